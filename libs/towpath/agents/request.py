@@ -29,7 +29,7 @@ from towpath_fabric.clock import monotonic
 class AgentRequest:
     """One request. `asked` is its wire form, with everything that has no short name here."""
 
-    asked: DecisionRequest
+    decision_request: DecisionRequest
     deadline_s: float = float("inf")
     """When the platform stops waiting for the answer, on the monotonic clock."""
     hooks: Hooks = field(default_factory=lambda: Hooks((), lambda _hook, _error: None))
@@ -38,57 +38,57 @@ class AgentRequest:
     @property
     def run_id(self) -> UUID:
         """The run."""
-        return self.asked.run_id
+        return self.decision_request.run_id
 
     @property
     def kind(self) -> DecisionKind:
         """What is asked: `decide`, `replan`, or an assessment."""
-        return self.asked.kind
+        return self.decision_request.kind
 
     @property
     def step(self) -> int:
         """The number of the step, from 1."""
-        return self.asked.step
+        return self.decision_request.step
 
     @property
     def context(self) -> PromptContext:
         """Everything that a model would be shown."""
-        return self.asked.context
+        return self.decision_request.context
 
     @property
     def message(self) -> str:
         """What the caller wants."""
-        return self.asked.context.user_message
+        return self.decision_request.context.user_message
 
     @property
     def tools(self) -> tuple[OfferedTool, ...]:
         """The tools that may be asked for, with the parameters that an agent may set."""
-        return self.asked.context.tools
+        return self.decision_request.context.tools
 
     @property
     def routes(self) -> tuple[OfferedRoute, ...]:
         """The agents that control may be handed to."""
-        return self.asked.context.routes
+        return self.decision_request.context.routes
 
     @property
     def outputs(self) -> tuple[ToolOutput, ...]:
         """Full outputs of tools in this epoch, oldest first; untrusted text."""
-        return self.asked.context.outputs
+        return self.decision_request.context.outputs
 
     @property
     def feedback(self) -> tuple[str, ...]:
         """Why earlier moves were refused or failed."""
-        return self.asked.context.feedback
+        return self.decision_request.context.feedback
 
     @property
     def run(self) -> JsonObject:
         """Goal, criteria, plan, workspace of a goal or background run; empty for others."""
-        return self.asked.context.run or {}
+        return self.decision_request.context.run or {}
 
     @property
     def assessment(self) -> JsonObject:
         """What is to be judged, where this is an assessment; else empty."""
-        return self.asked.context.assessment or {}
+        return self.decision_request.context.assessment or {}
 
     @property
     def remaining_s(self) -> float:
@@ -115,26 +115,26 @@ class AgentRequest:
     @asynccontextmanager
     async def _model_call(self, model: str) -> AsyncIterator[AgentModelCall]:
         call, began = self.usage_counter.begin(model), monotonic()
-        await self._tell("pre_model_call", model)
+        await self._notify_hooks("pre_model_call", model)
         status = "failed"
         try:
             yield call
             status = "succeeded"
         finally:
             took = int((monotonic() - began) * 1000)
-            await self._tell("post_model_call", model, status=status, duration_ms=took, usage=call.usage)
+            await self._notify_hooks("post_model_call", model, status=status, duration_ms=took, usage=call.usage)
 
-    async def _tell(self, name: str, model: str, **known: Any) -> None:
+    async def _notify_hooks(self, name: str, model: str, **known: Any) -> None:
         if not self.hooks.has(name):
             return
-        asked = self.asked
+        decision_request = self.decision_request
         event = HookEvent(
             name=name,
-            agent=asked.model.partition(":")[2],
+            agent=decision_request.model.partition(":")[2],
             model=model,
-            run_id=asked.run_id,
-            step=asked.step,
-            kind=asked.kind.value,
+            run_id=decision_request.run_id,
+            step=decision_request.step,
+            kind=decision_request.kind.value,
             **known,
         )
         await self.hooks.notify(event)

@@ -52,17 +52,17 @@ class DeliverableError(Exception):
 
 async def call_agent(agent: BaseAgent, request: AgentRequest) -> JsonObject:
     """Return the answer as JSON. Raises AnswerInvalidError, DeliverableError, or what the agent raises."""
-    said = await call_method(getattr(agent, METHODS[request.kind]), request)
+    returned = await call_method(getattr(agent, METHODS[request.kind]), request)
     if request.kind is DecisionKind.SUMMARIZE:
-        said = await _with_deliverable(agent, request, said)
-    value = as_json(said)
+        returned = await _with_deliverable(agent, request, returned)
+    value = as_json(returned)
     _check(request, value)
     return value
 
 
-async def _with_deliverable(agent: BaseAgent, request: AgentRequest, said: Any) -> Any:
+async def _with_deliverable(agent: BaseAgent, request: AgentRequest, returned: Any) -> Any:
     """Let the factory add what the run hands over, unless `summarize` has done so itself."""
-    summary = as_json(said)
+    summary = as_json(returned)
     if summary.get("deliverable") is not None:
         return summary
     try:
@@ -72,20 +72,20 @@ async def _with_deliverable(agent: BaseAgent, request: AgentRequest, said: Any) 
     return summary if made is None else {**summary, "deliverable": as_json(made)}
 
 
-def as_json(said: Any) -> JsonObject:
+def as_json(returned: Any) -> JsonObject:
     """Return a model or a dict as plain JSON; raises AnswerInvalidError for anything else.
 
     A decision is written without its defaults: what was not said of its certainty has no place in a network run.
     """
-    if isinstance(said, DECISIONS):
-        return {"action": said.action, **said.model_dump(mode="json", exclude_defaults=True)}
+    if isinstance(returned, DECISIONS):
+        return {"action": returned.action, **returned.model_dump(mode="json", exclude_defaults=True)}
     try:
-        plain = to_jsonable_python(said)
+        plain = to_jsonable_python(returned)
     except (PydanticSerializationError, ValueError) as error:
         msg = f"what was returned can't be written as JSON: {type(error).__name__}"
         raise AnswerInvalidError(msg) from error
     if not isinstance(plain, dict):
-        msg = f"an object is wanted, not {type(said).__name__}"
+        msg = f"an object is wanted, not {type(returned).__name__}"
         raise AnswerInvalidError(msg)
     return plain
 
@@ -112,9 +112,9 @@ def _check_payload(request: AgentRequest, decision: Any) -> None:
         return
     payload = decision.action_details.payload
     schema = request.context.schema_for(payload)
-    wrong = schema_faults(schema, payload) if schema else ()
-    if wrong:
-        msg = f"the payload does not satisfy its JSON Schema: {'; '.join(wrong)}"
+    violations = schema_faults(schema, payload) if schema else ()
+    if violations:
+        msg = f"the payload does not satisfy its JSON Schema: {'; '.join(violations)}"
         raise AnswerInvalidError(msg)
 
 
@@ -141,23 +141,23 @@ class AnswerFailure:
 
 async def request_answer(agent: BaseAgent, request: AgentRequest, log: Logger) -> JsonObject | AnswerFailure:
     """Return what *agent* answers within the time that the request gives; raises CancelledError alone."""
-    failed: AnswerFailure | None = None
-    scope = asyncio.timeout(request.asked.timeout_ms / 1000)
+    last_failure: AnswerFailure | None = None
+    scope = asyncio.timeout(request.decision_request.timeout_ms / 1000)
     try:
         async with scope:
             for wait_s in (*WAITS_S, 0.0):
                 result = await _attempt(agent, request, log)
                 if not isinstance(result, AnswerFailure) or not result.retryable:
                     return result
-                failed = result
+                last_failure = result
                 await asyncio.sleep(wait_s)
     except TimeoutError:
         if not scope.expired():
             raise
-        before = f" (before: {failed.message})" if failed is not None else ""
-        return AnswerFailure("model_timeout", f"no answer within {request.asked.timeout_ms} ms{before}")
-    assert failed is not None
-    return failed
+        before = f" (before: {last_failure.message})" if last_failure is not None else ""
+        return AnswerFailure("model_timeout", f"no answer within {request.decision_request.timeout_ms} ms{before}")
+    assert last_failure is not None
+    return last_failure
 
 
 async def _attempt(agent: BaseAgent, request: AgentRequest, log: Logger) -> JsonObject | AnswerFailure:

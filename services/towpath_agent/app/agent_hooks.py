@@ -25,32 +25,32 @@ class AgentHookNotifier:
         self._worker = worker
         self._agent = agent
 
-    async def process(self, name: str) -> None:
+    async def process_event(self, name: str) -> None:
         """Tell of the process: `start` or `finished`."""
         await self.hooks.notify(HookEvent(name=name, worker=self._worker, agent=self._agent))
 
-    async def asked(self, request: DecisionRequest) -> None:
+    async def request_received(self, request: DecisionRequest) -> None:
         """Tell that the agent is asked, and what its last calls returned."""
-        await self._tell("pre_model_call", request)
+        await self._notify("pre_model_call", request)
         if request.kind in ACTING and self.hooks.has("post_tool_call"):
             for output in request.context.outputs:
                 if output.step == request.step - 1:
-                    await self._tell("post_tool_call", request, tool=output.tool, status=output.status)
+                    await self._notify("post_tool_call", request, tool=output.tool, status=output.status)
 
-    async def answered(self, request: DecisionRequest, answer: JsonObject, took_ms: int, usage: Usage) -> None:
+    async def answer_made(self, request: DecisionRequest, answer: JsonObject, took_ms: int, usage: Usage) -> None:
         """Tell which calls the agent proposes, and that it has answered."""
         if request.kind in ACTING and self.hooks.has("pre_tool_call"):
-            for tool, params in _proposed(answer):
-                await self._tell("pre_tool_call", request, tool=tool, args=params)
-        await self._tell("post_model_call", request, status="succeeded", duration_ms=took_ms, usage=usage)
+            for tool, params in _proposed_calls(answer):
+                await self._notify("pre_tool_call", request, tool=tool, args=params)
+        await self._notify("post_model_call", request, status="succeeded", duration_ms=took_ms, usage=usage)
 
-    async def failed(self, request: DecisionRequest, code: str, took_ms: int, usage: Usage) -> None:
+    async def answer_failed(self, request: DecisionRequest, code: str, took_ms: int, usage: Usage) -> None:
         """Tell that there is no answer."""
         known: JsonObject = {"status": code, "duration_ms": took_ms, "usage": usage}
-        await self._tell("error", request, **known)
-        await self._tell("post_model_call", request, **known)
+        await self._notify("error", request, **known)
+        await self._notify("post_model_call", request, **known)
 
-    async def _tell(self, name: str, request: DecisionRequest, **known: Any) -> None:
+    async def _notify(self, name: str, request: DecisionRequest, **known: Any) -> None:
         if not self.hooks.has(name):
             return
         event = HookEvent(
@@ -66,7 +66,7 @@ class AgentHookNotifier:
         await self.hooks.notify(event)
 
 
-def _proposed(answer: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+def _proposed_calls(answer: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     """Return the calls of a decision that is known to be one; each hook gets copies of its own."""
     if answer.get("action") != "USE_TOOL":
         return

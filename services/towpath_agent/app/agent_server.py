@@ -82,7 +82,7 @@ class AgentServer:
         )
         self._hook_failures = Counter("towpath_agent_hook_failures", "Hooks that failed", ["event"], registry=registry)
         all_hooks = Hooks((*hooks, *(one for one in agent.hooks if one not in hooks)), self._hook_failed)
-        self._telling = AgentHookNotifier(all_hooks, worker=options.worker, agent=agent.name)
+        self._hook_notifier = AgentHookNotifier(all_hooks, worker=options.worker, agent=agent.name)
         self._declared = False
         self._loop = RequestLoop(
             bus,
@@ -96,8 +96,8 @@ class AgentServer:
     async def run(self) -> None:
         """Prepare the agent, have its queue declared, then answer until cancelled."""
         async with self._agent.lifespan():
-            await self._telling.process("start")
-            await self._declare_at_last()
+            await self._hook_notifier.process_event("start")
+            await self._declare_until_done()
             await self._loop.start()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._loop.take_requests(), name="take requests")
@@ -106,7 +106,7 @@ class AgentServer:
     async def stop(self) -> None:
         """Take nothing new, let answers end, hand back what did not end in time."""
         await self._loop.stop()
-        await self._telling.process("finished")
+        await self._hook_notifier.process_event("finished")
 
     async def ready(self) -> None:
         """Return when requests can be taken; raises RuntimeError with the reason when not."""
@@ -124,21 +124,21 @@ class AgentServer:
         if PROCESS_THREADS.fault:
             raise PlatformAwayError(PROCESS_THREADS.fault)
         start_ns, began, usage_counter = wall_ns(), monotonic(), UsageCounter()
-        await self._telling.asked(request)
+        await self._hook_notifier.request_received(request)
         result = await self._result(request, usage_counter)
         took_ms = int((monotonic() - began) * 1000)
         fact = _answer_fact(request, result, usage_counter, took_ms)
         if isinstance(result, AnswerFailure):
-            await self._telling.failed(request, result.code, took_ms, fact.usage)
+            await self._hook_notifier.answer_failed(request, result.code, took_ms, fact.usage)
         else:
-            await self._telling.answered(request, result, took_ms, fact.usage)
+            await self._hook_notifier.answer_made(request, result, took_ms, fact.usage)
 
-        async def told(job: Job, _stored: bool) -> None:
+        async def after_stored(job: Job, _stored: bool) -> None:
             self._answers.labels(request.kind.value, "failed" if isinstance(result, AnswerFailure) else "made").inc()
             self._seconds.labels(request.kind.value).observe(monotonic() - job.began)
             self._trace(request, fact, start_ns)
 
-        return Answer(fact=fact, then=told)
+        return Answer(fact=fact, then=after_stored)
 
     async def _result(self, request: DecisionRequest, usage_counter: UsageCounter) -> JsonObject | AnswerFailure:
         if request.model != subjects.agent_model(self._agent.name) or request.project != self._options.project:
@@ -146,8 +146,10 @@ class AgentServer:
                 "model_unknown", f"here is {self._agent.name} of {self._options.project}, and no other"
             )
         deadline_s = monotonic() + request.timeout_ms / 1000
-        asked = AgentRequest(request, deadline_s=deadline_s, hooks=self._telling.hooks, usage_counter=usage_counter)
-        return await request_answer(self._agent, asked, self._log)
+        agent_request = AgentRequest(
+            request, deadline_s=deadline_s, hooks=self._hook_notifier.hooks, usage_counter=usage_counter
+        )
+        return await request_answer(self._agent, agent_request, self._log)
 
     def defect(self, request: DecisionRequest, error: Exception) -> AnswerFact:
         """Return the fact for a failure of what is around the agent; its log line has the rest."""
@@ -165,7 +167,7 @@ class AgentServer:
             self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason, self._log, tells=False, asked_on=asked_on
         )
 
-    async def _declare_at_last(self) -> None:
+    async def _declare_until_done(self) -> None:
         while not self._declared:
             try:
                 await self._declare()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from towpath.cli.access.gate_watch import differences, line, tally
+from towpath.cli.access.gate_watch import differences, line, quorum_progress
 from towpath.cli.access.gates_commands import what
 from towpath_contracts.runs.views import GateView, GateVote
 
@@ -48,7 +48,7 @@ def test_a_line_says_what_a_person_needs_and_nothing_that_a_terminal_obeys() -> 
     assert line("voted", gate(1, "paula")).endswith("paula approved, 1 of 2")
     closed = gate(1, "paula", "peter", status="approved", verdict="approved", closed_by="paula, peter")
     assert line("closed", closed).endswith("approved paula, peter")
-    assert tally(gate(1, quorum=1).model_dump(mode="json")) == ""
+    assert quorum_progress(gate(1, quorum=1).model_dump(mode="json")) == ""
 
 
 def test_the_list_says_what_a_gate_of_a_run_is_about() -> None:

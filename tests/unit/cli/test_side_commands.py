@@ -59,7 +59,7 @@ async def test_an_agent_that_nobody_serves_is_named(capsys: pytest.CaptureFixtur
 
     said: list[str] = []
     async with Log("http://127.0.0.1:9") as client:
-        await RunFollower(client, Output("json"), patience_s=0.01).follow(RUN)
+        await RunFollower(client, Output("json"), unanswered_s=0.01).follow(RUN)
     assert len(said) == 1 and "waits for an agent named sayer" in said[0]
 
 

@@ -74,7 +74,7 @@ def test_a_table_shows_markup_and_emoji_codes_as_they_are(capsys: pytest.Capture
 
 
 def test_a_line_for_people_shows_markup_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    Output("table").say(HOSTILE)
+    Output("table").write(HOSTILE)
     shown = capsys.readouterr().out
     assert "[bold]x[/bold] :skull:" in shown
     assert dangerous(shown) == set()
@@ -93,7 +93,7 @@ def test_programs_get_every_row_in_the_form_they_ask_for(
 ) -> None:
     out = Output(chosen)  # type: ignore[arg-type]
     out.rows("rows", [{"a": 1}], [Column("a", "a")], empty="none")
-    out.say("only for people")
+    out.write("only for people")
     assert capsys.readouterr().out == expected
 
 

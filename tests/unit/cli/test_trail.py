@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath.cli.runs.event_lines import EventFormatter, answer_text, summary
-from towpath.cli.runs.run_follower import doubt_lines
+from towpath.cli.runs.run_follower import unknown_call_lines
 from towpath.cli.shared.short_ids import unique_match
 from towpath_contracts.decisions.decision import CallTools, Finish, ToolCall, Transfer
 from towpath_contracts.decisions.request import Cost, Usage
@@ -22,8 +22,8 @@ REFUND = CallTools(calls=(ToolCall(execution_id=CALL, call_index=0, tool="orders
 
 
 def shown(*events: ev.AnyEvent) -> list[str]:
-    trail = EventFormatter()
-    return [" ".join(str(line).split()) for event in events for line in trail.lines(event)]
+    formatter = EventFormatter()
+    return [" ".join(str(line).split()) for event in events for line in formatter.lines(event)]
 
 
 def decided(agent: str, model: str = "scripted:task", tokens: int = 0) -> list[ev.AnyEvent]:
@@ -127,8 +127,13 @@ def test_a_call_that_a_probe_or_a_person_answered_for_says_so() -> None:
 
 def test_what_is_known_of_a_doubt_is_shown_beside_the_retry() -> None:
     detail = {"worker": "w\n1", "claimed_at": "then", "probe": "unclear", "retry_warning": "it may still act"}
-    assert doubt_lines(detail) == ["worker: w 1", "claimed: then", "its probe said: unclear", "retry: it may still act"]
-    assert doubt_lines({"worker": "", "tool": "t"}) == []
+    assert unknown_call_lines(detail) == [
+        "worker: w 1",
+        "claimed: then",
+        "its probe said: unclear",
+        "retry: it may still act",
+    ]
+    assert unknown_call_lines({"worker": "", "tool": "t"}) == []
 
 
 def test_what_a_model_wrote_cannot_break_a_line() -> None:

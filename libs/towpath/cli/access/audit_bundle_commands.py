@@ -51,7 +51,7 @@ async def export(
     lines = 0
     try:
         with unfinished.open("w", encoding="utf-8") as written:
-            async with ConnectionOptions(server=server, api_key=api_key).asking() as client:
+            async with ConnectionOptions(server=server, api_key=api_key).connect() as client:
                 async for line in client.audit.export(since=begin, until=end):
                     written.write(f"{line}\n")
                     lines += 1
@@ -94,9 +94,9 @@ def verify(
     if not out.for_people:
         out.data(report.as_json())
     elif is_proof(head):
-        _tell_of_proof(out, report.as_json())
+        _show_proof(out, report.as_json())
     else:
-        _tell(out, report.as_json())
+        _show_verification(out, report.as_json())
     return OK if report.holds else RUN_FAILED
 
 
@@ -118,7 +118,7 @@ async def prove(
         file: Write the proof into this file.
     """
     size = None if checkpoint is None else _size_of_last(checkpoint)
-    async with common.asking() as client:
+    async with common.connect() as client:
         proof = await client.audit.prove(await short_ids.resolve_run_id(client, run), execution_id=execution, size=size)
     if file is None:
         print(proof.proof, end="")
@@ -154,7 +154,7 @@ async def checkpoint(
         file: Append the checkpoint to this file.
         key_file: Write the public key into this file, for `verify --key`.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         taken = await client.audit.checkpoint()
     try:
         _keep(taken.note, taken.public_key, file, key_file)
@@ -163,7 +163,7 @@ async def checkpoint(
     out = common.out()
     out.record(taken.model_dump(mode="json"), _CHECKPOINT)
     if out.for_people and file is None:
-        out.say(taken.note)
+        out.write(taken.note)
 
 
 async def erase(
@@ -193,7 +193,7 @@ async def erase(
         raise ProblemError(problem("request_invalid", "say whose payloads: --run, --execution, --caller or --before"))
     if not yes and not is_interactive():
         raise ProblemError(problem("request_invalid", "erased is gone for ever, and nobody is here to ask: say --yes"))
-    async with common.asking() as client:
+    async with common.connect() as client:
         run_id = None if run is None else await short_ids.resolve_run_id(client, run)
         if not yes:
             _confirm({"run": run_id, "call": execution, "caller": caller, "before": at})
@@ -216,43 +216,45 @@ def _keep(note: str, public_key: str, file: Path | None, key_file: Path | None) 
         key_file.write_text(f"{public_key}\n", "utf-8")
 
 
-def _tell(out: Output, report: dict[str, Any]) -> None:
+def _show_verification(out: Output, report: dict[str, Any]) -> None:
     figures, faults = report["figures"], report["faults"]
     if faults:
-        out.say(f"This bundle does not hold. First fault: {faults[0]['place']}: {faults[0]['message']}", "bold red")
+        out.write(f"This bundle does not hold. First fault: {faults[0]['place']}: {faults[0]['message']}", "bold red")
         out.rows("faults", faults[:SHOWN], _FAULTS, empty="")
         if len(faults) > SHOWN:
-            out.say(f"and {len(faults) - SHOWN} more: -o json")
+            out.write(f"and {len(faults) - SHOWN} more: -o json")
     else:
-        out.say("This bundle holds.", "bold green")
+        out.write("This bundle holds.", "bold green")
     if figures["project"] is not None:
-        out.say(f"Project {figures['project']}, {_when(figures)}; exported at {figures['exported_at']}")
+        out.write(f"Project {figures['project']}, {_covered_time(figures)}; exported at {figures['exported_at']}")
     shown = figures["leaves"]
-    out.say(f"{shown} entries shown, {figures['hidden']} as hashes, from leaf {figures['first']} to {figures['size']}")
+    out.write(
+        f"{shown} entries shown, {figures['hidden']} as hashes, from leaf {figures['first']} to {figures['size']}"
+    )
     said = (f"{figures[name]} {words}" for name, words in _SAID)
-    out.say(", ".join(said))
+    out.write(", ".join(said))
     for fingerprint in figures["keys"]:
-        out.say(f"signed by {fingerprint}")
+        out.write(f"signed by {fingerprint}")
     for note in report["notes"]:
-        out.say(f"! {note}", "yellow")
+        out.write(f"! {note}", "yellow")
 
 
-def _tell_of_proof(out: Output, report: dict[str, Any]) -> None:
+def _show_proof(out: Output, report: dict[str, Any]) -> None:
     figures, faults = report["figures"], report["faults"]
     if faults:
-        out.say(f"This proof does not hold. First fault: {faults[0]['message']}", "bold red")
+        out.write(f"This proof does not hold. First fault: {faults[0]['message']}", "bold red")
     else:
-        out.say(
+        out.write(
             f"This proof holds: its {figures['entries']} entries stand in the log {figures['origin']}.", "bold green"
         )
-        out.say(f"The checkpoint covers {figures['size']} leaves and is of {figures['at'] or 'no time that it says'}")
+        out.write(f"The checkpoint covers {figures['size']} leaves and is of {figures['at'] or 'no time that it says'}")
     for fingerprint in figures.get("keys", ()):
-        out.say(f"signed by {fingerprint}")
+        out.write(f"signed by {fingerprint}")
     for note in report["notes"]:
-        out.say(f"! {note}", "yellow")
+        out.write(f"! {note}", "yellow")
 
 
-def _when(figures: dict[str, Any]) -> str:
+def _covered_time(figures: dict[str, Any]) -> str:
     if figures["since"] is None and figures["until"] is None:
         return "all that is kept"
     return f"from {figures['since'] or 'the first entry'} to {figures['until'] or 'the last'}"

@@ -73,7 +73,7 @@ async def search(
     Args:
         run: Only entries of this run.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         run_id = None if run is None else await short_ids.resolve_run_id(client, run)
         page = await client.audit.search(run_id=run_id, **filters.query())
     out = common.out()
@@ -83,7 +83,7 @@ async def search(
         return
     out.rows("entries", found["entries"], _COLUMNS, empty="No entry fits.")
     if page.next_before is not None:
-        out.say(f"more: --before {page.next_before}", "dim")
+        out.write(f"more: --before {page.next_before}", "dim")
 
 
 @app.command(help_epilogue=examples("towpath audit stats", "towpath audit stats --since 7d --by agent --by tool"))
@@ -102,7 +102,7 @@ async def stats(
         by: tool, operation, agent, network, caller or rule; may be given more than once.
     """
     begin, end = parse_time(since, "--since"), parse_time(until, "--until")
-    async with common.asking() as client:
+    async with common.connect() as client:
         found = await client.policy.statistics(by=by, since=begin, until=end)
     out = common.out()
     said = found.model_dump(mode="json")
@@ -113,7 +113,7 @@ async def stats(
     counts = tuple(Column(name, name) for name in _FIGURES)
     out.rows("rows", [*said["rows"], said["total"]], (*keys, *counts, *_RATES), empty="")
     if not found.complete:
-        out.say(f"There is more than is counted at once: these figures begin at {said['since']}.", "yellow")
+        out.write(f"There is more than is counted at once: these figures begin at {said['since']}.", "yellow")
 
 
 def _part(name: str) -> Callable[[Row], object]:

@@ -43,7 +43,7 @@ async def show(
         caller: Only what is limited of this caller.
         run: The accounts of one run and of its agents.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         run_id = None if run is None else await short_ids.resolve_run_id(client, run)
         found = await client.budgets.show(caller=caller, run_id=run_id)
     rows = [row for account in found.accounts for row in _rows(account)]
@@ -88,8 +88,8 @@ async def set_budget(
     """
     limits = {"usd": usd, "tokens": tokens, "model_calls": model_calls, "tool_calls": tool_calls}
     budget = budget_of({**limits, "soft": soft, "on_soft": on_soft})
-    async with common.asking() as client:
-        _tell(common, await client.budgets.set(kind, name, budget, per_day=per_day, reason=reason))
+    async with common.connect() as client:
+        _show_budget(common, await client.budgets.set(kind, name, budget, per_day=per_day, reason=reason))
 
 
 @app.command(help_epilogue=examples("towpath budgets lift caller ann --reason 'a mistake'"))
@@ -110,11 +110,11 @@ async def lift(
         per_day: The limit for each day.
         reason: Why; it stands in the audit.
     """
-    async with common.asking() as client:
-        _tell(common, await client.budgets.lift(kind, name, per_day=per_day, reason=reason))
+    async with common.connect() as client:
+        _show_budget(common, await client.budgets.lift(kind, name, per_day=per_day, reason=reason))
 
 
-def _tell(common: ConnectionOptions, done: BudgetSet) -> None:
+def _show_budget(common: ConnectionOptions, done: BudgetSet) -> None:
     rows = [] if done.account is None else _rows(done.account)
     common.out().rows("budgets", rows, _SHOW, empty="Nothing limits it any more.")
 

@@ -43,7 +43,7 @@ _NOTICES = (
 )
 
 
-def tally(row: Mapping[str, Any]) -> str:
+def quorum_progress(row: Mapping[str, Any]) -> str:
     """Say how far the quorum of a gate is, `1 of 2`; nothing where one word is enough."""
     yes = {vote["actor"] for vote in row.get("votes", ()) if vote["verdict"] != "denied"}
     return f"{len(yes)} of {row['quorum']}" if row.get("quorum", 1) > 1 else ""
@@ -71,7 +71,7 @@ def line(what: What, gate: GateView) -> str:
     if what == "opened":
         said = f"waits: {one_line(gate.reason, 60)}"
     elif what == "voted":
-        said = f"{gate.votes[-1].actor} {gate.votes[-1].verdict}, {tally(row)}"
+        said = f"{gate.votes[-1].actor} {gate.votes[-1].verdict}, {quorum_progress(row)}"
     return f"{_MARKS[what][0]} {str(gate.gate_id)[:8]}  {call}  {said}"
 
 
@@ -83,9 +83,9 @@ async def watch(*, until_s: float | None = None, common: ConnectionOptions = CON
     """
     out = common.out()
     end = None if until_s is None else monotonic() + until_s
-    async with common.asking() as client:
+    async with common.connect() as client:
         known: dict[UUID, GateView] = {}
-        out.say("watching gates; decide with: towpath gates approve GATE, or deny, or resolve GATE edit", "dim")
+        out.write("watching gates; decide with: towpath gates approve GATE, or deny, or resolve GATE edit", "dim")
         while True:
             pending = await waiting(client.gates)
             told, gone = differences(known, pending)
@@ -119,7 +119,7 @@ async def _closed(client: Client, gone: list[UUID]) -> list[GateView]:
 
 def _show(out: Output, what: What, gate: GateView) -> None:
     if out.for_people:
-        out.say(line(what, gate), _MARKS[what][1])
+        out.write(line(what, gate), _MARKS[what][1])
     else:
         sys.stdout.write(plain_json({"event": what, **gate.model_dump(mode="json")}) + "\n")
         sys.stdout.flush()
@@ -137,7 +137,7 @@ async def notices(
         status: pending, sent, dead or all.
         retry: Send this dead notice again instead.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         if retry is not None:
             done = await client.gates.retry_notice(retry)
             common.out().record({"notice_id": str(retry), "detail": done.detail}, (Column("done", "detail"),))

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from cyclopts import App
 
-from towpath.cli.access.gate_watch import notices, tally, watch
+from towpath.cli.access.gate_watch import notices, quorum_progress, watch
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.input_files import parse_json, read_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
@@ -21,13 +21,13 @@ app.command(watch, help_epilogue=examples("towpath gates watch", "towpath gates 
 app.command(notices, help_epilogue=examples("towpath gates notices", "towpath gates notices --status all -o json"))
 
 
-def needs(row: Mapping[str, Any]) -> str:
+def missing_approvals(row: Mapping[str, Any]) -> str:
     """Say whose word an approval takes, where that is out of the ordinary."""
     role = row["detail"].get("role", "approver")
     if row["quorum"] == 1 and role == "approver":
         return ""
     fallback = "; then the policy admins are asked" if row["detail"].get("on_expiry") == "escalate" else ""
-    return f"{row['quorum']} of role {role} ({tally(row) or 'one word is enough'}){fallback}"
+    return f"{row['quorum']} of role {role} ({quorum_progress(row) or 'one word is enough'}){fallback}"
 
 
 def verdicts(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ def verdicts(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (*said, "edit") if changeable else said
 
 
-def what(row: Mapping[str, Any]) -> str:
+def describe_gate(row: Mapping[str, Any]) -> str:
     """Say what waits: the call with its arguments, or of a gate of the run itself its type and its cause."""
     detail = row["detail"]
     if detail.get("tool") and row["execution_id"] is not None:
@@ -52,9 +52,9 @@ WHY = 80
 _LIST = (
     Column("gate", "gate_id"),
     Column("status", "status"),
-    Column("what", what),
+    Column("what", describe_gate),
     Column("why", lambda row: one_line(row["reason"], WHY)),
-    Column("votes", tally),
+    Column("votes", quorum_progress),
     Column("until", lambda row: str(row["expires_at"])[:16].replace("T", " ")),
 )
 _SHOW = (
@@ -78,7 +78,7 @@ _SHOW = (
     Column("goal", lambda row: one_line(str(row["detail"].get("goal", "")), 96)),
     Column("progress", lambda row: row["detail"].get("progress_score")),
     Column("confidence", lambda row: row["detail"].get("confidence")),
-    Column("needs", needs),
+    Column("needs", missing_approvals),
     Column("votes", lambda row: "; ".join(f"{v['actor']} {v['verdict']} {v['reason']}".strip() for v in row["votes"])),
     Column("edited", lambda row: row["detail"].get("edited_by")),
     Column("changes", lambda row: "; ".join(row["detail"].get("changes", ()))),
@@ -104,7 +104,7 @@ async def list_gates(
         status: pending, approved, denied, expired, settled, void, or all.
         run: Only gates of this run.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         run_id = None if run is None else await short_ids.resolve_run_id(client, run)
         gates = await client.gates.list(status=status, run_id=run_id)
     rows = [gate.model_dump(mode="json") for gate in gates]
@@ -118,7 +118,7 @@ async def show(gate: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) 
     Args:
         gate: The gate's id, or its beginning or end.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         view = await client.gates.show(await short_ids.resolve_gate_id(client, gate))
     common.out().record(view.model_dump(mode="json"), _SHOW)
 
@@ -134,10 +134,12 @@ async def approve(
         reason: Why; it stands in the audit.
         digest: Only if the call still has this digest; what `gates show` shows.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         view = await client.gates.show(await short_ids.resolve_gate_id(client, gate))
         bound = digest or view.detail.get("digest")
-        _said(common.out(), view, await client.gates.approve(view.gate_id, reason=reason, digest=bound), "approved")
+        _show_decision(
+            common.out(), view, await client.gates.approve(view.gate_id, reason=reason, digest=bound), "approved"
+        )
 
 
 @app.command(help_epilogue=examples("towpath gates deny 7c1e --reason 'ask the customer first'"))
@@ -151,9 +153,9 @@ async def deny(
         reason: Why, or what to do differently; it must be said, and the model sees it.
         digest: Only if the call still has this digest.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         view = await client.gates.show(await short_ids.resolve_gate_id(client, gate))
-        _said(common.out(), view, await client.gates.deny(view.gate_id, reason, digest=digest), "denied")
+        _show_decision(common.out(), view, await client.gates.deny(view.gate_id, reason, digest=digest), "denied")
 
 
 @app.command(
@@ -182,14 +184,14 @@ async def resolve(
         reason: How you know; it stands in the audit.
     """
     edited = _edited(verdict, args)
-    async with common.asking() as client:
+    async with common.connect() as client:
         view = await client.gates.show(await short_ids.resolve_gate_id(client, gate))
         if edited is None:
             done = await client.gates.resolve(view.gate_id, verdict, reason=reason)
         else:
             digest = view.detail.get("digest")
             done = await client.gates.edit(view.gate_id, edited, reason=reason, digest=digest)
-        _said(common.out(), view, done, verdict)
+        _show_decision(common.out(), view, done, verdict)
 
 
 def _edited(verdict: str, args: str | None) -> JsonObject | None:
@@ -206,8 +208,8 @@ def _edited(verdict: str, args: str | None) -> JsonObject | None:
     return found
 
 
-def _said(out: Output, gate: GateView, done: ActionDone, verdict: str) -> None:
+def _show_decision(out: Output, gate: GateView, done: ActionDone, verdict: str) -> None:
     if out.for_people:
-        out.say(f"{verdict}: {gate.detail.get('tool', gate.gate_type)}; {done.detail or 'the run goes on'}")
+        out.write(f"{verdict}: {gate.detail.get('tool', gate.gate_type)}; {done.detail or 'the run goes on'}")
     else:
         out.data({"gate_id": str(gate.gate_id), "run_id": str(gate.run_id), "verdict": verdict, "detail": done.detail})

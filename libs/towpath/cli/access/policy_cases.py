@@ -51,13 +51,13 @@ async def test(
     text = _read(file)
     path = None if live else policy or _named_policy(text, file)
     said = _ask({"test": text, "policy": None if path is None else _read(path)}, file, path)
-    results = await _live(said["cases"], common) if path is None else said["results"]
-    return _told(said["cases"], results, "the matrix in force" if path is None else str(path), common.out())
+    results = await _live_policy(said["cases"], common) if path is None else said["results"]
+    return _show_results(said["cases"], results, "the matrix in force" if path is None else str(path), common.out())
 
 
-async def _live(cases: Sequence[Row], common: ConnectionOptions) -> list[Row]:
+async def _live_policy(cases: Sequence[Row], common: ConnectionOptions) -> list[Row]:
     results = []
-    async with common.asking() as client:
+    async with common.connect() as client:
         for case in cases:
             who = case["who"]
             more = {name: case[name] for name in ("args", "labels", "step", "grant", "used", "spent_usd")}
@@ -79,9 +79,11 @@ async def _live(cases: Sequence[Row], common: ConnectionOptions) -> list[Row]:
     return results
 
 
-def _told(cases: Sequence[Row], results: Sequence[Row], matrix: str, out: Output) -> int:
+def _show_results(cases: Sequence[Row], results: Sequence[Row], matrix: str, out: Output) -> int:
     failed = sum(not result["ok"] for result in results)
-    rows = [{**_named(case), "expected": _wanted(case), **result} for case, result in zip(cases, results, strict=True)]
+    rows = [
+        {**_named(case), "expected": _expectation(case), **result} for case, result in zip(cases, results, strict=True)
+    ]
     if not out.for_people:
         out.data({"matrix": matrix, "cases": len(cases), "failed": failed, "results": rows})
         return RUN_FAILED if failed else OK
@@ -89,26 +91,26 @@ def _told(cases: Sequence[Row], results: Sequence[Row], matrix: str, out: Output
         if not row["ok"]:
             _explain(row, out)
     style = "bold red" if failed else "bold"
-    out.say(f"{len(cases) - failed} of {len(cases)} verdicts are as expected of {matrix}", style)
+    out.write(f"{len(cases) - failed} of {len(cases)} verdicts are as expected of {matrix}", style)
     return RUN_FAILED if failed else OK
 
 
 def _explain(row: Mapping[str, Any], out: Output) -> None:
-    said = _wanted(row)
+    said = _expectation(row)
     why = f" ({row['reason']})" if row["reason"] else ""
-    out.say(f"line {row['line']}  {row['case']}: expected {row['expected']}, got {said}{why}", "red")
+    out.write(f"line {row['line']}  {row['case']}: expected {row['expected']}, got {said}{why}", "red")
     for rule in row["trace"]:
         sign = "✓" if rule["matched"] else " "
-        out.say(f"    {sign} {rule['rule']} {rule['effect']}  {rule['detail']}".rstrip(), "dim")
+        out.write(f"    {sign} {rule['rule']} {rule['effect']}  {rule['detail']}".rstrip(), "dim")
     if not row["trace"]:
-        out.say("      no rule speaks of this tool", "dim")
+        out.write("      no rule speaks of this tool", "dim")
 
 
 def _named(case: Mapping[str, Any]) -> Row:
     return {"line": case["line"], "case": case["name"] or f"{case['tool']} {shorten(case['args'], 60)}".strip()}
 
 
-def _wanted(said: Mapping[str, Any]) -> str:
+def _expectation(said: Mapping[str, Any]) -> str:
     rule = said["rule"]
     return f"{said['verdict']}{'' if rule is None else f' by {rule}' if rule else ' by no rule'}"
 

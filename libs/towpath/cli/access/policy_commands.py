@@ -68,14 +68,14 @@ async def apply(
         note: Why; it stands in the audit and in the change log.
         if_version: Only while this version is in force.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         applied = await client.policy.apply(file, dry_run=dry_run, strict=strict, note=note, if_version=if_version)
     out = common.out()
     out.record(applied.model_dump(mode="json"), _APPLIED)
     for warning in applied.warnings:
-        out.say(f"! {file}, {warning}", "yellow")
+        out.write(f"! {file}, {warning}", "yellow")
     for hint in applied.hints:
-        out.say(f"  {file}, {hint}")
+        out.write(f"  {file}, {hint}")
 
 
 @app.command(
@@ -134,21 +134,21 @@ async def check(
     }
     given = {name: value for name, value in more.items() if value is not None}
     given["args"] = _object(args, "--args")
-    async with common.asking() as client:
+    async with common.connect() as client:
         if run is not None:
             given["run_id"] = str(await short_ids.resolve_run_id(client, run))
         verdict = await client.policy.check(network=network, agent_key=agent, tool=tool, **given)
     out = common.out()
     said = verdict.model_dump(mode="json")
     if out.for_people:
-        out.say(f"{verdict.verdict}  {verdict.reason}".strip(), "bold")
+        out.write(f"{verdict.verdict}  {verdict.reason}".strip(), "bold")
         if verdict.suggestion:
-            out.say(verdict.suggestion)
+            out.write(verdict.suggestion)
         for value in verdict.origins:
-            out.say(value_origin(value))
+            out.write(value_origin(value))
         out.rows("trace", said["trace"], _TRACE, empty="No rule speaks of this call, so it is denied.")
         for hint in verdict.hints:
-            out.say(f"! {hint}", "yellow")
+            out.write(f"! {hint}", "yellow")
     else:
         out.data(said)
     return {"allow": OK, "deny": DENIED, "require_approval": WAITING}[verdict.verdict]
@@ -165,7 +165,7 @@ async def permissions(
         agent: The agent's key.
         agent_type: The agent's type.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         found = await client.policy.permissions(network, agent, agent_type=agent_type)
     rows = [one.model_dump(mode="json") for one in found.permissions]
     common.out().rows("permissions", rows, _PERMISSIONS, empty="No rule speaks of this agent, so it may do nothing.")
@@ -181,13 +181,13 @@ async def show(
         version: This version, as `policy versions` lists it.
         text: As the YAML it was applied from.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         view = await client.policy.show(version)
     out = common.out()
     if text:
         print(view.text, end="" if view.text.endswith("\n") else "\n")
     elif out.for_people:
-        out.say(f"version {view.version}, applied {view.applied_at} by {view.applied_by}")
+        out.write(f"version {view.version}, applied {view.applied_at} by {view.applied_by}")
         out.rows("rules", view.rules, _RULES, empty="There are no rules, so nothing is allowed.")
     else:
         out.data(view.model_dump(mode="json"))
@@ -203,7 +203,7 @@ async def versions(
         before: Older than this version.
         limit: How many, at most 500.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         page = await client.policy.versions(before=before, limit=limit)
     out = common.out()
     if out.format in {"json", "yaml"}:
@@ -211,7 +211,7 @@ async def versions(
         return
     out.rows("versions", page.model_dump(mode="json")["versions"], _VERSIONS, empty="No matrix was ever applied.")
     if page.next_before is not None:
-        out.say(f"more: --before {page.next_before}", "dim")
+        out.write(f"more: --before {page.next_before}", "dim")
 
 
 @app.command(help_epilogue=examples("towpath policy log", "towpath policy log --limit 1 -o json"))
@@ -222,7 +222,7 @@ async def log(*, before: int | None = None, limit: int = 20, common: ConnectionO
         before: Older than this version.
         limit: How many versions, at most 500.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         page = await client.policy.changes(before=before, limit=limit)
     out = common.out()
     found = page.model_dump(mode="json")
@@ -231,13 +231,13 @@ async def log(*, before: int | None = None, limit: int = 20, common: ConnectionO
         return
     for change in found["changes"]:
         at = str(change["applied_at"])[:19].replace("T", " ")
-        out.say(f"version {change['version']}  {at}  {change['applied_by']}  {change['note']}".rstrip(), "bold")
+        out.write(f"version {change['version']}  {at}  {change['applied_by']}  {change['note']}".rstrip(), "bold")
         for rule in change["changes"]:
-            out.say(f"  {_SIGNS[rule['change']]} {rule['name']}{_altered(rule)}")
+            out.write(f"  {_SIGNS[rule['change']]} {rule['name']}{_altered(rule)}")
         if change["more"]:
-            out.say(f"  … and {change['more']} more")
+            out.write(f"  … and {change['more']} more")
     if page.next_before is not None:
-        out.say(f"more: --before {page.next_before}", "dim")
+        out.write(f"more: --before {page.next_before}", "dim")
 
 
 @app.command(help_epilogue=examples("towpath policy rollback 7 --note 'the new limits stopped refunds'"))
@@ -258,7 +258,7 @@ async def rollback(
         if_version: Only while this version is in force.
         dry_run: Only check it.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         applied = await client.policy.roll_back(version, note=note, if_version=if_version, dry_run=dry_run)
     common.out().record(applied.model_dump(mode="json"), _APPLIED)
 

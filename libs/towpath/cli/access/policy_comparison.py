@@ -68,15 +68,15 @@ async def diff(
         check: End with 1 where the proposed matrix differs.
     """
     begin, end = parse_time(since, "--since"), parse_time(until, "--until")
-    async with common.asking() as client:
+    async with common.connect() as client:
         found = await client.policy.diff(file, since=begin, until=end)
     out = common.out()
     said = found.model_dump(mode="json")
     if out.for_people:
-        out.say(f"{found.calls} calls weighed against version {found.version}; limits: {found.limits}", "bold")
+        out.write(f"{found.calls} calls weighed against version {found.version}; limits: {found.limits}", "bold")
         if found.left_out:
             told = ", ".join(f"{calls} {reason}" for reason, calls in sorted(found.left_out.items()))
-            out.say(f"left out: {told}")
+            out.write(f"left out: {told}")
         out.rows("groups", said["groups"], _GROUPS, empty="Nothing would have been decided otherwise.")
     else:
         out.data(said)
@@ -95,7 +95,7 @@ async def shadow(
     """
     if report and file is not None:
         raise ProblemError(problem("request_invalid", "--report goes without a file"))
-    async with common.asking() as client:
+    async with common.connect() as client:
         if file is None:
             view = await client.policy.shadow()
         elif file == "off":
@@ -110,12 +110,12 @@ def _show(view: Mapping[str, Any], out: Output) -> None:
         out.data(dict(view))
         return
     if not view["digest"]:
-        out.say("No shadow was ever set: towpath policy shadow FILE.")
+        out.write("No shadow was ever set: towpath policy shadow FILE.")
         return
     state = "on" if view["on"] else "off"
-    out.say(
+    out.write(
         f"{state}: {view['rules']} rules from {view['source']}, set by {view['set_by']} at {view['set_at']}", "bold"
     )
     more = " (the newest)" if view["more"] else ""
-    out.say(f"{view['divergences']} live calls decided otherwise{more}; limits: not replayed")
+    out.write(f"{view['divergences']} live calls decided otherwise{more}; limits: not replayed")
     out.rows("groups", view["groups"], _GROUPS, empty="Every call was decided as the shadow would have.")

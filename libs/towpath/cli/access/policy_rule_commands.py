@@ -30,7 +30,7 @@ async def show(name: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) 
     Args:
         name: The rule's name.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         found = await client.request("GET", f"/v1/policy/rules/{name}")
     shown = {key: value for key, value in found.items() if value not in (None, "", "*")}
     common.out().record(shown, tuple(Column(key, _member(key)) for key in shown))
@@ -55,9 +55,9 @@ async def put(
         dry_run: Only check it.
     """
     rule, _, _ = read_yaml(file, "policy_invalid")
-    async with common.asking() as client:
+    async with common.connect() as client:
         changed = await client.policy.put_rule(rule, note=note, if_version=if_version, dry_run=dry_run)
-    _told(changed, common)
+    _show_change(changed, common)
 
 
 @rules.command(help_epilogue=examples("towpath policy rule remove refunds-small --note 'moved to the new network'"))
@@ -71,18 +71,18 @@ async def remove(
         note: Why; it stands in the audit and in the change log.
         if_version: Only while this version is in force.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         changed = await client.policy.remove_rule(name, note=note, if_version=if_version)
-    _told(changed, common)
+    _show_change(changed, common)
 
 
-def _told(changed: RuleChanged, common: ConnectionOptions) -> None:
+def _show_change(changed: RuleChanged, common: ConnectionOptions) -> None:
     out = common.out()
     out.record(changed.model_dump(mode="json"), _APPLIED)
     for warning in changed.warnings:
-        out.say(f"! {warning}", "yellow")
+        out.write(f"! {warning}", "yellow")
     if changed.rewritten:
-        out.say("The list of rules was written anew, without its comments.", "yellow")
+        out.write("The list of rules was written anew, without its comments.", "yellow")
 
 
 def _member(name: str) -> Callable[[Row], object]:

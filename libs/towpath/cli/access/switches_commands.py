@@ -32,7 +32,7 @@ _SET = (
 @app.command(name="list", help_epilogue=examples("towpath switches list", "towpath switches list -o json"))
 async def list_switches(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """List what is paused in the project, oldest first."""
-    async with common.asking() as client:
+    async with common.connect() as client:
         found = await client.switches.list()
     rows = [switch.model_dump(mode="json") for switch in found.switches]
     common.out().rows("switches", rows, _LIST, empty="Nothing is paused.")
@@ -62,7 +62,7 @@ async def pause(
         reason: Why; whoever waits reads it, and it stands in the audit.
         stop_running: Also ask the calls that run to stop; of some nobody may know then whether they happened.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         done = await client.switches.pause(kind, name, reason=reason, stop_running=stop_running)
         warning = await _names_nothing(client, kind, name)
     common.out().record({**_row(done, kind, name, "paused"), "warning": warning}, _SET)
@@ -84,7 +84,7 @@ async def resume(
         name: As it was paused. Of the project it is left out.
         reason: Why; it stands in the audit.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         done = await client.switches.resume(kind, name, reason=reason)
     common.out().record(_row(done, kind, name, "open"), _SET)
 

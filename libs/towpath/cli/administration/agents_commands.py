@@ -24,10 +24,10 @@ _COLUMNS = (Column("credential", "name"), Column("project", "project"), Column("
     help_flags=(),
     version_flags=(),
 )
-def serve(*words: Arguments) -> None:
+def serve(*arguments: Arguments) -> None:
     """Serve an agent; `towpath agents serve --help` lists the options."""
     join_platform("agent")
-    replace_process("towpath_agent", *words)
+    replace_process("towpath_agent", *arguments)
 
 
 @credential.command(help_epilogue=examples("towpath agents credential add reviewer --project shop"))

@@ -66,13 +66,13 @@ async def chaos(
         list: Print the faults and the scenarios.
     """
     out = Output("json" if json else None, aside=json)
-    words = _words(
+    arguments = _command_line(
         {"network": network, "decisions": decisions, "tools": tools, "policy": policy, "kills": kills, "data": data},
         {"faults": faults, "scenario": scenario},
         {"quick": quick, "long": long, "privileged": privileged, "list": list},
     )
-    words += ("--runs", str(runs), "--seed", str(seed))
-    code, found = await run_module("towpath_embedded.chaos", *words)
+    arguments += ("--runs", str(runs), "--seed", str(seed))
+    code, found = await run_module("towpath_embedded.chaos", *arguments)
     if json or not out.for_people:
         print(plain_json(found), flush=True)
     elif list:
@@ -84,7 +84,7 @@ async def chaos(
     return OK if code == OK else RUN_FAILED
 
 
-def _words(
+def _command_line(
     values: Mapping[str, object], many: Mapping[str, tuple[str, ...]], flags: Mapping[str, bool]
 ) -> tuple[str, ...]:
     """Return the options as a command line."""
@@ -100,22 +100,22 @@ def _show(found: dict[str, Any], out: Output) -> None:
     rows = [
         {"boundary": label, **{name: _cell(cells[name]) for name in cells}} for label, cells in found["matrix"].items()
     ]
-    out.say("\nstrikes by boundary and fault (L lost, D done twice, u outcome unknown and settled by a person)\n")
+    out.write("\nstrikes by boundary and fault (L lost, D done twice, u outcome unknown and settled by a person)\n")
     out.rows("matrix", rows, columns, empty="nothing was struck")
-    out.say("")
+    out.write("")
     totals = [{"fault": name, **figures, **_times(figures)} for name, figures in found["by_fault"].items()]
     figures = ("fault", "strikes", "lost", "duplicates", "unknown", "p50 s", "p99 s")
     out.rows("faults", totals, [Column(name, name) for name in figures], empty="nothing was struck")
     completed = f"{found['completed']} of {found['runs']} runs completed ({found['completed_share']:.1%})"
     kills = f"{found['kills']} kills among {found['strikes']} strikes"
-    out.say(f"\n{kills}; {completed}; {found['seconds']:.0f} s, seed {found['seed']}")
-    out.say("  ".join(f"{name} {found[name]}" for name in _MUST_BE_ZERO))
+    out.write(f"\n{kills}; {completed}; {found['seconds']:.0f} s, seed {found['seed']}")
+    out.write("  ".join(f"{name} {found[name]}" for name in _MUST_BE_ZERO))
     for cause, count in found["unknown_by_cause"].items():
-        out.say(f"  unknown {count} times: {cause}", "yellow")
+        out.write(f"  unknown {count} times: {cause}", "yellow")
     for sentence in found["problems"]:
-        out.say(f"  {one_line(sentence, 300)}", "red")
+        out.write(f"  {one_line(sentence, 300)}", "red")
     held = not found["problems"]
-    out.say("everything held" if held else "not everything held", "green" if held else "red")
+    out.write("everything held" if held else "not everything held", "green" if held else "red")
 
 
 def _title(fault: str) -> str:
@@ -134,8 +134,8 @@ def _times(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _show_list(found: dict[str, Any], out: Output) -> None:
-    out.say("faults: " + ", ".join(found["faults"]))
-    out.say("scenarios:")
+    out.write("faults: " + ", ".join(found["faults"]))
+    out.write("scenarios:")
     columns = [Column(name, name) for name in ("number", "name", "needs_privileges", "summary")]
     out.rows("scenarios", found["scenarios"], columns, empty="no scenarios")
 
@@ -144,8 +144,8 @@ def _show_scenarios(found: dict[str, Any], out: Output) -> None:
     for report in found["scenarios"]:
         outcome = report["outcome"]
         said = f"ran, {outcome}" if outcome in {"passed", "failed"} else outcome
-        out.say(f"{report['number']:>3}  {report['name']}: {said}", "red" if outcome == "failed" else "green")
+        out.write(f"{report['number']:>3}  {report['name']}: {said}", "red" if outcome == "failed" else "green")
         figures = ", ".join(f"{name} {value}" for name, value in report["figures"].items())
         for line in (report["reason"], figures, *report["problems"]):
             if line:
-                out.say(f"     {line}")
+                out.write(f"     {line}")

@@ -39,8 +39,8 @@ def save_credential(
     out = printed.out()
     if write_password(deploy / "secrets", name):
         project = entry["project"]
-        out.say(f"{whose}: TOWPATH_NATS_USER={name}, TOWPATH_PROJECT={project}, secrets/{name}.env")
-        out.say("The broker knows it once it is started again: docker compose up --detach nats")
+        out.write(f"{whose}: TOWPATH_NATS_USER={name}, TOWPATH_PROJECT={project}, secrets/{name}.env")
+        out.write("The broker knows it once it is started again: docker compose up --detach nats")
     else:
         missing = f"{deploy / 'secrets'} is not made yet, so {name} has no password; make it: {deploy / 'make-secrets'}"
         print(missing, file=sys.stderr)

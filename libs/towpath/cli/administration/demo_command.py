@@ -16,9 +16,9 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from towpath.cli.administration.embedded_platform import EmbeddedPlatform, embedded
+from towpath.cli.administration.embedded_platform import EmbeddedPlatform, start_embedded
 from towpath.cli.administration.model_keys import ModelKeys
-from towpath.cli.runs.run_follower import GateAsker, RunFollower, ask_at_gate, is_interactive
+from towpath.cli.runs.run_follower import GateHandler, RunFollower, ask_at_gate, is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.output import Column, Output
@@ -45,12 +45,12 @@ HISTORY_POLL_S = 0.1
 class Stopwatch:
     """Seconds since the demo began, at the moments worth telling."""
 
-    began: float = field(default_factory=monotonic)
+    first_entry: float = field(default_factory=monotonic)
     marks: dict[str, float] = field(default_factory=dict)
 
     def mark(self, name: str) -> None:
         """Remember now as *name*."""
-        self.marks[name] = round(monotonic() - self.began, 2)
+        self.marks[name] = round(monotonic() - self.first_entry, 2)
 
 
 async def demo(*, yes: Flag = False, json: Flag = False, data: Path | None = None) -> int:
@@ -66,11 +66,11 @@ async def demo(*, yes: Flag = False, json: Flag = False, data: Path | None = Non
     out = Output("table", aside=json)
     clock = Stopwatch()
     with _folder(data) as folder:
-        async with _platform(sample(), folder, out, keep=data is not None) as child:
+        async with _platform(sample(), folder, out, keep=data is not None) as platform:
             clock.mark("ready_s")
-            result = await _play(child, out, approve if yes else ask_at_gate, clock)
+            result = await _run_sample(platform, out, approve if yes else ask_at_gate, clock)
         clock.mark("total_s")
-    out.say(f"  everything is stopped{f'; the record is kept in {folder}' if data else ''}", "dim")
+    out.write(f"  everything is stopped{f'; the record is kept in {folder}' if data else ''}", "dim")
     if json:
         print(plain_json({**result, **clock.marks}), flush=True)
     return OK if result["status"] == "completed" else RUN_FAILED
@@ -90,7 +90,7 @@ def sample() -> Path:
 
 async def approve(client: Client, gate: GateOpened, out: Output) -> None:
     """Approve what waits, bound to the call as it was shown."""
-    out.say("    approved by --yes", "yellow")
+    out.write("    approved by --yes", "yellow")
     await client.gates.approve(gate.gate_id, reason="approved by the demo's --yes", digest=gate.detail.get("digest"))
 
 
@@ -111,25 +111,29 @@ async def _platform(files: Path, folder: Path, out: Output, *, keep: bool) -> As
     interrupted = signal.getsignal(signal.SIGINT)
     # A shell that starts a job in the background has it ignore SIGINT; SIGTERM must end it all the same.
     signal.signal(signal.SIGTERM, interrupted if callable(interrupted) else signal.default_int_handler)
-    out.say("  starting NATS, Postgres and every service …")
+    out.write("  starting NATS, Postgres and every service …")
     place = ("--data", str(folder / ".towpath")) if keep else ("--ephemeral",)
     offered = ("--worker", str(files / "tools.py"), "--policy", str(files / "policy.yaml"), "--networks", str(files))
-    async with embedded("--port", "auto", "--nats-port", "auto", *place, *offered, folder=folder, out=out) as child:
-        yield child
+    async with start_embedded(
+        "--port", "auto", "--nats-port", "auto", *place, *offered, folder=folder, out=out
+    ) as platform:
+        yield platform
 
 
-async def _play(child: EmbeddedPlatform, out: Output, at_gate: GateAsker, clock: Stopwatch) -> dict[str, Any]:
-    async with Client(child.url) as client:
+async def _run_sample(
+    platform: EmbeddedPlatform, out: Output, on_gate: GateHandler, clock: Stopwatch
+) -> dict[str, Any]:
+    async with Client(platform.url) as client:
         options = _model(out)
         accepted = await client.submit("support", MESSAGE, **options)
-        out.say(f"\n  run {accepted.run_id}  {accepted.network}@v{accepted.version}: {MESSAGE}", "bold")
-        follower = RunFollower(client, out, at_gate)
+        out.write(f"\n  run {accepted.run_id}  {accepted.network}@v{accepted.version}: {MESSAGE}", "bold")
+        follower = RunFollower(client, out, on_gate)
         finished = await follower.follow(accepted.run_id)
         clock.mark("finished_s")
         if finished is None:
             raise ProblemError(problem("internal", f"the events of run {accepted.run_id} ended before the run did"))
         result = {"model": options["model"], **await _record(client, accepted.run_id, finished)}
-        result["tool_calls"] = len(follower.trail.calls)
+        result["tool_calls"] = len(follower.formatter.calls)
         clock.mark("recorded_s")
         await _show_audit(client, accepted.run_id, out)
     return result
@@ -137,9 +141,9 @@ async def _play(child: EmbeddedPlatform, out: Output, at_gate: GateAsker, clock:
 
 def _model(out: Output) -> dict[str, Any]:
     if ModelKeys().has_gemini:
-        out.say(f"  decisions come from {MODEL}")
+        out.write(f"  decisions come from {MODEL}")
         return {"model": MODEL}
-    out.say(
+    out.write(
         "  scripted: decisions are played from script.json and no model is asked; set GEMINI_API_KEY for a real one"
     )
     return {"model": "scripted:task", "script": read_script(sample() / "script.json")}
@@ -174,6 +178,6 @@ async def _history(client: Client, run_id: UUID, seq: int, steps: int) -> Histor
 
 async def _show_audit(client: Client, run_id: UUID, out: Output) -> None:
     page = await client.audit.search(run_id=run_id)
-    out.say("\n  the audit of this run (towpath audit search --run …, GET /v1/audit?run_id=…):", "bold")
+    out.write("\n  the audit of this run (towpath audit search --run …, GET /v1/audit?run_id=…):", "bold")
     rows = [entry.model_dump(mode="json") for entry in reversed(page.entries)]
     out.rows("entries", rows, _AUDIT, empty="  nothing")

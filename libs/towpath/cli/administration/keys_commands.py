@@ -57,12 +57,12 @@ async def create(
     body: dict[str, Any] = {"caller": caller, "scopes": list(scope), "roles": list(role), "note": note}
     if expires is not None:
         body["expires_in_s"] = _lifetime_s(expires)
-    async with common.asking() as client:
+    async with common.connect() as client:
         made = await client.request("POST", "/v1/keys", body=body)
     out = common.out()
     if out.for_people:
-        out.say(made["key"])
-        out.say("Keep it now: it isn't shown again.", "yellow")
+        out.write(made["key"])
+        out.write("Keep it now: it isn't shown again.", "yellow")
     else:
         out.data(made)
 
@@ -70,7 +70,7 @@ async def create(
 @app.command(name="list", help_epilogue=examples("towpath keys list", "towpath keys list -o json"))
 async def list_keys(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """List the keys, without their secrets."""
-    async with common.asking() as client:
+    async with common.connect() as client:
         found = await client.request("GET", "/v1/keys")
     common.out().rows("keys", found["keys"], _COLUMNS, empty="There are no keys.")
 
@@ -82,11 +82,11 @@ async def revoke(key: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS)
     Args:
         key: What `keys list` shows in its first column.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         await client.request("DELETE", f"/v1/keys/{key}")
     out = common.out()
     if out.for_people:
-        out.say(f"{key} is revoked")
+        out.write(f"{key} is revoked")
     else:
         out.data({"prefix": key, "revoked": True})
 

@@ -21,22 +21,22 @@ Arguments = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
 SERVICES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer", "watchdog")
 
 
-def replace_process(module: str, *words: str) -> None:
+def replace_process(module: str, *arguments: str) -> None:
     """Replace this process by `python -m module words`; raises ProblemError where the module isn't installed."""
     require_package(module)
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", module, *words])  # noqa: S606 - a fixed program, no shell
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 - a fixed program, no shell
 
 
-def up(*words: Arguments) -> None:
+def up(*arguments: Arguments) -> None:
     """Start the whole platform on this machine; `towpath up --help` lists its options."""
-    replace_process("towpath_embedded", "up", *words)
+    replace_process("towpath_embedded", "up", *arguments)
 
 
-def worker(*words: Arguments) -> None:
+def worker(*arguments: Arguments) -> None:
     """Run a tool worker; `towpath worker --help` lists its options."""
     join_platform("worker")
-    replace_process("towpath_worker", *words)
+    replace_process("towpath_worker", *arguments)
 
 
 def join_platform(user: str) -> None:
@@ -55,10 +55,10 @@ def join_platform(user: str) -> None:
         os.putenv(f"TOWPATH_NATS_{name}", value)  # for the program this process becomes; nothing here reads it
 
 
-def serve(role: str, /, *words: Arguments) -> None:
+def serve(role: str, /, *arguments: Arguments) -> None:
     """Run one service in this process, with its settings from TOWPATH_*."""
     name = role.replace("-", "_")
     if name not in SERVICES:
         detail = f"{role} is no service; there are {', '.join(SERVICES)}"
         raise ProblemError(problem("not_found", detail, remedy="Name one of them: towpath serve gateway."))
-    replace_process(f"towpath_{name}", *words)
+    replace_process(f"towpath_{name}", *arguments)

@@ -53,7 +53,7 @@ async def list_letters(
         stream: Only letters of this stream: TASKS, INBOX, DECIDE, TOOLREQ, TOOLEXEC or TOOLOUT.
         limit: How many, at most 200.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         page = await client.dead_letters.list(status=status, stream=stream, limit=limit)
     rows = [letter.model_dump(mode="json", exclude={"body"}) for letter in page.letters]
     common.out().rows("letters", rows, _LIST, empty="There are no such dead letters.")
@@ -66,7 +66,7 @@ async def show(letter: int, /, *, common: ConnectionOptions = CONNECTION_OPTIONS
     Args:
         letter: Its number.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         found = await client.dead_letters.show(letter)
     common.out().record(found.model_dump(mode="json"), _SHOW)
 
@@ -79,7 +79,7 @@ async def requeue(letter: int, /, *, reason: str, common: ConnectionOptions = CO
         letter: Its number.
         reason: Why; it stands in the audit.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         done = await client.dead_letters.requeue(letter, reason)
     common.out().record(done.model_dump(mode="json", exclude={"schema_version"}), (Column("done", "detail"),))
 
@@ -92,6 +92,6 @@ async def discard(letter: int, /, *, reason: str, common: ConnectionOptions = CO
         letter: Its number.
         reason: Why; it stands in the audit.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         done = await client.dead_letters.discard(letter, reason)
     common.out().record(done.model_dump(mode="json", exclude={"schema_version"}), (Column("done", "detail"),))

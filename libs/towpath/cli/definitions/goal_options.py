@@ -40,9 +40,9 @@ class GoalOptions:
             if self.criterion or self.criterion_text or self.constraint or self.autonomy:
                 raise ProblemError(problem("request_invalid", "criteria and constraints belong to a --goal"))
             return {}
-        return {"goal": self._file() if self.goal.startswith("@") else self._written()}
+        return {"goal": self._file() if self.goal.startswith("@") else self._to_json()}
 
-    def _written(self) -> JsonObject:
+    def _to_json(self) -> JsonObject:
         criteria = [*({"when": one} for one in self.criterion), *({"text": one} for one in self.criterion_text)]
         written: JsonObject = {"goal": self.goal, "acceptance_criteria": criteria, "constraints": self._constraints()}
         return {**written, "settings": {"autonomy": self.autonomy}} if self.autonomy else written
@@ -96,21 +96,21 @@ async def goal(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
     Args:
         run: The run's id, or its beginning or end.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         state = await client.goal(await short_ids.resolve_run_id(client, run))
     out = common.out()
     out.record(state.model_dump(mode="json"), _SHOW)
     if out.for_people:
-        _tell(out, state)
+        _show_goal(out, state)
 
 
-def _tell(out: Output, state: TaskState) -> None:
-    out.say("")
+def _show_goal(out: Output, state: TaskState) -> None:
+    out.write("")
     for number, words in enumerate(state.acceptance_criteria):
         met = number in state.criteria_met
-        out.say(f"  {'✓' if met else '·'} {one_line(words, 96)}", "green" if met else "dim")
+        out.write(f"  {'✓' if met else '·'} {one_line(words, 96)}", "green" if met else "dim")
     for step in state.steps_history:
-        out.say(f"  {step_line(step)}", {True: "green", False: "red", None: "dim"}[step.success])
+        out.write(f"  {step_line(step)}", {True: "green", False: "red", None: "dim"}[step.success])
 
 
 def step_line(step: GoalStep) -> str:

@@ -47,11 +47,11 @@ async def inspect(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTIO
     out.rows("tools", rows, columns, empty="The servers offer no tool.")
     for server in servers:
         if not server["connected"]:
-            out.say(f"{server['name']}: {server['state']}", "red")
+            out.write(f"{server['name']}: {server['state']}", "red")
         if server["left_out"]:
-            out.say(f"{server['name']}: left out by allow and deny: {', '.join(server['left_out'])}", "dim")
+            out.write(f"{server['name']}: left out by allow and deny: {', '.join(server['left_out'])}", "dim")
     if accepted is None:
-        out.say("No platform answers: nothing was compared with what is accepted.", "dim")
+        out.write("No platform answers: nothing was compared with what is accepted.", "dim")
     away = not all(server["connected"] for server in servers)
     return DRIFTED if away or any(row["standing"] == "drifted" for row in rows) else 0
 
@@ -59,7 +59,7 @@ async def inspect(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTIO
 async def _accepted(common: ConnectionOptions) -> "ToolsDescribed | None":
     """Return what the platform has; None where none answers."""
     try:
-        async with common.asking() as client:
+        async with common.connect() as client:
             return await client.tools.list(proposals=True)
     except ProblemError as error:
         if error.problem.code != "server_unreachable":

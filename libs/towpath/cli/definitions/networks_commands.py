@@ -29,11 +29,11 @@ async def validate(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTI
     Args:
         file: A YAML file with kind: Network.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         version = await client.networks.validate(file)
     out = common.out()
     if out.for_people:
-        out.say(f"{file} is valid: {version.name}")
+        out.write(f"{file} is valid: {version.name}")
     else:
         out.data(_row(version))
 
@@ -45,7 +45,7 @@ async def publish(*files: Path, common: ConnectionOptions = CONNECTION_OPTIONS) 
     Args:
         files: YAML files with kind: Network.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         versions = [await client.networks.publish(file) for file in files]
     columns = (*_LIST[:3], Column("", lambda row: "unchanged" if row["unchanged"] else "published"))
     common.out().rows("networks", [_row(version) for version in versions], columns, empty="No file was named.")
@@ -54,7 +54,7 @@ async def publish(*files: Path, common: ConnectionOptions = CONNECTION_OPTIONS) 
 @app.command(name="list", help_epilogue=examples("towpath networks list", "towpath networks list -o json"))
 async def list_networks(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """List the current version of every network."""
-    async with common.asking() as client:
+    async with common.connect() as client:
         found = await client.networks.list()
     hint = "No network is published. Publish one: towpath networks publish FILE."
     common.out().rows("networks", [_row(version) for version in found.networks], _LIST, empty=hint)
@@ -74,7 +74,7 @@ async def show(
         name: The network.
         number: Which version; the current one where it isn't given.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         version = await client.networks.show(name, version=number)
     out = common.out()
     out.record(version.model_dump(mode="json"), (*_LIST[:2], Column("digest", "digest"), *_LIST[3:]))
@@ -86,11 +86,11 @@ async def show(
             Column("routes", lambda row: " ".join(row["allowed_routes"])),
             Column("responds", lambda row: "yes" if row["allow_respond"] else "no"),
         )
-        out.say("")
+        out.write("")
         agents = [agent.model_dump(mode="json") for agent in version.snapshot.agents.values()]
         out.rows("agents", agents, columns, empty="It has no agents.")
         for line in _swarm_lines(version.snapshot.swarm):
-            out.say(line)
+            out.write(line)
 
 
 def _swarm_lines(swarm: CompiledSwarm | None, name: str = "") -> list[str]:

@@ -33,14 +33,14 @@ class ObjectiveOptions:
 
     def options(self) -> dict[str, Any]:
         """Return the fields of SubmitTask; raises ProblemError for parts without an objective, and for bad files."""
-        mounts = {"mounts": [self._mounted(one) for one in self.mount]} if self.mount else {}
+        mounts = {"mounts": [self._mount_files(one) for one in self.mount]} if self.mount else {}
         if self.objective is None:
             if self.deliverable_schema or self.context:
                 raise ProblemError(problem("request_invalid", "a deliverable and context belong to an --objective"))
             return mounts
-        return {**mounts, "background": self._file() if self.objective.startswith("@") else self._written()}
+        return {**mounts, "background": self._file() if self.objective.startswith("@") else self._to_json()}
 
-    def _written(self) -> JsonObject:
+    def _to_json(self) -> JsonObject:
         written: JsonObject = {"objective": self.objective, "context_sections": [_section(one) for one in self.context]}
         if self.deliverable_schema is not None:
             written["deliverable_schema"] = _object(self.deliverable_schema)
@@ -53,7 +53,7 @@ class ObjectiveOptions:
         inner = found.get("background")
         return inner if isinstance(inner, dict) else found  # a whole task brings its objective along
 
-    def _mounted(self, said: str) -> JsonObject:
+    def _mount_files(self, said: str) -> JsonObject:
         host, _, path = said.partition(":")
         exclude = (*LEFT_OUT, *self.mount_exclude)
         mount = HostMount(host, path, exclude=exclude, roots=[host])  # who types a folder means it

@@ -74,7 +74,7 @@ async def check(
     steps = 0 if plan is None else len(plan.steps)
     out = common.out()
     if out.for_people:
-        out.say(f"{file} is valid: {steps} steps")
+        out.write(f"{file} is valid: {steps} steps")
     else:
         out.data({"valid": True, "steps": steps, "network": network})
     return OK
@@ -87,12 +87,12 @@ async def show(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
     Args:
         run: The run's id, or its beginning or end.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         view = await client.plan(await short_ids.resolve_run_id(client, run))
     out = common.out()
     out.record(view.model_dump(mode="json"), _SHOW)
     if out.for_people:
-        out.say("")
+        out.write("")
         show_steps(out, view)
 
 
@@ -109,7 +109,7 @@ async def show_plan(client: "Client", run: RunView, out: Output) -> None:
         if error.problem.code != "not_a_plan":
             raise
         return
-    out.say("")
+    out.write("")
     show_steps(out, view)
 
 
@@ -125,7 +125,7 @@ def show_steps(out: Output, view: PlanView) -> None:
     for error in view.errors:
         inner = error.get("error") or {}
         if error.get("step_id") == "" and str(inner.get("message")) not in told:
-            out.say(f"  ✕ {one_line(inner.get('code', ''))}: {one_line(inner.get('message', ''), 160)}", "red")
+            out.write(f"  ✕ {one_line(inner.get('code', ''))}: {one_line(inner.get('message', ''), 160)}", "red")
 
 
 def _show_check(out: Output, indent: str, row: Any, who: str) -> None:
@@ -133,14 +133,14 @@ def _show_check(out: Output, indent: str, row: Any, who: str) -> None:
     took = "" if row.duration_ms is None else f"{row.duration_ms / 1000:.1f} s"
     named = f"{indent}{mark} {one_line(row.id, 24)}"
     line = f"  {named:<28} {row.status:<8} {took:>8}  {one_line(who)}"
-    out.say(line.rstrip(), style)
+    out.write(line.rstrip(), style)
     if row.error is not None and (row.status == "failed" or indent):
         error = f"{row.error.get('code', '')}: {row.error.get('message', '')}"
-        out.say(f"      {indent}{one_line(error, 160)}", style)
+        out.write(f"      {indent}{one_line(error, 160)}", style)
 
 
 async def _members(network: str, common: ConnectionOptions) -> set[str]:
-    async with common.asking() as client:
+    async with common.connect() as client:
         snapshot = (await client.networks.show(network)).snapshot
     swarm = snapshot.swarm if snapshot is not None else None
     return {*(snapshot.agents if snapshot is not None else ()), *(swarm.swarms if swarm is not None else ())}

@@ -27,7 +27,7 @@ def _parameters(row: Any) -> str:
 @app.command(name="list", help_epilogue=examples("towpath tools list", "towpath tools list -o json"))
 async def list_tools(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """List the registered tools; whether an agent may use one is the matrix's business."""
-    async with common.asking() as client:
+    async with common.connect() as client:
         described = await client.tools.list()
     columns = (
         Column("tool", "name"),
@@ -45,7 +45,7 @@ async def list_tools(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
 @app.command(help_epilogue=examples("towpath tools proposals", "towpath tools proposals -o json"))
 async def proposals(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """List versions of tools that nobody has accepted; one that holds calls is of a server that defines it anew."""
-    async with common.asking() as client:
+    async with common.connect() as client:
         described = await client.tools.list(proposals=True)
     columns = (
         Column("tool", lambda row: row["spec"]["name"]),
@@ -67,7 +67,7 @@ async def diff(name: str, /, *, number: Version, common: ConnectionOptions = CON
         name: The tool.
         number: Which version, as `towpath tools proposals` names it.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         described = await client.tools.list(proposals=True)
     wanted = next((one for one in described.proposals if (one.spec.name, one.version) == (name, number)), None)
     if wanted is None:
@@ -78,7 +78,7 @@ async def diff(name: str, /, *, number: Version, common: ConnectionOptions = CON
     out = common.out()
     out.record({**row, "changes": changed}, [Column(title, title) for title in row])
     for line in changed:
-        out.say(line)
+        out.write(line)
 
 
 @app.command(help_epilogue=examples("towpath tools accept orders.find --version 1 --reason 'reads our own database'"))
@@ -122,7 +122,7 @@ def _lines(spec: ToolSpec | None) -> list[str]:
 
 async def _decide(name: str, number: int, reason: str, common: ConnectionOptions, *, accepted: bool) -> None:
     body = {"version": number, "accept": accepted, "reason": reason}
-    async with common.asking() as client:
+    async with common.connect() as client:
         await client.request("POST", f"/v1/tools/{name}/proposal", body=body)
     row = {"tool": name, "version": number, "accepted": accepted}
     common.out().record(row, [Column(title, title) for title in row])

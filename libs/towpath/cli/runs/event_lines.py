@@ -60,28 +60,28 @@ class EventFormatter:
             case ev.DecisionReceived():
                 self.decided = event
             case ev.InstructionIssued():
-                return self._issued(event.instruction)
+                return self._instruction_lines(event.instruction)
             case ev.ToolCallEdited():
                 asked = self.calls.get(event.execution_id)
                 if asked is not None:  # from here on the call is what was executed
                     self.calls[event.execution_id] = asked.model_copy(update={"args": event.args})
                 return [EventLine(_NOTE, event.by, f"changed the call: {event.tool} {shorten(event.args, 60)}")]
             case ev.ToolCallFinished():
-                return [self._finished(event)]
+                return [self._call_line(event)]
             case ev.ToolCallDenied():
                 rule = f"rule {event.denial.rule}" if event.denial.rule else event.denial.violation_type
                 return [EventLine(_FAILED, event.agent_key, f"{self._call(event.execution_id)} denied", rule)]
             case ev.GateOpened():
-                return [self._waits(event)]
+                return [self._gate_line(event)]
             case ev.GateClosed():
                 mark = _CLOSED.get(event.verdict, _FAILED)
                 said = f": {one_line(event.reason, 60)}" if event.reason else ""
                 return [EventLine(mark, event.by or "gate", f"{event.verdict}{said}")]
             case _:
-                return self._others(event)
+                return self._other_lines(event)
         return []
 
-    def _others(self, event: ev.AnyEvent) -> list[EventLine]:
+    def _other_lines(self, event: ev.AnyEvent) -> list[EventLine]:
         match event:
             case ev.RunForked():
                 parent = event.parent
@@ -101,21 +101,21 @@ class EventFormatter:
                     )
                 ]
             case ev.WatchdogReported() | ev.BudgetRefused():
-                return [_warned(event)]
+                return [_warning_line(event)]
             case ev.NoteAdded():
                 return [EventLine(_NOTE, "towpath", one_line(event.text, WIDTH))]
             case (
                 ev.StepValidated() | ev.ProgressMeasured() | ev.ConfidenceMeasured() | ev.HelpSought() | ev.BackedOff()
             ):
-                return [_pursuit(event)]
+                return [_goal_line(event)]
             case ev.CancelAccepted():
                 return [EventLine(_FAILED, event.by or "towpath", "cancels", one_line(event.reason, 60))]
             case ev.RunQuarantined():
                 return [EventLine(_FAILED, "towpath", f"parked: {event.code}", one_line(event.message, WIDTH))]
             case _:
-                return _thought(event)
+                return _progress_lines(event)
 
-    def _issued(self, instruction: Instruction) -> list[EventLine]:
+    def _instruction_lines(self, instruction: Instruction) -> list[EventLine]:
         note = self._cost()
         match instruction:
             case CallTools(calls=calls):
@@ -147,7 +147,7 @@ class EventFormatter:
         call = self.calls.get(execution_id) if execution_id else None
         return f"{call.tool} {shorten(call.args, 48)}".strip() if call else "a call"
 
-    def _finished(self, event: ev.ToolCallFinished) -> EventLine:
+    def _call_line(self, event: ev.ToolCallFinished) -> EventLine:
         took = f"{event.duration_ms / 1000:.1f} s"
         what = self._call(event.execution_id)
         match event.status:
@@ -163,19 +163,19 @@ class EventFormatter:
                 said = f"{event.failure.code}: {one_line(event.failure.message, 60)}" if event.failure else "failed"
                 return EventLine(_FAILED, event.agent_key, what, f"{took} · {said}")
 
-    def _waits(self, event: ev.GateOpened) -> EventLine:
+    def _gate_line(self, event: ev.GateOpened) -> EventLine:
         return EventLine(
             _WAITS, self.agent, self._call(event.execution_id), f"waits for a person · {one_line(event.reason, 60)}"
         )
 
 
-def _warned(event: ev.WatchdogReported | ev.BudgetRefused) -> EventLine:
+def _warning_line(event: ev.WatchdogReported | ev.BudgetRefused) -> EventLine:
     if isinstance(event, ev.BudgetRefused):
         return EventLine(_FAILED, "towpath", "has no budget left", one_line(event.refusal.told(), 2 * WIDTH))
     return EventLine(_NOTE, "watchdog", f"found {event.finding}", one_line(event.detail, WIDTH))
 
 
-def _pursuit(
+def _goal_line(
     event: "ev.StepValidated | ev.ProgressMeasured | ev.ConfidenceMeasured | ev.HelpSought | ev.BackedOff",
 ) -> EventLine:
     """Say what is found of a step of a goal run."""
@@ -193,7 +193,7 @@ def _pursuit(
             return EventLine(_NOTE, "towpath", f"waits before attempt {event.attempt}", one_line(event.reason, WIDTH))
 
 
-def _thought(event: ev.AnyEvent) -> list[EventLine]:
+def _progress_lines(event: ev.AnyEvent) -> list[EventLine]:
     """Say what a run thought of itself, and what it is told of its budget; nothing for what only the machine needs."""
     match event:
         case ev.Reflected():
@@ -205,7 +205,7 @@ def _thought(event: ev.AnyEvent) -> list[EventLine]:
         case ev.DeliverableRefused():
             return [EventLine(_FAILED, "towpath", "deliverable refused", one_line("; ".join(event.problems), WIDTH))]
         case ev.PlanAccepted() | ev.PlanStepStarted() | ev.PlanStepEnded():
-            return [_planned(event)]
+            return [_plan_line(event)]
         case ev.BudgetWarned():
             spent = f"{format_amount(event.unit, event.spent)} of {format_amount(event.unit, event.limit)}"
             return [EventLine(_NOTE, "towpath", f"warned of the {event.scope} budget", f"{spent} are spent")]
@@ -213,7 +213,7 @@ def _thought(event: ev.AnyEvent) -> list[EventLine]:
             return []
 
 
-def _planned(event: "ev.PlanAccepted | ev.PlanStepStarted | ev.PlanStepEnded") -> EventLine:
+def _plan_line(event: "ev.PlanAccepted | ev.PlanStepStarted | ev.PlanStepEnded") -> EventLine:
     """Say how a plan, or the flow of a swarm, goes on."""
     match event:
         case ev.PlanAccepted():

@@ -24,13 +24,13 @@ _RUN = (
 )
 
 
-def _went(row: Any) -> str:
+def _success_mark(row: Any) -> str:
     return {True: "✓", False: "✕", None: "·"}[row["success"]]
 
 
 _STEPS = (
     Column("step", "step_number"),
-    Column("", _went),
+    Column("", _success_mark),
     Column("agent", lambda row: row["agent_id"] or ""),
     Column("attempts", "attempt_number"),
     Column("ms", "duration_ms"),
@@ -47,17 +47,17 @@ async def history(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS
     Args:
         run: The run's id, or its beginning or end.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         whole, steps = await _read(client, str(await short_ids.resolve_run_id(client, run)))
     out = common.out()
     if not out.for_people:
         out.data({"history": whole, "steps": steps})
         return
     if whole is None:
-        out.say("Nothing of the run is recorded yet.")
+        out.write("Nothing of the run is recorded yet.")
         return
     out.record(whole, _RUN)
-    out.say("")
+    out.write("")
     out.rows("steps", steps, _STEPS, empty="No step is recorded yet.")
 
 

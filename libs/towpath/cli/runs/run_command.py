@@ -131,17 +131,17 @@ async def run(
     limit_s = how.limit_s()
     options = task.options() | aim.options() | objective.options() | steps.options()
     out = common.out()
-    async with common.asking() as client:
+    async with common.connect() as client:
         accepted = await client.submit(network, message, **options)
         if how.detach:
             if out.for_people:
-                out.say(str(accepted.run_id))
+                out.write(str(accepted.run_id))
             else:
                 out.data(accepted.model_dump(mode="json"))
             return OK
-        out.say(f"  run {accepted.run_id}  {accepted.network}@v{accepted.version}", "bold")
-        asker = ask_at_gate if out.for_people and is_interactive() and how.wait is None else None
-        await wait_until(limit_s, RunFollower(client, out, asker).follow(accepted.run_id))
+        out.write(f"  run {accepted.run_id}  {accepted.network}@v{accepted.version}", "bold")
+        gate_handler = ask_at_gate if out.for_people and is_interactive() and how.wait is None else None
+        await wait_until(limit_s, RunFollower(client, out, gate_handler).follow(accepted.run_id))
         return await show_result(client, accepted.run_id, common)
 
 
@@ -154,9 +154,9 @@ async def show_result(client: Client, run_id: UUID, common: ConnectionOptions) -
     if not out.for_people:
         out.data(view.model_dump(mode="json"))
     elif view.status not in FINAL_STATUSES:
-        out.say(f"  {view.status}: it goes on; follow it with: towpath runs watch {run_id}", "yellow")
+        out.write(f"  {view.status}: it goes on; follow it with: towpath runs watch {run_id}", "yellow")
     else:
-        out.say(f"\n  record: towpath runs show {run_id} · audit: towpath audit search --run {run_id}", "dim")
+        out.write(f"\n  record: towpath runs show {run_id} · audit: towpath audit search --run {run_id}", "dim")
     if view.status == "completed":
         return OK
     return RUN_FAILED if view.status in FINAL_STATUSES else WAITING

@@ -20,12 +20,17 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.switches import PAUSED
 from towpath_readings.stream.tree import TreeEntry
 
-_DOUBT = (("worker", "worker"), ("claimed", "claimed_at"), ("lease until", "lease_until"), ("its probe said", "probe"))
+_CALL_FACTS = (
+    ("worker", "worker"),
+    ("claimed", "claimed_at"),
+    ("lease until", "lease_until"),
+    ("its probe said", "probe"),
+)
 
 UNANSWERED_S = 5.0
 """After so long without a word a request to an agent in user code is said to wait."""
 
-GateAsker = Callable[[Client, GateOpened, Output], Awaitable[None]]
+GateHandler = Callable[[Client, GateOpened, Output], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -34,43 +39,43 @@ class RunFollower:
 
     client: Client
     out: Output
-    at_gate: GateAsker | None = None
-    trail: EventFormatter = field(default_factory=EventFormatter)
+    on_gate: GateHandler | None = None
+    formatter: EventFormatter = field(default_factory=EventFormatter)
     children: bool = False
     """Whether the runs below are followed too, each line of theirs with the names that lead to it."""
 
-    began: LogEntry | None = None
-    patience_s: float = UNANSWERED_S
+    first_entry: LogEntry | None = None
+    unanswered_s: float = UNANSWERED_S
     _unanswered: asyncio.TimerHandle | None = field(default=None, init=False)
-    _below: dict[UUID, EventFormatter] = field(default_factory=dict, init=False)
+    _children: dict[UUID, EventFormatter] = field(default_factory=dict, init=False)
 
     async def follow(self, run_id: UUID, after: int = 0) -> RunFinished | None:
         """Show every event after seq *after* until the run ends; returns its end."""
         try:
             async for entry in self.client.events(run_id, after, children=self.children):
                 if isinstance(entry, TreeEntry) and entry.path:
-                    await self._show_below(entry)
+                    await self._show_child_event(entry)
                     continue
                 await self._show(entry)
                 if isinstance(entry.event, RunFinished):
                     return entry.event
         finally:
-            self._expect(None)
+            self._expect_answer(None)
         return None
 
-    async def _show_below(self, entry: TreeEntry) -> None:
+    async def _show_child_event(self, entry: TreeEntry) -> None:
         """Show an event of a child run, under its names; its gates are the family's."""
         if self.out.format == "jsonl":
             print(plain_json(entry.model_dump(mode="json")), flush=True)
         where = one_line("/".join(entry.path), 40)
-        for line in self._below.setdefault(entry.run_id, EventFormatter()).lines(entry.event):
-            self.out.say(f"    {where} {line}", line.style)
+        for line in self._children.setdefault(entry.run_id, EventFormatter()).lines(entry.event):
+            self.out.write(f"    {where} {line}", line.style)
         if isinstance(entry.event, RunFinished):
-            self.out.say(f"    {where} · {entry.event.status}: {one_line(entry.event.reason, 60)}", "dim")
+            self.out.write(f"    {where} · {entry.event.status}: {one_line(entry.event.reason, 60)}", "dim")
         elif isinstance(entry.event, GateOpened):
-            await (self.at_gate or _tell_of_gate)(self.client, entry.event, self.out)
+            await (self.on_gate or _print_gate_notice)(self.client, entry.event, self.out)
 
-    def _expect(self, event: AnyEvent | None) -> None:
+    def _expect_answer(self, event: AnyEvent | None) -> None:
         """Say after a while that nobody answers, where *event* asks an agent in user code and no other comes."""
         if self._unanswered is not None:
             self._unanswered.cancel()
@@ -78,22 +83,22 @@ class RunFollower:
         if isinstance(event, DecisionRequested) and event.model.startswith("agent:"):
             name = event.model.partition(":")[2]
             said = f"waits for an agent named {name}; serve it with: towpath agents serve MODULE:CLASS"
-            self._unanswered = asyncio.get_running_loop().call_later(self.patience_s, print_notice, said)
+            self._unanswered = asyncio.get_running_loop().call_later(self.unanswered_s, print_notice, said)
 
     async def _show(self, entry: LogEntry) -> None:
-        self.began = self.began or entry
-        self._expect(entry.event)
+        self.first_entry = self.first_entry or entry
+        self._expect_answer(entry.event)
         if self.out.format == "jsonl":
             print(plain_json(entry.model_dump(mode="json")), flush=True)
-        for line in self.trail.lines(entry.event):
-            self.out.say(f"  {line}", line.style)
+        for line in self.formatter.lines(entry.event):
+            self.out.write(f"  {line}", line.style)
         if isinstance(entry.event, RunFinished):
-            seconds = (entry.at - self.began.at).total_seconds()
+            seconds = (entry.at - self.first_entry.at).total_seconds()
             line = summary(entry.event, seconds)
-            self.out.say(f"  {line}", line.style)
-            self.out.say(f"\n{answer_text(entry.event.final)}")
+            self.out.write(f"  {line}", line.style)
+            self.out.write(f"\n{answer_text(entry.event.final)}")
         elif isinstance(entry.event, GateOpened):
-            await (self.at_gate or _tell_of_gate)(self.client, entry.event, self.out)
+            await (self.on_gate or _print_gate_notice)(self.client, entry.event, self.out)
 
 
 async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
@@ -101,15 +106,15 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
     if (await client.gates.show(gate.gate_id)).status != "pending":
         return
     if gate.approval_id is None:
-        _show_doubt(gate, out)
+        _show_unknown_call(gate, out)
         return
     for change in gate.detail.get("changes", ()):
-        out.say(f"    changed since it was asked: {one_line(change)}", "yellow")
+        out.write(f"    changed since it was asked: {one_line(change)}", "yellow")
     digest = gate.detail.get("digest")
     while True:
         word = prompt("    approve? [a]pprove [d]eny [s]kip ").strip().lower()[:1]
         if word == "s":
-            out.say(f"    still waiting; later: towpath gates approve {gate.gate_id}")
+            out.write(f"    still waiting; later: towpath gates approve {gate.gate_id}")
             return
         if word in {"a", "d"}:
             reason = prompt("    reason: ").strip()
@@ -119,12 +124,12 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
                 else:
                     await client.gates.deny(gate.gate_id, reason, digest=digest)
             except ProblemError as error:
-                out.say(f"    {error.problem.code}: {error.problem.detail} {error.problem.remedy}", "red")
+                out.write(f"    {error.problem.code}: {error.problem.detail} {error.problem.remedy}", "red")
             else:
                 return
 
 
-async def _tell_of_gate(client: Client, gate: GateOpened, _out: Output) -> None:
+async def _print_gate_notice(client: Client, gate: GateOpened, _out: Output) -> None:
     """Say where nobody can be asked that the run waits, and how it is settled: on stderr, stdout is a program's."""
     if (await client.gates.show(gate.gate_id)).status == "pending":
         print(printable(how_to_settle(gate)), file=sys.stderr, flush=True)
@@ -141,21 +146,21 @@ def how_to_settle(gate: GateOpened) -> str:
     return f"{waits}; settle it with: towpath gates approve {gate.gate_id}, or deny {gate.gate_id} --reason …"
 
 
-def _show_doubt(gate: GateOpened, out: Output) -> None:
+def _show_unknown_call(gate: GateOpened, out: Output) -> None:
     if gate.gate_type == PAUSED:
-        out.say("    only the switch opens it: towpath switches list", "yellow")
+        out.write("    only the switch opens it: towpath switches list", "yellow")
         return
     if gate.execution_id is None:
-        out.say(f"    {how_to_settle(gate)}", "yellow")
+        out.write(f"    {how_to_settle(gate)}", "yellow")
         return
-    for line in doubt_lines(gate.detail):
-        out.say(f"    {line}", "yellow")
-    out.say(f"    decide with: towpath gates resolve {gate.gate_id} VERDICT --reason …", "yellow")
+    for line in unknown_call_lines(gate.detail):
+        out.write(f"    {line}", "yellow")
+    out.write(f"    decide with: towpath gates resolve {gate.gate_id} VERDICT --reason …", "yellow")
 
 
-def doubt_lines(detail: Mapping[str, Any]) -> list[str]:
+def unknown_call_lines(detail: Mapping[str, Any]) -> list[str]:
     """Return what is known of a call that nobody can answer for, as a person has to weigh it."""
-    lines = [f"{name}: {one_line(str(detail[key]))}" for name, key in _DOUBT if detail.get(key)]
+    lines = [f"{name}: {one_line(str(detail[key]))}" for name, key in _CALL_FACTS if detail.get(key)]
     if detail.get("retry_warning"):
         lines.append(f"retry: {detail['retry_warning']}")
     return lines

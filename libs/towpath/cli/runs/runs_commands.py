@@ -101,7 +101,7 @@ async def list_runs(
         depth: Only runs that stand so deep; 0 are those that somebody submitted.
         limit: How many, at most 200.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         above = None if parent is None else await short_ids.resolve_run_id(client, parent)
         wanted = {"status": status, "network": network, "label": label, "kind": kind, "depth": depth}
         page = await client.runs(**wanted, parent_run_id=above, limit=limit)
@@ -117,21 +117,21 @@ async def show(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
     Args:
         run: The run's id, or its beginning or end.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
         view = await client.get(run_id)
         out = common.out()
         out.record(view.model_dump(mode="json"), _SHOW)
         if out.for_people:
-            out.say("")
-            trail = EventFormatter()
-            async for entry in _stored(client, run_id, 0):
-                for line in trail.lines(entry.event):
-                    out.say(f"  {line}", line.style)
+            out.write("")
+            formatter = EventFormatter()
+            async for entry in _stored_events(client, run_id, 0):
+                for line in formatter.lines(entry.event):
+                    out.write(f"  {line}", line.style)
             await show_plan(client, view, out)
             if view.effects:
-                out.say("\n  what became of its calls:")
-                _tell_effects(out, view)
+                out.write("\n  what became of its calls:")
+                _show_effects(out, view)
 
 
 @app.command(help_epilogue=examples("towpath runs tree 0192f3", "towpath runs tree 0192f3 -o json"))
@@ -141,25 +141,25 @@ async def tree(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
     Args:
         run: The run's id, or its beginning or end.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         top = await client.tree(await short_ids.resolve_run_id(client, run))
     out = common.out()
     if not out.for_people:
         out.data(top.model_dump(mode="json"))
         return
-    _grow(out, top, "")
+    _show_node(out, top, "")
     if top.truncated:
-        out.say("More runs stand below it than are shown. Ask for one of its child runs to see what is below that.")
+        out.write("More runs stand below it than are shown. Ask for one of its child runs to see what is below that.")
 
 
-def _grow(out: Output, node: ChildNode, indent: str) -> None:
+def _show_node(out: Output, node: ChildNode, indent: str) -> None:
     said = one_line(node.user_message)[:60]
     what = f" [{one_line(node.subject or node.purpose, 40)}]" if node.subject or node.purpose else ""
     kind = "" if node.kind == "network" else f" {node.kind}"
     stands = f"{node.run_id}{what}{kind} {node.agent_key} {node.status} {node.reason}".rstrip()
-    out.say(f"{indent}{stands} · step {node.step} · {said}".rstrip())
+    out.write(f"{indent}{stands} · step {node.step} · {said}".rstrip())
     for child in node.children:
-        _grow(out, child, f"{indent}  ")
+        _show_node(out, child, f"{indent}  ")
 
 
 @app.command(help_epilogue=examples("towpath runs watch 0192f3", "towpath runs watch 0192f3 --children -o jsonl"))
@@ -173,11 +173,11 @@ async def watch(
         after: Begin after this event.
         children: Follow its child runs too, each under the names that lead to it.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
         out = common.out()
-        asker = ask_at_gate if out.for_people and is_interactive() else None
-        await RunFollower(client, out, asker, children=children).follow(run_id, after)
+        gate_handler = ask_at_gate if out.for_people and is_interactive() else None
+        await RunFollower(client, out, gate_handler, children=children).follow(run_id, after)
         return await show_result(client, run_id, common)
 
 
@@ -195,9 +195,9 @@ async def events(run: str, /, *, after: int = 0, common: ConnectionOptions = CON
         Column("event", lambda row: row["event"]["type"]),
         Column("content", lambda row: plain_json({k: v for k, v in row["event"].items() if k != "type"})[:160]),
     )
-    async with common.asking() as client:
+    async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
-        rows = [entry.model_dump(mode="json") async for entry in _stored(client, run_id, after)]
+        rows = [entry.model_dump(mode="json") async for entry in _stored_events(client, run_id, after)]
     common.out().rows("events", rows, columns, empty="The run has no events after that one.")
 
 
@@ -217,28 +217,28 @@ async def cancel(
         reason: Why; it stands in the record.
         wait: Wait until it has stopped.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
         await client.cancel(run_id, reason)
         view = await client.result(run_id) if wait else await client.get(run_id)
     out = common.out()
     out.record(view.model_dump(mode="json"), _SHOW[:2])
     if out.for_people:
-        _tell_effects(out, view)
+        _show_effects(out, view)
     return OK
 
 
-def _tell_effects(out: Output, view: Any) -> None:
+def _show_effects(out: Output, view: Any) -> None:
     """Say what became of the calls of a run that was stopped, one line each."""
     if view.effects_left_out:
-        out.say(f"  … {view.effects_left_out} earlier calls", "dim")
+        out.write(f"  … {view.effects_left_out} earlier calls", "dim")
     for effect in view.effects:
         mark, style = _EFFECT_MARKS[effect.outcome]
         said = f" ({one_line(effect.source, 40)})" if effect.source else ""
-        out.say(f"  {mark} {effect.tool:<24} {effect.outcome}{said}  {effect.execution_id}", style)
+        out.write(f"  {mark} {effect.tool:<24} {effect.outcome}{said}  {effect.execution_id}", style)
 
 
-async def _stored(client: Any, run_id: Any, after: int) -> Any:
+async def _stored_events(client: Any, run_id: Any, after: int) -> Any:
     """Yield the events a run has now, page by page, without waiting for more."""
     from towpath_contracts.runs.views import EventPage
 

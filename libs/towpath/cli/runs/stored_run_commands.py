@@ -74,11 +74,11 @@ async def replay(
         return await _replay_files(file, common.out())
     if (run is None) == (not all_runs):
         raise ProblemError(problem("request_invalid", "name a run, or say --all, or name a --file"))
-    async with common.asking() as client:
+    async with common.connect() as client:
         if run is not None:
             run_id = await short_ids.resolve_run_id(client, run)
             answer = await client.request("GET", f"/v1/runs/{run_id}/replay")
-            return _told(common.out(), ReplayResult.model_validate(answer))
+            return _show_replay(common.out(), ReplayResult.model_validate(answer))
         return await _replay_all(client, common.out(), {"since": since, "network": network})
 
 
@@ -88,7 +88,7 @@ async def export(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS)
     Args:
         run: The run's id, or its beginning or end.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
         async for text in _pieces(client, f"/v1/runs/{run_id}/record"):
             sys.stdout.write(text)
@@ -116,13 +116,13 @@ async def fork(
         decisions_file: JSON list of decisions that are played from that step on, instead of asking a model.
     """
     script = None if decisions_file is None else read_script(decisions_file)
-    async with common.asking() as client:
+    async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
         accepted = await client.fork(run_id, from_step, note=note, script=script)
     out = common.out()
     out.record(accepted.model_dump(mode="json"), _ACCEPTED)
-    out.say(f"calls of {run_id} from step {from_step} on are not undone; the fork may make them once more", "yellow")
-    out.say(f"follow it: towpath runs watch {accepted.run_id}", "dim")
+    out.write(f"calls of {run_id} from step {from_step} on are not undone; the fork may make them once more", "yellow")
+    out.write(f"follow it: towpath runs watch {accepted.run_id}", "dim")
 
 
 _ACCEPTED = (Column("run", "run_id"), Column("status", "status"), Column("network", "network"))
@@ -155,11 +155,11 @@ async def _replay_all(client: Any, out: Output, filters: JsonObject) -> int:
     totals["engine_version"] = page.engine_version
     if out.for_people:
         found = ", ".join(f"{value} {name}" for name, value in totals.items() if name not in _NO_COUNT)
-        out.say(f"{totals['runs']} runs, {totals['events']} events on engine {page.engine_version}: {found}")
+        out.write(f"{totals['runs']} runs, {totals['events']} events on engine {page.engine_version}: {found}")
     else:
         print(plain_json(totals), flush=True)
     if not totals["runs"]:
-        out.say("no stored run fits, so nothing was checked", "bold red")
+        out.write("no stored run fits, so nothing was checked", "bold red")
         return RUN_FAILED
     return RUN_FAILED if failed else OK
 
@@ -172,7 +172,7 @@ def _failed(result: ReplayResult) -> bool:
     return result.verdict not in {*PASSES, "incomplete"}
 
 
-def _told(out: Output, result: ReplayResult) -> int:
+def _show_replay(out: Output, result: ReplayResult) -> int:
     _show(out, result)
     return RUN_FAILED if result.verdict not in PASSES else OK
 
@@ -183,17 +183,17 @@ def _show(out: Output, result: ReplayResult) -> None:
         return
     if result.verdict == "identical":
         added = f"; {result.widened} of them with fields that are new since" if result.widened else ""
-        out.say(f"{result.run_id}  identical, {result.events} events{added}", "green")
+        out.write(f"{result.run_id}  identical, {result.events} events{added}", "green")
         return
     recorded_by = ", ".join(result.engine_versions) or "?"
-    out.say(f"{result.run_id}  {result.verdict} at event {result.seq}: {result.why}", "bold red")
-    out.say(f"  {result.network}@v{result.version}, {result.status}; {result.events} events agree")
-    out.say(f"  recorded by engine {recorded_by}, replayed by engine {result.engine_version}")
+    out.write(f"{result.run_id}  {result.verdict} at event {result.seq}: {result.why}", "bold red")
+    out.write(f"  {result.network}@v{result.version}, {result.status}; {result.events} events agree")
+    out.write(f"  recorded by engine {recorded_by}, replayed by engine {result.engine_version}")
     for line in result.differences:
-        out.say(f"  {line}")
+        out.write(f"  {line}")
     for name, text in (("recorded", result.recorded), ("replayed", result.replayed)):
         if text:
-            out.say(f"  {name}: {text}", "dim")
+            out.write(f"  {name}: {text}", "dim")
 
 
 async def _replay_files(files: tuple[Path, ...], out: Output) -> int:

@@ -33,14 +33,14 @@ async def ls(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> 
     Args:
         run: The run's id, or its beginning or end.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         view = await client.workspaces.list(await short_ids.resolve_run_id(client, run))
     out = common.out()
     if not out.for_people:
         out.data(view.model_dump(mode="json"))
         return
     out.rows("files", [file.model_dump(mode="json") for file in view.files], _COLUMNS, empty="No files.")
-    _tell_plan(out, view)
+    _show_plan(out, view)
 
 
 @app.command(name="cat", help_epilogue=examples("towpath workspace cat 0192f3 notes/review.md"))
@@ -54,7 +54,7 @@ async def cat(
         path: The file.
         version: As an earlier version was.
     """
-    async with common.asking() as client:
+    async with common.connect() as client:
         text = await client.workspaces.read(await short_ids.resolve_run_id(client, run), path, version)
     if _is_plain(common):
         _show(text)
@@ -74,7 +74,7 @@ async def diff(
         since: Against this version instead of the one before; 0 is nothing.
     """
     lines: list[str] = []
-    async with common.asking() as client:
+    async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
         view = await client.workspaces.list(run_id)
         for file in _wanted(view, path):
@@ -97,7 +97,7 @@ async def export(run: str, folder: Path, /, *, common: ConnectionOptions = CONNE
         folder: It must not exist, or be empty.
     """
     texts: dict[str, str] = {}
-    async with common.asking() as client:
+    async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
         view = await client.workspaces.list(run_id)
         for file in view.files:
@@ -105,7 +105,7 @@ async def export(run: str, folder: Path, /, *, common: ConnectionOptions = CONNE
     written = _write(folder, texts)
     out = common.out()
     if out.for_people:
-        out.say(f"  {len(written)} files in {folder}")
+        out.write(f"  {len(written)} files in {folder}")
     else:
         out.data({"folder": str(folder), "files": written})
 
@@ -157,14 +157,14 @@ def _unified(file: WorkspaceFileView, first: int, before: str, after: str) -> li
     return [line if line.endswith("\n") else f"{line}\n" for line in made]
 
 
-def _tell_plan(out: Output, view: WorkspaceView) -> None:
+def _show_plan(out: Output, view: WorkspaceView) -> None:
     if view.plan is None:
         return
-    out.say(f"\n  plan ({view.plan['status']}): {one_line(str(view.plan['objective']), 96)}", "bold")
+    out.write(f"\n  plan ({view.plan['status']}): {one_line(str(view.plan['objective']), 96)}", "bold")
     for step in view.plan["steps"]:
-        out.say(f"  {_step(step)}", "green" if step["status"] == "done" else "dim")
+        out.write(f"  {_step(step)}", "green" if step["status"] == "done" else "dim")
         for note in step.get("notes", ()):
-            out.say(f"         {one_line(note, 96)}", "dim")
+            out.write(f"         {one_line(note, 96)}", "dim")
 
 
 def _step(step: JsonObject) -> str:

@@ -58,7 +58,7 @@ class ConnectionOptions(OutputOptions):
         return self.server or running_server(STATE) or DEFAULT_SERVER
 
     @contextlib.asynccontextmanager
-    async def asking(self) -> "AsyncIterator[Client]":
+    async def connect(self) -> "AsyncIterator[Client]":
         """Give a client of the platform; raises `server_unreachable` at once where nobody listens.
 
         The client itself is patient, which is right for a program and too long for a person who forgot `towpath up`.

@@ -59,7 +59,7 @@ class Output:
         )  # what reads a pipe cuts lines itself, and can't put folded ones together
         return Console(markup=False, emoji=False, highlight=False, stderr=self._aside, width=width)
 
-    def say(self, line: str, style: str | None = None) -> None:
+    def write(self, line: str, style: str | None = None) -> None:
         """Print one line for a person; programs don't get it."""
         if self.for_people:
             self.console.print(printable(line), style=style, soft_wrap=True)
@@ -82,7 +82,7 @@ class Output:
         elif not self.for_people:
             self.data({name: list(rows)})
         elif not rows:
-            self.say(empty)
+            self.write(empty)
         else:
             self._table(rows, columns)
 
@@ -95,7 +95,7 @@ class Output:
         for column in columns:
             value = column.of(row)
             if value:
-                self.say(f"{column.title:<{width}}  {value}")
+                self.write(f"{column.title:<{width}}  {value}")
 
     def _table(self, rows: Sequence[Row], columns: Sequence[Column]) -> None:
         from rich.table import Table
