@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath.cli.access.gate_watch import differences, line, quorum_progress
-from towpath.cli.access.gates_commands import what
+from towpath.cli.access.gates_commands import describe_gate
 from towpath_contracts.runs.views import GateView, GateVote
 
 AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -54,5 +54,5 @@ def test_a_line_says_what_a_person_needs_and_nothing_that_a_terminal_obeys() -> 
 def test_the_list_says_what_a_gate_of_a_run_is_about() -> None:
     of_run = {"gate_type": "loop", "execution_id": None, "detail": {"key": "loop:same_call", "verdicts": ["stop"]}}
     of_call = {"gate_type": "approval", "execution_id": "e", "detail": {"tool": "orders.refund", "args": {"id": 8812}}}
-    assert what(of_run) == "loop same_call" and what(of_call) == "orders.refund id=8812"
-    assert what({"gate_type": "timeout", "execution_id": None, "detail": {"key": "timeout"}}) == "timeout"
+    assert describe_gate(of_run) == "loop same_call" and describe_gate(of_call) == "orders.refund id=8812"
+    assert describe_gate({"gate_type": "timeout", "execution_id": None, "detail": {"key": "timeout"}}) == "timeout"
