@@ -69,11 +69,11 @@ def budget_of(limits: dict[str, Any]) -> Budget:
     try:
         return Budget.model_validate({word: value for word, value in limits.items() if value is not None})
     except ValidationError as error:
-        details = tuple(map(_with_words, details_of(error)))
+        details = tuple(map(_with_amounts, details_of(error)))
         raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from error
 
 
-def _with_words(found: ProblemDetail) -> ProblemDetail:
+def _with_amounts(found: ProblemDetail) -> ProblemDetail:
     if found.code != "extra_forbidden":
         return found
     return found.model_copy(update={"detail": f"no such limit; there are {', '.join(Budget.model_fields)}"})

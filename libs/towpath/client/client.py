@@ -253,12 +253,12 @@ class Client:
         Then, for a run that did not complete and was not cancelled, RunFailedError is raised.
         """
         found = _uuid(run_id)
-        told = StreamEventBuilder(found, detailed=detailed, event_types=known_types(event_types))
+        builder = StreamEventBuilder(found, detailed=detailed, event_types=known_types(event_types))
         async for entry in self._transport.follow(found, children=children, deltas=deltas):
-            for one in told.of(entry):
+            for one in builder.of(entry):
                 yield one
-        if told.ended is not None:
-            raise_if_failed(found, told.ended)
+        if builder.ended is not None:
+            raise_if_failed(found, builder.ended)
 
     async def cancel(self, run_id: UUID | str, reason: str = "") -> ActionDone:
         """Ask a run to stop. It has stopped when its status says so."""

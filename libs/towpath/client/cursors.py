@@ -56,7 +56,7 @@ class StreamCursor:
         wanted = {"children": self.children, "deltas": self._deltas}
         return {name: "true" for name, on in wanted.items() if on}
 
-    def interrupted(self) -> list[Told]:
+    def superseded_deltas(self) -> list[Told]:
         """Return what takes back pieces that were given out before the stream was cut: nobody tells how they went on.
 
         What the log brings of their calls comes whole.
@@ -74,18 +74,18 @@ class StreamCursor:
         """Return what a frame with the id *name* brings; None for what is known, or of a newer release."""
         try:
             if event in _PIECES:
-                return self._noted(_PIECES[event].validate_json(data))
+                return self._remember_delta(_PIECES[event].validate_json(data))
             entry = (TreeEntry if self.children else LogEntry).model_validate_json(data)
         except ValidationError:
             return None
-        if not self.takes(entry):
+        if not self.accept(entry):
             return None
         self._last = name or str(entry.seq)
-        if _settles(entry.event):
-            self._written.pop(self._whose(entry), None)
+        if _ends_deltas(entry.event):
+            self._written.pop(self._run_of(entry), None)
         return entry
 
-    def _noted(self, piece: Told) -> Told:
+    def _remember_delta(self, piece: Told) -> Told:
         run_id = piece.run_id or self.run_id
         if isinstance(piece, DeltaStreamed):
             self._written[run_id] = piece
@@ -93,24 +93,24 @@ class StreamCursor:
             self._written.pop(run_id, None)
         return piece
 
-    def _whose(self, entry: LogEntry) -> UUID:
+    def _run_of(self, entry: LogEntry) -> UUID:
         return entry.run_id if isinstance(entry, TreeEntry) else self.run_id
 
-    def takes(self, entry: LogEntry) -> bool:
+    def accept(self, entry: LogEntry) -> bool:
         """Say whether *entry* is new, and move on if so."""
-        run_id = self._whose(entry)
+        run_id = self._run_of(entry)
         if entry.seq <= self._seen.get(run_id, 0):
             return False
         self._seen[run_id] = entry.seq
         return True
 
-    def pass_by(self, seq: int) -> None:
+    def skip_to(self, seq: int) -> None:
         """Go on after *seq* of the run, which could not be read."""
         self._seen[self.run_id] = max(self.after, seq)
         self._last = str(self.after)
 
 
-def _settles(event: AnyEvent) -> bool:
+def _ends_deltas(event: AnyEvent) -> bool:
     """Say whether what was told of a model stands in the log by now, or does not count; an answer may not yet."""
     if isinstance(event, InstructionIssued):
         return not isinstance(event.instruction, Finish)

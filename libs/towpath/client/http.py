@@ -33,9 +33,9 @@ MAX_EVENT_BYTES = 32 * 1024 * 1024
 """Twice the largest tool result, so that one event never ends a stream."""
 PAGE_PAUSE_S = 0.5
 """Between two looks for new events where streams do not get through."""
-SUBMIT_PATIENCE_S = 10.0
-READ_PATIENCE_S = 10.0
-STREAM_PATIENCE_S = 120.0
+SUBMIT_RETRY_S = 10.0
+READ_RETRY_S = 10.0
+STREAM_RETRY_S = 120.0
 """How long a stream may be without contact: longer than a gateway needs to be replaced."""
 
 
@@ -48,14 +48,14 @@ class HttpTransport:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx2.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         self._http = httpx2.AsyncClient(base_url=self.address, headers=headers, timeout=timeout)
-        self._met = False
+        self._answered_once = False
 
     async def submit(self, task: SubmitTask, wait_s: float) -> RunAccepted | RunView:
         """POST /v1/runs, repeated under its idempotency key while the gateway can't be reached."""
         wait_s = min(wait_s, MAX_WAIT_S)
         headers = {"Prefer": f"wait={int(wait_s)}"} if wait_s >= 1 else {}
         body = task.model_dump(mode="json", exclude_none=True)
-        status, answer = await self._patiently("POST", "/v1/runs", SUBMIT_PATIENCE_S, body, headers=headers)
+        status, answer = await self._retry("POST", "/v1/runs", SUBMIT_RETRY_S, body, headers=headers)
         if status == httpx2.codes.OK and answer.get("status") in FINAL_STATUSES and "seq" in answer:
             return RunView.model_validate(answer)
         return RunAccepted.model_validate(answer)
@@ -68,7 +68,7 @@ class HttpTransport:
         """GET /v1/runs/{id} with `Prefer: wait`."""
         headers = {"Prefer": f"wait={int(MAX_WAIT_S)}"}
         path = f"/v1/runs/{run_id}"
-        _, answer = await self._patiently("GET", path, READ_PATIENCE_S, None, headers=headers)
+        _, answer = await self._retry("GET", path, READ_RETRY_S, None, headers=headers)
         return RunView.model_validate(answer)
 
     async def cancel(self, run_id: UUID, reason: str) -> ActionDone:
@@ -80,41 +80,41 @@ class HttpTransport:
         self, method: str, path: str, *, body: JsonObject | None = None, query: dict[str, Any] | None = None
     ) -> Any:
         """Do one operation; a read is repeated while the gateway can't be reached, anything else is not."""
-        patience_s = READ_PATIENCE_S if method == "GET" else 0.0
-        _, answer = await self._patiently(method, path, patience_s, body, query=query)
+        retry_for_s = READ_RETRY_S if method == "GET" else 0.0
+        _, answer = await self._retry(method, path, retry_for_s, body, query=query)
         return answer
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
 
-    async def _patiently(
+    async def _retry(
         self,
         method: str,
         path: str,
-        patience_s: float,
+        retry_for_s: float,
         body: JsonObject | None,
         *,
         query: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> tuple[int, Any]:
-        patience = RetryPolicy(patience_s)
-        asked = {name: value for name, value in (query or {}).items() if value is not None}
+        retry = RetryPolicy(retry_for_s)
+        parameters = {name: value for name, value in (query or {}).items() if value is not None}
         while True:
             try:
                 response = await self._http.request(
-                    method, path, json=body, params=asked, headers=headers, timeout=ANSWER_TIMEOUT_S + MAX_WAIT_S
+                    method, path, json=body, params=parameters, headers=headers, timeout=ANSWER_TIMEOUT_S + MAX_WAIT_S
                 )
             except httpx2.TransportError as error:
-                await self._bear(patience, error)
+                await self._wait_after(retry, error)
                 continue
-            self._met = True
+            self._answered_once = True
             if response.is_success:
                 return response.status_code, response.json() if response.content else {}
             refusal = error_of_response(response.status_code, response.content)
             if not isinstance(refusal, UnavailableError):
                 raise refusal
-            await patience.wait(refusal, refusal.problem.retry_after_s or 0.0)
+            await retry.wait(refusal, refusal.problem.retry_after_s or 0.0)
 
     async def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
         """Yield events by SSE, or by pages where streams do not get through; both resume after a drop."""
@@ -130,40 +130,40 @@ class HttpTransport:
             yield one
 
     async def _follow(self, cursor: StreamCursor) -> AsyncIterator[LogEntry | Told]:
-        patience = RetryPolicy(STREAM_PATIENCE_S)
+        retry = RetryPolicy(STREAM_RETRY_S)
         while not cursor.ended:
             try:
                 async for one in self._pages(cursor) if cursor.by_page else self._stream(cursor):
-                    patience.renew()
+                    retry.reset()
                     yield one
-                await self._between(cursor, patience)
+                await self._wait_before_next(cursor, retry)
             except httpx2.TransportError as error:
-                await self._bear(patience, error)
+                await self._wait_after(retry, error)
             except UnavailableError as error:
-                await patience.wait(error, error.problem.retry_after_s or 0.0)
+                await retry.wait(error, error.problem.retry_after_s or 0.0)
 
-    async def _bear(self, patience: RetryPolicy, error: httpx2.TransportError) -> None:
+    async def _wait_after(self, retry: RetryPolicy, error: httpx2.TransportError) -> None:
         """Wait before the next try; an address where nobody has ever answered is not tried again."""
-        lost = unreachable(self.address, f"{type(error).__name__}: {error}".removesuffix(": "))
-        if not self._met:
-            raise lost from error
-        await patience.wait(lost)
+        unreachable_error = unreachable(self.address, f"{type(error).__name__}: {error}".removesuffix(": "))
+        if not self._answered_once:
+            raise unreachable_error from error
+        await retry.wait(unreachable_error)
 
-    async def _between(self, cursor: StreamCursor, patience: RetryPolicy) -> None:
+    async def _wait_before_next(self, cursor: StreamCursor, retry: RetryPolicy) -> None:
         """Wait a moment after a stream that was closed, or a page that was read to its end."""
         if not cursor.ended:
-            await patience.wait(unreachable(self.address, "the stream keeps being closed"), PAGE_PAUSE_S)
+            await retry.wait(unreachable(self.address, "the stream keeps being closed"), PAGE_PAUSE_S)
 
     async def _stream(self, cursor: StreamCursor) -> AsyncIterator[LogEntry | Told]:
         """Read one SSE connection until it ends, for whatever reason."""
-        for lost in cursor.interrupted():
-            yield lost
+        for delta in cursor.superseded_deltas():
+            yield delta
         timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_TIMEOUT_S)
         path = f"/v1/runs/{cursor.run_id}/events"
         async with self._http.sse(
             path, params=cursor.query, headers=cursor.headers, timeout=timeout, max_event_size=MAX_EVENT_BYTES
         ) as source:
-            self._met = True
+            self._answered_once = True
             if source.response.is_error:
                 raise error_of_response(source.response.status_code, await source.response.aread())
             if "text/event-stream" not in source.response.headers.get("content-type", ""):
@@ -185,7 +185,7 @@ class HttpTransport:
         """Read what is there now; the run has ended when its status says so and nothing is left."""
         if cursor.children:
             async for one in merged(cursor.run_id, lambda run_id: self.events(run_id, 0)):
-                if cursor.takes(one):
+                if cursor.accept(one):
                     yield one
             cursor.ended = True
             return
@@ -194,9 +194,9 @@ class HttpTransport:
             page = await self.request("GET", path, query=query)
             for written in page["entries"]:
                 entry = _entry(json.dumps(written))
-                if entry is not None and cursor.takes(entry):
+                if entry is not None and cursor.accept(entry):
                     yield entry
-                cursor.pass_by(int(written["seq"]))
+                cursor.skip_to(int(written["seq"]))
             if cursor.after >= page["seq"]:
                 cursor.ended = page["status"] in FINAL_STATUSES
                 return

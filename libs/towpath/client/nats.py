@@ -34,8 +34,8 @@ CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 5.0
 WAIT_MS = 20_000
 """How long the orchestrator holds a question for something new."""
-PATIENCE_S = 10.0
-STREAM_PATIENCE_S = 120.0
+RETRY_S = 10.0
+STREAM_RETRY_S = 120.0
 _NOT_SENT = {"project", "actor", "effects"}
 """Fields that clients do not send: two follow from the caller in the subject, and `effects` is on by itself."""
 
@@ -56,28 +56,28 @@ class NatsTransport:
 
     async def submit(self, task: SubmitTask, wait_s: float) -> RunAccepted | RunView:
         """Ask on `task.submit.<caller>`, repeated under the idempotency key while nobody answers."""
-        return await self._patiently(subjects.task_submit(self._caller), task, RunAccepted)
+        return await self._retry(subjects.task_submit(self._caller), task, RunAccepted)
 
     async def get(self, run_id: UUID) -> RunView:
         """Ask on `task.get.<caller>`."""
-        return await self._patiently(subjects.task_get(self._caller), GetRun(project="", run_id=run_id), RunView)
+        return await self._retry(subjects.task_get(self._caller), GetRun(project="", run_id=run_id), RunView)
 
     async def ended(self, run_id: UUID) -> RunView:
         """Let the orchestrator answer when the run has ended, or when its wait is over."""
-        asked = GetRun(project="", run_id=run_id, wait_ms=WAIT_MS)
-        return await self._patiently(subjects.task_get(self._caller), asked, RunView, WAIT_MS / 1000)
+        request = GetRun(project="", run_id=run_id, wait_ms=WAIT_MS)
+        return await self._retry(subjects.task_get(self._caller), request, RunView, WAIT_MS / 1000)
 
     async def cancel(self, run_id: UUID, reason: str) -> ActionDone:
         """Ask on `task.cancel.<caller>`."""
-        asked = CancelRun(project="", run_id=run_id, actor=self._caller, reason=reason)
-        return await self._patiently(subjects.task_cancel(self._caller), asked, ActionDone)
+        request = CancelRun(project="", run_id=run_id, actor=self._caller, reason=reason)
+        return await self._retry(subjects.task_cancel(self._caller), request, ActionDone)
 
     async def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
         """Yield events page by page; each question waits for the first new event."""
         subject = subjects.task_events(self._caller)
         while True:
-            asked = GetEvents(project="", run_id=run_id, after=after, wait_ms=WAIT_MS)
-            page = await self._patiently(subject, asked, EventPage, WAIT_MS / 1000, STREAM_PATIENCE_S)
+            request = GetEvents(project="", run_id=run_id, after=after, wait_ms=WAIT_MS)
+            page = await self._retry(subject, request, EventPage, WAIT_MS / 1000, STREAM_RETRY_S)
             for entry in page.entries:
                 if entry.seq > after:
                     after = entry.seq
@@ -99,7 +99,7 @@ class NatsTransport:
         self, method: str, path: str, *, body: JsonObject | None = None, query: dict[str, Any] | None = None
     ) -> Any:
         """Refuse: only tasks travel over NATS."""
-        detail = f"{method} {path} is asked over HTTP only: Client('http://…')"
+        detail = f"{method} {path} works over HTTP only: Client('http://…')"
         raise RefusedError(problem("request_invalid", detail))
 
     async def close(self) -> None:
@@ -146,20 +146,20 @@ class NatsTransport:
         """Remember what the connection last complained about; the next refusal says it."""
         self._fault = f"{type(error).__name__}: {error}".removesuffix(": ")
 
-    async def _patiently(
-        self, subject: str, asked: BaseModel, answer: type[A], wait_s: float = 0.0, patience_s: float = PATIENCE_S
+    async def _retry(
+        self, subject: str, request: BaseModel, answer: type[A], wait_s: float = 0.0, retry_for_s: float = RETRY_S
     ) -> A:
-        patience = RetryPolicy(patience_s)
+        retry = RetryPolicy(retry_for_s)
         while True:
             connection = await self._open()  # an address where nobody answers is not tried again
             try:
-                return await self._ask(connection, subject, asked, answer, wait_s)
+                return await self._ask(connection, subject, request, answer, wait_s)
             except UnavailableError as error:
-                await patience.wait(error, error.problem.retry_after_s or 0.0)
+                await retry.wait(error, error.problem.retry_after_s or 0.0)
 
-    async def _ask(self, connection: Connection, subject: str, asked: BaseModel, answer: type[A], wait_s: float) -> A:
+    async def _ask(self, connection: Connection, subject: str, request: BaseModel, answer: type[A], wait_s: float) -> A:
         try:
-            body = asked.model_dump_json(exclude=_NOT_SENT).encode()
+            body = request.model_dump_json(exclude=_NOT_SENT).encode()
             reply = await connection.request(subject, body, timeout=ANSWER_TIMEOUT_S + wait_s)
         except (TimeoutError, nats_errors.Error) as error:
             raise self._silence(subject, error) from error

@@ -11,7 +11,7 @@ from uuid import UUID
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError
 from towpath.networks.network import Network
-from towpath.networks.spec_files import found_in, load_network
+from towpath.networks.spec_files import load_network, locate_refusal
 from towpath_contracts.base import JsonObject
 from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
 from towpath_contracts.gate_notices import NoticePage
@@ -55,7 +55,7 @@ class NetworkResource:
             answer = await self._transport.request("POST", address, body={"spec": spec_json(written), **more})
         except RefusedError as error:
             if isinstance(written, str | Path):
-                raise found_in(written, error) from error
+                raise locate_refusal(written, error) from error
             raise
         return NetworkVersion.model_validate(answer)
 
@@ -196,8 +196,8 @@ class WorkspaceResource:
 
     async def read(self, run_id: UUID | str, path: str, version: int | None = None) -> str:
         """Return the text of a file, as it stands or as *version* was; raises NotFoundError."""
-        asked = f"/v1/runs/{run_id}/workspace/{quote(path)}"
-        answer = await self._transport.request("GET", asked, query={} if version is None else {"version": version})
+        location = f"/v1/runs/{run_id}/workspace/{quote(path)}"
+        answer = await self._transport.request("GET", location, query={} if version is None else {"version": version})
         return str(answer["content"])
 
 

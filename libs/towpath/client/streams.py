@@ -22,24 +22,24 @@ class StreamEventBuilder:
         self._run_id = run_id
         self._detailed = detailed
         self._event_types = event_types
-        self._parts = (EVENT_TYPES if detailed else BRIEF) & (EVENT_TYPES if event_types is None else event_types)
+        self._delta_parts = (EVENT_TYPES if detailed else BRIEF) & (EVENT_TYPES if event_types is None else event_types)
         self._runs: dict[UUID, LiveStream] = {}
 
     def of(self, one: LogEntry | Told) -> Iterator[StreamEvent]:
         """Yield what *one* adds."""
         if isinstance(one, DeltaStreamed | SupersededStreamed):
-            if isinstance(one, SupersededStreamed) or one.part in self._parts:
+            if isinstance(one, SupersededStreamed) or one.part in self._delta_parts:
                 yield one
             return
         run_id = one.run_id if isinstance(one, TreeEntry) else self._run_id
         if run_id == self._run_id and isinstance(one.event, RunFinished):
             self.ended = one.event
-        told = self._runs.get(run_id)
-        if told is None:
-            told = self._runs[run_id] = LiveStream(detailed=self._detailed, event_types=self._event_types)
-        whose = {"run_id": run_id, "path": one.path} if isinstance(one, TreeEntry) else {}
-        for event in told.of(one):
-            yield event.model_copy(update=whose) if whose else event
+        stream = self._runs.get(run_id)
+        if stream is None:
+            stream = self._runs[run_id] = LiveStream(detailed=self._detailed, event_types=self._event_types)
+        origin = {"run_id": run_id, "path": one.path} if isinstance(one, TreeEntry) else {}
+        for event in stream.of(one):
+            yield event.model_copy(update=origin) if origin else event
 
 
 def known_types(event_types: Iterable[str] | None) -> frozenset[str] | None:

@@ -75,13 +75,13 @@ def load_network(path: str | Path) -> NetworkSpec:
         raise RefusedError(locate_problems("network_invalid", Path(path), lines, error.problem.errors)) from error
 
 
-def found_in(path: str | Path, refused: RefusedError) -> RefusedError:
+def locate_refusal(path: str | Path, refused: RefusedError) -> RefusedError:
     """Return what the platform said of a network that was read from *path*, with the line of every problem."""
-    told = refused.problem
-    if told.code != "network_invalid" or not told.errors:
+    found = refused.problem
+    if found.code != "network_invalid" or not found.errors:
         return refused
-    _written, lines, _text = read_yaml(Path(path), told.code)
-    return RefusedError(locate_problems(told.code, Path(path), lines, told.errors))
+    _written, lines, _text = read_yaml(Path(path), found.code)
+    return RefusedError(locate_problems(found.code, Path(path), lines, found.errors))
 
 
 def load_policy(path: str | Path) -> PolicySpecFile:
@@ -90,13 +90,13 @@ def load_policy(path: str | Path) -> PolicySpecFile:
     Its rules are checked by the tool-access service, which knows them: `client.policy.check`.
     """
     written, lines, text = read_yaml(Path(path), "policy_invalid")
-    wrong = []
+    faults = []
     if written.get("kind", "Policy") != "Policy":
-        wrong.append(ProblemDetail(pointer="/kind", code="kind", detail="a policy has kind: Policy"))
+        faults.append(ProblemDetail(pointer="/kind", code="kind", detail="a policy has kind: Policy"))
     if not isinstance(written.get("rules", []), list):
-        wrong.append(ProblemDetail(pointer="/rules", code="rules", detail="rules is a list"))
-    if wrong:
-        raise RefusedError(locate_problems("policy_invalid", Path(path), lines, wrong))
+        faults.append(ProblemDetail(pointer="/rules", code="rules", detail="rules is a list"))
+    if faults:
+        raise RefusedError(locate_problems("policy_invalid", Path(path), lines, faults))
     return PolicySpecFile(text=text, source=str(path))
 
 
@@ -113,8 +113,8 @@ def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:
         written: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        said = getattr(error, "problem", None) or str(error)
-        raise _refused(code, path, mark.line + 1 if mark else 1, f"not YAML: {said}") from error
+        message = getattr(error, "problem", None) or str(error)
+        raise _refused(code, path, mark.line + 1 if mark else 1, f"not YAML: {message}") from error
     if lines.duplicates:
         twice = [ProblemDetail(pointer=at, code="key_twice", detail="given twice") for at in lines.duplicates]
         raise RefusedError(locate_problems(code, path, lines, twice))

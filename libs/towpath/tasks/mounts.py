@@ -15,7 +15,7 @@ from towpath_contracts.glob_patterns import PatternTooLongError, matching_paths
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.tools.workspace import MAX_MOUNT_BYTES, MAX_MOUNT_FILES
 
-LEFT_OUT = ("**/.git/**", ".git/**", "**/__pycache__/**", "__pycache__/**")
+DEFAULT_EXCLUDE = ("**/.git/**", ".git/**", "**/__pycache__/**", "__pycache__/**")
 """What nobody means by a folder; say `exclude=()` to have it."""
 
 
@@ -31,7 +31,7 @@ class HostMount:
     host_path: str | Path
     mount_path: str = ""
     include: Sequence[str] = field(default=("**",), kw_only=True)
-    exclude: Sequence[str] = field(default=LEFT_OUT, kw_only=True)
+    exclude: Sequence[str] = field(default=DEFAULT_EXCLUDE, kw_only=True)
     max_bytes: int = field(default=MAX_MOUNT_BYTES, kw_only=True)
     follow_symlinks: bool = field(default=False, kw_only=True)
     roots: Sequence[str | Path] | None = field(default=None, kw_only=True)
@@ -47,16 +47,16 @@ class HostMount:
             place.relative_to(base).as_posix()
             for folder, folders, names in os.walk(base, followlinks=False)
             for place in (Path(folder, name) for name in (*folders, *names))
-            if not _taken(place, self, roots)
+            if not _may_read(place, self, roots)
         ]
-        return sorted(_wanted(self, found))
+        return sorted(_matching(self, found))
 
 
 def _roots(mount: HostMount) -> list[Path]:
     return [Path(root).resolve() for root in (mount.roots if mount.roots is not None else [Path.cwd()])]
 
 
-def _wanted(mount: HostMount, paths: Collection[str]) -> set[str]:
+def _matching(mount: HostMount, paths: Collection[str]) -> set[str]:
     """Return those of *paths* that the globs have; raises RefusedError for a glob that is too long."""
     try:
         wanted = {path for pattern in mount.include for path in matching_paths(pattern, paths)}
@@ -76,7 +76,7 @@ def read_mount(mount: HostMount) -> list[JsonObject]:
     if not inside:
         raise _refused(f"{base} is outside what may be mounted: {', '.join(map(str, roots))}")
     found = dict(_files(base, mount, roots))
-    wanted = _wanted(mount, found)
+    wanted = _matching(mount, found)
     if len(wanted) > MAX_MOUNT_FILES:
         raise _refused(f"{base} has {len(wanted)} files; the limit is {MAX_MOUNT_FILES}")
     return _read(mount, {path: found[path] for path in sorted(wanted)})
@@ -109,15 +109,15 @@ def _files(base: Path, mount: HostMount, roots: Sequence[Path]) -> Iterator[tupl
     if base.is_file():
         yield base.name, base
         return
-    for folder, folders, names in os.walk(base, followlinks=mount.follow_symlinks, onerror=_raise):
-        folders[:] = [name for name in sorted(folders) if _taken(Path(folder, name), mount, roots)]
+    for folder, folders, names in os.walk(base, followlinks=mount.follow_symlinks, onerror=_raise_refused):
+        folders[:] = [name for name in sorted(folders) if _may_read(Path(folder, name), mount, roots)]
         for name in sorted(names):
             place = Path(folder, name)
-            if _taken(place, mount, roots) and place.is_file():
+            if _may_read(place, mount, roots) and place.is_file():
                 yield place.relative_to(base).as_posix(), place
 
 
-def _taken(place: Path, mount: HostMount, roots: Sequence[Path]) -> bool:
+def _may_read(place: Path, mount: HostMount, roots: Sequence[Path]) -> bool:
     """Links are left out, or must lead to a place inside the roots."""
     if not place.is_symlink():
         return True
@@ -128,7 +128,7 @@ def _inside(place: Path, roots: Sequence[Path]) -> bool:
     return any(place.is_relative_to(root) for root in roots)
 
 
-def _raise(error: OSError) -> None:
+def _raise_refused(error: OSError) -> None:
     raise _refused(f"{error.filename} can't be read: {error.strerror or error}") from error
 
 

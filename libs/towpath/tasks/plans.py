@@ -57,8 +57,8 @@ class PlanDraft:
         *with_* is given to the agent, its texts may hold references. *timeout* is seconds, or text such as "5m".
         Raises DeclarationError with every fault of the step.
         """
-        asked = call(agent, prompt, with_=with_, bind=bind)
-        return self._with({"type": "agent", "agent": asked}, id, name, timeout)
+        agent_call = call(agent, prompt, with_=with_, bind=bind)
+        return self._with({"type": "agent", "agent": agent_call}, id, name, timeout)
 
     def parallel(
         self,
@@ -95,19 +95,19 @@ class PlanDraft:
         return {"plan": self._plan(), **({"bindings": self.bindings} if self.bindings else {}), **given}
 
     def _plan(self) -> JsonObject:
-        told = {"name": self.name, "description": self.description}
-        return {**{name: text for name, text in told.items() if text}, "steps": copy.deepcopy(list(self.steps))}
+        texts = {"name": self.name, "description": self.description}
+        return {**{name: text for name, text in texts.items() if text}, "steps": copy.deepcopy(list(self.steps))}
 
     def _with(self, step: JsonObject, step_id: str, name: str, timeout: str | float | None) -> "PlanDraft":
         more: JsonObject = {"id": step_id, "name": name, "timeout_ms": _milliseconds(timeout)}
-        written = {**{word: value for word, value in more.items() if value not in ("", None)}, **step}
+        written = {**{name: value for name, value in more.items() if value not in ("", None)}, **step}
         draft = replace(self, steps=(*self.steps, written))
         if found := draft._faults(None, _bindings_in(draft.steps)):
             raise DeclarationError("; ".join(one.detail for one in found))
         return draft
 
     def _faults(self, agents: Collection[str] | None, bindings: Collection[str]) -> list[ProblemDetail]:
-        known = _asked(self.steps) if agents is None else agents
+        known = _named_agents(self.steps) if agents is None else agents
         _checked, found = check_plan(self._plan(), agents=known, bindings=bindings)
         return found
 
@@ -130,7 +130,7 @@ def call(
 ) -> JsonObject:
     """Return one agent of a parallel step, with words as in `PlanDraft.step`."""
     more: JsonObject = {"prompt": prompt, "with": with_, "result_key": bind, "timeout_ms": _milliseconds(timeout)}
-    return {"agent_key": agent, **{word: value for word, value in more.items() if value not in ("", None)}}
+    return {"agent_key": agent, **{name: value for name, value in more.items() if value not in ("", None)}}
 
 
 def plan_json(given: Any) -> Any:
@@ -172,7 +172,7 @@ def _calls(steps: tuple[JsonObject, ...]) -> list[Any]:
     return alone + [one for step in steps if "parallel" in step for one in step["parallel"]["steps"]]
 
 
-def _asked(steps: tuple[JsonObject, ...]) -> set[str]:
+def _named_agents(steps: tuple[JsonObject, ...]) -> set[str]:
     """Return the agents that *steps* name: what else there is, only the platform knows."""
     named = (one.get("agent_key") for one in _calls(steps) if isinstance(one, dict))
     return {name for name in named if isinstance(name, str)}

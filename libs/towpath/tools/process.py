@@ -89,10 +89,10 @@ async def _start(
             start_new_session=True,
         )
     except OSError as error:
-        raise ToolError(_why_not(error), f"{command[0]} can't be started: {error.strerror or error}") from error
+        raise ToolError(_start_error(error), f"{command[0]} can't be started: {error.strerror or error}") from error
 
 
-def _why_not(error: OSError) -> str:
+def _start_error(error: OSError) -> str:
     match error:
         case FileNotFoundError() | NotADirectoryError():
             return "process_not_found"

@@ -20,8 +20,8 @@ ACK_WAIT_S = 2.0
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     CALLS.clear()
     RELEASE.clear()
-    monkeypatch.setattr(maintenance, "BEAT_S", ACK_WAIT_S / 4)
-    monkeypatch.setattr(outcome_outbox, "BEAT_S", ACK_WAIT_S / 4)
+    monkeypatch.setattr(maintenance, "HEARTBEAT_S", ACK_WAIT_S / 4)
+    monkeypatch.setattr(outcome_outbox, "HEARTBEAT_S", ACK_WAIT_S / 4)
 
 
 async def redelivered(tas: TasPeer) -> int:

@@ -8,7 +8,7 @@ from cyclopts import Group, Parameter
 
 from towpath.cli.shared.input_files import read_json
 from towpath.cli.shared.output import print_notice
-from towpath.tasks.mounts import LEFT_OUT, HostMount
+from towpath.tasks.mounts import DEFAULT_EXCLUDE, HostMount
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 
@@ -55,7 +55,7 @@ class ObjectiveOptions:
 
     def _mount_files(self, said: str) -> JsonObject:
         host, _, path = said.partition(":")
-        exclude = (*LEFT_OUT, *self.mount_exclude)
+        exclude = (*DEFAULT_EXCLUDE, *self.mount_exclude)
         mount = HostMount(host, path, exclude=exclude, roots=[host])  # who types a folder means it
         written, links = mount.to_json(), mount.links_left_out()
         if links:
