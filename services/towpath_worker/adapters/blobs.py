@@ -1,6 +1,6 @@
-"""Large results: stored with TAS in pieces before the outcome that names them.
+"""Large results: stored with TAS in chunks before the outcome that names them.
 
-What a call has done must not be lost because its result is large; while nobody answers, the pieces are sent again.
+The effect of a call must not be lost because its result is large: while TAS does not answer, the chunks are sent again.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ async def put_blob(bus: Bus, invocation: ToolInvocation, result: EncodedResult) 
         refusal = await _put_once(bus, invocation, result)
         if refusal is None:
             return
-    said = refusal.code if refusal is not None else ""
-    raise ResultRefusedError("result_not_stored", f"the result of {len(result.data)} bytes was not stored: {said}")
+    code = refusal.code if refusal is not None else ""
+    raise ResultRefusedError("result_not_stored", f"the result of {len(result.data)} bytes was not stored: {code}")
 
 
 async def _put_once(bus: Bus, invocation: ToolInvocation, result: EncodedResult) -> Problem | None:

@@ -1,7 +1,7 @@
 """The files of a run in a folder of this machine, for the time of one call.
 
-The platform says by the call's ticket which files these are, and every file is what its digest says. What a tool
-changed goes back as a change set, which the run may refuse; nothing outlives the call.
+The call's ticket decides which files these are, and every file must match its digest. What a tool changed goes back as
+a change set, which the run may refuse; nothing outlives the call.
 """
 
 import asyncio
@@ -45,12 +45,12 @@ class ChangesLostError(Exception):
 
 
 class RunFiles:
-    """The files of the run of *invocation*, in the folder *place*."""
+    """The files of the run of *invocation*, in a new folder below *parent*."""
 
-    def __init__(self, bus: Bus, invocation: ToolInvocation, place: Path) -> None:
+    def __init__(self, bus: Bus, invocation: ToolInvocation, parent: Path) -> None:
         self._bus = bus
         self._invocation = invocation
-        self.folder = place / "workspace"
+        self.folder = parent / "workspace"
         self._digests: dict[str, str] = {}
 
     async def fetch(self) -> None:
@@ -58,8 +58,8 @@ class RunFiles:
         try:
             await self._fetch()
         except (OSError, ValueError) as error:  # a full disk, or a list that is none
-            said = f"the run's files could not be written: {type(error).__name__}"
-            raise ResultRefusedError("workspace_unavailable", said) from error
+            message = f"the run's files could not be written: {type(error).__name__}"
+            raise ResultRefusedError("workspace_unavailable", message) from error
 
     async def _fetch(self) -> None:
         self.folder.mkdir()
@@ -68,11 +68,11 @@ class RunFiles:
         files: dict[str, Any] = json.loads(await self._blob(self._invocation.workspace))
         for path, about in files.items():
             data = await self._blob(about["digest"])
-            place = self.folder / clean_path(path)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
+            location = self.folder / clean_path(path)
+            location.parent.mkdir(parents=True, exist_ok=True)
+            location.write_bytes(data)
             if about["read_only"]:
-                place.chmod(READ_ONLY)
+                location.chmod(READ_ONLY)
             self._digests[path] = about["digest"]
 
     async def changed(self) -> tuple[FileChange, ...]:
@@ -100,13 +100,13 @@ class RunFiles:
     def _read(self) -> dict[str, bytes]:
         """Read every plain file; links lead out of the copy and are left out."""
         found: dict[str, bytes] = {}
-        for place in sorted(self.folder.rglob("*")):
-            if place.is_symlink() or not place.is_file():
+        for location in sorted(self.folder.rglob("*")):
+            if location.is_symlink() or not location.is_file():
                 continue
-            path = place.relative_to(self.folder).as_posix()
-            if len(found) >= MAX_FILES or place.stat().st_size > MAX_FILE_BYTES:
+            path = location.relative_to(self.folder).as_posix()
+            if len(found) >= MAX_FILES or location.stat().st_size > MAX_FILE_BYTES:
                 raise ChangesLostError("workspace_full", path)
-            data = place.read_bytes()
+            data = location.read_bytes()
             try:
                 clean_path(path)
                 data.decode()
@@ -129,13 +129,13 @@ class RunFiles:
         return data
 
     async def _ask(self, request: CallBlob) -> BlobChunk:
-        for turn in range(TRIES):
+        for attempt in range(TRIES):
             try:
                 answer: BlobChunk = await self._bus.ask(BLOB_GET_CALLS, request, timeout_s=ANSWER_S)
             except ProblemError as error:
-                if not error.problem.retryable or turn == TRIES - 1:
-                    said = f"the run's files can't be had: {error.problem.code}"
-                    raise ResultRefusedError("workspace_unavailable", said) from error
+                if not error.problem.retryable or attempt == TRIES - 1:
+                    message = f"the run's files can't be had: {error.problem.code}"
+                    raise ResultRefusedError("workspace_unavailable", message) from error
             else:
                 return answer
             await asyncio.sleep(PAUSE_S)
@@ -145,5 +145,5 @@ class RunFiles:
 
 def _path_in_run(error: OSError, folder: Path) -> str:
     """Name the file that *error* is about as the run knows it; nothing of this machine."""
-    place = Path(str(error.filename or ""))
-    return place.relative_to(folder).as_posix() if place.is_relative_to(folder) else ""
+    location = Path(str(error.filename or ""))
+    return location.relative_to(folder).as_posix() if location.is_relative_to(folder) else ""

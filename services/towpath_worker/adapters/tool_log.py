@@ -1,6 +1,6 @@
-"""What tools write while they run: `log.tool.<project>.<toolset>`.
+"""Lines that tools log while they run: `log.tool.<project>.<toolset>`.
 
-It may be lost, it never holds up a call, and one call can't flood it.
+A line may be lost, never holds up a call, and one call can't flood the log.
 """
 
 import asyncio

@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from towpath.errors import ToolError
 from towpath.tools.declaration import tool
 from towpath_worker.adapters.mcp import error_codes
-from towpath_worker.adapters.mcp.answers import failure_from, value_of
+from towpath_worker.adapters.mcp.answers import failure_from, result_of_answer
 from towpath_worker.adapters.mcp.secrets import ServerSecrets
 from towpath_worker.app.call_execution import mark_uncertain
 from towpath_worker.core.results import CutOffError, OutcomeLostError, failure_of
@@ -20,7 +20,7 @@ SECRETS = ServerSecrets(Path())
 
 async def value(schema: dict[str, Any] | None = None, **answer: Any) -> Any:
     read = mcp_types.CallToolResult.model_validate({"content": [], **answer})
-    return await value_of(read, schema, "notes", SECRETS)
+    return await result_of_answer(read, schema, "notes", SECRETS)
 
 
 async def test_what_was_promised_is_checked_and_given_as_it_is() -> None:

@@ -1,5 +1,5 @@
-"""The tools of MCP servers, served by a worker like any other tools.
+"""The tools of MCP servers, served by a worker like any other tools (docs/mcp.md).
 
-A server is a stranger. Its tools are denied until a rule names them, its words about them are data, its hints give
-no rights, a definition that changed holds the calls, and nothing that it does or fails to do ends the worker.
+A server is not trusted. Its tools are denied until a rule names them, its texts are data, its hints give no rights, a
+changed definition holds the calls back, and nothing that it does or fails to do ends the worker.
 """

@@ -1,7 +1,7 @@
 """What a server answers, as a tool's result or as a failure that says what is known.
 
-An answer is data from a stranger: bounded, checked against what the tool promised, without the secrets that the
-server was given, and never more certain than it is.
+An answer is untrusted data: bounded, checked against what the tool promised, without the secrets that the server was
+given, and never more certain than it is.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ INLINE_BINARY_BYTES = 32_768
 
 MAX_BLOCKS = 256
 MAX_ERROR_CHARS = 1_500
-CHECKED_HERE_CHARS = 65_536
+INLINE_CHECK_CHARS = 65_536
 """A larger structured answer is checked in a thread, so that the other calls go on."""
 
 _PATTERNS = frozenset({"pattern", "patternProperties", "format"})
@@ -39,15 +39,15 @@ _PATTERNS = frozenset({"pattern", "patternProperties", "format"})
 
 def failure_from(error: MCPError, server: str, secrets: ServerSecrets) -> Exception:
     """Return what a JSON-RPC error means for the call."""
-    said = clean_text(secrets.hide(error.message), MAX_ERROR_CHARS).text
+    message = clean_text(secrets.hide(error.message), MAX_ERROR_CHARS).text
     if error.code in CERTAINLY_NOT:
-        return ToolError("mcp_not_sent", f"{server}: {said}", retryable=True, external=True)
+        return ToolError("mcp_not_sent", f"{server}: {message}", retryable=True, external=True)
     if error.code in UNCERTAIN:
-        return OutcomeLostError("mcp_server_lost", f"{server} ended or broke while the call was in it: {said}")
+        return OutcomeLostError("mcp_server_lost", f"{server} ended or broke while the call was in it: {message}")
     if error.code == TOO_LARGE:
         hint = "Ask for less: what was done is done, only its answer is too large."
-        return ToolError("result_too_large", f"{server}: {said}", hint=hint)
-    return ToolError("mcp_error", f"{server} refused with {error.code}: {said}")
+        return ToolError("result_too_large", f"{server}: {message}", hint=hint)
+    return ToolError("mcp_error", f"{server} refused with {error.code}: {message}")
 
 
 def input_required(server: str) -> ToolError:
@@ -56,13 +56,13 @@ def input_required(server: str) -> ToolError:
     return ToolError("mcp_input_required", f"{server} asks for further input, which it does not get", hint=hint)
 
 
-async def value_of(
+async def result_of_answer(
     answer: mcp_types.CallToolResult, output_schema: Mapping[str, Any] | None, server: str, secrets: ServerSecrets
 ) -> Any:
     """Return the result that *answer* stands for; raises ToolError for an error, OutcomeLostError for nonsense."""
     if answer.is_error:
-        said = " ".join(block.text for block in answer.content if isinstance(block, mcp_types.TextContent))
-        text = clean_text(secrets.hide(said), MAX_ERROR_CHARS).text
+        message = " ".join(block.text for block in answer.content if isinstance(block, mcp_types.TextContent))
+        text = clean_text(secrets.hide(message), MAX_ERROR_CHARS).text
         raise ToolError("mcp_tool_error", text or f"{server} says that the call failed, and not why")
     if answer.structured_content is not None and output_schema is not None:
         await _check(answer.structured_content, output_schema, server)
@@ -75,7 +75,7 @@ async def value_of(
 async def _check(value: Any, schema: Mapping[str, Any], server: str) -> None:
     fault = (
         _fault(value, schema)
-        if len(repr(value)) <= CHECKED_HERE_CHARS
+        if len(repr(value)) <= INLINE_CHECK_CHARS
         else await asyncio.to_thread(_fault, value, schema)
     )
     if fault:

@@ -124,7 +124,7 @@ class ServerConnection:
                 self.idle.set()
 
     async def watch_changes(self) -> None:
-        """Hear of changed tools where the protocol needs to be asked for it (2026-07-28); ends when it can't be."""
+        """Subscribe to changes of the tools where the protocol needs it (2026-07-28); returns where it can't."""
         capability = self.client.server_capabilities.tools
         modern = self.client.session.discover_result is not None
         if not modern or capability is None or not capability.list_changed:
@@ -140,13 +140,13 @@ class ServerConnection:
         if isinstance(message, mcp_types.ToolListChangedNotification):
             self.changed.set()
 
-    def saw(self, item: Any) -> None:
-        """Note what the server asks of us: it is refused, and somebody should know."""
+    def observe(self, item: Any) -> None:
+        """Log what the server asks of us; the SDK refuses it."""
         if isinstance(item, SessionMessage) and isinstance(item.message, mcp_types.JSONRPCRequest):
             self._log.warning("the server asks for something and is refused", method=item.message.method[:64])
 
-    def saw_end(self) -> None:
-        """Note that nobody answers any more."""
+    def mark_ended(self) -> None:
+        """Note that the server answers no more."""
         self.ended.set()
         self.over.set()
 
@@ -158,7 +158,7 @@ async def _watched(transport: AbstractAsyncContextManager[Any], connection: Serv
 
 
 class _WatchedStream:
-    """The stream of what a server sends, with somebody who looks at it."""
+    """The stream of what a server sends, observed by its connection."""
 
     def __init__(self, inner: Any, connection: ServerConnection) -> None:
         self._inner = inner
@@ -172,7 +172,7 @@ class _WatchedStream:
     async def receive(self) -> Any:
         """Return the next item."""
         item = await self._inner.receive()
-        self._connection.saw(item)
+        self._connection.observe(item)
         return item
 
     async def aclose(self) -> None:
@@ -186,9 +186,9 @@ class _WatchedStream:
         try:
             item = await self._inner.__anext__()
         except StopAsyncIteration:
-            self._connection.saw_end()
+            self._connection.mark_ended()
             raise
-        self._connection.saw(item)
+        self._connection.observe(item)
         return item
 
     async def __aenter__(self) -> Self:
@@ -198,6 +198,6 @@ class _WatchedStream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        self._connection.saw_end()
+        self._connection.mark_ended()
         left: bool | None = await self._inner.__aexit__(kind, error, trace)
         return left

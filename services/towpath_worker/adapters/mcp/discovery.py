@@ -1,7 +1,8 @@
-"""From what a server lists to what is offered to the platform: specs, refusals, and warnings for people.
+"""From a server's list of tools to what is offered to the platform: specs, refusals, and warnings for people.
 
-Every discovered tool is irreversible, untrusted and closed until somebody here says otherwise. Its `definition` is
-the digest of all that the server said, so that nothing about it can change unseen.
+Every discovered tool is irreversible, untrusted and closed until the operator's file says otherwise. Its `definition`
+is the digest of everything that the server says of it, so that nothing about it can change unnoticed. A discovered tool
+calls its server only while the platform has accepted exactly this definition; a changed one is a new object.
 """
 
 from collections import Counter
@@ -85,17 +86,16 @@ def sort_listing(toolset: str, config: ServerConfig, listed: Sequence[mcp_types.
 
 def definition_of(tool: mcp_types.Tool) -> str:
     """Return the digest of everything that the server says of *tool*; ValueError where it is not plain JSON."""
-    said = tool.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"icons", "meta"})
-    return digest(said)
+    return digest(tool.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"icons", "meta"}))
 
 
 def _listed_tool(toolset: str, config: ServerConfig, tool: mcp_types.Tool) -> ListedTool:
-    said = config.override(tool.name)
+    override = config.override(tool.name)
     described = clean_text(tool.description or "")
     warnings = [*described.warnings, *suspicions(described.text)]
     hints = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations is not None else {}
     try:
-        spec = _spec(toolset, config, tool, said, described.text)
+        spec = _spec(toolset, config, tool, override, described.text)
     except (ValidationError, ValueError) as error:
         if isinstance(error, DiscoveredToolRefusedError):
             raise
@@ -109,23 +109,23 @@ def _listed_tool(toolset: str, config: ServerConfig, tool: mcp_types.Tool) -> Li
     )
 
 
-def _spec(toolset: str, config: ServerConfig, tool: mcp_types.Tool, said: ToolOverride, described: str) -> ToolSpec:
+def _spec(toolset: str, config: ServerConfig, tool: mcp_types.Tool, override: ToolOverride, described: str) -> ToolSpec:
     return ToolSpec(
         name=f"{toolset}.{tool.name}",
         toolset=toolset,
-        description=described if said.description is None else said.description,
+        description=described if override.description is None else override.description,
         parameters=check_schema(tool.input_schema),
-        operation=said.operation,
-        effect_class=EffectClass(said.effect_class),
-        timeout_ms=round((said.timeout or config.timeout) * 1000),
-        trusted_output=said.trusted_output,
-        trusted_fields=said.trusted_fields,
-        sinks=said.sinks,
-        hazards=said.hazards,
-        sensitive=said.sensitive,
-        polling=said.polling,
-        reports=said.reports,
-        summary=said.summary,
+        operation=override.operation,
+        effect_class=EffectClass(override.effect_class),
+        timeout_ms=round((override.timeout or config.timeout) * 1000),
+        trusted_output=override.trusted_output,
+        trusted_fields=override.trusted_fields,
+        sinks=override.sinks,
+        hazards=override.hazards,
+        sensitive=override.sensitive,
+        polling=override.polling,
+        reports=override.reports,
+        summary=override.summary,
         discovered=True,
         definition=definition_of(tool),
     )
@@ -142,8 +142,8 @@ def _output_schema(tool: mcp_types.Tool, warnings: list[str]) -> JsonObject | No
         return None
 
 
-def _refuse(why: str) -> NoReturn:
-    raise DiscoveredToolRefusedError(why)
+def _refuse(reason: str) -> NoReturn:
+    raise DiscoveredToolRefusedError(reason)
 
 
 class _UncheckedArguments(BaseModel):

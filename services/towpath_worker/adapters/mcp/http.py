@@ -34,7 +34,7 @@ async def http_transport(url: str, headers: Mapping[str, str], limit: int) -> As
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Passes requests on and makes every failure of a POST an answer that the SDK gives to its one caller."""
+    """Passes requests on; every failure of a POST becomes an answer that the SDK gives to that request's caller."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, limit: int) -> None:
         self._inner = inner
@@ -52,13 +52,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             return _fault(request, LOST, f"the connection broke: {type(error).__name__}")
         if response.status_code < 400 and _is_stream(response):
             return response
-        return await self._whole(request, response)
+        return await self._read_whole(request, response)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._inner.aclose()
 
-    async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    async def _read_whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Read an answer that is no event stream, within the limit, and judge its status."""
         data = bytearray()
         try:
@@ -109,6 +109,6 @@ def _refusal(request: httpx2.Request, status: int) -> httpx2.Response:
 
 
 def _fault(request: httpx2.Request, code: int, message: str, status: int = 502) -> httpx2.Response:
-    """Return an answer with a JSON-RPC error, which the SDK hands to who asked."""
+    """Return an answer with a JSON-RPC error, which the SDK hands to the caller."""
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
     return httpx2.Response(status, json=body, request=request)

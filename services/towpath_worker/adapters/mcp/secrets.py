@@ -54,7 +54,7 @@ class ServerSecrets:
 
     def resolve(self, named: Mapping[str, str]) -> dict[str, str]:
         """Return *named* with every reference replaced; raises SecretMissingError."""
-        return {name: _REFERENCE.sub(self._found, text) for name, text in named.items()}
+        return {name: _REFERENCE.sub(self._resolve_reference, text) for name, text in named.items()}
 
     def hide(self, text: str) -> str:
         """Return *text* without any value that was resolved here, and without the worker's own secrets."""
@@ -70,23 +70,23 @@ class ServerSecrets:
             return [self.hide_in(item) for item in value]
         return value
 
-    def _found(self, match: re.Match[str]) -> str:
+    def _resolve_reference(self, match: re.Match[str]) -> str:
         kind, name = match.groups()
-        value = self._from_environment(name) if kind == "env" else self._from_file(name)
+        value = self._read_environment(name) if kind == "env" else self._read_file(name)
         self._remember((value, *value.splitlines()))
         return value
 
     def _remember(self, values: Iterable[str]) -> None:
         self._values |= {value for value in values if len(value) >= MIN_CHARS}
 
-    def _from_environment(self, name: str) -> str:
+    def _read_environment(self, name: str) -> str:
         value = os.environ.get(name)  # noqa: TID251 - which variable is asked for stands in the operator's file
         if value is None:
             msg = f"the worker's environment has no {name}"
             raise ServerSecretMissingError(msg)
         return value
 
-    def _from_file(self, name: str) -> str:
+    def _read_file(self, name: str) -> str:
         path = self._folder / Path(name).expanduser()
         try:
             with path.open("rb") as file:

@@ -1,9 +1,9 @@
-"""Keeps one MCP server connected, its tools offered and its calls honest.
+"""Keeps one MCP server connected and its tools offered, and sends calls to it.
 
-Whatever a server does ends a connection, never the worker. A new connection is made with growing pauses, but for
-one case: a call that was cut off retires its connection, so that what hangs in the server is ended, while the other
-calls go on to their end, and the next connection is made at once. A call goes out only on a list of tools that is fresh
-and names the tool as it was accepted.
+Whatever a server does ends a connection, never the worker. A new connection is made after growing pauses, except in one
+case: a call that was cut off retires its connection, so that what hangs in the server is ended, while the other calls
+go on to their end and the next connection is made at once. A call goes out only on a fresh list of tools that names the
+tool as it was accepted.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from towpath.tools.context import ToolContext
 from towpath_contracts.base import JsonObject
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
-from towpath_worker.adapters.mcp.answers import failure_from, input_required, value_of
+from towpath_worker.adapters.mcp.answers import failure_from, input_required, result_of_answer
 from towpath_worker.adapters.mcp.config import ServerConfig
 from towpath_worker.adapters.mcp.connection import META_ATTEMPT, META_EXECUTION, ListingRefusedError, ServerConnection
 from towpath_worker.adapters.mcp.discovery import DiscoveredTool, ListedTool, ServerListing, sort_listing
@@ -101,7 +101,7 @@ class McpServer:
             while True:
                 connection = ServerConnection(self._log)
                 began_s, self._trying = monotonic(), True
-                keeping = group.create_task(self._keep(connection), name=f"mcp {self.name}")
+                keeping = group.create_task(self._hold(connection), name=f"mcp {self.name}")
                 await connection.over.wait()
                 lived_s = monotonic() - began_s if self._current is connection else 0.0  # else it never came up
                 if self._current is connection:
@@ -119,7 +119,7 @@ class McpServer:
 
     async def call(self, tool: DiscoveredTool, args: JsonObject, context: ToolContext) -> Any:
         """Call *tool* and return its result; raises ToolError, or OutcomeLostError where nobody knows."""
-        connection = await self._ready_for(tool, context.remaining_s)
+        connection = await self._connection_for(tool, context.remaining_s)
         meta = {META_EXECUTION: str(context.execution_id), META_ATTEMPT: context.attempt}
         try:
             answer = await connection.call(tool.found.tool, args, meta, _Progress(context, self._secrets))
@@ -133,7 +133,7 @@ class McpServer:
         if isinstance(answer, mcp_types.InputRequiredResult):
             self._log.warning("the server asks for input in an answer and is refused", tool=tool.name)
             raise input_required(self.name)
-        return await value_of(answer, tool.found.output_schema, self.name, self._secrets)
+        return await result_of_answer(answer, tool.found.output_schema, self.name, self._secrets)
 
     async def _connected(self, within_s: float) -> ServerConnection | None:
         """Return the connection that takes calls; where one is being made, wait for it a little."""
@@ -144,7 +144,7 @@ class McpServer:
                     await self._up.wait()
         return self._current if self.up else None
 
-    async def _ready_for(self, tool: DiscoveredTool, within_s: float) -> ServerConnection:
+    async def _connection_for(self, tool: DiscoveredTool, within_s: float) -> ServerConnection:
         """Return the connection for a call of *tool*; raises ToolError where it must not go out."""
         connection = await self._connected(min(RECONNECT_S, within_s))
         if connection is None:
@@ -153,14 +153,14 @@ class McpServer:
             try:
                 await self._list(connection)
             except (MCPError, ListingRefusedError, TimeoutError, ValidationError) as error:
-                said = f"{self.name} does not list its tools: {type(error).__name__}"
-                raise ToolError("mcp_server_down", said, retryable=True, external=True) from error
+                message = f"{self.name} does not list its tools: {type(error).__name__}"
+                raise ToolError("mcp_server_down", message, retryable=True, external=True) from error
         if tool not in self.tools or not tool.accepted:
             msg = f"{tool.name} is not what was accepted under this name, or {self.name} has it no more"
             raise ToolError("tool_drifted", msg, hint="A policy admin has to look at it; go on with other tools.")
         return connection
 
-    async def _keep(self, connection: ServerConnection) -> None:
+    async def _hold(self, connection: ServerConnection) -> None:
         """Hold one connection from its start to its end; nothing that goes wrong leaves this."""
         try:
             async with self._opened(connection):
@@ -174,14 +174,14 @@ class McpServer:
                     watching.cancel()
                 await self._drain(connection)
         except Exception as error:  # noqa: BLE001 - the outermost loop of a stranger's connection: any fault ends it
-            why = _reason_of(error, self._secrets)
-            self._log.warning("the server's connection ended", why=why)
+            reason = _reason_of(error, self._secrets)
+            self._log.warning("the server's connection ended", reason=reason)
             if self._current is None:
-                self.state = why
+                self.state = reason
         finally:
             self.settled.set()
             if not connection.over.is_set():
-                connection.saw_end()
+                connection.mark_ended()
 
     @contextlib.asynccontextmanager
     async def _opened(self, connection: ServerConnection) -> AsyncIterator[None]:
@@ -248,8 +248,8 @@ class McpServer:
     def _report(self) -> None:
         found = self.discovered
         self._log.info("the server's tools", offered=len(found.found), left_out=len(found.left_out))
-        for name, why in found.refused.items():
-            self._log.warning("a tool of the server is refused", tool=name, why=why)
+        for name, reason in found.refused.items():
+            self._log.warning("a tool of the server is refused", tool=name, reason=reason)
         for one in found.found:
             if one.warnings:
                 self._log.warning("a tool's definition is odd", tool=one.spec.name, warnings=one.warnings)
@@ -272,20 +272,20 @@ class _Progress:
     def __init__(self, context: ToolContext, secrets: ServerSecrets) -> None:
         self._context = context
         self._secrets = secrets
-        self._told_s = float("-inf")
+        self._written_s = float("-inf")
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
-        if monotonic() - self._told_s < PROGRESS_S:
+        if monotonic() - self._written_s < PROGRESS_S:
             return
-        self._told_s = monotonic()
-        said = clean_text(self._secrets.hide(message or ""), 200).text
-        self._context.log("progress", progress=progress, total=total, said=said)
+        self._written_s = monotonic()
+        text = clean_text(self._secrets.hide(message or ""), 200).text
+        self._context.log("progress", progress=progress, total=total, said=text)
 
 
 def _reason_of(error: BaseException, secrets: ServerSecrets) -> str:
     """Say in one line what ended a connection."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    said = error.message if isinstance(error, MCPError) else str(error)
-    text = clean_text(secrets.hide(said), 300).text
+    message = error.message if isinstance(error, MCPError) else str(error)
+    text = clean_text(secrets.hide(message), 300).text
     return f"{type(error).__name__}: {text}".removesuffix(": ")

@@ -30,9 +30,9 @@ from towpath_worker.adapters.mcp.vetting import clean_text
 CLOSE_S = 1.0
 """How long a server may take to end by itself once its standard input is closed."""
 
-REAPED_S = 2.0
-LOOK_S = 0.05
-LAST_WORDS_S = 0.2
+KILL_WAIT_S = 2.0
+EXIT_POLL_S = 0.05
+FINAL_OUTPUT_S = 0.2
 """For reading what a server wrote before it ended."""
 
 MAX_LINE_CHARS = 500
@@ -67,7 +67,7 @@ async def stdio_transport(program: ServerProgram, secrets: ServerSecrets, log: L
     tasks = [
         asyncio.create_task(_read(process, to_session, program.max_line_bytes), name="mcp stdout"),
         asyncio.create_task(_write(process, from_session, to_session), name="mcp stdin"),
-        asyncio.create_task(_tell_errors(process, secrets, log), name="mcp stderr"),
+        asyncio.create_task(_log_stderr(process, secrets, log), name="mcp stderr"),
         asyncio.create_task(_notice_end(process, to_session), name="mcp end"),
     ]
     try:
@@ -96,13 +96,13 @@ async def _start(program: ServerProgram) -> asyncio.subprocess.Process:
 async def _exited(process: asyncio.subprocess.Process) -> None:
     """Wait for the end of the server itself; `wait` would also wait for children of it that hold its pipes."""
     while process.returncode is None:  # noqa: ASYNC110 - asyncio has no event for it
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(EXIT_POLL_S)
 
 
 async def _notice_end(process: asyncio.subprocess.Process, to_session: MemoryObjectSendStream[Incoming]) -> None:
-    """Tell the session that nobody answers any more, after what the server said last."""
+    """Close the session's stream once the server has ended and its last output is read."""
     await _exited(process)
-    await asyncio.sleep(LAST_WORDS_S)
+    await asyncio.sleep(FINAL_OUTPUT_S)
     to_session.close()
 
 
@@ -116,20 +116,20 @@ async def _read(process: asyncio.subprocess.Process, to_session: MemoryObjectSen
             *ended, rest = piece.split(b"\n")
             for part in ended:
                 line += part
-                if not skipping and line.strip() and not await _hand_over(bytes(line), to_session, limit):
+                if not skipping and line.strip() and not await _forward(bytes(line), to_session, limit):
                     return
                 line.clear()
                 skipping = False
             line += rest
             if len(line) > limit and not skipping:
-                if not await _hand_over(bytes(line), to_session, limit):
+                if not await _forward(bytes(line), to_session, limit):
                     return
                 skipping = True
             if skipping:
                 line.clear()
 
 
-async def _hand_over(line: bytes, to_session: MemoryObjectSendStream[Incoming], limit: int) -> bool:
+async def _forward(line: bytes, to_session: MemoryObjectSendStream[Incoming], limit: int) -> bool:
     """Give the message of a line to the session; False where it can't be told whose answer was too long."""
     if len(line) > limit:
         found = _ID.search(line[:200])
@@ -163,20 +163,20 @@ async def _write(
         to_session.close()  # a server that takes nothing in will not answer either
 
 
-async def _tell_errors(process: asyncio.subprocess.Process, secrets: ServerSecrets, log: Logger) -> None:
-    """Log what the server says on its standard error, a little of it."""
+async def _log_stderr(process: asyncio.subprocess.Process, secrets: ServerSecrets, log: Logger) -> None:
+    """Log what the server writes on its standard error, within limits."""
     assert process.stderr is not None
     line = bytearray()
-    second, told, left_out = 0.0, 0, 0
+    second, logged, left_out = 0.0, 0, 0
     while piece := await process.stderr.read(_PIECE):
         *ended, rest = piece.split(b"\n")
         for part in ended:
             text = bytes((line + part)[: 4 * MAX_LINE_CHARS]).decode("utf-8", "replace")
             line.clear()
             if monotonic() - second >= 1:
-                second, told = monotonic(), 0
-            told += 1
-            if told > MAX_LINES_PER_S:
+                second, logged = monotonic(), 0
+            logged += 1
+            if logged > MAX_LINES_PER_S:
                 left_out += 1
             elif text.strip():
                 log.info("server says", text=clean_text(secrets.hide(text), MAX_LINE_CHARS).text, left_out=left_out)
@@ -196,7 +196,7 @@ async def _end(process: asyncio.subprocess.Process, tasks: "list[asyncio.Task[No
     finally:
         signal_group(process.pid, signal.SIGKILL)  # also children that outlive the server itself
         try:
-            await asyncio.wait({waiting, *tasks}, timeout=REAPED_S)
+            await asyncio.wait({waiting, *tasks}, timeout=KILL_WAIT_S)
         finally:
             for task in (*tasks, waiting):
                 task.cancel()

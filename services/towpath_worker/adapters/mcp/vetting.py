@@ -111,7 +111,7 @@ def check_schema(schema: Mapping[str, Any], *, of_arguments: bool = True) -> Jso
     if of_arguments and cleaned.get("type") != "object":
         msg = "its schema does not ask for an object"
         raise DiscoveredToolRefusedError(msg)
-    _Sizes(cleaned).check()
+    _SchemaSize(cleaned).check()
     try:
         Draft202012Validator.check_schema(cleaned)
     except SchemaError as error:
@@ -152,7 +152,7 @@ def _require_visible_name(value: Any) -> None:
 
 
 @dataclass(slots=True)
-class _Sizes:
+class _SchemaSize:
     """Counts what a schema stands for; every `$ref` target is counted once and remembered."""
 
     root: Mapping[str, Any]
