@@ -58,7 +58,7 @@ class PayingDecider(Decider):
         name: dict[str, Any] = {"run_id": request.run_id, "request_id": request.request_id, "attempt": request.attempt}
         if request.max_calls and deliveries(message) > 1:  # type: ignore[arg-type]
             self._world.seen.note("call_lost")
-            await self._say(message, DecisionFailed(**name, code=CALL_LOST, message="it was here before"))
+            await self._report(message, DecisionFailed(**name, code=CALL_LOST, message="it was here before"))
             return
         calls, uncounted, usage = self._pay(request)
         await asyncio.sleep(self._chance.choice((0.005, 0.02, 0.3, 2.0, 30.0)))
@@ -68,7 +68,7 @@ class PayingDecider(Decider):
             fact: Any = DecisionFailed(**more, code="invalid_output", message="it said nothing")
         else:
             fact = DecisionMade(**more, decision=self._wish(request))
-        await self._say(message, fact)
+        await self._report(message, fact)
 
     def _pay(self, request: DecisionRequest) -> tuple[int, int, Usage]:
         """Draw how many calls it takes and what each costs: at times all that is allowed."""
@@ -90,7 +90,7 @@ class PayingDecider(Decider):
         self._world.paid.append(paid)
         return calls, silent, usage
 
-    async def _say(self, message: Delivery, fact: Any) -> None:
+    async def _report(self, message: Delivery, fact: Any) -> None:
         subject = subjects.run_inbox("decider", fact.run_id)
         for _ in range(3):
             if await self._bus.store(subject, fact.model_dump_json().encode()):

@@ -11,7 +11,7 @@ from collections import Counter
 
 from tests.simulation.budget_world import FAN, BudgetJudge, BudgetWorld
 from tests.simulation.mutants import Mutants
-from tests.simulation.run import say
+from tests.simulation.run import print_line
 from tests.simulation.world import live_through
 
 MUST_BE_ZERO = ("overspent", "leaked", "misattributed", "free", "unbound")
@@ -34,8 +34,8 @@ def main() -> int:
     said = parser.parse_args()
     if said.seed is not None:
         world, figures = lived(said.seed, said.fan, keep=True)
-        say("\n".join(world.seen.lines or []))
-        say(f"{figures}")
+        print_line("\n".join(world.seen.lines or []))
+        print_line(f"{figures}")
         return 1 if world.complaints else 0
     began, failed = time.monotonic(), 0
     counts: Counter[str] = Counter()
@@ -45,13 +45,13 @@ def main() -> int:
         counts.update(figures)
         if world.complaints:
             failed += 1
-            say(f"seed {seed}: " + "; ".join(world.complaints[:3]))
-    say(f"{said.seeds} worlds of {said.fan} runs in {time.monotonic() - began:.0f} s, {failed} failed")
-    say(", ".join(f"{name} {counts[name]}" for name in MUST_BE_ZERO))
+            print_line(f"seed {seed}: " + "; ".join(world.complaints[:3]))
+    print_line(f"{said.seeds} worlds of {said.fan} runs in {time.monotonic() - began:.0f} s, {failed} failed")
+    print_line(", ".join(f"{name} {counts[name]}" for name in MUST_BE_ZERO))
     names = ("attempts", "killed", "killed_at_point", "effect_resent", "call_lost", "usage_corrected", "budget_refused")
     names += ("budget_short_alone", "budget_short_beside", "budget_warned", "limits_moved", "bound_late")
     names += ("postgres_stopped", "broker_restarted")
-    say(", ".join(f"{name} {counts[name]}" for name in (*names, "completed", "failed", "cancelled")))
+    print_line(", ".join(f"{name} {counts[name]}" for name in (*names, "completed", "failed", "cancelled")))
     return 1 if failed else 0
 
 

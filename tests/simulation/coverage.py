@@ -29,7 +29,7 @@ class Seen:
         """Count something."""
         self.counts[what] += 1
 
-    def say(self, line: str) -> None:
+    def trace(self, line: str) -> None:
         """Add a line to the trace."""
         self._digest.update(line.encode())
         self._digest.update(b"\n")

@@ -24,8 +24,8 @@ class Families:
         """Compare what parents say with what there is."""
         started: dict[UUID, UUID] = {}
         for parent, rows in self._runs.events.items():
-            heard = self._heard(parent, rows)
-            for child in heard:
+            reported = self._reported(parent, rows)
+            for child in reported:
                 if child in started:
                     self._world.complain(f"{child} was started twice: by {started[child]} and {parent}")
                 started[child] = parent
@@ -36,13 +36,13 @@ class Families:
             self._child(child, parent)
         self._after_cancel()
 
-    def _heard(self, parent: UUID, rows: dict[int, dict[str, Any]]) -> Counter[UUID]:
+    def _reported(self, parent: UUID, rows: dict[int, dict[str, Any]]) -> Counter[UUID]:
         """Return the children that *parent* started, after comparing them with those whose end it knows."""
         events = [json.loads(row["event"]) for _, row in sorted(rows.items())]
         begun = Counter(UUID(one["child_id"]) for one in events if one["type"] == "child_started")
         ended = Counter(UUID(one["child_id"]) for one in events if one["type"] == "child_ended")
         if begun != ended:
-            self._world.complain(f"{parent} started {dict(begun)} and heard the end of {dict(ended)}")
+            self._world.complain(f"{parent} started {dict(begun)} and reported the end of {dict(ended)}")
         for one in events:
             if one["type"] == "child_ended":
                 self._compare(UUID(one["child_id"]), one)

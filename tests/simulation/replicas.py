@@ -88,7 +88,7 @@ async def start_tas(
         "ended": Feed(bus, TOOLOUT_CONSUMER),
     }
     parts = tas.CallWiring(tas.CallPorts(**anything), signer, settings, CALL_METRICS, replica.log)
-    while not await _told_time(parts):  # noqa: ASYNC110 - what is waited for has no event
+    while not await _learned_time(parts):  # noqa: ASYNC110 - what is waited for has no event
         await asyncio.sleep(0.5)
     parts.answer()
     tas.serve(anything["bus"], rpc.RECORD_ACTION, AuditQueries(anything["pool"]).record)
@@ -102,7 +102,7 @@ async def _nothing() -> None:
     return
 
 
-async def _told_time(parts: tas.CallWiring) -> bool:
+async def _learned_time(parts: tas.CallWiring) -> bool:
     """Ask Postgres for its time; False while it is away, when the real process would end and be started again."""
     try:
         await parts.read_time()

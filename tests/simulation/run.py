@@ -27,7 +27,7 @@ class Report(NamedTuple):
     counts: Counter[str]
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
@@ -54,11 +54,11 @@ def repeat(seed: int, mutant: str) -> int:
     from tests.simulation.world import lived
 
     world = lived(seed, keep=True, mutants=Mutants(mutant))
-    say("\n".join(world.seen.lines or []))
-    say(f"{world.loop.time():.1f} s, {world.loop.steps} steps, ends {world.judge.summary()}")
-    say(f"trace {world.seen.fingerprint}")
+    print_line("\n".join(world.seen.lines or []))
+    print_line(f"{world.loop.time():.1f} s, {world.loop.steps} steps, ends {world.judge.summary()}")
+    print_line(f"trace {world.seen.fingerprint}")
     for complaint in world.complaints:
-        say(f"!!! {complaint}")
+        print_line(f"!!! {complaint}")
     return 1 if world.complaints else 0
 
 
@@ -69,7 +69,7 @@ def chunks(first: int, seeds: int) -> Iterator[range]:
 
 
 def campaign(first: int, seeds: int, jobs: int, mutant: str) -> int:
-    """Let many worlds live and say what came of them."""
+    """Let many worlds live and print_line what came of them."""
     from tests.simulation.coverage import MUST_HAPPEN
 
     began, worlds = time.monotonic(), 0
@@ -84,14 +84,14 @@ def campaign(first: int, seeds: int, jobs: int, mutant: str) -> int:
             rate = worlds / (time.monotonic() - began)
             sys.stderr.write(f"{worlds}/{seeds} worlds, {len(failed)} failed, {rate:.1f}/s\n")
             for seed, complaints in report.failed.items():
-                say(f"seed {seed}: " + "; ".join(complaints[:SHOWN]))
-                say(f"  again: python -m tests.simulation.run --seed {seed} --trace")
+                print_line(f"seed {seed}: " + "; ".join(complaints[:SHOWN]))
+                print_line(f"  again: python -m tests.simulation.run --seed {seed} --trace")
     never = sorted(name for name in MUST_HAPPEN if not counts[name])
-    say(f"{worlds} worlds in {time.monotonic() - began:.0f} s, {len(failed)} failed")
-    say(", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if not name.startswith("at ")))
-    say(f"crash points hit: {sum(name.startswith('at ') for name in counts)}")
+    print_line(f"{worlds} worlds in {time.monotonic() - began:.0f} s, {len(failed)} failed")
+    print_line(", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if not name.startswith("at ")))
+    print_line(f"crash points hit: {sum(name.startswith('at ') for name in counts)}")
     if never:
-        say(f"never happened: {', '.join(never)}")
+        print_line(f"never happened: {', '.join(never)}")
     return 1 if failed or (never and seeds >= ENOUGH) else 0
 
 

@@ -92,16 +92,16 @@ def test_a_missing_guard_is_caught(mutant: str) -> None:
 
 
 def test_a_seed_tells_the_same_story_in_every_process() -> None:
-    traces = {told(seed_of_hashes) for seed_of_hashes in ("1", "2")}
+    traces = {traces_of(seed_of_hashes) for seed_of_hashes in ("1", "2")}
     assert len(traces) == 1
     assert "trace " in traces.pop()
 
 
-def told(seed_of_hashes: str) -> str:
+def traces_of(seed_of_hashes: str) -> str:
     """Return the traces of some seeds as a fresh process tells them."""
     code = "from tests.simulation.run import repeat\nfor seed in (3, 4, 5): repeat(seed, '')"
     environment = {**os.environ, "PYTHONHASHSEED": seed_of_hashes}
-    said = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
-    return said.stdout
+    return finished.stdout

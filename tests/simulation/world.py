@@ -117,7 +117,7 @@ class World:
     def complain(self, text: str) -> None:
         """Something that must never be was seen."""
         self.complaints.append(text)
-        self.seen.say(f"!!! {text}")
+        self.seen.trace(f"!!! {text}")
 
     def accepted(self, key: str, run_id: UUID) -> None:
         """A client was told that its task is a run."""
@@ -141,7 +141,7 @@ class World:
         self.outside.acts.append(act)
         if stale:
             self.seen.note("stale_worker")
-        self.seen.say(f"{act.at:%H:%M:%S.%f} {worker} did {said.tool} {str(said.execution_id)[:6]}")
+        self.seen.trace(f"{act.at:%H:%M:%S.%f} {worker} did {said.tool} {str(said.execution_id)[:6]}")
 
     def lose(self, process: Process) -> None:
         """Kill a process from within: nothing of it runs after this."""
@@ -197,7 +197,7 @@ class World:
         await self.disasters.rage()
         await self.disasters.make_peace()
         self.at_peace = True
-        self.seen.say("peace")
+        self.seen.trace("peace")
         await self._quiet()
 
     def _client_ended(self, task: Any) -> None:

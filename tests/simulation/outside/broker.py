@@ -122,7 +122,7 @@ class Broker:
             return
         queue = self._queue_of(subject)
         if queue is None:
-            self._tell_core(subject, data, headers)
+            self._publish_core(subject, data, headers)
             return
         if not self._known(queue, headers.get("Nats-Msg-Id")):
             queue.last_seq += 1
@@ -153,7 +153,7 @@ class Broker:
                 return queue
         return None
 
-    def _tell_core(self, subject: str, data: bytes, headers: dict[str, str]) -> None:
+    def _publish_core(self, subject: str, data: bytes, headers: dict[str, str]) -> None:
         groups: dict[str, list[tuple[Process, Callable[..., None]]]] = {}
         patterns = [subject, *(pattern for pattern in self.wild if _matches(pattern, subject))]
         for pattern in patterns:
@@ -204,26 +204,26 @@ class Broker:
         for message in list(queue.messages.values()):
             self._offer(queue, message)
 
-    def word(self, queue: Queue, seq: int, life: int, word: bytes) -> None:
+    def settle(self, queue: Queue, seq: int, life: int, reply: bytes) -> None:
         """Take an acknowledgement, unless it gets lost."""
         if self.chance.random() < self.faults.lost:
             self.seen.note("acknowledgement_lost")
             return
-        self.loop.call_in(self.loop.outside, self._hop_s(), self._worded, queue, seq, life, word)
+        self.loop.call_in(self.loop.outside, self._hop_s(), self._settled, queue, seq, life, reply)
 
-    def _worded(self, queue: Queue, seq: int, life: int, word: bytes) -> None:
+    def _settled(self, queue: Queue, seq: int, life: int, reply: bytes) -> None:
         message = queue.messages.get(seq)
         if not self.up or message is None or life != self.lives:
             return
-        if word.startswith((b"+ACK", b"+TERM")):
+        if reply.startswith((b"+ACK", b"+TERM")):
             del queue.messages[seq]
             queue.acked.append((self.loop.time(), message))
-            if word == b"+ACK" and queue.spec.stream == "INBOX" and self.acked_of_inbox is not None:
+            if reply == b"+ACK" and queue.spec.stream == "INBOX" and self.acked_of_inbox is not None:
                 self.acked_of_inbox(message)
-        elif word.startswith(b"+WPI"):
+        elif reply.startswith(b"+WPI"):
             self._hold(queue, message, queue.spec.ack_wait_s)
         else:
-            delay = int(word.split(b'"delay": ')[1].rstrip(b"}")) / 1e9 if b"delay" in word else 0.0
+            delay = int(reply.split(b'"delay": ')[1].rstrip(b"}")) / 1e9 if b"delay" in reply else 0.0
             self._hold(queue, message, delay)
 
     def stop(self) -> None:

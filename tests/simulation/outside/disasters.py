@@ -40,7 +40,7 @@ class Disasters:
     async def rage(self) -> None:
         """The rough time."""
         self._raging = True
-        self._world.seen.say(f"seed {self._world.seed}: {' '.join(self._kinds)} for {self._rage_s} s")
+        self._world.seen.trace(f"seed {self._world.seed}: {' '.join(self._kinds)} for {self._rage_s} s")
         database, faults = self._world.database, self._world.broker.faults
         database.lossy = 0.03 if "lossy" in self._kinds else 0.0
         database.slow = 0.05 if "slow" in self._kinds else 0.0
@@ -74,7 +74,7 @@ class Disasters:
         if self._at_point and process is not self._loop.outside and self._chance.random() < self._at_point:
             self._world.seen.note("killed_at_point")
             self._world.seen.note(f"at {name}")
-            self._world.seen.say(f"{process} ends at {name}")
+            self._world.seen.trace(f"{process} ends at {name}")
             self._world.lose(process)
             raise Killed(name)
 
@@ -92,7 +92,7 @@ class Disasters:
 
     def _freeze(self, process: Process, seconds: float) -> None:
         self._world.seen.note("frozen")
-        self._world.seen.say(f"{process} is stopped")
+        self._world.seen.trace(f"{process} is stopped")
         self._loop.freeze(process)
         self._loop.call_in(self._loop.outside, seconds, self._loop.thaw, process)
 
@@ -103,7 +103,7 @@ class Disasters:
         world = self._world
         place = next(p for p, known in world.processes.items() if known is process)
         world.seen.note("killed")
-        world.seen.say(f"{process} is killed")
+        world.seen.trace(f"{process} is killed")
         self._loop.kill(process)
         world.broker.forget(process)
         self._loop.call_in(self._loop.outside, 0.2 + self._chance.random() * 3, world.start, place)
@@ -122,7 +122,7 @@ class Disasters:
 
     async def _do_postgres(self) -> None:
         self._world.seen.note("postgres_stopped")
-        self._world.seen.say("postgres is away")
+        self._world.seen.trace("postgres is away")
         self._world.database.stop()
         await self.pause(self._chance.choice((0.1, 2.0, 12.0)))
         self._world.database.start()
@@ -143,7 +143,7 @@ class Disasters:
         await self._broker_away(self._world.broker.restore)
 
     async def _broker_away(self, meanwhile: Callable[[], None]) -> None:
-        self._world.seen.say("the broker is away")
+        self._world.seen.trace("the broker is away")
         self._world.broker.stop()
         await self.pause(self._chance.choice((0.05, 0.5, 4.0)))
         meanwhile()

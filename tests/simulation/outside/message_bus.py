@@ -47,7 +47,7 @@ class Delivery(Heard):
     async def publish(self, _reply: str, word: bytes) -> None:
         """Tell the broker."""
         if not self._broker_away():
-            self._broker.word(self._queue, self._stored.seq, self._life, word)
+            self._broker.settle(self._queue, self._stored.seq, self._life, word)
 
     def _broker_away(self) -> bool:
         return not self._broker.up

@@ -207,14 +207,14 @@ class LedgerRows:
     def _trace(self, what: str, row: Row, at: datetime) -> None:
         name = str(row["execution_id"])[:6]
         said = f"{row['status']} attempt {row['attempt']} fence {row['fence']} revision {row['revision']}"
-        self.database.seen.say(f"{at:%H:%M:%S.%f} ledger {what} {name} of {str(row['run_id'])[-4:]} {said}")
+        self.database.seen.trace(f"{at:%H:%M:%S.%f} ledger {what} {name} of {str(row['run_id'])[-4:]} {said}")
         if row["status"] in ("void", "unknown"):
             self.database.seen.note(f"call_{row['status']}")
 
     def _count(self, note: Row) -> None:
         seen = self.database.seen
         name = str(note["execution_id"])[:6]
-        seen.say(f"audit {name} {note['phase']} {note['verdict']} {note['actor']} {note['detail'][:200]}")
+        seen.trace(f"audit {name} {note['phase']} {note['verdict']} {note['actor']} {note['detail'][:200]}")
         if note["phase"] == "claim" and note["verdict"] == "refused":
             reason = json.loads(note["detail"]).get("reason", "")
             seen.note(f"claim_refused_{reason}")
@@ -279,7 +279,7 @@ class LedgerRows:
             if value != self.fences.get(run_id):
                 self.fenced_at[run_id] = self.database.now()
             self.fences[run_id] = value
-            self.database.seen.say(f"fence {str(run_id)[-4:]} {value}")
+            self.database.seen.trace(f"fence {str(run_id)[-4:]} {value}")
 
         session.write(store)
         return [{"fence": value, "at": self.database.now()}]

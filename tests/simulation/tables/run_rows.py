@@ -75,12 +75,12 @@ class RunRows:
         wanted = {row[0]: row for row in zip(*v[:12], strict=True)}
         at = v[12]
         moved = {r: row for r, row in wanted.items() if r in self.runs and self._expected(r, row[1])}
-        told = [row for row in zip(*v[13:17], strict=True) if row[0] in moved]
-        kept = [row for row in zip(*v[17:20], strict=True) if row[0] in moved]
-        for run_id, seq, _type, _text in told:
+        events = [row for row in zip(*v[13:17], strict=True) if row[0] in moved]
+        facts = [row for row in zip(*v[17:20], strict=True) if row[0] in moved]
+        for run_id, seq, _type, _text in events:
             if not self.ignore_seq:
                 refuse_twice(self.events[run_id], seq, "run_event_pkey")
-        for run_id, first, _text in kept:
+        for run_id, first, _text in facts:
             if not self.ignore_seq:
                 refuse_twice(self.facts[run_id], first, "run_fact_pkey")
         for run_id, row in moved.items():
@@ -90,8 +90,8 @@ class RunRows:
             if row[10] is not None and self.runs[run_id]["ended_at"] is None:
                 self.over_at[run_id] = self.database.now()
             self.runs[run_id].update(values | ends)
-        self._tell(told, at)
-        self._keep(kept, at, v[20])
+        self._add_events(events, at)
+        self._add_facts(facts, at, v[20])
         return moved
 
     def commit_batch(self, _session: Session, *v: Any) -> list[Row]:
@@ -109,8 +109,8 @@ class RunRows:
             ends = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "created_at": at, "updated_at": at}
             self.runs[UUID(name)] = {**row, "labels": json.dumps(row["labels"]), **ids, **times, **ends}
             self.database.seen.note("child_born")
-        told = [one for one in json.loads(events) if one["run_id"] in born]
-        self._tell([(UUID(one["run_id"]), one["seq"], one["type"], one["event"]) for one in told], at)
+        first = [one for one in json.loads(events) if one["run_id"] in born]
+        self._add_events([(UUID(one["run_id"]), one["seq"], one["type"], one["event"]) for one in first], at)
 
     def child_told(self, _session: Session, run_id: UUID, parent: UUID) -> list[Row]:
         run = self.runs.get(run_id)
@@ -131,13 +131,13 @@ class RunRows:
         self.database.seen.note("seq_conflict")
         return self.ignore_seq
 
-    def _tell(self, rows: list[Any], at: datetime) -> None:
+    def _add_events(self, rows: list[Any], at: datetime) -> None:
         for run_id, seq, kind, text in rows:
             json.loads(text)
             self.events[run_id][seq] = {"seq": seq, "at": at, "type": kind, "event": text}
-            self.database.seen.say(f"{at:%H:%M:%S.%f} log {str(run_id)[-4:]} {seq} {kind} {text[:160]}")
+            self.database.seen.trace(f"{at:%H:%M:%S.%f} log {str(run_id)[-4:]} {seq} {kind} {text[:160]}")
 
-    def _keep(self, rows: list[Any], at: datetime, version: str) -> None:
+    def _add_facts(self, rows: list[Any], at: datetime, version: str) -> None:
         for run_id, first, text in rows:
             self.facts[run_id][first] = {"first_seq": first, "at": at, "fact": text, "engine_version": version}
 
@@ -177,8 +177,8 @@ class RunRows:
             values |= {"parent_run_id": None, "root_run_id": None, "depth": 0}
             self.runs[values["run_id"]] = {**values, **ends}
             made.add(values["run_id"])
-        self._tell([row for row in zip(*v[20:24], strict=True) if row[0] in made], at)
-        self._keep([row for row in zip(*v[24:27], strict=True) if row[0] in made], at, v[27])
+        self._add_events([row for row in zip(*v[20:24], strict=True) if row[0] in made], at)
+        self._add_facts([row for row in zip(*v[24:27], strict=True) if row[0] in made], at, v[27])
         return [{"run_id": run_id} for run_id in made]
 
     def idempotent_run(self, _session: Session, project: str, caller: str, key: str) -> list[Row]:
