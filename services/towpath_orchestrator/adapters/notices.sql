@@ -1,5 +1,5 @@
 -- name: unnoticed
--- Gates of which something new is to be told. What somebody else changes just now is left for the next look, so that
+-- Gates of which there is something new. What somebody else changes just now is left for the next look, so that
 -- neither waits for the other.
 SELECT gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at, expires_at, closed_at, closed_by,
        verdict, noticed
@@ -22,7 +22,7 @@ FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::text
 ON CONFLICT (notice_id) DO NOTHING
 
 -- name: claim_notices
--- A claim is a lease: whoever dies with it leaves the notice to be sent again, under its old id.
+-- A claim is a lease: a process that dies with it leaves the notice to be sent again, under its old id.
 UPDATE runs.notice SET tries = tries + 1, due_at = clock_timestamp() + make_interval(secs => $3)
 WHERE notice_id IN (
   SELECT notice_id FROM runs.notice

@@ -78,12 +78,12 @@ WITH wanted AS (
   FROM wanted w JOIN held h ON h.run_id = w.run_id
   WHERE r.run_id = w.run_id AND r.seq = w.expected
   RETURNING r.run_id
-), told AS (
+), new_events AS (
   INSERT INTO runs.run_event (run_id, seq, at, type, event)
   SELECT e.run_id, e.seq, $13, e.type, e.event::json
   FROM unnest($14::uuid[], $15::bigint[], $16::text[], $17::text[]) AS e (run_id, seq, type, event)
   JOIN moved ON moved.run_id = e.run_id
-), kept AS (
+), new_facts AS (
   INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
   SELECT f.run_id, f.first_seq, $13, f.fact::json, $21
   FROM unnest($18::uuid[], $19::bigint[], $20::text[]) AS f (run_id, first_seq, fact)
@@ -107,7 +107,7 @@ WITH wanted AS (
   FROM moved JOIN wanted w ON w.run_id = moved.run_id
   WHERE g.run_id = moved.run_id AND w.ended_at IS NOT NULL AND g.status = 'pending'
     AND g.gate_id NOT IN (SELECT c.gate_id FROM json_to_recordset($24::json) AS c (gate_id uuid))
-), born AS (
+), children AS (
   INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority,
                         agent_key, step, max_steps, user_message, labels, debug, created_at, started_at, updated_at,
                         parent_run_id, root_run_id, depth)
@@ -121,16 +121,16 @@ WITH wanted AS (
   JOIN moved ON moved.run_id = c.parent_run_id
   ON CONFLICT (run_id) DO NOTHING
   RETURNING run_id
-), born_told AS (
+), child_events AS (
   INSERT INTO runs.run_event (run_id, seq, at, type, event)
   SELECT e.run_id, e.seq, $13, e.type, e.event::json
   FROM json_to_recordset($26::json) AS e (run_id uuid, seq bigint, type text, event text)
-  JOIN born ON born.run_id = e.run_id
-), born_kept AS (
+  JOIN children ON children.run_id = e.run_id
+), child_facts AS (
   INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
   SELECT f.run_id, f.first_seq, $13, f.fact::json, $21
   FROM json_to_recordset($27::json) AS f (run_id uuid, first_seq bigint, fact text)
-  JOIN born ON born.run_id = f.run_id
+  JOIN children ON children.run_id = f.run_id
 ), charged AS (
   UPDATE runs.budget b SET
     usd_micros_spent = b.usd_micros_spent + s.usd_micros_spent, usd_micros_reserved = b.usd_micros_reserved + s.usd_micros_reserved,
@@ -184,12 +184,12 @@ WITH wanted AS (
   FROM wanted w JOIN held h ON h.run_id = w.run_id
   WHERE r.run_id = w.run_id AND r.seq = w.expected
   RETURNING r.run_id
-), told AS (
+), new_events AS (
   INSERT INTO runs.run_event (run_id, seq, at, type, event)
   SELECT e.run_id, e.seq, $13, e.type, e.event::json
   FROM unnest($14::uuid[], $15::bigint[], $16::text[], $17::text[]) AS e (run_id, seq, type, event)
   JOIN moved ON moved.run_id = e.run_id
-), kept AS (
+), new_facts AS (
   INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
   SELECT f.run_id, f.first_seq, $13, f.fact::json, $21
   FROM unnest($18::uuid[], $19::bigint[], $20::text[]) AS f (run_id, first_seq, fact)
@@ -219,12 +219,12 @@ WITH wanted AS (
          $20::timestamptz - make_interval(secs => priority * $30::float8)
   FROM wanted WHERE idempotency_key IS NULL OR run_id IN (SELECT run_id FROM keyed)
   RETURNING run_id
-), told AS (
+), new_events AS (
   INSERT INTO runs.run_event (run_id, seq, at, type, event)
   SELECT e.run_id, e.seq, $20, e.type, e.event::json
   FROM unnest($21::uuid[], $22::bigint[], $23::text[], $24::text[]) AS e (run_id, seq, type, event)
   JOIN made ON made.run_id = e.run_id
-), kept AS (
+), new_facts AS (
   INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
   SELECT f.run_id, f.first_seq, $20, f.fact::json, $28
   FROM unnest($25::uuid[], $26::bigint[], $27::text[]) AS f (run_id, first_seq, fact)
@@ -414,7 +414,7 @@ SELECT * FROM tree ORDER BY depth, run_id LIMIT $3
 SELECT event->'child_id' AS child_id, event->'task'->'purpose' AS purpose, event->'task'->'subject' AS subject
 FROM runs.run_event WHERE run_id = ANY ($1::uuid[]) AND type = 'child_started'
 
--- name: child_told
+-- name: child_report
 -- What a parent must know of its child; the outcome is written with the final status.
 SELECT r.seq, r.status, r.reason, r.outcome, r.ended_at IS NOT NULL AS ended FROM runs.run r
 WHERE r.run_id = $1 AND r.parent_run_id = $2
@@ -449,7 +449,7 @@ UNION ALL
  ORDER BY run_id LIMIT $4)
 
 -- name: list_gates
--- What people have said so far is the tool-access service's to know; it is read where it stands.
+-- The votes of people are the tool-access service's; they are read from its table.
 SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.verdict, 'reason', v.reason, 'at', v.at)
                              ORDER BY v.at, v.actor)
              FROM tas.approval_vote v WHERE v.approval_id = g.approval_id) AS votes

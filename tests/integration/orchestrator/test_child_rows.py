@@ -84,7 +84,7 @@ async def known(pool: Any, children: list[Transition]) -> list[Any]:
     found: list[Any] = []
     for child in children:
         run_id = child.state.run_id
-        told = await pool.fetchrow(QUERIES.child_told, run_id, RUN)
+        told = await pool.fetchrow(QUERIES.child_report, run_id, RUN)
         whole = await pool.fetchrow(RECORDS.whole_run, run_id, "default")
         names = ("kind", "status", "seq", "wake_at", "caller", "agent_key", "max_steps", "user_message", "created_at")
         row = None if whole is None else [whole[name] for name in (*names, "parent_run_id", "root_run_id", "depth")]

@@ -112,7 +112,7 @@ class RunRows:
         first = [one for one in json.loads(events) if one["run_id"] in born]
         self._add_events([(UUID(one["run_id"]), one["seq"], one["type"], one["event"]) for one in first], at)
 
-    def child_told(self, _session: Session, run_id: UUID, parent: UUID) -> list[Row]:
+    def child_report(self, _session: Session, run_id: UUID, parent: UUID) -> list[Row]:
         run = self.runs.get(run_id)
         if run is None or run.get("parent_run_id") != parent:
             return []

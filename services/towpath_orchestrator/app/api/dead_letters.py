@@ -29,7 +29,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.app.local_facts import LocalFacts
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
-QUERIES = Queries.load("towpath_orchestrator.adapters", "letters.sql")
+QUERIES = Queries.load("towpath_orchestrator.adapters", "dead_letters.sql")
 
 REQUESTS = "DECIDE"
 """The stream whose readers have no database."""

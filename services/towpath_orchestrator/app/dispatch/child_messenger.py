@@ -37,7 +37,7 @@ class ChildMessenger:
 
     async def _ask(self, request: AskChild) -> None:
         try:
-            row = await self._pool.fetchrow(QUERIES.child_told, request.child_id, request.run_id)
+            row = await self._pool.fetchrow(QUERIES.child_report, request.child_id, request.run_id)
         except DATABASE_DOWN as error:
             self._log.info("a child is asked later: postgres is away", error=str(error))
             return

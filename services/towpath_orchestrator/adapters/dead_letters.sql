@@ -12,7 +12,7 @@ WHERE (coalesce(d.project, r.project) = $1 OR ($2 AND coalesce(d.project, r.proj
 ORDER BY d.dead_letter_id DESC LIMIT $8
 
 -- name: hold_letter
--- Whoever comes first holds it until it is settled; whoever comes meanwhile is told so, and does not wait.
+-- The first request holds the letter until it is settled; a request that comes meanwhile gets no row, and does not wait.
 SELECT stream, subject, body FROM runs.dead_letter WHERE dead_letter_id = $1 AND status = 'dead' FOR UPDATE SKIP LOCKED
 
 -- name: settle_letter
