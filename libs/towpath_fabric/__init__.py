@@ -1,4 +1,5 @@
-"""What every service shell needs and no core may see: settings, clock, broker, database, telemetry, health.
+"""What every service needs for I/O: settings, clock, broker, database, telemetry, health.
 
-Fabric knows contracts and the outside world; it knows nothing of runs, tools or policies.
+Fabric knows the message contracts and the outside world. It knows nothing of runs, tools or policies, and no service's
+core may import it.
 """

@@ -1,6 +1,7 @@
 """The AsyncAPI document of the message bus, made from the tables in contracts.
 
-What is declared is what is described: every subject, stream and request/reply method appears, and nothing else.
+Every subject, stream and request/reply method that contracts declare appears, and nothing else. FastStream's own
+document describes only what one process subscribes to (docs/decisions/0013-faststream-for-request-reply.md).
 """
 
 from collections.abc import Iterable
@@ -28,7 +29,7 @@ PARAMETERS = {
     "pool": "The decider pool, or that of an agent in user code: `agent_<project>=<name>`.",
     "agent": "The name of an agent in user code.",
     "project": "The tenant that the toolset's tools are offered to.",
-    "place": "The worker's own word for where it listens.",
+    "place": "The name that the worker chose for itself.",
     "toolset": "The group of tools that one kind of worker serves.",
     "execution_id": "The tool call, as a UUID.",
 }
@@ -36,7 +37,7 @@ PARAMETERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """One subject: who says what to whom, and what carries it. *reply* is the answer of a request."""
+    """One subject: who sends what to whom. *reply* is the answer to a request."""
 
     key: str
     address: str
@@ -248,7 +249,7 @@ def _name(message: Any) -> str:
     return message if isinstance(message, str) else str(message.__name__)
 
 
-def _said() -> list[Any]:
+def _all_messages() -> list[Any]:
     """Return every message of every channel once, by name."""
     found = {_name(message): message for channel in CHANNELS for message in (*channel.messages, *channel.reply)}
     return [found[name] for name in sorted({*found, _name(Problem)} - {_name(Problem)})] + [Problem]
@@ -300,12 +301,14 @@ def _messages() -> JsonObject:
             "contentType": CONTENT_TYPE,
             "payload": {"$ref": f"#/components/schemas/{_name(message)}"},
         }
-        for message in _said()
+        for message in _all_messages()
     }
 
 
 def _schemas() -> JsonObject:
-    adapters = [(_name(m), "validation", MESSAGES[m] if isinstance(m, str) else TypeAdapter(m)) for m in _said()]
+    adapters = [
+        (_name(m), "validation", MESSAGES[m] if isinstance(m, str) else TypeAdapter(m)) for m in _all_messages()
+    ]
     found, rest = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]  # the mode is a literal
     schemas: JsonObject = dict(rest.get("$defs", {}))
     for (name, _), schema in found.items():
@@ -324,7 +327,7 @@ def _stream(address: str) -> streams.StreamSpec | None:
 
 
 def covers(pattern: list[str], tokens: list[str]) -> bool:
-    """Say whether a NATS subject pattern takes every subject of *tokens*."""
+    """Say whether a NATS subject pattern matches every subject of *tokens*."""
     for place, part in enumerate(pattern):
         if part == ">":
             return len(tokens) > place

@@ -1,7 +1,7 @@
-"""One question for everybody who asks at the same time.
+"""Loads keys in batches: all callers that ask at the same time share one query.
 
-What is asked while a question is under way is answered by the next one, never by that one: an answer is at least
-as new as the moment it was asked for.
+A key that is asked for while a query runs is answered by the next query, never by the running one. So a result is never
+older than the call that asked for it.
 """
 
 import asyncio
@@ -12,40 +12,43 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Rounds(Generic[K, V]):
-    """Gathers keys and asks *look* for all of them at once, one round after another."""
+class BatchLoader(Generic[K, V]):
+    """Collects keys and calls *load* with all of them, one batch after another."""
 
-    def __init__(self, look: Callable[[list[K]], Awaitable[Mapping[K, V]]]) -> None:
-        self._look = look
+    def __init__(self, load: Callable[[list[K]], Awaitable[Mapping[K, V]]]) -> None:
+        self._load = load
         self._waiting: dict[K, asyncio.Future[V | None]] = {}
-        self._asking: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None
 
     async def get(self, key: K) -> V | None:
-        """Return what the next round finds for *key*, None where it finds nothing; raises what *look* raises for it."""
+        """Return what the next batch finds for *key*, or None; raises what *load* raises for it."""
         answer = self._waiting.get(key)
         if answer is None:
             answer = self._waiting[key] = asyncio.get_running_loop().create_future()
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask())
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
         return await asyncio.shield(answer)
 
-    async def _ask(self) -> None:
+    async def _run(self) -> None:
         while self._waiting:
-            asked, self._waiting = self._waiting, {}
-            await self._round(asked)
+            pending, self._waiting = self._waiting, {}
+            await self._load_batch(pending)
 
-    async def _round(self, asked: "dict[K, asyncio.Future[V | None]]") -> None:
-        """Answer *asked*; where that fails, each key is asked for alone, so that one of them spoils it for no other."""
+    async def _load_batch(self, pending: "dict[K, asyncio.Future[V | None]]") -> None:
+        """Answer *pending*. If the load fails, each key is loaded alone: one bad key fails only for its callers."""
         try:
-            found = await self._look(list(asked))
-        except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever it is
-            if len(asked) > 1:
-                for key, answer in asked.items():
-                    await self._round({key: answer})
+            found = await self._load(list(pending))
+        except Exception as error:  # noqa: BLE001 - every caller gets the error, whatever it is
+            if len(pending) > 1:
+                for key, answer in pending.items():
+                    await self._load_batch({key: answer})
                 return
-            for answer in asked.values():
+            for answer in pending.values():
                 answer.set_exception(error)
-                answer.exception()  # nobody may be waiting any more, and that is no mistake
+                answer.exception()  # mark it as retrieved: every caller may have given up by now
         else:
-            for key, answer in asked.items():
+            for key, answer in pending.items():
                 answer.set_result(found.get(key))
+
+
+Rounds = BatchLoader

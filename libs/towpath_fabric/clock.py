@@ -1,7 +1,7 @@
 """The one place that reads clocks: wall time for recording, monotonic time for waiting.
 
-Nothing that decides about a run uses these; a run's time is Postgres's `now()`. Both clocks hang on
-one source, so that a simulation can put its own time in their place.
+No decision about a run uses these: a run's time is Postgres's `now()`. Both clocks read one source, so that a
+simulation can replace it.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def monotonic() -> float:
 
 
 @contextlib.contextmanager
-def simulated(seconds: Callable[[], float], began_ns: int) -> Iterator[None]:
+def use_simulated_clock(seconds: Callable[[], float], began_ns: int) -> Iterator[None]:
     """Let this process's clocks follow *seconds* (0 at *began_ns* after 1970) until the block ends."""
     before = (_source.monotonic, _source.wall_ns)
     _source.monotonic, _source.wall_ns = seconds, lambda: began_ns + int(seconds() * NS)
@@ -46,3 +46,6 @@ def simulated(seconds: Callable[[], float], began_ns: int) -> Iterator[None]:
         yield
     finally:
         _source.monotonic, _source.wall_ns = before
+
+
+simulated = use_simulated_clock

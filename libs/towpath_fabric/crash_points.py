@@ -1,8 +1,8 @@
-"""Named places where a test may end this process, as a power cut would.
+"""Named places where a test may kill this process, as a power cut would.
 
-Without the test-only variable a crash point costs one call and does nothing. With it, it names a folder: a file
-there that bears the name of a point kills the next process that passes it, once. The file is gone when the point was
-hit, so whoever armed it knows; a number in the file says at which passing. Every hit leaves a line in `.hits`.
+Without the environment variable, which only tests set, a crash point does nothing. The variable names a folder. A file
+in it with the name of a point arms that point: the next process that reaches it is killed, once. A number in the file
+says at which passing. The file disappears when the process is killed, and a line is added to `.hits`.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ HITS: Final = ".hits"
 """The file in that folder that gets a line `name pid` right before every kill."""
 
 FLUSH_S: Final = 2.0
-"""What was sent is waited for this long before the kill; longer than that the broker is away."""
+"""How long a flush may take before the kill; the broker is unreachable where it takes longer."""
 
 Flush = Callable[[], Awaitable[object]]
 
@@ -32,22 +32,22 @@ def crash_point(name: str) -> None:
         _end(claimed, name)
 
 
-async def crash_point_sent(name: str) -> None:
-    """Like `crash_point`, for the moment when the broker has all that was sent: what is sent waits in memory at first.
+async def crash_point_after_flush(name: str) -> None:
+    """Kill this process as `crash_point` does, once the broker has all that was sent: nats-py buffers what it sends.
 
-    Before the kill every connection that was named by `flush_first` is flushed.
+    Every connection that was given to `flush_before_crash` is flushed before the kill.
     """
     if (folder := _folder()) and (claimed := _reached(Path(folder) / name)) is not None:
         for flush in _flushes:
             try:
                 await asyncio.wait_for(flush(), FLUSH_S)
-            except Exception:  # noqa: BLE001, S112 - whatever the connection says, the process ends here
+            except Exception:  # noqa: BLE001, S112 - the process ends here, whether the flush worked or not
                 continue
         _end(claimed, name)
 
 
-def flush_first(flush: Flush) -> None:
-    """Have `crash_point_sent` call *flush* before it kills; nothing is kept where no point can be armed."""
+def flush_before_crash(flush: Flush) -> None:
+    """Have `crash_point_after_flush` call *flush* before it kills; nothing is kept where no point can be armed."""
     if _folder():
         _flushes.append(flush)
 
@@ -78,3 +78,6 @@ def _end(claimed: Path, name: str) -> None:
         hits.write(f"{name} {os.getpid()}\n")
     claimed.unlink()
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+crash_point_sent = crash_point_after_flush

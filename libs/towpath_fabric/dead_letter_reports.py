@@ -1,6 +1,7 @@
-"""Dead letters of services without a database: they report a message to the owner of its stream.
+"""Dead letters of services without a database: they report the message to the service that owns its stream.
 
-A message leaves its stream only when the owner has answered that it is kept.
+A message is removed from its stream only after the owner has answered that it is stored; a crash in between means that
+it is delivered and reported again.
 """
 
 import base64
@@ -16,22 +17,22 @@ from towpath_fabric.nats.pull_consumer import deliveries, nak, term
 from towpath_fabric.telemetry.logs import Logger
 
 MAX_BODY = 700_000
-"""Bytes of a message that fit a report; what is longer is kept cut."""
+"""Bytes of a message that fit a report; a longer message is stored truncated."""
 
 WAIT_S = 2.0
-"""How long an answer is waited for, and how soon a message comes again whose report nobody took; later every time."""
+"""How long to wait for the owner, and the first delay before redelivery if it doesn't answer; doubled each time."""
 
 MAX_WAIT_S = 300.0
 
 
 def delivery_number(message: Msg) -> int:
-    """Name a stored message: a broker that starts anew counts its sequences from 1 again, but at another time."""
+    """Return a number for a stored message: time and sequence, since a new broker counts its sequences from 1 again."""
     stored = message.metadata
     text = f"{stored.timestamp.isoformat()}:{stored.sequence.stream}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
 
 
-async def report_dead(
+async def report_dead_letter(
     bus: Bus,
     method: Method,
     stream: str,
@@ -40,12 +41,12 @@ async def report_dead(
     log: Logger,
     *,
     tells: bool = True,
-    asked_on: str = "",
+    subject: str = "",
 ) -> bool:
-    """Report *message* to *method* and take it out of its stream; False where nobody kept it, so that it comes again.
+    """Report *message* to *method* and remove it from its stream; False where nobody stored it: it is redelivered.
 
-    *asked_on* is the subject to ask on where it is not the method's own: workers ask in the name of their toolset.
-    *tells* says whether its run should hear of it: not where somebody else than its owner may have made it.
+    *subject* is where to send the report if not to the method's own subject: workers use that of their toolset.
+    *tells* says whether the run is notified: not where the message may have been forged.
     """
     report = ReportDead(
         stream=stream,
@@ -56,11 +57,19 @@ async def report_dead(
         tells=tells,
     )
     try:
-        await bus.ask_subject(asked_on or method.subject, report, method.answer, timeout_s=WAIT_S)
+        await bus.ask_subject(subject or method.subject, report, method.answer, timeout_s=WAIT_S)
     except ProblemError as error:
         why = f"{error.problem.code}: {error.problem.detail}"
-        log.warning("nobody keeps a dead letter, it stays", stream=stream, subject=message.subject, error=why)
+        log.warning(
+            "a dead letter could not be stored and stays in its stream",
+            stream=stream,
+            subject=message.subject,
+            error=why,
+        )
         await nak(message, min(WAIT_S * 2 ** min(deliveries(message) - 1, 10), MAX_WAIT_S))
         return False
     await term(message)
     return True
+
+
+report_dead = report_dead_letter

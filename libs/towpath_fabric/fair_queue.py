@@ -1,7 +1,11 @@
-"""What waits, and who is next: callers in turn, then priority and age, then trees of runs in turn. Pure.
+"""A fair queue: round robin over callers, then priority with ageing, then round robin over trees of runs. Pure.
 
-Every caller that has something waiting is next within as many turns as there are callers. Items cost the same, so
-that turns of one item are a deficit round robin whose quantum is one.
+    caller A -> priority 7 -> tree of run 1 -> items, oldest first
+             -> priority 5 -> tree of run 2, tree of run 3
+    caller B -> ...
+
+Every caller with waiting items is served within as many turns as there are callers, whatever the others queue. All
+items cost the same, so this is deficit round robin with a quantum of one.
 """
 
 from collections import OrderedDict
@@ -13,8 +17,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """For whom an item waits: `root` is the run that the caller submitted, whoever below it asks."""
+class QueueOwner:
+    """For whom an item waits: `root` is the run that the caller submitted, also where one of its child runs asks."""
 
     caller: str
     root: UUID
@@ -25,14 +29,14 @@ Queue = OrderedDict[UUID, tuple[T, float]]
 Trees = OrderedDict[UUID, "Queue[T]"]
 
 
-class Turns(Generic[T]):
-    """Items by key; each is put once and leaves when its turn comes, or when it is dropped."""
+class FairQueue(Generic[T]):
+    """Items by key; each leaves when its turn comes, or when it is dropped."""
 
     def __init__(self, ageing_s: float = 30.0) -> None:
         """Count *ageing_s* seconds of waiting as one step of priority."""
         self._ageing_s = ageing_s
         self._callers: OrderedDict[str, dict[int, Trees[T]]] = OrderedDict()
-        self._owners: dict[UUID, Owner] = {}
+        self._owners: dict[UUID, QueueOwner] = {}
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -40,8 +44,8 @@ class Turns(Generic[T]):
     def __contains__(self, key: UUID) -> bool:
         return key in self._owners
 
-    def put(self, key: UUID, item: T, owner: Owner, now: float) -> None:
-        """Let *item* wait from *now* on; one that waits already under this key gives it its place."""
+    def put(self, key: UUID, item: T, owner: QueueOwner, now: float) -> None:
+        """Queue *item* at *now*. Where the key is queued already, the item takes its place and its age."""
         held = self._owners.get(key)
         if held is not None:
             queue = self._callers[held.caller][held.priority][held.root]
@@ -52,31 +56,31 @@ class Turns(Generic[T]):
         levels.setdefault(owner.priority, OrderedDict()).setdefault(owner.root, OrderedDict())[key] = item, now
 
     def get(self, key: UUID) -> T | None:
-        """Return what waits under *key*."""
+        """Return the item under *key*, None where there is none."""
         held = self._owners.get(key)
         return None if held is None else self._callers[held.caller][held.priority][held.root][key][0]
 
     def drop(self, key: UUID) -> T | None:
-        """Take an item out of turn; None where it does not wait."""
+        """Remove an item out of turn; None where it is not queued."""
         held = self._owners.get(key)
         return None if held is None else self._take(key, held)
 
     def peek(self, now: float) -> T:
-        """Return the item whose turn it is, and leave it. Raises LookupError."""
+        """Return the item whose turn it is without removing it. Raises LookupError."""
         owner = self._first(now)
         queue = self._callers[owner.caller][owner.priority][owner.root]
         return next(iter(queue.values()))[0]
 
-    def _first(self, now: float) -> Owner:
+    def _first(self, now: float) -> QueueOwner:
         if not self._owners:
-            msg = "nothing waits"
+            msg = "the queue is empty"
             raise LookupError(msg)
         caller, levels = next(iter(self._callers.items()))
         priority = max(levels, key=lambda level: level + (now - _since(levels[level])) / self._ageing_s)
-        return Owner(caller=caller, root=next(iter(levels[priority])), priority=priority)
+        return QueueOwner(caller=caller, root=next(iter(levels[priority])), priority=priority)
 
     def next(self, now: float) -> T:
-        """Take the item whose turn it is; its caller, and its tree, are last from here on. Raises LookupError."""
+        """Remove the item whose turn it is; its caller and its tree go to the end. Raises LookupError."""
         owner = self._first(now)
         caller, priority, root = owner.caller, owner.priority, owner.root
         levels = self._callers[caller]
@@ -88,10 +92,9 @@ class Turns(Generic[T]):
         return item
 
     def items(self) -> list[T]:
-        """Return everything that waits."""
         return [item for key in self._owners if (item := self.get(key)) is not None]
 
-    def _take(self, key: UUID, owner: Owner) -> T:
+    def _take(self, key: UUID, owner: QueueOwner) -> T:
         levels = self._callers[owner.caller]
         trees = levels[owner.priority]
         item, _ = trees[owner.root].pop(key)
@@ -106,6 +109,10 @@ class Turns(Generic[T]):
 
 
 def _since(trees: "Trees[T]") -> float:
-    """Return since when the next item of a level waits."""
+    """Return when the next item of a priority level was queued."""
     queue = next(iter(trees.values()))
     return next(iter(queue.values()))[1]
+
+
+Turns = FairQueue
+Owner = QueueOwner

@@ -1,7 +1,7 @@
-"""Requests that are answered in turns of who asks: a flood of one is not everybody's wait.
+"""Answers requests round-robin by caller, so that one caller's burst can't delay the others.
 
-Nothing is worked on before its turn, and nothing waits in silence: what is too much is answered at once, with
-what *full* says. FastStream hands out one message each time the event loop comes round, in the order of arrival.
+A request that finds no room is refused at once, so that its caller doesn't wait for a timeout. FastStream would take
+requests in the order of arrival.
 """
 
 import asyncio
@@ -12,78 +12,80 @@ from uuid import UUID
 from nats.aio.msg import Msg
 
 from towpath_fabric.clock import monotonic
-from towpath_fabric.fair_queue import Owner, Turns
+from towpath_fabric.fair_queue import FairQueue, QueueOwner
 
 STOP_WAIT_S = 2.0
-"""How long answers under way may take when the process stops."""
+"""How long running requests may take when the process stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """Who asks is what *asker* makes of the subject; *most* may wait, of them one asker's *share*.
+class FairQueueLimits:
+    """`caller_of` reads the caller from a subject. `max_waiting` requests may wait, of them `max_share` of one caller.
 
-    *at_once* says how many are answered at the same time just now: at least one.
+    `max_concurrent` says how many may run at the same time just now: at least one.
     """
 
-    asker: Callable[[str], str]
-    most: int
-    share: float
-    at_once: Callable[[], int]
+    caller_of: Callable[[str], str]
+    max_waiting: int
+    max_share: float
+    max_concurrent: Callable[[], int]
 
 
-class Door:
-    """Takes messages as they come, and answers them in turns, few at the same time."""
+class FairRequestQueue:
+    """Accepts requests as they arrive, and runs a few at the same time in turns of their callers."""
 
     def __init__(
         self,
-        rules: Rules,
-        serve: Callable[[Msg], Awaitable[None]],
-        full: Callable[[Msg, int], Awaitable[None]],
+        limits: FairQueueLimits,
+        answer: Callable[[Msg], Awaitable[None]],
+        refuse: Callable[[Msg, int], Awaitable[None]],
     ) -> None:
-        """*full* answers what there is no room for; it is told how many wait."""
-        self._rules = rules
-        self._serve = serve
-        self._full = full
-        self._turns: Turns[Msg] = Turns()
+        """*refuse* answers a request that finds no room; it is given the number of waiting requests."""
+        self._limits = limits
+        self._answer = answer
+        self._refuse = refuse
+        self._queue: FairQueue[Msg] = FairQueue()
         self._waiting: dict[str, int] = {}
-        self._taken = 0
-        self._busy: set[asyncio.Task[None]] = set()
+        self._accepted = 0
+        self._running: set[asyncio.Task[None]] = set()
 
-    async def heard(self, message: Msg) -> None:
-        """Take a message."""
-        asker = self._rules.asker(message.subject)
-        own, waiting = self._waiting.get(asker, 0), len(self._turns)
-        if waiting >= self._rules.most or own >= self._rules.most * self._rules.share:
-            await self._full(message, waiting)
+    async def accept(self, message: Msg) -> None:
+        caller = self._limits.caller_of(message.subject)
+        own, waiting = self._waiting.get(caller, 0), len(self._queue)
+        if waiting >= self._limits.max_waiting or own >= self._limits.max_waiting * self._limits.max_share:
+            await self._refuse(message, waiting)
             return
-        self._taken += 1
-        self._waiting[asker] = own + 1
-        self._turns.put(UUID(int=self._taken), message, Owner(caller=asker, root=UUID(int=0)), monotonic())
-        self._begin()
+        self._accepted += 1
+        self._waiting[caller] = own + 1
+        self._queue.put(UUID(int=self._accepted), message, QueueOwner(caller=caller, root=UUID(int=0)), monotonic())
+        self._start_next()
 
-    def _begin(self) -> None:
-        while len(self._turns) and len(self._busy) < self._rules.at_once():
-            message = self._turns.next(monotonic())
-            asker = self._rules.asker(message.subject)
-            self._waiting[asker] -= 1
-            if not self._waiting[asker]:
-                del self._waiting[asker]
-            task = asyncio.ensure_future(self._serve(message))
-            self._busy.add(task)
-            task.add_done_callback(self._done)
+    def _start_next(self) -> None:
+        while len(self._queue) and len(self._running) < self._limits.max_concurrent():
+            message = self._queue.next(monotonic())
+            caller = self._limits.caller_of(message.subject)
+            self._waiting[caller] -= 1
+            if not self._waiting[caller]:
+                del self._waiting[caller]
+            task = asyncio.ensure_future(self._answer(message))
+            self._running.add(task)
+            task.add_done_callback(self._finished)
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        self._busy.discard(task)
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
         try:
             if not task.cancelled():
                 task.result()
         finally:
-            self._begin()
+            self._start_next()
 
     async def stop(self) -> None:
-        """Let what is under way end; what waits is refused, and may be asked again elsewhere."""
-        waiting, self._turns = self._turns.items(), Turns()
+        """Let running requests end; refuse waiting ones, which their callers may send to another replica."""
+        waiting, self._queue = self._queue.items(), FairQueue()
         for message in waiting:
-            await self._full(message, len(waiting))
-        if self._busy:
-            await asyncio.wait(set(self._busy), timeout=STOP_WAIT_S)
+            await self._refuse(message, len(waiting))
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=STOP_WAIT_S)
+
+
+Rules = FairQueueLimits

@@ -1,7 +1,7 @@
 """`/livez`, `/readyz` and `/metrics` of every service, and the watchdog thread that ends a stuck process.
 
-Live means the event loop turns; ready means that every check passed just now. A process whose loop has stopped is
-ended from outside the loop, since nothing inside can.
+Live means that the event loop runs; ready means that every check passed just now. A process whose event loop is blocked
+is ended by a thread, since nothing on the loop could do it.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ class Health:
         self._checks: dict[str, Check] = {}
 
     def check(self, name: str, check: Check) -> None:
-        """Add a readiness check: it returns when all is well and raises when not."""
+        """Add a readiness check: it raises where the service is not ready."""
         self._checks[name] = check
 
     async def readiness(self) -> dict[str, str]:
-        """Run every check; the value is `ok` or why not."""
+        """Run every check; the value is `ok` or the error."""
         found: dict[str, str] = {}
         for name, check in self._checks.items():
             try:
@@ -56,7 +56,7 @@ class Health:
         return found
 
     async def livez(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 200 as long as the loop turns."""
+        """Answer 200 as long as the event loop runs."""
         await _answer(send, 200, b'{"status":"ok"}', "application/json")
 
     async def readyz(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,11 +71,11 @@ class Health:
 
 
 class LoopWatchdog:
-    """A thread that ends the process when the event loop has not turned for *stuck_after_s*."""
+    """A thread that ends the process when the event loop was blocked for *stuck_after_s*."""
 
     def __init__(self, stuck_after_s: float = STUCK_AFTER_S) -> None:
         self._stuck_after_s = stuck_after_s
-        self._turned = monotonic()
+        self._last_tick = monotonic()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="loop-watchdog", daemon=True)
 
@@ -84,18 +84,18 @@ class LoopWatchdog:
         self._thread.start()
         try:
             while True:
-                self._turned = monotonic()
+                self._last_tick = monotonic()
                 await asyncio.sleep(1)
         finally:
             self._stopped.set()
 
     def _watch(self) -> None:
-        last_look = monotonic()
+        last_check = monotonic()
         while not self._stopped.wait(1):
             now = monotonic()
-            if now - last_look > 5:  # the whole process was stopped (SIGSTOP, a sleeping laptop): not the loop's fault
-                self._turned = now
-            last_look = now
-            if now - self._turned > self._stuck_after_s:
+            if now - last_check > 5:  # the whole process was stopped (SIGSTOP, a sleeping laptop): not the loop's fault
+                self._last_tick = now
+            last_check = now
+            if now - self._last_tick > self._stuck_after_s:
                 faulthandler.dump_traceback(file=sys.stderr)
                 os._exit(70)

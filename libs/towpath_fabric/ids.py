@@ -1,4 +1,4 @@
-"""New ids: the only place that draws them.
+"""New ids: the only place that makes them.
 
 A run id is a UUIDv7 (RFC 9562, section 5.7), so that ids sort by time and a range of ids is a range of time.
 """
@@ -30,8 +30,8 @@ def new_run_id() -> UUID:
 
 
 @contextlib.contextmanager
-def drawn_from(bits: Callable[[int], int]) -> Iterator[None]:
-    """Draw new ids from *bits* until the block ends: a simulation's seed gives the same ids every time."""
+def use_random_bits(bits: Callable[[int], int]) -> Iterator[None]:
+    """Make new ids from *bits* until the block ends: a simulation's seed gives the same ids every time."""
     before, _draw.bits = _draw.bits, bits
     try:
         yield

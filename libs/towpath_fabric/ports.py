@@ -1,7 +1,7 @@
-"""Where services touch the world: a database, a wire to the broker, feeds of messages.
+"""The ports through which services reach the outside world: database, message bus, message source.
 
-What decides, and what keeps the order of commit, send and acknowledge, sees the world through these alone. In a
-process they are asyncpg's pool, `Bus` and `PullConsumer`; in the simulation, tables and a broker in memory.
+Application code uses these protocols only. In a process they are asyncpg's pool, `Bus` and `PullConsumer`; in the
+simulation they are tables and a broker in memory, so that what is simulated is the code that runs.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,17 +9,15 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
 from nats.aio.msg import Msg
-from pydantic import BaseModel
 
 from towpath_contracts.base import Message
 from towpath_contracts.rpc import Method
-from towpath_fabric.fair_request_queue import Rules
+from towpath_fabric.fair_request_queue import FairQueueLimits
 
-R = TypeVar("R", bound=Message)
-B = TypeVar("B", bound=BaseModel)
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Message]])
 
 
-class Session(Protocol):
+class DatabaseConnection(Protocol):
     """One connection: every statement is its own transaction, unless one is open. Raises what `DATABASE_DOWN` lists."""
 
     async def fetch(self, query: str, *values: Any) -> list[Any]:
@@ -38,12 +36,12 @@ class Session(Protocol):
         """Commit what is done inside together, at the end of the block."""
 
 
-class Acquiring(Awaitable[Any], AbstractAsyncContextManager[Any], Protocol):
-    """A session that is being taken: awaited, it is the caller's to release; in a block, it goes back by itself."""
+class ConnectionAcquisition(Awaitable[Any], AbstractAsyncContextManager[Any], Protocol):
+    """A connection that is being acquired: awaited, the caller releases it; as a context manager, it is released."""
 
 
 class Database(Protocol):
-    """A pool of sessions; a statement runs on any of them."""
+    """A pool of connections; a statement runs on any of them."""
 
     async def fetch(self, query: str, *values: Any) -> list[Any]:
         """Run a statement and return its rows."""
@@ -57,80 +55,75 @@ class Database(Protocol):
     async def execute(self, query: str, *values: Any) -> str:
         """Run a statement."""
 
-    def acquire(self) -> Acquiring:
-        """Take one session."""
+    def acquire(self) -> ConnectionAcquisition:
+        """Acquire one connection."""
 
     async def release(self, connection: Any) -> None:
-        """Give a session back."""
+        """Release a connection."""
 
 
-class Ear(Protocol):
+class Subscription(Protocol):
     """A subscription."""
 
     async def stop(self) -> None:
-        """Hear no more."""
+        """End the subscription."""
 
 
-class Wire(Protocol):
-    """A connection to the broker. What each promises, and what not, is said at `towpath_fabric.nats.bus.Bus`."""
+class MessageBus(Protocol):
+    """A connection to the broker; `towpath_fabric.nats.bus.Bus` documents what each method guarantees."""
 
     @property
     def connected(self) -> bool:
-        """Whether there is a broker at the other end, as far as is known."""
+        """Whether the broker is reachable, as far as is known."""
 
     @property
     def reconnects(self) -> int:
-        """How often the connection was made anew."""
+        """How often the connection was re-established."""
 
     async def post(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
-        """Send without waiting."""
+        """Publish without waiting for the broker."""
 
     async def store(
         self, subject: str, body: bytes, headers: Mapping[str, str] | None = None, timeout_s: float = 2.0
     ) -> bool:
-        """Publish into a stream and wait for the broker's word."""
+        """Publish into a stream and wait for the broker's acknowledgement."""
 
     async def ask(self, method: Method, request: Message, timeout_s: float = 5.0) -> Any:
-        """Ask another service."""
+        """Call a method of another service."""
 
-    async def listen(self, subject: str, heard: Callable[[Msg], Awaitable[None]], *, shared: bool = False) -> Ear:
-        """Call *heard* for every message on *subject*."""
+    async def listen(
+        self, subject: str, handler: Callable[[Msg], Awaitable[None]], *, shared: bool = False
+    ) -> Subscription:
+        """Call *handler* for every message on *subject*."""
 
-    def answer(self, method: Method, handler: Callable[[Any], Awaitable[Message]]) -> None:
-        """Serve a method."""
+    def subscriber(self, address: Method | str) -> Callable[[Handler], Handler]:
+        """Return the decorator for a handler of the requests on *address*."""
 
-    def answer_subject(
+    async def subscribe_fairly(
         self,
-        subject: str,
-        request: type[B],
-        handler: Callable[[B, str], Awaitable[Message]],
-        *,
-        strict: bool = False,
-        at_once: int = ...,
-    ) -> None:
-        """Serve requests on a subject."""
-
-    async def answer_in_turns(
-        self,
-        words: tuple[str, ...],
-        request: type[B],
-        handler: Callable[[B, str], Awaitable[Message]],
-        rules: Rules,
+        subjects: tuple[str, ...],
+        handler: Callable[[Any, str], Awaitable[Message]],
+        limits: FairQueueLimits,
     ) -> Callable[[], Awaitable[None]]:
-        """Serve requests on subjects, in turns of who asks; returns what stops that."""
+        """Answer the requests on *subjects* in turns of their callers; returns what stops that."""
 
 
-class Feed(Protocol):
-    """Messages of one consumer. `paused` asks for no more, for as long as the database is away."""
+class MessageSource(Protocol):
+    """Messages of one consumer. Where `paused` is set, no more are requested: the database is unreachable."""
 
     paused: bool
 
     @property
     def waiting(self) -> int:
-        """Messages that are here and not taken."""
+        """Messages that were received and not taken yet."""
 
-    async def take(self, most: int) -> list[Msg]:
-        """Wait for at least one message; return up to *most* that are here."""
+    async def take(self, limit: int) -> list[Msg]:
+        """Wait for at least one message; return up to *limit* received ones."""
 
-    def take_now(self, most: int) -> list[Msg]:
-        """Return what is here, possibly nothing."""
+    def take_now(self, limit: int) -> list[Msg]:
+        """Return up to *limit* received messages, possibly none."""
+
+
+Ear = Subscription
+Wire = MessageBus
+Feed = MessageSource

@@ -1,8 +1,8 @@
 """Base prompts: templates of a bounded subset of jinja, compiled once.
 
-A template places the values it is given and chooses between texts, no more. Loops, calls, attributes and
-arithmetic are refused, so the time and size of a rendering are bounded by the template and its values: a template of
-one project can't hold up the decisions of another.
+A template can insert the values it is given and choose between texts, no more. Loops, calls, attributes and arithmetic
+are refused, so the template and its values bound the time and size of a rendering: a template of one project can't
+delay the decisions of another.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ MAX_RENDERED_CHARS = 1_000_000
 """A rendered base prompt; about the largest context of today's models, at one character a token."""
 
 CACHED_TEMPLATES = 512
-"""Compiled templates kept; a platform with more agents than this recompiles some (about a millisecond each)."""
+"""Compiled templates that are cached; with more agents some are compiled again (about a millisecond each)."""
 
 _FILTERS = frozenset({"upper", "lower", "trim", "title", "capitalize", "default", "d", "length", "count"})
 _TESTS = frozenset({"defined", "undefined", "none", "string", "in", "eq", "ne", "equalto", "true", "false"})
@@ -45,7 +45,7 @@ class PromptInvalidError(ValueError):
 class BasePrompt:
     """A compiled base prompt; `uses` counts the places of each variable.
 
-    One that only places values is a list of `pieces` (texts and variables by turns), which costs a tenth of a template.
+    One that only inserts values is a list of `pieces` (texts and variables), which costs a tenth of a jinja template.
     """
 
     size: int
@@ -70,7 +70,7 @@ class BasePrompt:
 
 
 @lru_cache(maxsize=CACHED_TEMPLATES)
-def compile_base(text: str) -> BasePrompt:
+def compile_base_prompt(text: str) -> BasePrompt:
     """Compile *text*. Raises PromptInvalidError naming the line of what is not allowed."""
     try:
         tree = _environment.parse(text)
@@ -127,3 +127,6 @@ def _check(node: nodes.Node) -> None:
     if what:
         msg = f"line {node.lineno} of the base prompt: {what}"
         raise PromptInvalidError(msg)
+
+
+compile_base = compile_base_prompt

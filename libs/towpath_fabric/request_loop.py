@@ -1,7 +1,7 @@
-"""Requests in, facts out: what deciders and the processes of agents in user code share.
+"""Takes decision requests and stores facts: shared by deciders and the processes of agents in user code.
 
-A request is acknowledged only when its fact is stored; until then it stays alive while its answer is worked on,
-and comes to another process when this one dies. A request that is here twice is answered once.
+A request is acknowledged only after its fact is stored. Until then its ack wait is extended while it is worked on, and
+it is delivered to another process where this one dies. A request that was delivered twice is answered once.
 """
 
 import asyncio
@@ -24,72 +24,72 @@ from towpath_fabric.nats.pull_consumer import PullConsumer, Rebind, ack, deliver
 from towpath_fabric.telemetry.logs import Logger
 
 PROGRESS_EVERY_S = 6.0
-"""A third of DECIDE's ack wait: two lost words do not lose the request."""
+"""A third of DECIDE's ack wait: two lost progress messages don't cause a redelivery."""
 
-BEAT_S = 2.0
+CHECK_S = 2.0
 STORE_GRACE_S = 30.0
-"""Beyond a request's own timeout its message is kept alive this long, for storing the fact."""
+"""The ack wait is extended this long beyond a request's own timeout, for storing the fact."""
 
 STORE_WAITS_S = (0.1, 0.3, 1.0, 2.0)
-"""Between attempts to store a fact; the last one is repeated until the asker's lease is over."""
+"""Delays between attempts to store a fact; the last one is repeated until the request's lease ends."""
 
 ANSWERS_KEPT = 1_024
-"""Answers that are said again when their request comes again: a lost ack must not pay the model twice."""
+"""Answers that are kept for redelivered requests: a lost ack must not cause a second, paid model call."""
 
 ANSWER_BYTES_KEPT = 32 * 1024 * 1024
-"""What these may take together as they are sent; answers may be large, and the oldest are forgotten first."""
+"""Their total size as they are sent; the oldest are dropped first."""
 
 AWAY_PAUSE_S = 1.0
-"""Before a request comes again that could not be worked on because a part of the platform was away."""
+"""Delay before redelivery of a request that could not be handled because a part of the platform was unreachable."""
 
 STOP_WAIT_S = 6.0
-"""How long answers may still be worked on when the process stops; the supervisor kills after 15 s."""
+"""How long running requests may take when the process stops; the supervisor kills it after 15 s."""
 
 AnswerFact = DecisionMade | DecisionFailed
 
 
-class PlatformAwayError(Exception):
-    """Another part of the platform does not answer: nothing was asked, and the request has to come again."""
+class PlatformUnavailableError(Exception):
+    """Another part of the platform does not answer: no model was called, and the request has to be redelivered."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Job:
+class DecisionJob:
     """A request that is being answered, with every message that asks for it."""
 
     request: DecisionRequest
     messages: list[Msg]
     began: float
-    spoke: float
+    last_progress: float
     until: float
     task: "asyncio.Task[None] | None" = field(default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class DecisionAnswer:
     """The fact for the run, and what to do once it is known whether it is stored."""
 
     fact: AnswerFact
-    then: Callable[[Job, bool], Awaitable[None]] | None = None
+    then: Callable[[DecisionJob, bool], Awaitable[None]] | None = None
 
 
-class Answerer(Protocol):
-    """What makes the answers. Whatever it raises but PlatformAwayError becomes the fact of `defect`."""
+class DecisionAnswerer(Protocol):
+    """Answers requests. Any error but PlatformUnavailableError becomes the fact that `defect` returns."""
 
-    async def answer(self, request: DecisionRequest) -> Answer:
+    async def answer(self, request: DecisionRequest) -> DecisionAnswer:
         """Return the answer; cancelled when the process stops."""
 
     def defect(self, request: DecisionRequest, error: Exception) -> AnswerFact:
         """Return the fact for a failure that should not be."""
 
     async def refuse(self, message: Msg, reason: str) -> None:
-        """Take a message that is no request out of the stream."""
+        """Remove a malformed message from the stream."""
 
     def inbox(self, run_id: UUID) -> str:
-        """Where the facts for a run are stored."""
+        """Return the subject for the facts of a run."""
 
 
-class Passing(Protocol):
-    """Where a test may end the process, by name. Names are literals of the role itself, so that they can be listed."""
+class RequestCrashPoints(Protocol):
+    """Crash points, implemented by each role: their names are literals in its code, so that they can be listed."""
 
     def taken(self) -> None:
         """Pass: a request was read."""
@@ -101,43 +101,43 @@ class Passing(Protocol):
         """Pass: the request is acknowledged."""
 
 
-class Answers:
-    """The last answers, by request: bounded in number and in bytes."""
+class AnswerCache:
+    """The latest answers by request, bounded in number and in bytes."""
 
-    def __init__(self, most: int = ANSWERS_KEPT, most_bytes: int = ANSWER_BYTES_KEPT) -> None:
-        self._most, self._most_bytes = most, most_bytes
+    def __init__(self, max_answers: int = ANSWERS_KEPT, max_bytes: int = ANSWER_BYTES_KEPT) -> None:
+        self._max_answers, self._max_bytes = max_answers, max_bytes
         self._kept: OrderedDict[UUID, tuple[AnswerFact, int]] = OrderedDict()
         self.bytes = 0
 
     def get(self, request_id: UUID) -> AnswerFact | None:
-        """Return the answer to that request, where it is still kept."""
+        """Return the answer to that request, None where it is not kept."""
         found = self._kept.get(request_id)
         return None if found is None else found[0]
 
     def remember(self, fact: AnswerFact) -> None:
-        """Keep *fact* in place of an earlier one; of several that are too much, the last always stays."""
+        """Keep *fact* in place of an earlier one; the newest is always kept, however large."""
         _, before = self._kept.pop(fact.request_id, (None, 0))
         size = len(fact.model_dump_json().encode("utf-8", "surrogatepass"))
         self._kept[fact.request_id] = (fact, size)
         self.bytes += size - before
-        while len(self._kept) > 1 and (len(self._kept) > self._most or self.bytes > self._most_bytes):
+        while len(self._kept) > 1 and (len(self._kept) > self._max_answers or self.bytes > self._max_bytes):
             _, (_, forgotten) = self._kept.popitem(last=False)
             self.bytes -= forgotten
 
 
 class RequestLoop:
-    """Answers the requests of one consumer, many at once."""
+    """Answers the requests of one consumer, many at the same time."""
 
     def __init__(
         self,
         bus: Bus,
         spec: ConsumerSpec,
-        answerer: Answerer,
+        answerer: DecisionAnswerer,
         log: Logger,
         *,
         concurrency: int,
         rebind: Rebind,
-        passing: Passing | None = None,
+        crash_points: RequestCrashPoints | None = None,
     ) -> None:
         """*concurrency* requests are answered at the same time at most; others stay with the broker."""
         self._bus = bus
@@ -146,19 +146,19 @@ class RequestLoop:
         self._log = log
         self._concurrency = concurrency
         self._rebind = rebind
-        self._passing = passing
-        self._jobs: dict[UUID, Job] = {}
-        self._answers = Answers()
+        self._crash_points = crash_points
+        self._jobs: dict[UUID, DecisionJob] = {}
+        self._answers = AnswerCache()
         self._unasked: OrderedDict[tuple[UUID, int], None] = OrderedDict()
         self._consumer: PullConsumer | None = None
 
     async def start(self) -> None:
-        """Begin to fetch requests."""
+        """Start to fetch requests."""
         self._consumer = PullConsumer(self._bus.nc, self._spec, window=self._concurrency, rebind=self._rebind)
         await self._consumer.start()
 
     async def take_requests(self) -> None:
-        """Start a task for every request, for ever."""
+        """Start a task for every request; never returns."""
         assert self._consumer is not None
         while True:
             messages = await self._consumer.take(self._concurrency)
@@ -167,14 +167,14 @@ class RequestLoop:
                 await self._begin(message)
 
     async def keep_alive(self) -> None:
-        """Tell the broker which requests are still being worked on, for ever."""
+        """Extend the ack wait of the requests that are being worked on; never returns."""
         reconnects = self._bus.nc.stats["reconnects"]
         while True:
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(CHECK_S)
             now = monotonic()
             for job in list(self._jobs.values()):
-                if job.spoke + PROGRESS_EVERY_S <= now + BEAT_S / 2 and now < job.until:
-                    job.spoke = now
+                if job.last_progress + PROGRESS_EVERY_S <= now + CHECK_S / 2 and now < job.until:
+                    job.last_progress = now
                     for message in job.messages:
                         await in_progress(message)
             if self._bus.nc.stats["reconnects"] != reconnects and self._consumer is not None:
@@ -182,7 +182,7 @@ class RequestLoop:
                 self._consumer.reset()
 
     async def stop(self) -> None:
-        """Fetch no more, let answers end, hand back what did not end in time."""
+        """Fetch no more, let running requests end, return the others to the stream."""
         if self._consumer is not None:
             await self._consumer.stop()
         tasks = [job.task for job in self._jobs.values() if job.task is not None]
@@ -200,39 +200,39 @@ class RequestLoop:
             await self._answerer.refuse(message, f"not a decision request: {describe_validation_error(error)}")
             self.hold(-1)
             return
-        if self._passing is not None:
-            self._passing.taken()
+        if self._crash_points is not None:
+            self._crash_points.taken()
         job = self._jobs.get(request.request_id)
-        if job is not None:  # delivered again, or asked again: one call answers both
+        if job is not None:  # redelivered, or asked again: one answer for both
             job.messages.append(message)
             if request.attempt > job.request.attempt:
                 job.request = request
             return
         now = monotonic()
         until = now + request.timeout_ms / 1000 + STORE_GRACE_S
-        job = Job(request=request, messages=[message], began=now, spoke=now, until=until)
+        job = DecisionJob(request=request, messages=[message], began=now, last_progress=now, until=until)
         self._jobs[request.request_id] = job
         job.task = asyncio.create_task(self._work(job))
 
-    async def _work(self, job: Job) -> None:
+    async def _work(self, job: DecisionJob) -> None:
         try:
             await self._answer(job)
         except asyncio.CancelledError:
-            await _hand_back(job, 0)
+            await _return_to_stream(job, 0)
             raise
-        except PlatformAwayError as error:  # an outage is no answer: it must not end a run
+        except PlatformUnavailableError as error:  # an outage must not end a run
             self._log.warning("a decision has to wait", run_id=str(job.request.run_id), reason=str(error))
-            self._remember_unasked(job.request)
-            await _hand_back(job, AWAY_PAUSE_S)
+            self._mark_unasked(job.request)
+            await _return_to_stream(job, AWAY_PAUSE_S)
         except Exception as error:  # noqa: BLE001 - the outermost loop of a request: a defect must not end the others
             self._log.exception("a decision failed", run_id=str(job.request.run_id), step=job.request.step)
-            fact = self._answerer.defect(job.request, error)  # told, so that it is not tried for ever
+            fact = self._answerer.defect(job.request, error)  # stored, so that it is not retried for ever
             await self._store(job, fact.model_copy(update={"uncounted": job.request.max_calls}))
         finally:
             self._jobs.pop(job.request.request_id, None)
             self.hold(-len(job.messages))
 
-    async def _answer(self, job: Job) -> None:
+    async def _answer(self, job: DecisionJob) -> None:
         known = self._known_answer(job.request)
         if known is not None:
             await self._store(job, known)
@@ -246,27 +246,27 @@ class RequestLoop:
         if answer.then is not None:
             await answer.then(job, stored)
 
-    def _may_be_paid(self, job: Job) -> bool:
-        """Say whether somebody else had this attempt and may have paid for it, where the run has a budget."""
+    def _may_be_paid(self, job: DecisionJob) -> bool:
+        """Say whether another process had this attempt and may have paid for it, where the run has a budget."""
         request = job.request
         if not request.max_calls or deliveries(job.messages[0]) == 1:
             return False
         return (request.request_id, request.attempt) not in self._unasked
 
     def _known_answer(self, request: DecisionRequest) -> AnswerFact | None:
-        """A decision answers every attempt; a failure only its own, since a later attempt means: try again."""
+        """Return the kept answer. A decision answers every attempt; a failure only its own, the next is a retry."""
         known = self._answers.get(request.request_id)
         if isinstance(known, DecisionFailed) and known.attempt != request.attempt:
             return None
         return known
 
-    def _remember_unasked(self, request: DecisionRequest) -> None:
+    def _mark_unasked(self, request: DecisionRequest) -> None:
         self._unasked[request.request_id, request.attempt] = None
         while len(self._unasked) > ANSWERS_KEPT:
             self._unasked.popitem(last=False)
 
-    async def _store(self, job: Job, fact: AnswerFact) -> bool:
-        """Store the fact, then acknowledge. False when the lease ended first: the request is asked again then."""
+    async def _store(self, job: DecisionJob, fact: AnswerFact) -> bool:
+        """Store the fact, then acknowledge. False where the lease ended first: the orchestrator asks again then."""
         attempt = job.request.attempt
         if fact.attempt != attempt:
             called_in = (fact.called_in or fact.attempt) if job.request.max_calls else 0
@@ -283,16 +283,16 @@ class RequestLoop:
                 return False
             await asyncio.sleep(STORE_WAITS_S[min(tries, len(STORE_WAITS_S) - 1)])
             tries += 1
-        if self._passing is not None:
-            self._passing.stored()
+        if self._crash_points is not None:
+            self._crash_points.stored()
         for message in job.messages:
             await ack(message)
-        if self._passing is not None:
-            await self._passing.acked()
+        if self._crash_points is not None:
+            await self._crash_points.acked()
         return True
 
     def hold(self, count: int) -> None:
-        """Count *count* requests more as worked on, or fewer below 0: one that only waits may lend its place."""
+        """Count *count* more requests as worked on, or fewer if negative: one that only waits may free its place."""
         if self._consumer is not None:
             self._consumer.hold(count)
 
@@ -304,11 +304,16 @@ def _lost(request: DecisionRequest) -> DecisionFailed:
         request_id=request.request_id,
         attempt=request.attempt,
         code=CALL_LOST,
-        message="whoever had the request before did not answer, and may have paid for it",
+        message="the process that had the request before did not answer, and may have paid for it",
         model=request.model,
     )
 
 
-async def _hand_back(job: Job, delay_s: float) -> None:
+async def _return_to_stream(job: DecisionJob, delay_s: float) -> None:
     for message in job.messages:
         await nak(message, delay_s)
+
+
+Job = DecisionJob
+Answer = DecisionAnswer
+PlatformAwayError = PlatformUnavailableError

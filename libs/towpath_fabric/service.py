@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import gc
 import importlib
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -15,7 +16,8 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from faststream.asgi import AsgiFastStream
+from faststream.asgi import AsgiFastStream, AsgiResponse, get
+from faststream.specification import AsyncAPI
 from prometheus_client import CollectorRegistry
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
@@ -24,40 +26,40 @@ from prometheus_client.process_collector import ProcessCollector
 from towpath_fabric.health import Health, LoopWatchdog, Receive, Scope, Send
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
-from towpath_fabric.telemetry.logs import Logger, configure
+from towpath_fabric.telemetry.logs import Logger, configure_logging
 from towpath_fabric.telemetry.recorder import Telemetry
 
-Loop = Callable[[], Coroutine[Any, Any, None]]
-Step = Callable[[], Awaitable[None]]
-Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+BackgroundLoop = Callable[[], Coroutine[Any, Any, None]]
+LifecycleHook = Callable[[], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 CLOSE_POOL_S = 0.5
-"""Nothing uses the pool any more when it is closed; connections that ended loops kept are dropped after this long."""
+"""How long the pool waits when it is closed; nothing uses it any more, and kept connections are dropped."""
 
 KEEP_ALIVE_S = 75
-"""Longer than clients and proxies keep an idle connection: whoever closes first must not be us, while a request is on
-its way."""
+"""Longer than clients and proxies keep an idle connection: the server must not be the first to close one on which a
+request is in flight."""
 
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 
-class _Server(uvicorn.Server):
-    """Tells the service at once that it must stop; uvicorn by itself waits for open streams to end."""
+class _StoppableServer(uvicorn.Server):
+    """Notifies the service as soon as a signal asks it to stop; uvicorn alone waits for open streams to end first."""
 
-    def __init__(self, config: uvicorn.Config, tell: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, notify: Callable[[], None]) -> None:
         super().__init__(config)
-        self._tell = tell
+        self._notify = notify
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
-        self._captured_signals.clear()  # uvicorn would raise them again at the end: a clean stop is not a crash
-        self._tell()
+        self._captured_signals.clear()  # else uvicorn raises them again at the end, and a clean stop looks like a crash
+        self._notify()
 
 
-def _settle_garbage() -> None:
-    """Leave what was built at start out of every later collection, and collect the young less often.
+def _tune_garbage_collector() -> None:
+    """Exclude what was built at start from every later collection, and collect young objects less often.
 
-    A service makes a few thousand short-lived objects per batch, nearly all freed by reference counting; looking for
+    A service makes a few thousand short-lived objects per batch, nearly all freed by reference counting; searching for
     cycles after every 700 of them cost several per cent of its time.
     """
     gc.collect()
@@ -66,12 +68,12 @@ def _settle_garbage() -> None:
 
 
 class Service:
-    """One process of the platform. A service's `__main__` makes one, adds its parts, and calls `run`."""
+    """One process of the platform. A service's `__main__` makes one, adds handlers and loops, and calls `run`."""
 
     def __init__(self, role: str, settings: Settings) -> None:
         self.role = role
         self.settings = settings
-        self.log: Logger = configure(role, settings)
+        self.log: Logger = configure_logging(role, settings)
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -80,44 +82,44 @@ class Service:
         self.telemetry = Telemetry(role, settings, self.registry)
         self.bus = Bus(role, settings)
         self.pool: Any = None
-        self._starts: list[Step] = []
-        self._stops: list[Step] = []
-        self._loops: list[Loop] = []
+        self._starts: list[LifecycleHook] = []
+        self._stops: list[LifecycleHook] = []
+        self._loops: list[BackgroundLoop] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._server: uvicorn.Server | None = None
-        self._app: Asgi | None = None
+        self._app: AsgiApp | None = None
         self._address = (settings.health_host, settings.health_port)
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self.stopping = asyncio.Event()
-        """Set as soon as the process is asked to end: long answers say goodbye and end."""
+        """Set as soon as the process is asked to stop: long responses, such as event streams, end then."""
 
-    def serve_app(self, app: Asgi, host: str, port: int) -> None:
+    def serve_app(self, app: AsgiApp, host: str, port: int) -> None:
         """Answer HTTP at *host*:*port* with *app*; the health paths there stay the service's own."""
         self._app = app
         self._address = (host, port)
 
-    def on_start(self, step: Step) -> None:
+    def on_start(self, step: LifecycleHook) -> None:
         """Run *step* once database and broker are connected, before requests are answered."""
         self._starts.append(step)
 
-    def on_stop(self, step: Step) -> None:
+    def on_stop(self, step: LifecycleHook) -> None:
         """Run *step* at the end, last added first, while broker and database are still there."""
         self._stops.append(step)
 
-    def loop(self, loop: Loop) -> None:
+    def loop(self, loop: BackgroundLoop) -> None:
         """Keep *loop* running until the service stops."""
         self._loops.append(loop)
 
     async def open_database(self) -> None:
-        """Open the pool, waiting for Postgres as long as it takes, and make it a readiness check."""
+        """Open the pool, wait for Postgres as long as it takes, and add a readiness check."""
         db = importlib.import_module("towpath_fabric.postgres.pool")  # a worker is installed without asyncpg
-        self.bus.outages = db.DATABASE_DOWN
-        self.bus.data_at_fault = db.DATA_AT_FAULT
+        self.bus.replies.unavailable_errors = db.DATABASE_DOWN
+        self.bus.replies.invalid_data_errors = db.INVALID_DATA
         while self.pool is None:
             try:
                 self.pool = await db.open_pool(self.settings.dsn(), self.settings.database_pool, f"towpath_{self.role}")
-            except db.STILL_STARTING as error:
-                self.log.warning("postgres is away", error=str(error))
+            except db.DATABASE_STARTING as error:
+                self.log.warning("postgres is unreachable", error=str(error))
                 await asyncio.sleep(0.5)
 
         async def answers() -> None:
@@ -139,16 +141,16 @@ class Service:
             self.log.error("a loop failed, the process ends", loop=task.get_name(), exc_info=error)
             self._failed = True
             self._server.should_exit = True
-            self._tell_stopping()
+            self._notify_stopping()
 
-    def _tell_stopping(self) -> None:
+    def _notify_stopping(self) -> None:
         if self._event_loop is not None:
             self._event_loop.call_soon_threadsafe(self.stopping.set)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
         self._event_loop = asyncio.get_running_loop()
-        if self._server is not None and self._server.should_exit:  # told before there was a loop to tell it to
+        if self._server is not None and self._server.should_exit:  # the signal came before the event loop ran
             self.stopping.set()
         watchdog = asyncio.create_task(LoopWatchdog().run())
         await self._unless_stopped(self._start_parts())
@@ -156,7 +158,7 @@ class Service:
             task = asyncio.create_task(loop(), name=getattr(loop, "__qualname__", repr(loop)))
             task.add_done_callback(self._finished)
             self._tasks.append(task)
-        _settle_garbage()
+        _tune_garbage_collector()
         self.log.info("started")
         try:
             yield
@@ -178,17 +180,17 @@ class Service:
             await step()
 
     async def _unless_stopped(self, start: Coroutine[Any, Any, None]) -> None:
-        """Run *start*, which may wait for a broker or a database for ever, but not longer than the process is wanted.
+        """Run *start*, which may wait for the broker or the database for ever, until the process is asked to stop.
 
-        uvicorn looks at its signal only after the start, so a service that waits would never end.
+        uvicorn checks its signal only after the start, so a service that waits would never end.
         """
         starting, stop = asyncio.create_task(start), asyncio.create_task(self.stopping.wait())
         try:
             await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
             if not starting.done():
-                self.log.info("told to end before it had started")
+                self.log.info("asked to stop before the start was complete")
                 sys.stdout.flush()
-                os._exit(0)  # nothing is open yet that could lose something, and an error would look like a failure
+                os._exit(0)  # nothing is open yet that could lose data, and an error would look like a failure
             await starting
         finally:
             for task in (starting, stop):
@@ -199,7 +201,7 @@ class Service:
         """Run the stop steps and end the loops; safe to call twice.
 
         FastStream closes the broker before it leaves the lifespan, so this runs as its shutdown hook: what a service
-        says at its end (acks, messages handed back) must still reach the broker.
+        sends at its end (acks, messages returned to their streams) must still reach the broker.
         """
         stops, self._stops = self._stops, []
         tasks, self._tasks = self._tasks, []
@@ -211,11 +213,27 @@ class Service:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def asgi(self) -> Asgi:
+    def asgi(self) -> AsgiApp:
         """Return the FastStream application with the health paths, in front of the service's own HTTP app if any."""
-        routes = (("/livez", self.health.livez), ("/readyz", self.health.readyz), ("/metrics", self.health.metrics))
+        specification = AsyncAPI(title=f"Towpath {self.role}", description="What this process answers.")
+
+        @get(include_in_schema=False)
+        async def asyncapi(_scope: Scope) -> AsgiResponse:
+            body = json.dumps(specification.to_specification().to_jsonable()).encode()
+            return AsgiResponse(body, 200, {"content-type": "application/json"})
+
         stream = AsgiFastStream(
-            self.bus.broker, asgi_routes=routes, lifespan=self._lifespan, on_shutdown=(self._stop_parts,), logger=None
+            self.bus.broker,
+            asgi_routes=(
+                ("/livez", self.health.livez),
+                ("/readyz", self.health.readyz),
+                ("/metrics", self.health.metrics),
+                ("/asyncapi.json", asyncapi),
+            ),
+            lifespan=self._lifespan,
+            on_shutdown=(self._stop_parts,),
+            logger=None,
+            specification=specification,
         )
         app = self._app
         if app is None:
@@ -241,6 +259,6 @@ class Service:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=int(self.settings.stop_grace_s),
         )
-        self._server = _Server(config, self._tell_stopping)
+        self._server = _StoppableServer(config, self._notify_stopping)
         self._server.run()
         return 1 if self._failed or not self._server.started else 0

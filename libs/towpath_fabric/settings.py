@@ -13,10 +13,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class BrokerSettings(BaseSettings):
-    """Where the broker is, who connects, and how both know each other; the files are read by `broker_login`.
+    """The broker's address and the login; the files are read by `towpath_fabric.nats.login`.
 
-    One way to log in: user and password, an nkey's seed, or credentials (JWT and seed). Any of the `nats_tls_` files,
-    or an address with `tls://`, means TLS and nothing else: never a connection in the clear.
+    One login: user and password, the seed of an nkey, or credentials (JWT and seed). Any of the `nats_tls_` files, or
+    an address with `tls://`, requires TLS: there is never an unencrypted connection then.
     """
 
     model_config = SettingsConfigDict(env_prefix="TOWPATH_", extra="ignore", frozen=True)
@@ -48,7 +48,7 @@ class BrokerSettings(BaseSettings):
 
 
 class Settings(BrokerSettings):
-    """What every service needs to know. Ports are TCP; 0 means any free one."""
+    """Settings of every service. Ports are TCP; 0 means any free one."""
 
     database_url: SecretStr | None = None
     database_pool: int = 4
@@ -72,6 +72,6 @@ class Settings(BrokerSettings):
     def dsn(self) -> str:
         """Return the database URL; raises ValueError where a service needs one and none is set."""
         if self.database_url is None:
-            msg = "TOWPATH_DATABASE_URL is not set, and this service keeps its truth in Postgres"
+            msg = "TOWPATH_DATABASE_URL is not set, and this service needs Postgres"
             raise ValueError(msg)
         return self.database_url.get_secret_value()

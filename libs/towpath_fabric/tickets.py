@@ -1,7 +1,7 @@
 """Tickets: what the tool-access service signs so that a worker may run one call.
 
 A ticket names one call by everything that matters (execution, attempt, run, tool, arguments' digest) and is
-worthless for any other. Its form is `base64url(json).base64url(signature)`, unpadded; the signature (Ed25519) covers
+invalid for any other. Its form is `base64url(json).base64url(signature)`, unpadded; the signature (Ed25519) covers
 the JSON bytes as they travel, so no canonical form is needed. The expiry limits how late a call may *start*; it is
 not the replay guard, which is the claim.
 """
@@ -20,7 +20,7 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.tools.calls import TicketClaims
 
 MAX_TICKET_CHARS = 8_192
-"""A real ticket has about 700 characters; anything much longer is not one and is not even decoded."""
+"""A ticket has about 700 characters; a much longer text is refused without decoding."""
 
 
 class TicketFault(StrEnum):
@@ -86,7 +86,7 @@ class TicketVerifier:
             self._keys[key_id] = Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
 
     def open(self, ticket: str) -> TicketClaims:
-        """Return what *ticket* says once its signature is checked, whatever call it is for and however old it is.
+        """Return the claims of *ticket* after checking its signature, whatever call it is for and however old it is.
 
         Raises TicketRefusedError `missing` or `forged`.
         """
@@ -127,10 +127,10 @@ class TicketVerifier:
         Raises TicketRefusedError.
         """
         claims = self.open(ticket)
-        said = (claims.execution_id, claims.attempt, claims.run_id, claims.tool, claims.args_digest)
+        claimed = (claims.execution_id, claims.attempt, claims.run_id, claims.tool, claims.args_digest)
         wanted = (execution_id, attempt, run_id, tool, args_digest)
         names = ("execution_id", "attempt", "run_id", "tool", "args_digest")
-        wrong = [name for name, one, other in zip(names, said, wanted, strict=True) if one != other]
+        wrong = [name for name, one, other in zip(names, claimed, wanted, strict=True) if one != other]
         if wrong:
             raise TicketRefusedError(TicketFault.MISMATCH, f"it is for another call: {', '.join(wrong)}")
         if claims.fence < fence:

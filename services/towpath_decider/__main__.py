@@ -57,7 +57,7 @@ def build(settings: DeciderSettings) -> Service:
         telemetry=service.telemetry,
     )
     limiter.lend_to(decider.hold)
-    service.bus.answer(RENDER_PROMPT, decider.render_prompt)
+    service.bus.subscriber(RENDER_PROMPT)(decider.render_prompt)
     service.on_start(decider.start)
     service.on_stop(decider.stop)
     service.loop(decider.take_requests)

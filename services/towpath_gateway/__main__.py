@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from towpath_contracts.problems.registry import Problem, ProblemError
-from towpath_fabric.nats.bus import problem_from_validation
+from towpath_fabric.nats.replies import problem_from_validation
 from towpath_fabric.postgres.pool import open_pool
 from towpath_fabric.service import Service
 from towpath_gateway.adapters.key_store import Keys, NewKey

@@ -30,8 +30,8 @@ def build(settings: LogWriterSettings) -> Service:
         repairer = Repairer(bus, tables, writer, log, behind=reader.behind)
         reader.repairer = repairer
         reading = Reading(pool)
-        bus.answer(GET_HISTORY, reading.get_history)
-        bus.answer(GET_LLM_CALLS, reading.get_llm_calls)
+        bus.subscriber(GET_HISTORY)(reading.get_history)
+        bus.subscriber(GET_LLM_CALLS)(reading.get_llm_calls)
         for consumer in (events, logs):
             await consumer.start()
             service.on_stop(consumer.stop)

@@ -4,9 +4,12 @@ The only place that knows which of them needs which other. `__main__` gives it P
 gives it tables and a broker in memory, so that what is simulated is what runs.
 """
 
+import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from faststream import Path
 
 from towpath_audit.notes import NoteError, Signer
 from towpath_contracts import rpc
@@ -62,13 +65,14 @@ class CallPorts:
 def serve(bus: Wire, method: rpc.Method, handler: Handler) -> None:
     """Answer *method*; while Postgres is away the answer is `unavailable`, so that nobody waits for a timeout."""
 
+    @functools.wraps(handler)
     async def reachable(request: Any) -> Message:
         try:
             return await handler(request)
         except DATABASE_DOWN as error:
             raise ProblemError(problem("unavailable", "the ledger can't be reached", retry_after_s=2)) from error
 
-    bus.answer(method, reachable)
+    bus.subscriber(method)(reachable)
 
 
 class CallWiring:
@@ -175,20 +179,24 @@ def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics
     service.loop(AuditRetention(pool, log, keep_days=settings.audit_keep_days).run)
 
 
+Token = Annotated[str, Path()]
+"""A part of the subject."""
+
+
 def serve_toolsets(bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadLetters) -> None:
     """Answer registrations and dead letters of workers whose credential is bound to project and toolset."""
 
-    async def register(request: RegisterTools, subject: str) -> ToolsRegistered:
+    async def register(request: RegisterTools, project: Token, toolset: Token) -> ToolsRegistered:
+        subject = for_toolset(rpc.REGISTER_TOOLS.subject, project, toolset)
         require_same_toolset(subject, for_toolset(rpc.REGISTER_TOOLS.subject, request.project, request.toolset))
         return await tools.register(request)
 
-    async def report(request: ReportDead, subject: str) -> ActionDone:
-        project, toolset = subject.split(".")[-2:]
+    async def report(request: ReportDead, project: Token, toolset: Token) -> ActionDone:
         require_same_toolset(request.subject, tool_exec(project, toolset))
         return await dead_letters.report(request)
 
-    bus.answer_subject(for_toolset(rpc.REGISTER_TOOLS.subject, "*", "*"), RegisterTools, register)
-    bus.answer_subject(for_toolset(rpc.DEAD_LETTER_CALLS.subject, "*", "*"), ReportDead, report)
+    bus.subscriber(for_toolset(rpc.REGISTER_TOOLS.subject, "{project}", "{toolset}"))(register)
+    bus.subscriber(for_toolset(rpc.DEAD_LETTER_CALLS.subject, "{project}", "{toolset}"))(report)
 
 
 def require_same_toolset(said: str, meant: str) -> None:

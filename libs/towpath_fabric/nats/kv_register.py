@@ -1,8 +1,8 @@
-"""Small values that processes of one role share over the broker: read, and written where nobody wrote meanwhile.
+"""Small values that the processes of one role share through the broker, written by compare-and-set.
 
-A register is the last message of its subject, written by compare-and-set; nothing is true because of it, and a
-broker that lost them all begins with none. Time is the broker's, read from its stamps: a lower bound, so that whoever
-waits for a moment never thinks it has come too early, and no two machines' clocks are compared.
+A register is the last message of its subject. Registers are hints: a broker that lost all its data starts with none.
+Time is the broker's, read from the timestamps of its messages, so the clocks of two machines are never compared. It is
+a lower bound: a process that waits for a point in time never continues too early.
 """
 
 from dataclasses import dataclass
@@ -16,76 +16,81 @@ from towpath_fabric.nats.bus import Bus
 
 STREAM = "REGISTERS"
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-ASK_S = 2.0
+REQUEST_TIMEOUT_S = 2.0
 SYNC_S = 30.0
-"""How often the broker's clock is read anew: two clocks drift a few milliseconds in it."""
+"""How often the broker's clock is read: in this time two clocks drift by a few milliseconds."""
 
 
-class RegistersAwayError(Exception):
+class RegistersUnavailableError(Exception):
     """The broker did not answer; what was written may have been stored all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What a register holds, None where nothing; `revision` is what a write must expect."""
+class RegisterEntry:
+    """The value of a register, None where it is empty; a write has to name its `revision`."""
 
     body: bytes | None
     revision: int
 
 
-class Registers:
-    """Registers below one name. `now` is usable after the first `sync`."""
+class SharedRegisters:
+    """The registers of one namespace. `now` is usable after the first `sync`."""
 
     def __init__(self, bus: Bus, space: str) -> None:
         self._bus = bus
         self._space = space
-        self._base: float | None = None
-        self._synced = 0.0
+        self._clock_offset: float | None = None
+        self._synced_at = 0.0
 
     def now(self) -> float:
-        """Return the broker's time in seconds since 1970, as far as it is known: never later than it is."""
-        if self._base is None:
+        """Return a lower bound of the broker's time in seconds since 1970."""
+        if self._clock_offset is None:
             msg = "the broker's clock was not read yet"
-            raise RegistersAwayError(msg)
-        return self._base + monotonic()
+            raise RegistersUnavailableError(msg)
+        return self._clock_offset + monotonic()
 
     async def sync(self) -> None:
-        """Read the broker's clock, where that was long ago; raises RegistersAwayError."""
-        if self._base is not None and monotonic() - self._synced < SYNC_S:
+        """Read the broker's clock if it was not read for `SYNC_S`; raises RegistersUnavailableError."""
+        if self._clock_offset is not None and monotonic() - self._synced_at < SYNC_S:
             return
-        await self._ask(register(self._space, "clock"), b"{}", {})
-        before = self._base
-        self._base = None
+        await self._request(register(self._space, "clock"), b"{}", {})
+        before = self._clock_offset
+        self._clock_offset = None
         await self.read("clock")
-        if self._base is None:
-            self._base = before
-            msg = "the broker did not tell its time"
-            raise RegistersAwayError(msg)
-        self._synced = monotonic()
+        if self._clock_offset is None:
+            self._clock_offset = before
+            msg = "the broker did not return its time"
+            raise RegistersUnavailableError(msg)
+        self._synced_at = monotonic()
 
-    async def read(self, name: str) -> Reading:
-        """Return what the register *name* holds; raises RegistersAwayError."""
+    async def read(self, name: str) -> RegisterEntry:
+        """Return the register *name*; raises RegistersUnavailableError."""
         subject = register(self._space, name)
-        body, headers = await self._ask(f"$JS.API.DIRECT.GET.{STREAM}.{subject}", b"", {})
+        body, headers = await self._request(f"$JS.API.DIRECT.GET.{STREAM}.{subject}", b"", {})
         stamp, revision = headers.get("Nats-Time-Stamp"), headers.get("Nats-Sequence")
         if stamp is None or revision is None:
             if headers.get("Status") == "404":
-                return Reading(body=None, revision=0)
+                return RegisterEntry(body=None, revision=0)
             msg = f"{subject}: {headers.get('Status')} {headers.get('Description')}"
-            raise RegistersAwayError(msg)
-        told = datetime.fromisoformat(stamp).timestamp() - monotonic()
-        self._base = told if self._base is None else max(self._base, told)
-        return Reading(body=body, revision=int(revision))
+            raise RegistersUnavailableError(msg)
+        offset = datetime.fromisoformat(stamp).timestamp() - monotonic()
+        self._clock_offset = offset if self._clock_offset is None else max(self._clock_offset, offset)
+        return RegisterEntry(body=body, revision=int(revision))
 
     async def write(self, name: str, body: bytes, revision: int) -> bool:
-        """Write *body* where the register is still at *revision*; raises RegistersAwayError."""
-        answer, _ = await self._ask(register(self._space, name), body, {EXPECTED: str(revision)})
+        """Write *body* if the register is still at *revision*, else return False; raises RegistersUnavailableError."""
+        answer, _ = await self._request(register(self._space, name), body, {EXPECTED: str(revision)})
         return b'"error"' not in answer
 
-    async def _ask(self, subject: str, body: bytes, headers: dict[str, str]) -> tuple[bytes, dict[str, str]]:
+    async def _request(self, subject: str, body: bytes, headers: dict[str, str]) -> tuple[bytes, dict[str, str]]:
         try:
-            reply = await self._bus.nc.request(subject, body, timeout=ASK_S, headers=headers or None)
+            reply = await self._bus.nc.request(subject, body, timeout=REQUEST_TIMEOUT_S, headers=headers or None)
         except (TimeoutError, nats_errors.Error) as error:
             msg = f"no answer on {subject}"
-            raise RegistersAwayError(msg) from error
+            raise RegistersUnavailableError(msg) from error
         return reply.data, dict(reply.headers or {})
+
+
+Registers = SharedRegisters
+Reading = RegisterEntry
+RegistersAwayError = RegistersUnavailableError

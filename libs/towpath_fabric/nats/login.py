@@ -1,8 +1,8 @@
-"""How a process proves to the broker who it is, and the broker to it: passwords, nkeys, credentials, TLS.
+"""Authentication between a process and the broker: passwords, nkeys, credentials, TLS.
 
-Where TLS is asked for, the first byte that goes out is TLS. nats-py on its own speaks in the clear until the
-server asks for TLS, so whoever sits between could leave that out and be told the password; a server for Towpath shakes
-hands first (`tls { handshake_first: true }`).
+Where TLS is configured, the connection starts with the TLS handshake. By default nats-py sends plain text until the
+server asks for TLS, so an attacker in between could drop that request and receive the password. The server therefore
+needs `tls { handshake_first: true }`.
 """
 
 import ssl
@@ -16,14 +16,14 @@ from towpath_fabric.settings import BrokerSettings
 
 
 class BrokerLoginError(Exception):
-    """A file of the login can't be used; the message names it, and never shows what is in it."""
+    """A login file can't be used; the message names the file and never shows its content."""
 
 
 def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:
-    """Return what TLS needs, or None where it isn't asked for; raises BrokerLoginError.
+    """Return the TLS context, None where TLS isn't configured; raises BrokerLoginError.
 
-    The server's certificate has to be signed by `nats_tls_ca`, or by one of the system's authorities where it isn't
-    given, and to be for the host of the address.
+    The server's certificate has to be signed by `nats_tls_ca` (else by an authority of the system), for the host of the
+    address.
     """
     files = (settings.nats_tls_ca, settings.nats_tls_cert)
     if all(file is None for file in files) and not settings.nats_url.startswith("tls://"):
@@ -40,7 +40,7 @@ def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:
 
 
 def security(settings: BrokerSettings) -> NatsSecurity | None:
-    """Return what FastStream's broker is given, None where there is neither login nor TLS; raises BrokerLoginError."""
+    """Return what FastStream's broker needs, None where there is neither login nor TLS; raises BrokerLoginError."""
     context = tls_context(settings)
     tls: dict[str, Any] = {"ssl_context": context, "tls_handshake_first": context is not None}
     if settings.nats_user is not None and settings.nats_password is not None:
@@ -54,7 +54,7 @@ def security(settings: BrokerSettings) -> NatsSecurity | None:
 
 
 def connect_options(settings: BrokerSettings) -> dict[str, Any]:
-    """Return the same for `nats.connect`, for those that connect without FastStream; raises BrokerLoginError."""
+    """Return the same as options of `nats.connect`, for clients without FastStream; raises BrokerLoginError."""
     options: dict[str, Any] = {}
     context = tls_context(settings)
     if context is not None:
@@ -70,7 +70,7 @@ def connect_options(settings: BrokerSettings) -> dict[str, Any]:
 
 
 def _check_seed(file: Path) -> None:
-    """Say at the start what would else be said at every try to connect."""
+    """Raise at the start what would otherwise be raised at every attempt to connect."""
     try:
         nkeys.from_seed(bytearray(file.read_bytes().strip())).wipe()
     except (OSError, ValueError, nkeys.NkeysError) as error:

@@ -1,8 +1,8 @@
-"""The pull consumer of the hot batch loops: messages wait in memory while the previous batch is committed.
+"""The pull consumer of the hot batch loops: it prefetches messages while the previous batch is committed.
 
-Delivery is a hint and an ack is a hint; nothing here makes anything exactly-once. A missing stream or consumer
-means "wait and rebind", never an error. One long-lived pull request is kept open, so that a message costs
-one hop and no polling; nats-py's own fetch has two bugs that cost seconds.
+Messages may be delivered again and acks may be lost, so nothing here is exactly-once. A missing stream or consumer
+means "wait and rebind", never an error. One long-lived pull request is kept open, so a message needs one hop and no
+polling. nats-py's own `fetch` is not used: it has two bugs that can cost seconds.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.clock import monotonic, wall
 
 EXPIRES_S = 30.0
-"""Life of one pull request at the server."""
+"""Lifetime of one pull request at the server."""
 
 HEARTBEAT_S = 2.0
-"""The server says it is alive this often while a request is idle; three missed beats mean the request is gone."""
+"""The server sends this often while a request is idle; after three missed heartbeats the request is taken as lost."""
 
-LOOK_S = 0.25
-"""How often a consumer looks whether its connection was replaced or its request lost."""
+CHECK_S = 0.25
+"""How often a consumer checks whether its connection was replaced or its request lost."""
 
 Rebind = Callable[[], Awaitable[None]]
 
@@ -42,7 +42,7 @@ class PullConsumer:
         rebind: Rebind | None = None,
         arrived: asyncio.Event | None = None,
     ) -> None:
-        """Keep at most *window* messages asked for or waiting; *rebind* is called when the consumer is missing.
+        """Keep at most *window* messages requested or waiting; *rebind* is called where the consumer is missing.
 
         Loops that read several consumers share one *arrived* event.
         """
@@ -52,9 +52,9 @@ class PullConsumer:
         self._rebind = rebind
         self._ready: deque[Msg] = deque()
         self._arrived = arrived or asyncio.Event()
-        self._asked = 0
+        self._requested = 0
         self._held = 0
-        self._heard = 0.0
+        self._last_heard = 0.0
         self._inbox = ""
         self._subscription: Subscription | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -62,16 +62,16 @@ class PullConsumer:
         self.paused = False
 
     async def start(self) -> None:
-        """Subscribe and ask for the first messages."""
+        """Subscribe and request the first messages."""
         self._inbox = self._nc.new_inbox()
         self._subscription = await self._nc.subscribe(
             self._inbox, cb=self._on_message, pending_msgs_limit=-1, pending_bytes_limit=-1
         )
-        await self._ask()
+        await self._request()
         self._keeper = asyncio.create_task(self._keep(), name=f"pull-{self.spec.durable}")
 
     async def stop(self) -> None:
-        """Stop asking. Messages not taken yet come again elsewhere after their ack wait."""
+        """Request no more; messages that were not taken go back to the stream."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -85,79 +85,79 @@ class PullConsumer:
         for message in waiting:
             await nak(message, 0)
 
-    async def take(self, most: int) -> list[Msg]:
-        """Wait for at least one message; return up to *most* that are here."""
+    async def take(self, limit: int) -> list[Msg]:
+        """Wait for at least one message; return up to *limit* received ones."""
         while not self._ready:
             self._arrived.clear()
             await self._arrived.wait()
-        return self.take_now(most)
+        return self.take_now(limit)
 
-    def take_now(self, most: int) -> list[Msg]:
-        """Return what is here, possibly nothing."""
-        batch = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
-        if self._asked < self._window // 2 and not self.paused:
-            asyncio.get_running_loop().call_soon(self._ask_soon)
+    def take_now(self, limit: int) -> list[Msg]:
+        """Return up to *limit* received messages, possibly none."""
+        batch = [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
+        if self._requested < self._window // 2 and not self.paused:
+            asyncio.get_running_loop().call_soon(self._request_soon)
         return batch
 
     def hold(self, count: int) -> None:
-        """Count *count* taken messages against the window while they are worked on; a negative count gives them back.
+        """Count *count* taken messages against the window while they are handled; a negative count releases them.
 
-        For handlers that work on many messages for long: nothing is fetched that could not begin at once.
+        For handlers that work long on many messages: no message is fetched that could not start at once.
         """
         self._held += count
-        if count < 0 and self._asked < self._window // 2 and not self.paused:
-            self._ask_soon()
+        if count < 0 and self._requested < self._window // 2 and not self.paused:
+            self._request_soon()
 
     @property
     def waiting(self) -> int:
-        """Messages that are here and not taken."""
+        """Messages that were received and not taken yet."""
         return len(self._ready)
 
-    def _ask_soon(self) -> None:
+    def _request_soon(self) -> None:
         if self._keeper is not None:
-            task = asyncio.ensure_future(self._ask())
-            task.add_done_callback(_quiet)
+            task = asyncio.ensure_future(self._request())
+            task.add_done_callback(_ignore_error)
 
-    async def _ask(self) -> None:
-        room = self._window - self._asked - self._held - len(self._ready)
-        if room <= 0 or self.paused or (self._asked and room < self._window // 4):
+    async def _request(self) -> None:
+        room = self._window - self._requested - self._held - len(self._ready)
+        if room <= 0 or self.paused or (self._requested and room < self._window // 4):
             return
         body = {"batch": room, "expires": int(EXPIRES_S * 1e9), "idle_heartbeat": int(HEARTBEAT_S * 1e9)}
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.spec.stream}.{self.spec.durable}"
-        self._asked += room
-        self._heard = monotonic()
+        self._requested += room
+        self._last_heard = monotonic()
         try:
             await self._nc.publish(subject, json.dumps(body).encode(), reply=self._inbox)
         except nats_errors.Error:
-            self._asked -= room
+            self._requested -= room
 
     async def _on_message(self, message: Msg) -> None:
-        self._heard = monotonic()
+        self._last_heard = monotonic()
         status = message.headers.get("Status") if message.headers and not message.reply.startswith("$JS.ACK") else None
         if status is None:
-            self._asked = max(0, self._asked - 1)
+            self._requested = max(0, self._requested - 1)
             self._ready.append(message)
             self._arrived.set()
-            if self._asked == 0:
-                await self._ask()
+            if self._requested == 0:
+                await self._request()
             return
         if status == "100":
             return
         self._missing = status == "503" or (status == "409" and "Consumer Deleted" in str(message.headers))
         ended = (message.headers or {}).get("Nats-Pending-Messages")
-        self._asked = max(0, self._asked - int(ended)) if ended else 0
+        self._requested = max(0, self._requested - int(ended)) if ended else 0
         if not self._missing:
-            await self._ask()
+            await self._request()
 
     async def _keep(self) -> None:
-        """Ask again when a request was lost: broker restarts, missing consumers, dropped heartbeats."""
+        """Request again where a request was lost: broker restarts, missing consumers, dropped heartbeats."""
         delay = 0.1
         reconnects = self._nc.stats["reconnects"]
         while True:
             await asyncio.sleep(delay)
             if self._nc.stats["reconnects"] != reconnects and self._nc.is_connected:
                 reconnects = self._nc.stats["reconnects"]
-                self.reset()  # the request went with the old connection; without this only its silence would tell
+                self.reset()  # the request was lost with the old connection; else only missing heartbeats would show it
             if self._missing and self._rebind is not None and self._nc.is_connected:
                 delay = min(delay * 2, 2.0)
                 try:
@@ -166,55 +166,55 @@ class PullConsumer:
                     continue
                 self._missing = False
             else:
-                delay = LOOK_S
-            if self._asked and monotonic() - self._heard > 3 * HEARTBEAT_S:
-                self._asked = 0
-            if self._asked == 0 and self._nc.is_connected:
-                await self._ask()
+                delay = CHECK_S
+            if self._requested and monotonic() - self._last_heard > 3 * HEARTBEAT_S:
+                self._requested = 0
+            if self._requested == 0 and self._nc.is_connected:
+                await self._request()
 
     def reset(self) -> None:
-        """Forget outstanding requests; call when the connection came back."""
-        self._asked = 0
+        """Forget outstanding requests; called after a reconnect."""
+        self._requested = 0
 
 
-def _quiet(task: "asyncio.Future[None]") -> None:
+def _ignore_error(task: "asyncio.Future[None]") -> None:
     if not task.cancelled():
         task.exception()
 
 
 async def ack(message: Msg) -> None:
-    """Tell the broker that the message is done; a lost ack only means that it comes again."""
-    await _say(message, b"+ACK")
+    """Acknowledge the message; a lost ack only means that it is delivered again."""
+    await _respond(message, b"+ACK")
 
 
 async def nak(message: Msg, delay_s: float) -> None:
-    """Hand the message back, to come again after *delay_s*."""
-    await _say(message, b"-NAK" if delay_s <= 0 else b"-NAK " + json.dumps({"delay": int(delay_s * 1e9)}).encode())
+    """Return the message to the stream, to be delivered again after *delay_s*."""
+    await _respond(message, b"-NAK" if delay_s <= 0 else b"-NAK " + json.dumps({"delay": int(delay_s * 1e9)}).encode())
 
 
 async def term(message: Msg) -> None:
-    """Take the message out of the stream for good; its dead letter must be stored before."""
-    await _say(message, b"+TERM")
+    """Remove the message from the stream for good; its dead letter must be stored before."""
+    await _respond(message, b"+TERM")
 
 
 async def in_progress(message: Msg) -> None:
-    """Keep the message; only while the work really makes progress."""
-    await _say(message, b"+WPI")
+    """Extend the ack wait; only while the work makes progress."""
+    await _respond(message, b"+WPI")
 
 
-async def _say(message: Msg, word: bytes) -> None:
+async def _respond(message: Msg, response: bytes) -> None:
     try:
-        await message._client.publish(message.reply, word)  # nats-py's own ack() forbids a second word
+        await message._client.publish(message.reply, response)  # nats-py's ack() allows one response only
     except nats_errors.Error:
         return
 
 
 def age_s(message: Msg) -> float:
-    """Seconds since the broker stored this message; never below 0, where the two clocks disagree."""
+    """Return the seconds since the broker stored this message; at least 0, also where the two clocks disagree."""
     return max(0.0, (wall() - message.metadata.timestamp).total_seconds())
 
 
 def deliveries(message: Msg) -> int:
-    """How often the broker has delivered this message, this time included."""
+    """Return how often the broker has delivered this message, including this time."""
     count = message.metadata.num_delivered
     return int(count or 1)

@@ -1,6 +1,6 @@
-"""Makes the broker's streams and consumers equal to the declared ones.
+"""Creates and updates the broker's streams and consumers as they are declared in contracts.
 
-Idempotent; it adds and updates, and never deletes a stream, so no message is lost by a start.
+It is idempotent and never deletes a stream, so a start loses no message.
 """
 
 from nats import errors as nats_errors
@@ -10,12 +10,11 @@ from nats.js.errors import APIError, NotFoundError
 
 from towpath_contracts.streams import CONSUMERS, STREAMS, ConsumerSpec, StreamSpec
 
-ASK_S = 2.0
-"""How long the broker may take to say what waits."""
+REQUEST_TIMEOUT_S = 2.0
+"""How long the broker may take to answer."""
 
 
 def stream_config(spec: StreamSpec) -> api.StreamConfig:
-    """Translate a declaration into JetStream's own words."""
     return api.StreamConfig(
         name=spec.name,
         subjects=list(spec.subjects),
@@ -34,7 +33,6 @@ def stream_config(spec: StreamSpec) -> api.StreamConfig:
 
 
 def consumer_config(spec: ConsumerSpec) -> api.ConsumerConfig:
-    """Translate a declaration into JetStream's own words."""
     return api.ConsumerConfig(
         durable_name=spec.durable,
         filter_subject=spec.filter_subject,
@@ -47,9 +45,9 @@ def consumer_config(spec: ConsumerSpec) -> api.ConsumerConfig:
 
 
 async def backlog(nc: Client, stream: str, durable: str) -> int | None:
-    """Return how many messages of a consumer nobody has taken yet; None where nobody can say, or it is not there."""
+    """Return how many messages of a consumer are pending; None where it is missing or the broker doesn't answer."""
     try:
-        found = await nc.jetstream(timeout=ASK_S).consumer_info(stream, durable)
+        found = await nc.jetstream(timeout=REQUEST_TIMEOUT_S).consumer_info(stream, durable)
     except (TimeoutError, nats_errors.Error):
         return None
     return int(found.num_pending or 0)
@@ -72,7 +70,7 @@ async def ensure_consumer(nc: Client, spec: ConsumerSpec) -> None:
 async def ensure_streams(nc: Client, extra: tuple[ConsumerSpec, ...] = ()) -> None:
     """Create or update every stream and consumer; *extra* are those of pools and toolsets.
 
-    One that the server can't serve (a damaged file) keeps no other from being declared; its error is raised at the end.
+    One that the server refuses (a damaged file) does not keep the others from being declared; its error is raised last.
     """
     js = nc.jetstream(timeout=10)
     refused: APIError | None = None

@@ -1,9 +1,9 @@
-"""Keeps a NATS connection alive whatever other clients put into subjects, replies and headers.
+"""Keeps a NATS connection alive whatever bytes other clients put into subjects, reply subjects and headers.
 
-The broker forwards bytes that nats-py takes for text; one message with others ends its reading for good, and the
-connection looks well for 15 s more. What can't be read is made readable (subjects, so that it can be set aside) or left
-out (headers, replies). An answer goes to an inbox and nowhere else: who asks would choose what a service publishes.
-Only the clients that are made careful change: nats-py stays as it is for whatever else runs in the process.
+The broker forwards any bytes, and nats-py decodes them as text: one undecodable message ends its read loop for good,
+and the connection looks healthy for 15 s more. Here an undecodable subject is escaped, so that its message can be set
+aside; undecodable headers and reply subjects are dropped. A reply goes to an inbox and nowhere else: otherwise the
+caller would choose on which subject a service publishes. Only clients given to `make_tolerant` are changed.
 """
 
 import re
@@ -15,31 +15,31 @@ from nats.aio.msg import Msg
 
 _CONTROL = re.compile("[\x00-\x20\x7f-\x9f]")
 _REPLY = re.compile(rb"(?:_INBOX|_R_\.|\$JS\.(?:ACK|FC)\.)[!-)+-=?-~]*")
-"""Inboxes, those of other accounts (`_R_.`: the broker's own names for them), and its own subjects; no wildcards."""
+"""Inboxes, inboxes of other accounts (the broker names them `_R_.`), and the broker's own subjects; no wildcards."""
 
-# The broker parts a line at blanks and tabs; for Python's `\s` it also ends at other control characters.
+# The broker splits a line at blanks and tabs; Python's `\s` also matches other control characters.
 _MSG_RE = re.compile(rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+([0-9]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?([0-9]+)\r\n")
 _HMSG_RE = re.compile(rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+([0-9]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?([0-9]+)[ \t]+([0-9]+)\r\n")
 
 
 def readable_subject(subject: bytes) -> str:
-    """Return *subject* as text that can be logged and stored: what is no text in it is escaped."""
+    """Return *subject* as text that can be logged and stored; bytes that are no text are escaped."""
     text = subject.decode(errors="backslashreplace")
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def usable_reply(reply: bytes) -> str:
-    """Return *reply* where it is an inbox or the broker's, else an empty string: then nobody is answered."""
+    """Return *reply* where it is an inbox or a subject of the broker, else an empty string: nobody is answered then."""
     return reply.decode() if _REPLY.fullmatch(reply) else ""
 
 
-class CarefulClient(Client):
-    """A client that survives every message. Its two methods are nats-py's own; there is no hook for either."""
+class TolerantNatsClient(Client):
+    """A client that survives every message. It overrides two private methods of nats-py, which has no hook for them."""
 
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
         try:
             found: dict[str, str] | None = await super()._process_headers(headers)
-        except (ValueError, IndexError):  # not text, or cut short
+        except (ValueError, IndexError):  # not text, or truncated
             return None
         return found
 
@@ -56,16 +56,16 @@ class CarefulClient(Client):
         )
 
 
-class CarefulParser(nats_parser.Parser):
-    """nats-py's own parser with other patterns for the lines of messages, for the clients that have it alone."""
+class TolerantNatsParser(nats_parser.Parser):
+    """nats-py's parser with stricter patterns for the header lines of messages."""
 
     parse = FunctionType(
         nats_parser.Parser.parse.__code__, {**vars(nats_parser), "MSG_RE": _MSG_RE, "HMSG_RE": _HMSG_RE}
     )
 
 
-def make_careful(client: Client) -> Client:
-    """Turn a connected *client* into a careful one, before its first subscription: FastStream makes its own."""
-    client.__class__ = CarefulClient
-    client._ps.__class__ = CarefulParser
+def make_tolerant(client: Client) -> Client:
+    """Change the class of a connected *client*, before its first subscription: FastStream creates the client itself."""
+    client.__class__ = TolerantNatsClient
+    client._ps.__class__ = TolerantNatsParser
     return client

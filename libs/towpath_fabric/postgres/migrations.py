@@ -1,7 +1,7 @@
 """Applies plain SQL migrations: `<package>/migrations/NNNN_name.sql`, in dbmate's form (`-- migrate:up`).
 
 An applied file never changes (its checksum is stored); files run in order of (owner's place, number), each in one
-transaction, under one advisory lock, so that two starts at once are harmless.
+transaction, under one advisory lock, so that two processes may start at the same time.
 """
 
 import importlib.util

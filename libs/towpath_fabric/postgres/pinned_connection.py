@@ -1,7 +1,7 @@
 """One database connection that one loop keeps.
 
-A lane runs one statement after another and is never shared, so the statements of a hot loop stay prepared and no
-loop waits for another's. After any failure of the connection the next use takes a fresh one.
+It runs one statement at a time and is never shared, so the statements of a hot loop stay prepared, and no loop waits
+for another's statement. After a connection error the next use acquires a new connection.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 
 
-class Lane:
+class PinnedConnection:
     """Keeps one connection of a pool."""
 
     def __init__(self, pool: Database) -> None:
@@ -31,7 +31,7 @@ class Lane:
             return found
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Release the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await self._pool.release(connection)
@@ -45,3 +45,6 @@ class Lane:
         except DATABASE_DOWN:
             await self.close()
             raise
+
+
+Lane = PinnedConnection

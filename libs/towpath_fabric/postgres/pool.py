@@ -16,30 +16,30 @@ DATABASE_DOWN = (
     OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # how a connection cut in the middle of an answer shows itself
+    asyncpg.InternalClientError,  # raised where the connection is cut in the middle of an answer
     asyncpg.OperatorInterventionError,  # class 57: shut down, starting, cancelled by an operator
     asyncpg.InsufficientResourcesError,  # class 53: disk full, out of memory, too many connections
     asyncpg.PostgresSystemError,  # class 58: I/O errors
     asyncpg.TransactionRollbackError,  # class 40: deadlock, serialization
-    asyncpg.ReadOnlySQLTransactionError,  # a standby, or a database that somebody protects
-    asyncpg.ObjectNotInPrerequisiteStateError,  # class 55: takes no connections just now, a lock was not to be had
+    asyncpg.ReadOnlySQLTransactionError,  # a standby, or a database that was made read-only
+    asyncpg.ObjectNotInPrerequisiteStateError,  # class 55: takes no connections just now, or a lock is not available
     asyncpg.InvalidCatalogNameError,  # the database is being replaced
-    asyncpg.InvalidAuthorizationSpecificationError,  # class 28: a login that is taken away or rotated
+    asyncpg.InvalidAuthorizationSpecificationError,  # class 28: a login that was revoked or rotated
     TimeoutError,
 )
-"""What is raised while Postgres is away; it says nothing about the message being handled."""
+"""What is raised while Postgres is unreachable; it is not the fault of the message being handled."""
 
-DATA_AT_FAULT = (asyncpg.DataError,)
-"""What is raised for a value that Postgres can't hold, such as U+0000 in a text or a number beyond its column."""
+INVALID_DATA = (asyncpg.DataError,)
+"""What is raised for a value that Postgres can't store, such as U+0000 in a text or a number out of range."""
 
-STILL_STARTING = (
+DATABASE_STARTING = (
     OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.ObjectNotInPrerequisiteStateError,
 )
-"""What a first connection meets when Postgres is not up yet; a wrong address or password is something else."""
+"""What a first connection raises while Postgres is starting; a wrong address or password raises something else."""
 
 
 class Queries:
@@ -57,7 +57,7 @@ class Queries:
 
     @classmethod
     def load(cls, package: str, file: str = "queries.sql") -> "Queries":
-        """Read the statements that lie in *package*."""
+        """Read the statements of *file* in *package*."""
         return cls(importlib.resources.files(package).joinpath(file).read_text("utf-8"))
 
     def __getattr__(self, name: str) -> str:
@@ -85,3 +85,6 @@ async def open_pool(dsn: str, size: int, application: str) -> "asyncpg.Pool[Any]
 
 async def _keep(_connection: Any) -> None:
     return
+
+
+DATA_AT_FAULT = INVALID_DATA

@@ -13,7 +13,7 @@ from towpath_fabric.settings import Settings
 Logger = structlog.stdlib.BoundLogger
 
 
-def configure(role: str, settings: Settings) -> Logger:
+def configure_logging(role: str, settings: Settings) -> Logger:
     """Set up logging for this process and return the logger of *role*."""
     renderer: structlog.types.Processor = (
         structlog.processors.JSONRenderer()
@@ -47,3 +47,6 @@ def configure(role: str, settings: Settings) -> Logger:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logger: Logger = structlog.get_logger(role).bind(role=role, instance=settings.instance)
     return logger
+
+
+configure = configure_logging

@@ -1,7 +1,7 @@
-"""Spans through OpenTelemetry's SDK to an OTLP/HTTP receiver.
+"""Sends spans to an OTLP/HTTP receiver through OpenTelemetry's SDK.
 
-A span enters a bounded queue on the caller's thread and leaves it on the SDK's own; whatever happens there stays
-there.
+A span is put into a bounded queue on the caller's thread; the SDK sends it on its own thread, so its errors and delays
+never reach the caller.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from towpath_fabric.settings import Settings
 from towpath_readings.spans import Attribute, Attributes, Span, span_id
 
 QUEUE_SPANS = 8_192
-"""About 16 MB and ten seconds of full load; a receiver that is away longer loses spans, not memory."""
+"""About 16 MB and ten seconds of full load; while the receiver is away longer, spans are dropped."""
 
 BATCH_SPANS = 512
 DELAY_MS = 1_000
 EXPORT_S = 3.0
-"""How long one batch may take, tries included."""
+"""How long one batch may take, retries included."""
 
 TRACES_PATH = "/v1/traces"
 
@@ -39,8 +39,8 @@ _SCOPE = InstrumentationScope("towpath")
 _log = logging.getLogger("towpath.telemetry")
 
 
-class _Counted(SpanExporter):
-    """Counts what became of the spans, and says once when the receiver goes away and when it is back."""
+class _CountingExporter(SpanExporter):
+    """Counts sent and lost spans, and logs once when the receiver goes away and once when it is back."""
 
     def __init__(self, exporter: OTLPSpanExporter, counter: Counter) -> None:
         self._exporter = exporter
@@ -53,14 +53,14 @@ class _Counted(SpanExporter):
         self._counter.labels("lost" if failed else "sent").inc(len(spans))
         if failed != self._failing:
             self._failing = failed
-            _log.warning("the telemetry receiver is away" if failed else "the telemetry receiver is back")
+            _log.warning("the telemetry receiver is unreachable" if failed else "the telemetry receiver is back")
         return result
 
     def shutdown(self) -> None:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # the SDK leaves it untyped
 
 
-class OtlpSink:
+class OtlpSpanSink:
     """Sends spans to `settings.otlp_endpoint`, the base address of a receiver."""
 
     def __init__(self, role: str, settings: Settings, counter: Counter) -> None:
@@ -74,7 +74,7 @@ class OtlpSink:
             compression=Compression.Gzip,
         )
         self._processor = BatchSpanProcessor(
-            _Counted(self._exporter, counter),
+            _CountingExporter(self._exporter, counter),
             max_queue_size=QUEUE_SPANS,
             schedule_delay_millis=DELAY_MS,
             max_export_batch_size=BATCH_SPANS,
@@ -99,8 +99,8 @@ class OtlpSink:
                 context=_context(trace, span_id(run_id, span.key)),
                 parent=above,
                 resource=self._resource,
-                attributes=_said(span.attributes),
-                events=[Event(event.name, _said(event.attributes), event.at_ns) for event in span.events],
+                attributes=_attributes(span.attributes),
+                events=[Event(event.name, _attributes(event.attributes), event.at_ns) for event in span.events],
                 links=[Link(_context(link.trace_id, link.span_id)) for link in span.links],
                 kind=_KINDS[span.kind],
                 status=Status(StatusCode.UNSET) if span.error is None else Status(StatusCode.ERROR, span.error),
@@ -111,7 +111,7 @@ class OtlpSink:
         )
 
     def close(self, done: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
-        """Flush on a thread that dies with the process, so that a receiver that hangs can't hold up its end."""
+        """Flush on a daemon thread, so that a receiver that hangs can't delay the end of the process."""
 
         def flush() -> None:
             self._processor.force_flush()
@@ -122,7 +122,7 @@ class OtlpSink:
         threading.Thread(target=flush, name="last-spans", daemon=True).start()
 
     def abandon(self) -> None:
-        """End tries that are under way."""
+        """Abort running exports."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # the SDK leaves it untyped
 
 
@@ -130,12 +130,12 @@ def _context(trace: int, span: int) -> SpanContext:
     return SpanContext(trace, span, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
-def _said(attributes: Attributes) -> dict[str, Attribute]:
+def _attributes(attributes: Attributes) -> dict[str, Attribute]:
     return {name: _utf8(value) for name, value in attributes.items() if value is not None}
 
 
 def _utf8(value: Attribute) -> Attribute:
-    """Return *value* as OTLP can carry it; half a surrogate pair would cost the whole batch."""
+    """Return *value* as valid UTF-8: one lone surrogate would lose the whole batch."""
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-8", "replace").decode()
     return value

@@ -1,7 +1,7 @@
-"""Recording spans: cheap, bounded, and never in the way.
+"""Records spans: cheap, bounded, and without effect on the caller.
 
-Nothing here raises, blocks or waits. Without `otlp_endpoint` recording does nothing; with a receiver that is down
-or hangs, spans are dropped and counted, and the platform does not notice.
+Nothing here raises, blocks or waits. Without `otlp_endpoint` recording does nothing. While the receiver is down or
+hangs, spans are dropped and counted.
 """
 
 import asyncio
@@ -19,28 +19,29 @@ FLUSH_S = 2.0
 """How long a stopping process waits for its last spans."""
 
 
-class Sink(Protocol):
-    """Where spans go."""
+class SpanSink(Protocol):
+    """Takes finished spans."""
 
     def emit(self, run_id: UUID, span: Span) -> None:
-        """Take a span; returns at once."""
+        """Queue a span; returns at once."""
 
     def close(self, done: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
         """Send what is left from another thread, and set *done* on *loop*."""
 
     def abandon(self) -> None:
-        """Give up what is left."""
+        """Drop what is left."""
 
 
 class Telemetry:
-    """The spans of one process. `enabled` lets a caller skip the making of spans that nobody would see."""
+    """Records the spans of one process. Where `enabled` is False, callers need not build spans."""
 
     def __init__(self, role: str, settings: Settings, registry: CollectorRegistry | None = None) -> None:
-        self._sink: Sink | None = None
-        self.spans = Counter("towpath_spans_total", "Spans by what became of them", ["outcome"], registry=registry)
+        self._sink: SpanSink | None = None
+        self.spans = Counter("towpath_spans_total", "Spans by outcome", ["outcome"], registry=registry)
         if settings.otlp_endpoint:
-            # The SDK takes a third of a second to import: only those who use it pay.
-            self._sink = importlib.import_module("towpath_fabric.telemetry.otlp").OtlpSink(role, settings, self.spans)
+            # The SDK takes a third of a second to import: only processes that use it import it.
+            otlp = importlib.import_module("towpath_fabric.telemetry.otlp")
+            self._sink = otlp.OtlpSpanSink(role, settings, self.spans)
 
     @property
     def enabled(self) -> bool:
@@ -54,7 +55,7 @@ class Telemetry:
                 self._sink.emit(run_id, span)
 
     def record_all(self, run_id: UUID, spans: Iterable[Span]) -> None:
-        """Record many; the iterable is not touched when spans go nowhere."""
+        """Record many; the iterable is not consumed where spans go nowhere."""
         if self._sink is not None:
             self.record(run_id, *spans)
 

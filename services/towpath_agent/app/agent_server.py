@@ -164,7 +164,7 @@ class AgentServer:
         """Hand over what can't be read as a dead letter."""
         asked_on = subjects.for_agent(DEAD_LETTER_RUNS.subject, self._options.project, self._agent.name)
         await report_dead(
-            self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason, self._log, tells=False, asked_on=asked_on
+            self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason, self._log, tells=False, subject=asked_on
         )
 
     async def _declare_until_done(self) -> None:

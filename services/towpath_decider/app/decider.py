@@ -79,7 +79,7 @@ class Decider:
             log,
             concurrency=concurrency,
             rebind=lambda: ensure_consumer(bus.nc, spec),
-            passing=DeciderPassing(),
+            crash_points=DeciderPassing(),
         )
         self.start = self._loop.start
         self.take_requests = self._loop.take_requests

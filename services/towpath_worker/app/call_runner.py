@@ -132,7 +132,7 @@ class CallRunner:
         await report_dead(
             *(self._bus, DEAD_LETTER_CALLS, "TOOLEXEC", message, full_reason, self._log),
             tells=reason == MALFORMED,
-            asked_on=for_toolset(DEAD_LETTER_CALLS.subject, self._project, toolset),
+            subject=for_toolset(DEAD_LETTER_CALLS.subject, self._project, toolset),
         )
 
     async def _check_ticket(self, call: WorkerCall, toolset: str) -> TicketClaims | ToolOutcome | None:

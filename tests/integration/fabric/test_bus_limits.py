@@ -22,7 +22,7 @@ async def test_what_is_too_large_is_refused_at_once(nats_server: Nats) -> None:
     async def repeat(request: ActionDone) -> ActionDone:
         return ActionDone(detail=request.detail * 2)
 
-    tas.answer(ECHO, repeat)
+    tas.subscriber(ECHO)(repeat)
     await tas.connect()
     await tas.broker.start()
     await gateway.connect()

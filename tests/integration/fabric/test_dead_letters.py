@@ -1,4 +1,4 @@
-"""Dead letters: kept once, told to their run, settled once by a person, and audited."""
+"""Dead letters: stored once, reported to their run, settled once by a person, and audited."""
 
 import asyncio
 import base64
@@ -18,7 +18,7 @@ from towpath_contracts.dead_letters import DeadLetter, ListDeadLetters, SettleDe
 from towpath_contracts.events.log import EffectResent
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.runs.views import GetEvents, GetRun
-from towpath_fabric.dead_letter_reports import report_dead
+from towpath_fabric.dead_letter_reports import report_dead_letter
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ async def letters(peers: Peers, count: int, project: str = "default", **more: An
 async def settle(
     peers: Peers, letter: DeadLetter, verdict: str, project: str = "default", *, unowned: bool = False
 ) -> dict[str, Any]:
-    word = SettleDeadLetter(
+    request = SettleDeadLetter(
         project=project,
         unowned=unowned,
         dead_letter_id=letter.dead_letter_id,
@@ -51,7 +51,7 @@ async def settle(
         actor="ann",
         reason="repaired",
     )
-    reply = await peers.raw(rpc.SETTLE_DEAD_LETTER.subject, word.model_dump_json().encode())
+    reply = await peers.raw(rpc.SETTLE_DEAD_LETTER.subject, request.model_dump_json().encode())
     answer: dict[str, Any] = json.loads(reply.data)
     return answer
 
@@ -138,9 +138,9 @@ class Reports:
     async def report(self, message: Any, stream: str = "DECIDE") -> bool:
         """Report a message, as if it could not be read; the second report is the same letter."""
         log = structlog.get_logger()
-        kept = await report_dead(self._bus, rpc.DEAD_LETTER_RUNS, stream, message, "broken", log)
+        kept = await report_dead_letter(self._bus, rpc.DEAD_LETTER_RUNS, stream, message, "broken", log)
         if kept and message.metadata.sequence.stream == 1:
-            assert await report_dead(self._bus, rpc.DEAD_LETTER_RUNS, stream, message, "broken", log)
+            assert await report_dead_letter(self._bus, rpc.DEAD_LETTER_RUNS, stream, message, "broken", log)
         return kept
 
 

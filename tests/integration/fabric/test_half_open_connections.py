@@ -1,4 +1,4 @@
-"""A line on which nothing passes any more, though nobody hung up, is given up, and the service answers on a new one."""
+"""A half-open connection is given up after unanswered pings, and the service answers on a new one."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from towpath_fabric.nats import bus as bus_module
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 
-QUESTION = b'{"project": "default"}'
+REQUEST = b'{"project": "default"}'
 
 
 async def answer(asker: Client) -> bytes:
@@ -24,7 +24,7 @@ async def answer(asker: Client) -> bytes:
     async with asyncio.timeout(60):
         while True:
             try:
-                return bytes((await asker.request(GET_POLICY.subject, QUESTION, timeout=1)).data)
+                return bytes((await asker.request(GET_POLICY.subject, REQUEST, timeout=1)).data)
             except (TimeoutError, NatsError):
                 continue
 
@@ -37,7 +37,7 @@ async def test_a_service_comes_back_from_a_half_open_line(nats_server: Nats, mon
 
     async with half_open(nats_server.port) as line:
         bus = Bus("tas", Settings.model_validate({"nats_url": f"nats://127.0.0.1:{line.port}"}))
-        bus.answer(GET_POLICY, done)
+        bus.subscriber(GET_POLICY)(done)
         await bus.connect()
         await bus.broker.start()
         asker = await nats.connect(nats_server.url())

@@ -1,4 +1,4 @@
-"""The login on a real nats-server: TLS with certificates on both sides, nkeys, and never a word in the clear."""
+"""The login on a real nats-server: TLS with certificates on both sides, nkeys, and no unencrypted connection."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What each NATS credential may say and hear is exactly what tests/authority/nats.yaml says, and no reply widens it."""
+"""Each NATS credential has exactly the rights in tests/authority/nats.yaml, and no reply adds to them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -47,7 +47,7 @@ async def test_the_broker_allows_what_the_file_says_and_nothing_else(server: Nat
 
 @pytest.mark.parametrize("user", OUTSIDE)
 async def test_no_reply_carries_an_answer_where_its_asker_may_not_speak(server: Nats, user: str) -> None:
-    """Whoever asks names where the answer goes: in one account, the answerer would speak there with its own rights."""
+    """The caller names the reply subject: in one account, the service would publish there with its own rights."""
     async with Trial(server, user) as trial:
         tried = [*spoken(), *jetstream(), *system()]
         mine = set(await trial.say(tried))

@@ -1,4 +1,4 @@
-"""What the services' Postgres roles may do is exactly what tests/authority/postgres.yaml says, asked and tried."""
+"""The services' Postgres roles have exactly the rights in tests/authority/postgres.yaml, read and tried."""
 
 import re
 from collections.abc import Callable

@@ -1,8 +1,10 @@
-"""Requests between services: every question gets an answer, side by side, whatever the handler does."""
+"""Every request gets an answer whatever its handler does, and requests run concurrently."""
 
 import asyncio
+from typing import Annotated
 
 import pytest
+from faststream import Path
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone, GetRun
@@ -10,10 +12,10 @@ from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 
-QUESTION = GetRun(project="p", run_id="00000000-0000-0000-0000-000000000001")
+REQUEST = GetRun(project="p", run_id="00000000-0000-0000-0000-000000000001")
 
 
-class DatabaseAwayError(Exception):
+class DatabaseUnreachableError(Exception):
     """What a driver raises while its server is away."""
 
 
@@ -21,38 +23,38 @@ class TooLargeError(Exception):
     """What a driver raises for a value that no column holds."""
 
 
-async def answer(asked: GetRun, subject: str) -> ActionDone:
-    match subject.rpartition(".")[2]:
+async def answer(request: GetRun, outcome: Annotated[str, Path()]) -> ActionDone:
+    match outcome:
         case "slow":
             await asyncio.sleep(0.5)
         case "broken":
             raise KeyError("secret")
-        case "away":
-            raise DatabaseAwayError
+        case "unreachable":
+            raise DatabaseUnreachableError
         case "unstorable":
             raise TooLargeError
         case "refuses":
             raise ProblemError(problem("run_not_found", "none"))
-    return ActionDone(detail=subject)
+    return ActionDone(detail=f"svc.tester.{outcome}")
 
 
-async def test_every_question_gets_an_answer(nats_server: Nats) -> None:
+async def test_every_request_gets_an_answer(nats_server: Nats) -> None:
     bus = Bus("tester", Settings.load(nats_url=nats_server.url()))
-    bus.outages = (*bus.outages, DatabaseAwayError)
-    bus.data_at_fault = (TooLargeError,)
-    bus.answer_subject("svc.tester.*", GetRun, answer)
+    bus.replies.unavailable_errors = (OSError, DatabaseUnreachableError)
+    bus.replies.invalid_data_errors = (TooLargeError,)
+    bus.subscriber("svc.tester.{outcome}")(answer)
     await bus.connect()
     await bus.broker.start()
     try:
-        assert (await bus.ask_subject("svc.tester.fine", QUESTION, ActionDone)).detail == "svc.tester.fine"
+        assert (await bus.ask_subject("svc.tester.fine", REQUEST, ActionDone)).detail == "svc.tester.fine"
         for subject, code, retryable in (
             ("broken", "internal", False),
-            ("away", "unavailable", True),
+            ("unreachable", "unavailable", True),
             ("unstorable", "request_invalid", False),
             ("refuses", "run_not_found", False),
         ):
             with pytest.raises(ProblemError) as caught:
-                await bus.ask_subject(f"svc.tester.{subject}", QUESTION, ActionDone, timeout_s=3)
+                await bus.ask_subject(f"svc.tester.{subject}", REQUEST, ActionDone, timeout_s=3)
             assert (caught.value.problem.code, caught.value.problem.retryable) == (code, retryable)
             assert "secret" not in caught.value.problem.detail
         with pytest.raises(ProblemError, match="request_invalid"):
@@ -61,13 +63,13 @@ async def test_every_question_gets_an_answer(nats_server: Nats) -> None:
         await bus.close()
 
 
-async def test_a_question_that_waits_holds_up_no_other(nats_server: Nats) -> None:
+async def test_a_request_that_waits_delays_no_other(nats_server: Nats) -> None:
     bus = Bus("tester", Settings.load(nats_url=nats_server.url()))
-    bus.answer_subject("svc.tester.*", GetRun, answer)
+    bus.subscriber("svc.tester.{outcome}")(answer)
     await bus.connect()
     await bus.broker.start()
     try:
         async with asyncio.timeout(2.5):
-            await asyncio.gather(*(bus.ask_subject("svc.tester.slow", QUESTION, ActionDone) for _ in range(20)))
+            await asyncio.gather(*(bus.ask_subject("svc.tester.slow", REQUEST, ActionDone) for _ in range(20)))
     finally:
         await bus.close()

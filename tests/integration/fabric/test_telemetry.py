@@ -1,4 +1,4 @@
-"""Spans on their way to a receiver that answers, refuses, hangs, or is not there."""
+"""Spans sent to a receiver that answers, refuses, hangs, or is unreachable."""
 
 import asyncio
 import time

@@ -15,7 +15,7 @@ from towpath_contracts.tools.access import GetPolicy
 from towpath_embedded.chaos.raw_nats import RawNats, raw_nats
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
-from towpath_fabric.nats.tolerant_nats_client import CarefulParser, readable_subject, usable_reply
+from towpath_fabric.nats.tolerant_nats_client import TolerantNatsParser, readable_subject, usable_reply
 from towpath_fabric.settings import Settings
 
 HOSTILE_REPLIES = (b"_INBOX.\xff\xfe", b"_INBOX.a\x0bb", b"_INBOX.a\x00b", b"_INBOX.*", b"_INBOX.>")
@@ -45,7 +45,7 @@ async def bus(nats_server: Nats) -> AsyncIterator[Bus]:
         return ActionDone(detail=request.project)
 
     await bus.connect()
-    bus.answer(GET_POLICY, done)
+    bus.subscriber(GET_POLICY)(done)
     await bus.broker.start()
     yield bus
     await bus.close()
@@ -111,7 +111,7 @@ async def test_an_answer_goes_to_an_inbox_and_nowhere_else(bus: Bus, nats_server
 
 
 async def test_other_clients_of_the_process_keep_their_own_parser(bus: Bus, nats_server: Nats) -> None:
-    assert isinstance(bus.nc._ps, CarefulParser)
+    assert isinstance(bus.nc._ps, TolerantNatsParser)
     assert nats_parser.MSG_RE.match(b"MSG a 1 2\r\n") and nats_parser.MSG_RE.match(b"MSG a\x0bb 1 2\r\n")
     other = await nats.connect(nats_server.url())
     try:

@@ -14,7 +14,9 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, Method
 from towpath_contracts.streams import ConsumerSpec
-from towpath_fabric.nats.bus import problem_from_validation
+from towpath_fabric.fair_request_queue import FairQueueLimits
+from towpath_fabric.nats.replies import Replies, request_type
+from towpath_fabric.ports import Handler
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 
 REPLY = "Reply-To"
@@ -122,7 +124,7 @@ class SimBus:
         self.broker = broker
         self.process = process
         self.role = role
-        self.outages: tuple[type[BaseException], ...] = DATABASE_DOWN
+        self.replies = Replies(role, unavailable_errors=DATABASE_DOWN)
         self.complaints: list[str] = []
         self._inboxes = 0
         broker.clients += 1
@@ -200,31 +202,42 @@ class SimBus:
         self.broker.subscribe(self.process, subject, self.role if shared else "", heard)
         return Ear()
 
-    def answer(self, method: Method, handler: Callable[[Any], Awaitable[Message]]) -> None:
-        self.answer_subject(method.subject, method.request, lambda request, _subject: handler(request))
+    def subscriber(self, address: Method | str) -> Callable[[Handler], Handler]:
+        """Register a handler; parts of the subject in braces are handed to it by their names, as FastStream does."""
+        template = address.subject if isinstance(address, Method) else address
 
-    def answer_subject(self, subject: str, request: Any, handler: Callable[..., Awaitable[Message]], **_: Any) -> None:
-        async def serve(message: Heard) -> None:
-            reply: Message
+        def register(handler: Handler) -> Handler:
+            parts = [(part[1:-1], "*") if part.startswith("{") else ("", part) for part in template.split(".")]
+
+            def arguments(subject: str) -> dict[str, str]:
+                return {name: token for (name, _), token in zip(parts, subject.split("."), strict=True) if name}
+
+            self._register(".".join(token for _, token in parts), handler, arguments)
+            return handler
+
+        return register
+
+    def _register(
+        self, pattern: str, handler: Callable[..., Awaitable[Message]], arguments: Callable[[str], dict[str, str]]
+    ) -> None:
+        request = request_type(handler)
+
+        async def answer(message: Heard) -> None:
             try:
-                reply = await handler(request.model_validate_json(message.data), message.subject)
-            except ValidationError as error:
-                reply = problem_from_validation(error, request.__name__)
-            except ProblemError as error:
-                reply = error.problem
-            except self.outages as error:
-                reply = problem("unavailable", f"{subject}: {type(error).__name__}", retry_after_s=2)
+                reply = await handler(request.model_validate_json(message.data), **arguments(message.subject))
+            except (ValidationError, ProblemError, *DATABASE_DOWN) as error:
+                reply = self.replies.problem_of(error, message.subject)
             headers = {PROBLEM_HEADER: reply.code} if isinstance(reply, Problem) else {}
             await self.post(message.reply, reply.model_dump_json().encode(), headers)
 
-        self._serving = [*getattr(self, "_serving", []), (subject, serve)]
+        self._serving = [*getattr(self, "_serving", []), (pattern, answer)]
 
-    async def answer_in_turns(
-        self, words: tuple[str, ...], request: Any, handler: Callable[..., Awaitable[Message]], _rules: Any
+    async def subscribe_fairly(
+        self, subjects: tuple[str, ...], handler: Callable[..., Awaitable[Message]], limits: FairQueueLimits
     ) -> Callable[[], Awaitable[None]]:
         """Every task is taken at once: who comes first is not what is tested here."""
-        for word in words:
-            self.answer_subject(word, request, handler)
+        for subject in subjects:
+            self._register(subject, handler, lambda asked: {"caller": limits.caller_of(asked)})
         return self.serve
 
     async def serve(self) -> None:

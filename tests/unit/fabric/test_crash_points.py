@@ -1,4 +1,4 @@
-"""Crash points do nothing unless armed, and then kill exactly one passing."""
+"""Crash points do nothing unless armed; an armed one kills one process, once."""
 
 import os
 import signal

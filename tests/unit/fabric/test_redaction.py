@@ -1,6 +1,6 @@
-"""What this process knows as a secret does not stand in what it says about failures."""
+"""Secrets of this process are removed from error texts."""
 
-from towpath_fabric.redaction import REDACTED, secrets_of, without
+from towpath_fabric.redaction import REDACTED, replace_secrets, secret_values
 
 ENVIRONMENT = {
     "SHOP_API_TOKEN": "tok-123456789",
@@ -14,16 +14,16 @@ ENVIRONMENT = {
 
 
 def test_secrets_are_known_by_name_or_as_passwords_of_addresses() -> None:
-    assert secrets_of(ENVIRONMENT) == {"tok-123456789", 'quoted"and\\slashed', "p%40ssw0rd99", "p@ssw0rd99"}
+    assert secret_values(ENVIRONMENT) == {"tok-123456789", 'quoted"and\\slashed', "p%40ssw0rd99", "p@ssw0rd99"}
 
 
 def test_a_secret_is_replaced_in_text_and_in_json() -> None:
-    secrets = secrets_of(ENVIRONMENT)
-    assert without(secrets, "refused: tok-123456789!") == f"refused: {REDACTED}!"
-    assert without(secrets, '{"a": "quoted\\"and\\\\slashed"}') == f'{{"a": "{REDACTED}"}}'
-    assert without(secrets, "password p@ssw0rd99, on") == f"password {REDACTED}, on"
+    secrets = secret_values(ENVIRONMENT)
+    assert replace_secrets(secrets, "refused: tok-123456789!") == f"refused: {REDACTED}!"
+    assert replace_secrets(secrets, '{"a": "quoted\\"and\\\\slashed"}') == f'{{"a": "{REDACTED}"}}'
+    assert replace_secrets(secrets, "password p@ssw0rd99, on") == f"password {REDACTED}, on"
 
 
 def test_a_longer_secret_is_not_left_half_and_without_secrets_nothing_changes() -> None:
-    assert without(frozenset({"aaaaaaaa", "aaaaaaaabbbb"}), "aaaaaaaabbbb") == REDACTED
-    assert without(frozenset(), "anything") == "anything"
+    assert replace_secrets(frozenset({"aaaaaaaa", "aaaaaaaabbbb"}), "aaaaaaaabbbb") == REDACTED
+    assert replace_secrets(frozenset(), "anything") == "anything"

@@ -1,4 +1,4 @@
-"""What a decider keeps of its answers: enough to say them again, within bounds of number and of bytes."""
+"""The answer cache of the request loop is bounded in number and in bytes."""
 
 from uuid import UUID
 
@@ -6,7 +6,7 @@ from tests.support.decider.decisions import RUN
 from tests.support.engine.machine import respond
 
 from towpath_contracts.facts import DecisionMade
-from towpath_fabric.request_loop import ANSWER_BYTES_KEPT, ANSWERS_KEPT, Answers
+from towpath_fabric.request_loop import ANSWER_BYTES_KEPT, ANSWERS_KEPT, AnswerCache
 
 
 def made(number: int, chars: int) -> DecisionMade:
@@ -15,7 +15,7 @@ def made(number: int, chars: int) -> DecisionMade:
 
 def test_kept_answers_are_bounded_in_number_and_in_bytes_and_the_newest_stays() -> None:
     assert (ANSWERS_KEPT, ANSWER_BYTES_KEPT) == (1_024, 32 * 1024 * 1024)
-    kept = Answers(most=4, most_bytes=100_000)
+    kept = AnswerCache(max_answers=4, max_bytes=100_000)
     for number in range(9):
         kept.remember(made(number, 10))
     assert [number for number in range(9) if kept.get(UUID(int=number))] == [5, 6, 7, 8]

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Annotated
 
+from faststream import Path
 from nats import errors as nats_errors
 from nats.aio.msg import Msg
 from pydantic import Field, ValidationError
@@ -18,7 +20,7 @@ from towpath_contracts.strict_json import check_json
 from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.dead_letters import NOBODY, About, DeadLetters
-from towpath_fabric.fair_request_queue import Rules
+from towpath_fabric.fair_request_queue import FairQueueLimits
 from towpath_fabric.nats.pull_consumer import ack, nak
 from towpath_fabric.ports import Feed, Wire
 from towpath_fabric.postgres.pool import DATA_AT_FAULT, DATABASE_DOWN
@@ -41,6 +43,10 @@ SUBMITS_AT_ONCE = 32
 
 SUBMITS_AMONG_WORK = 4
 """While requests of runs wait for their turn: what has begun goes before what would only wait in the queue."""
+
+
+Token = Annotated[str, Path()]
+"""A part of the subject, which the broker lets a credential use only in its own name."""
 
 
 class ClientGetRun(ClientMessage):
@@ -81,23 +87,22 @@ class ClientRequests:
         self._queries = queries
         self._commands = commands
 
-    async def submit(self, task: SubmitTask, subject: str) -> Message:
+    async def submit(self, task: SubmitTask, caller: str) -> Message:
         """Accept a task."""
-        return await self._intake.submit(task, _caller(subject))
+        return await self._intake.submit(task, caller)
 
-    async def get(self, request: ClientGetRun, subject: str) -> Message:
+    async def get(self, request: ClientGetRun, caller: Token) -> Message:
         """Show one of the caller's project's runs."""
-        project = await self._checker.project_of(_caller(subject))
+        project = await self._checker.project_of(caller)
         return await self._queries.get_run(GetRun.model_validate({"project": project, **request.model_dump()}))
 
-    async def events(self, request: ClientGetEvents, subject: str) -> Message:
+    async def events(self, request: ClientGetEvents, caller: Token) -> Message:
         """Show events of one of the caller's project's runs."""
-        project = await self._checker.project_of(_caller(subject))
+        project = await self._checker.project_of(caller)
         return await self._queries.events(GetEvents.model_validate({"project": project, **request.model_dump()}))
 
-    async def cancel(self, request: ClientCancel, subject: str) -> Message:
+    async def cancel(self, request: ClientCancel, caller: Token) -> Message:
         """Stop one of the caller's project's runs."""
-        caller = _caller(subject)
         project = await self._checker.project_of(caller)
         body = {"project": project, "actor": caller, **request.model_dump()}
         return await self._commands.cancel(CancelRun.model_validate(body))
@@ -105,9 +110,9 @@ class ClientRequests:
 
 def serve_clients(bus: Wire, clients: ClientRequests) -> None:
     """Answer the `task.*` subjects, but for those of `serve_submits`."""
-    bus.answer_subject(subjects.TASK_GET_ALL, ClientGetRun, clients.get)
-    bus.answer_subject(subjects.TASK_EVENTS_ALL, ClientGetEvents, clients.events)
-    bus.answer_subject(subjects.TASK_CANCEL_ALL, ClientCancel, clients.cancel)
+    bus.subscriber("task.get.{caller}")(clients.get)
+    bus.subscriber("task.events.{caller}")(clients.events)
+    bus.subscriber("task.cancel.{caller}")(clients.cancel)
 
 
 async def serve_submits(
@@ -116,62 +121,64 @@ async def serve_submits(
     """Take tasks in turns of their callers; returns what stops that."""
     share = settings.max_active_share
 
-    def at_once() -> int:
+    def max_concurrent() -> int:
         return SUBMITS_AMONG_WORK if windows.holds_any else SUBMITS_AT_ONCE
 
-    rules = Rules(asker=_caller, most=settings.max_waiting_submits, share=share, at_once=at_once)
+    limits = FairQueueLimits(
+        caller_of=_caller, max_waiting=settings.max_waiting_submits, max_share=share, max_concurrent=max_concurrent
+    )
     served = (subjects.TASK_SUBMIT_ALL, subjects.TASK_SUBMIT_ANONYMOUS)
-    return await bus.answer_in_turns(served, SubmitTask, clients.submit, rules)
+    return await bus.subscribe_fairly(served, clients.submit, limits)
 
 
 def serve_services(bus: Wire, queries: RunQueries, commands: RunCommands, registry: NetworkRegistry) -> None:
     """Answer `svc.orchestrator.*`."""
-    bus.answer(rpc.GET_RUN, queries.get_run)
-    bus.answer(rpc.LIST_RUNS, queries.list_runs)
-    bus.answer(rpc.RUN_TREE, queries.tree)
-    bus.answer(rpc.EVENTS, queries.events)
-    bus.answer(rpc.EVENTS_SINCE, queries.events_since)
-    bus.answer(rpc.SWEEP_RUNS, queries.sweep)
-    bus.answer(rpc.IDLE_RUNS, queries.idle)
-    bus.answer(rpc.LIST_GATES, queries.list_gates)
-    bus.answer(rpc.BLOB_GET_RUNS, queries.blob)
-    bus.answer(rpc.RESOLVE_GATE, commands.resolve_gate)
-    bus.answer(rpc.CANCEL_RUN, commands.cancel)
-    bus.answer(rpc.PUBLISH_NETWORK, registry.publish)
-    bus.answer(rpc.LIST_NETWORKS, registry.list)
-    bus.answer(rpc.GET_NETWORK, registry.show)
-    bus.answer(rpc.PREVIEW_PROMPT, registry.preview)
+    bus.subscriber(rpc.GET_RUN)(queries.get_run)
+    bus.subscriber(rpc.LIST_RUNS)(queries.list_runs)
+    bus.subscriber(rpc.RUN_TREE)(queries.tree)
+    bus.subscriber(rpc.EVENTS)(queries.events)
+    bus.subscriber(rpc.EVENTS_SINCE)(queries.events_since)
+    bus.subscriber(rpc.SWEEP_RUNS)(queries.sweep)
+    bus.subscriber(rpc.IDLE_RUNS)(queries.idle)
+    bus.subscriber(rpc.LIST_GATES)(queries.list_gates)
+    bus.subscriber(rpc.BLOB_GET_RUNS)(queries.blob)
+    bus.subscriber(rpc.RESOLVE_GATE)(commands.resolve_gate)
+    bus.subscriber(rpc.CANCEL_RUN)(commands.cancel)
+    bus.subscriber(rpc.PUBLISH_NETWORK)(registry.publish)
+    bus.subscriber(rpc.LIST_NETWORKS)(registry.list)
+    bus.subscriber(rpc.GET_NETWORK)(registry.show)
+    bus.subscriber(rpc.PREVIEW_PROMPT)(registry.preview)
 
 
 def serve_switches(bus: Wire, switches: SwitchResume) -> None:
     """Answer the tool-access service when a switch holds nothing any more."""
-    bus.answer(rpc.WAKE_PAUSED, switches.wake)
+    bus.subscriber(rpc.WAKE_PAUSED)(switches.wake)
 
 
 def serve_budgets(bus: Wire, budgets: BudgetRequests) -> None:
     """Answer what people ask of budgets."""
-    bus.answer(rpc.SET_BUDGET, budgets.set)
-    bus.answer(rpc.SHOW_BUDGETS, budgets.show)
+    bus.subscriber(rpc.SET_BUDGET)(budgets.set)
+    bus.subscriber(rpc.SHOW_BUDGETS)(budgets.show)
 
 
 def serve_records(bus: Wire, replays: ReplayJobs, forks: RunForks) -> None:
     """Answer requests about the records of runs: export, replay, fork."""
-    bus.answer(rpc.RECORD, replays.record)
-    bus.answer(rpc.REPLAY_RUNS, replays.replay)
-    bus.answer(rpc.FORK_RUN, forks.fork)
+    bus.subscriber(rpc.RECORD)(replays.record)
+    bus.subscriber(rpc.REPLAY_RUNS)(replays.replay)
+    bus.subscriber(rpc.FORK_RUN)(forks.fork)
 
 
 def serve_notices(bus: Wire, webhooks: WebhookDelivery) -> None:
     """Answer requests about notices to webhooks."""
-    bus.answer(rpc.LIST_NOTICES, webhooks.list)
-    bus.answer(rpc.RETRY_NOTICE, webhooks.retry)
+    bus.subscriber(rpc.LIST_NOTICES)(webhooks.list)
+    bus.subscriber(rpc.RETRY_NOTICE)(webhooks.retry)
 
 
 def serve_dead_letters(bus: Wire, letters: DeadLetterRequests) -> None:
     """Answer requests about dead letters."""
-    bus.answer(rpc.LIST_DEAD_LETTERS, letters.list)
-    bus.answer(rpc.SETTLE_DEAD_LETTER, letters.settle)
-    bus.answer(rpc.DEAD_LETTER_RUNS, letters.report)
+    bus.subscriber(rpc.LIST_DEAD_LETTERS)(letters.list)
+    bus.subscriber(rpc.SETTLE_DEAD_LETTER)(letters.settle)
+    bus.subscriber(rpc.DEAD_LETTER_RUNS)(letters.report)
 
 
 def _delivery_key(message: Msg) -> str:
@@ -242,7 +249,8 @@ EnsureQueue = Callable[[ConsumerSpec], Awaitable[None]]
 def serve_agents(bus: Wire, letters: DeadLetterRequests, ensure: EnsureQueue) -> None:
     """Answer what agents' processes ask."""
 
-    async def serve(request: ServeAgent, subject: str) -> AgentServed:
+    async def serve(request: ServeAgent, project: Token, agent: Token) -> AgentServed:
+        subject = subjects.for_agent(rpc.SERVE_AGENT.subject, project, agent)
         _require(subject, subjects.for_agent(rpc.SERVE_AGENT.subject, request.project, request.name))
         spec = agent_consumer(request.project, request.name)
         try:
@@ -252,13 +260,12 @@ def serve_agents(bus: Wire, letters: DeadLetterRequests, ensure: EnsureQueue) ->
             raise ProblemError(problem("unavailable", detail, retry_after_s=2)) from error
         return AgentServed(durable=spec.durable)
 
-    async def report(request: ReportDead, subject: str) -> ActionDone:
-        project, name = subject.split(".")[-2:]
-        _require(request.subject, subjects.decide(subjects.agent_pool(project, name)))
+    async def report(request: ReportDead, project: Token, agent: Token) -> ActionDone:
+        _require(request.subject, subjects.decide(subjects.agent_pool(project, agent)))
         return await letters.report(request.model_copy(update={"tells": False}))
 
-    bus.answer_subject(subjects.for_agent(rpc.SERVE_AGENT.subject, "*", "*"), ServeAgent, serve)
-    bus.answer_subject(subjects.for_agent(rpc.DEAD_LETTER_RUNS.subject, "*", "*"), ReportDead, report)
+    bus.subscriber(subjects.for_agent(rpc.SERVE_AGENT.subject, "{project}", "{agent}"))(serve)
+    bus.subscriber(subjects.for_agent(rpc.DEAD_LETTER_RUNS.subject, "{project}", "{agent}"))(report)
 
 
 def _require(subject: str, allowed: str) -> None:

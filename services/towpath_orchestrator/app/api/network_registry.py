@@ -20,7 +20,7 @@ from towpath_engine.replay import create
 from towpath_engine.requests.network_context import build_context
 from towpath_fabric.batch_loader import Rounds
 from towpath_fabric.ids import new_run_id
-from towpath_fabric.nats.bus import problem_from_validation
+from towpath_fabric.nats.replies import problem_from_validation
 from towpath_fabric.ports import Database, Wire
 from towpath_fabric.prompt_templates import PromptInvalidError, compile_base
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore

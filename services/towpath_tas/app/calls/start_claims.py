@@ -15,7 +15,7 @@ from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.rpc import CLAIM_START, PROBLEM_HEADER
 from towpath_contracts.tools.calls import ClaimAnswer, ClaimStart
 from towpath_fabric.crash_points import crash_point, crash_point_sent
-from towpath_fabric.nats.bus import problem_from_validation
+from towpath_fabric.nats.replies import problem_from_validation
 from towpath_fabric.ports import Ear, Wire
 from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_fabric.postgres.pool import DATABASE_DOWN

@@ -1,0 +1,56 @@
+"""A service describes what it answers, as FastStream sees its handlers."""
+
+import json
+from typing import Annotated, Any
+
+from faststream import Path
+
+from towpath_contracts.rpc import GET_RUN
+from towpath_contracts.runs.views import ActionDone, CancelRun, GetRun
+from towpath_fabric.service import Service
+from towpath_fabric.settings import Settings
+
+
+async def get_run(request: GetRun) -> ActionDone:
+    return ActionDone(detail=request.project)
+
+
+async def cancel(request: CancelRun, caller: Annotated[str, Path()]) -> ActionDone:
+    return ActionDone(detail=caller)
+
+
+async def test_a_service_serves_the_document_of_its_subscribers() -> None:
+    service = Service("orchestrator", Settings.load())
+    service.bus.subscriber(GET_RUN)(get_run)
+    service.bus.subscriber("task.cancel.{caller}")(cancel)
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is read of this request")
+
+    await service.asgi()({"type": "http", "path": "/asyncapi.json", "method": "GET", "headers": []}, receive, send)
+    assert sent[0]["status"] == 200
+    document = json.loads(b"".join(message.get("body", b"") for message in sent[1:]))
+    assert {channel["address"] for channel in document["channels"].values()} == {
+        GET_RUN.subject,
+        "task.cancel.{caller}",
+    }
+    assert {"GetRun", "CancelRun"} <= set(document["components"]["schemas"])
+
+
+async def test_a_handler_has_to_take_the_message_of_its_method() -> None:
+    bus = Service("orchestrator", Settings.load()).bus
+
+    async def untyped(request: Any) -> ActionDone:
+        return ActionDone(detail=str(request))
+
+    for handler, why in ((cancel, "takes GetRun, its handler CancelRun"), (untyped, "has to declare the message")):
+        try:
+            bus.subscriber(GET_RUN)(handler)
+        except TypeError as error:
+            assert why in str(error)
+        else:
+            raise AssertionError(handler)
