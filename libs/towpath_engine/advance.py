@@ -43,7 +43,7 @@ from towpath_engine.handlers.resend import resend
 from towpath_engine.handlers.run_kinds import strategy_of
 from towpath_engine.handlers.steps import after_decision, begin_step, resend_decision
 from towpath_engine.handlers.swarm.delegate import child_of_call_ended
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.handlers.watchdog import watchdog_reported
 from towpath_engine.reducers.iterations import iteration_due
 from towpath_engine.requests.effects import Effect, message_of, model_for, store_text
@@ -63,7 +63,7 @@ def advance(
 
     A duplicate or stale fact, and a fact of another run, yields no event and no effect.
     """
-    transition = Transition(state=state, now=now)
+    transition = TransitionBuilder(state=state, now=now)
     if fact.run_id == state.run_id:
         _dispatch(transition, fact)
     after = transition.state
@@ -93,7 +93,7 @@ def wake_at(state: RunState) -> datetime | None:
     return min(times) if times else None
 
 
-def _dispatch(t: Transition, fact: facts.AnyFact) -> None:  # noqa: C901 - one table of facts
+def _dispatch(t: TransitionBuilder, fact: facts.AnyFact) -> None:  # noqa: C901 - one table of facts
     if t.state.is_final:
         if isinstance(fact, facts.FenceRaised | facts.TimerFired | facts.ChildReported):
             after_the_end(t, fact)
@@ -153,13 +153,13 @@ def _dispatch(t: Transition, fact: facts.AnyFact) -> None:  # noqa: C901 - one t
             budget_warned(t, fact)
 
 
-def _admitted(t: Transition) -> None:
+def _admitted(t: TransitionBuilder) -> None:
     if t.state.status is Status.QUEUED:
         t.emit(ev.RunStarted())
         begin_step(t)
 
 
-def _child_told(t: Transition, fact: facts.ChildReported) -> None:
+def _child_told(t: TransitionBuilder, fact: facts.ChildTold) -> None:
     """When the last child of the step has ended the run goes on, or its cancel is complete."""
     if not child_told(t, fact):
         return
@@ -170,7 +170,7 @@ def _child_told(t: Transition, fact: facts.ChildReported) -> None:
         after_act(t)
 
 
-def _child_ended(t: Transition, child_id: UUID) -> None:
+def _child_ended(t: TransitionBuilder, child_id: UUID) -> None:
     """A child may be a call of the run's, or of a step that has several. Who is cancelled goes on with neither."""
     child = next(c for c in t.state.children if c.child_id == child_id)
     child_of_call_ended(t, child)
@@ -179,7 +179,7 @@ def _child_ended(t: Transition, child_id: UUID) -> None:
         look(t, child_id)
 
 
-def _is_awaited(t: Transition, fact: facts.DecisionMade | facts.DecisionFailed) -> bool:
+def _is_awaited(t: TransitionBuilder, fact: facts.DecisionMade | facts.DecisionFailed) -> bool:
     """Only a request for a decision can be answered by one, and only by whom it was sent to.
 
     Agents in user code have pools of their own, by project and name: what one says of another's request is nothing.
@@ -191,7 +191,7 @@ def _is_awaited(t: Transition, fact: facts.DecisionMade | facts.DecisionFailed) 
     return fact.pool == ("" if pool == DEFAULT_POOL else pool)
 
 
-def _decision_made(t: Transition, fact: facts.DecisionMade) -> None:
+def _decision_made(t: TransitionBuilder, fact: facts.DecisionMade) -> None:
     if not _is_awaited(t, fact):
         late_answer(t, fact)
         return
@@ -229,7 +229,7 @@ def _decision_made(t: Transition, fact: facts.DecisionMade) -> None:
         after_act(t)
 
 
-def _decision_failed(t: Transition, fact: facts.DecisionFailed) -> None:
+def _decision_failed(t: TransitionBuilder, fact: facts.DecisionFailed) -> None:
     if not _is_awaited(t, fact):
         late_answer(t, fact)
         return
@@ -266,14 +266,14 @@ def _decision_failed(t: Transition, fact: facts.DecisionFailed) -> None:
         end_with_error(t, fact.code, fact.message)
 
 
-def _conflict(t: Transition, fact: facts.ExecutionConflict) -> None:
+def _conflict(t: TransitionBuilder, fact: facts.ExecutionConflict) -> None:
     """Park the run: its log and the ledger disagree. A run that is being cancelled ends all the same."""
     if t.state.status is not Status.CANCELLING:
         close_all(t, "the run is quarantined")
         quarantine(t, "execution_conflict", fact.message)
 
 
-def _timer_fired(t: Transition) -> None:
+def _timer_fired(t: TransitionBuilder) -> None:
     if t.state.status is Status.CANCELLING:
         give_up_late_calls(t)
     elif stopped_by_deadline(t):
@@ -287,7 +287,7 @@ def _timer_fired(t: Transition) -> None:
             resend(t, pending)
 
 
-def _message_dead(t: Transition, fact: facts.MessageDead) -> None:
+def _message_dead(t: TransitionBuilder, fact: facts.MessageDead) -> None:
     """Say once more what nobody could handle; end a run whose message is dead again and again.
 
     One copy that was damaged, or made up, so costs a repeat and no run. What names nothing pending, or an attempt
@@ -305,12 +305,12 @@ def _message_dead(t: Transition, fact: facts.MessageDead) -> None:
         resend(t, pending, dead=f"{fact.stream}: {fact.reason}")
 
 
-def _may_not_ask(t: Transition, pending: PendingEffect) -> bool:
+def _may_not_ask(t: TransitionBuilder, pending: PendingEffect) -> bool:
     """End a run that has to ask a model once more and has no budget for it; says whether it did."""
     return pending.kind is EffectKind.DECIDE and stopped_by_budget(t)
 
 
-def _ask_anew(t: Transition, fact: facts.DecisionFailed) -> None:
+def _ask_anew(t: TransitionBuilder, fact: facts.DecisionFailed) -> None:
     """This attempt has no answer; the next one reserves anew. What nobody asked for was not paid either."""
     pending = t.state.pending_effect(fact.request_id)
     if pending is not None and pending.attempt == fact.attempt and not _may_not_ask(t, pending):

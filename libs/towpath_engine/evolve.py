@@ -26,7 +26,7 @@ from towpath_engine.reducers.watchdog import report_taken, told
 from towpath_engine.reducers.workspace import desk_remembers, mounted, outcome_confirmed, outcome_owed, owed_outcomes
 from towpath_engine.state.background import BackgroundState
 from towpath_engine.state.goal import GoalState
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import LOG_TAIL, EffectKind, OpenCall, PendingEffect, RunState, Status
 from towpath_readings.execution_log import REASONING_CHARS, agent_entry
 
@@ -48,14 +48,16 @@ def evolve(state: RunState, entry: "ev.LogEntry") -> RunState:
     """Return the state after *entry*, with its seq and its active time brought up to date."""
     changed = _apply(state, entry.event, entry.at)
     if changed.budget is not None or isinstance(entry.event, ev.BudgetApplied):
-        changed = but(changed, budget=accounted(state, changed, entry.event))
+        changed = replace(changed, budget=accounted(state, changed, entry.event))
     if changed.background is not None:
-        changed = but(changed, background=background_after(state, changed, changed.background, entry.event, entry.at))
+        changed = replace(
+            changed, background=background_after(state, changed, changed.background, entry.event, entry.at)
+        )
     if changed.goal is not None:
-        changed = but(changed, goal=goal_after(state, changed, changed.goal, entry.event))
+        changed = replace(changed, goal=goal_after(state, changed, changed.goal, entry.event))
     if changed.swarm is not None:
-        changed = but(changed, swarm=conversed(state, changed, changed.swarm, entry.event))
-    changed = but(changed, seq=entry.seq, status=_live_status(changed))
+        changed = replace(changed, swarm=conversed(state, changed, changed.swarm, entry.event))
+    changed = replace(changed, seq=entry.seq, status=_live_status(changed))
     return _active_time(changed, entry.at)
 
 
@@ -70,10 +72,10 @@ def _active_time(state: RunState, at: datetime) -> RunState:
     if active == (state.active_since is not None):
         return state
     if active:
-        return but(state, active_since=at)
+        return replace(state, active_since=at)
     since = state.active_since
     spent = int((at - since).total_seconds() * 1000) if since is not None else 0
-    return but(state, active_since=None, active_ms=state.active_ms + max(0, spent))
+    return replace(state, active_since=None, active_ms=state.active_ms + max(0, spent))
 
 
 def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # noqa: C901 - one table of events
@@ -83,11 +85,11 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.RunForked():
             return taken_over(state, event)
         case ev.RunStarted():
-            return but(state, status=Status.RUNNING, started_at=at)
+            return replace(state, status=Status.RUNNING, started_at=at)
         case ev.DecisionRequested():
             return _decision_requested(state, event, at)
         case ev.BackedOff():
-            return but(state, backoff_until=event.until)
+            return replace(state, backoff_until=event.until)
         case ev.DecisionReceived():
             return _decision_received(state, event)
         case ev.DecisionMissed():
@@ -113,14 +115,14 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.GateClosed():
             return gate_closed(state, event, at)
         case ev.LoopDetected():
-            return but(state, detectors=acted_on(state.detectors, event.detector, event.signature, event.action))
+            return replace(state, detectors=acted_on(state.detectors, event.detector, event.signature, event.action))
         case ev.WatchdogReported():
             return report_taken(state, event)
         case ev.NoteAdded():
-            noted = but(_tail(state, _system(event.step, event.text)), notes=(*state.notes, event.text))
+            noted = replace(_tail(state, _system(event.step, event.text)), notes=(*state.notes, event.text))
             return told(noted, event.text)
         case ev.StepValidated():
-            return but(state, detectors=after_validation(state.detectors, event))
+            return replace(state, detectors=after_validation(state.detectors, event))
         case ev.HelpSought() | ev.ProgressMeasured() | ev.ConfidenceMeasured():
             return state  # what becomes of the goal is told in `goal_remember`
         case ev.Reflected() | ev.Summarized() | ev.RunConcluding() | ev.DeliverableRefused():
@@ -148,7 +150,7 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
 
 
 def _created(state: RunState, event: "ev.RunCreated", at: datetime) -> RunState:
-    return but(
+    return replace(
         state,
         task=event,
         status=Status.QUEUED,
@@ -167,7 +169,7 @@ def _system(step: int, text: str) -> dict[str, Any]:
 
 
 def _tail(state: RunState, entry: dict[str, Any]) -> RunState:
-    return but(state, log_tail=(*state.log_tail, entry)[-LOG_TAIL:])
+    return replace(state, log_tail=(*state.log_tail, entry)[-LOG_TAIL:])
 
 
 def _without(state: RunState, kind: EffectKind) -> tuple[PendingEffect, ...]:
@@ -185,7 +187,7 @@ def _decision_requested(state: RunState, event: "ev.DecisionRequested", at: date
         resend_at=at + lease if until is None else until,
         fence=state.fence,
     )
-    asked = but(
+    asked = replace(
         state,
         step=event.step,
         requests=state.requests + 1,
@@ -194,17 +196,17 @@ def _decision_requested(state: RunState, event: "ev.DecisionRequested", at: date
         asked=event.kind,
         unanswered=False,
         backoff_until=None,
-        detectors=but(state.detectors, replan=False) if state.detectors.replan and acts else state.detectors,
+        detectors=replace(state.detectors, replan=False) if state.detectors.replan and acts else state.detectors,
     )
     if acts:
-        return but(asked, calls=(), assessed=(), children=state.children if event.step == state.step else ())
-    return but(asked, assessed=(*state.assessed, event.kind))
+        return replace(asked, calls=(), assessed=(), children=state.children if event.step == state.step else ())
+    return replace(asked, assessed=(*state.assessed, event.kind))
 
 
 def _answered(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed") -> RunState:
     """Nothing is asked any more; what the answer cost, and the script entry it played, are counted."""
     played = {} if event.script is None else {event.script.queue: event.script.index + 1}
-    return but(
+    return replace(
         _counted(state, event),
         pending=_without(state, EffectKind.DECIDE),
         cursors={**state.cursors, **played},
@@ -213,14 +215,14 @@ def _answered(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed")
 
 def _counted(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected") -> RunState:
     usage, cost = added_up(state.usage, state.cost, event)
-    return but(state, usage=usage, cost=cost)
+    return replace(state, usage=usage, cost=cost)
 
 
 def _decision_received(state: RunState, event: "ev.DecisionReceived") -> RunState:
     if state.asked not in ACTING:
         return _answered(state, event)
     state = _tail(_answered(state, event), agent_entry(event, state.input_preview))
-    return but(state, feedback=(), notes=(), handoff=None, handoff_from=None)
+    return replace(state, feedback=(), notes=(), handoff=None, handoff_from=None)
 
 
 def _decision_missed(state: RunState, event: "ev.DecisionMissed") -> RunState:
@@ -230,15 +232,15 @@ def _decision_missed(state: RunState, event: "ev.DecisionMissed") -> RunState:
 def _decision_refused(state: RunState, event: "ev.DecisionRefused") -> RunState:
     state = _tail(state, _system(event.step, event.feedback))
     counted = after_refusal(state.detectors, event.code, event.feedback, event.step)
-    return but(state, feedback=(*state.feedback, event.feedback), detectors=counted)
+    return replace(state, feedback=(*state.feedback, event.feedback), detectors=counted)
 
 
 def _transferred(state: RunState, event: "ev.AgentTransferred") -> RunState:
     context = None if event.context is None else as_text(event.context)
-    state = but(state, detectors=after_handoff(state.detectors, event))
+    state = replace(state, detectors=after_handoff(state.detectors, event))
     if event.target == state.agent_key:
-        return but(state, handoff=context, handoff_from=event.source)
-    return but(
+        return replace(state, handoff=context, handoff_from=event.source)
+    return replace(
         state,
         agent_key=event.target,
         epoch=event.epoch,
@@ -253,12 +255,12 @@ def _transferred(state: RunState, event: "ev.AgentTransferred") -> RunState:
 
 def _resent(state: RunState, event: "ev.EffectResent") -> RunState:
     pending = tuple(
-        but(p, attempt=event.attempt, resend_at=event.resend_at, dead=p.dead + bool(event.dead))
+        replace(p, attempt=event.attempt, resend_at=event.resend_at, dead=p.dead + bool(event.dead))
         if p.effect_id == event.effect_id
         else p
         for p in state.pending
     )
-    return but(state, pending=pending)
+    return replace(state, pending=pending)
 
 
 def fence_effect(state: RunState, at: datetime, fence: int) -> PendingEffect:
@@ -275,7 +277,7 @@ def _cancel_accepted(state: RunState, event: "ev.CancelAccepted", at: datetime) 
     pending = tuple(told_again(p, at) for p in _without(state, EffectKind.DECIDE))
     if pending:
         pending = (*pending, fence_effect(state, at, event.fence))
-    return but(state, status=Status.CANCELLING, fence=event.fence, pending=pending, gates=(), cancelled_by=event.by)
+    return replace(state, status=Status.CANCELLING, fence=event.fence, pending=pending, gates=(), cancelled_by=event.by)
 
 
 AWAITED = frozenset({EffectKind.TOOL, EffectKind.CHILD})
@@ -291,7 +293,7 @@ def _quarantined(state: RunState, event: "ev.RunQuarantined", at: datetime) -> R
     anew = state.status is Status.QUARANTINED
     kept = [p for p in state.pending if p.kind in KEPT and not (anew and p.kind is EffectKind.CHILD)]
     pending = tuple(told_again(p, at) for p in kept)
-    return but(state, status=Status.QUARANTINED, reason=event.code, pending=pending, gates=())
+    return replace(state, status=Status.QUARANTINED, reason=event.code, pending=pending, gates=())
 
 
 def _unfinished(state: RunState) -> bool:
@@ -299,7 +301,7 @@ def _unfinished(state: RunState) -> bool:
 
 
 def _void(call: OpenCall) -> OpenCall:
-    return call if call.status else but(call, status="void", outcome="did_not_happen")
+    return call if call.status else replace(call, status="void", outcome="did_not_happen")
 
 
 def _fence_stored(state: RunState, event: "ev.FenceStored", at: datetime) -> RunState:
@@ -312,7 +314,7 @@ def _fence_stored(state: RunState, event: "ev.FenceStored", at: datetime) -> Run
     kept = tuple(p for p in state.pending if p.effect_id not in voided)
     children = tuple(p for p in kept if p.kind is EffectKind.CHILD)
     waits = bool(event.live) if state.is_final else any(p.kind in AWAITED for p in kept)
-    return but(
+    return replace(
         state,
         calls=calls,
         pending=kept if waits else (*children, *owed_outcomes(state)),
@@ -336,7 +338,7 @@ def _finished(state: RunState, event: "ev.RunFinished", at: datetime) -> RunStat
     children = [p for p in state.pending if p.kind is EffectKind.CHILD]
     pending += tuple(told_again(p, at) for p in children)  # told to stop until they have ended
     pending += owed_outcomes(state)
-    return but(
+    return replace(
         state,
         status=Status(event.status),
         reason=event.reason,

@@ -15,14 +15,14 @@ from towpath_engine.handlers.children import child_told, pending_children
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.gates import close_all
 from towpath_engine.handlers.resend import resend
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import EffectKind, PendingEffect, Status
 
 ANSWER_WAIT = timedelta(seconds=FENCE_RESEND_S)
 """How long the answer about a call that is neither voided nor live may take; then it is listed as unknown."""
 
 
-def cancel_requested(t: Transition, fact: facts.CancelRequested) -> None:
+def cancel_requested(t: TransitionBuilder, fact: facts.CancelRequested) -> None:
     """Raise the fence and wait until nothing of the run can happen any more."""
     if t.state.status is Status.CANCELLING:
         return
@@ -37,7 +37,7 @@ def cancel_requested(t: Transition, fact: facts.CancelRequested) -> None:
         t.ask(fence.effect_id)
 
 
-def fence_raised(t: Transition, fact: facts.FenceRaised) -> None:
+def fence_raised(t: TransitionBuilder, fact: facts.FenceRaised) -> None:
     """Take the answer to the raised fence: what was voided, what still runs."""
     if t.state.status is not Status.CANCELLING or fact.fence != t.state.fence:
         return
@@ -54,11 +54,11 @@ def fence_raised(t: Transition, fact: facts.FenceRaised) -> None:
     finish_if_quiet(t)
 
 
-def _neither_voided_nor_live(t: Transition, live: tuple[UUID, ...]) -> list[PendingEffect]:
+def _neither_voided_nor_live(t: TransitionBuilder, live: tuple[UUID, ...]) -> list[PendingEffect]:
     return [pending for pending in _pending_calls(t) if pending.effect_id not in live]
 
 
-def give_up_late_calls(t: Transition) -> None:
+def give_up_late_calls(t: TransitionBuilder) -> None:
     """End the wait for calls that still live although their own time is long over."""
     late = [p for p in _pending_calls(t) if p.deadline is not None and p.deadline <= t.now]
     for pending in late:
@@ -67,7 +67,7 @@ def give_up_late_calls(t: Transition) -> None:
         finish_if_quiet(t)
 
 
-def _list_as_unknown(t: Transition, execution_id: UUID) -> None:
+def _list_as_unknown(t: TransitionBuilder, execution_id: UUID) -> None:
     open_call = t.state.open_call(execution_id)
     if open_call is None:
         return
@@ -84,13 +84,13 @@ def _list_as_unknown(t: Transition, execution_id: UUID) -> None:
     )
 
 
-def finish_if_quiet(t: Transition) -> None:
+def finish_if_quiet(t: TransitionBuilder) -> None:
     """End a cancelling run once no call and no child of it is pending."""
     if not _pending_calls(t) and not pending_children(t.state):
         finish(t, Status.CANCELLED, "cancelled", f"cancelled by {t.state.cancelled_by}")
 
 
-def after_the_end(t: Transition, fact: facts.FenceRaised | facts.TimerFired | facts.ChildReported) -> None:
+def after_the_end(t: TransitionBuilder, fact: facts.FenceRaised | facts.TimerFired | facts.ChildTold) -> None:
     """Insist on the fence of a run that has ended, until the tool-access service has stored it and no call lives.
 
     Children are told to stop until they have ended.
@@ -114,11 +114,11 @@ def after_the_end(t: Transition, fact: facts.FenceRaised | facts.TimerFired | fa
         t.emit(ev.FenceStored(fence=fact.fence, voided=fact.voided, live=fact.live))
 
 
-def _pending_fence(t: Transition) -> PendingEffect | None:
+def _pending_fence(t: TransitionBuilder) -> PendingEffect | None:
     return next((p for p in t.state.pending if p.kind is EffectKind.FENCE), None)
 
 
-def _pending_calls(t: Transition) -> list[PendingEffect]:
+def _pending_calls(t: TransitionBuilder) -> list[PendingEffect]:
     """Return the calls that only the tool-access service can tell of: children tell what became of theirs."""
     under_way = t.state.under_way
     return [p for p in t.state.pending if p.kind is EffectKind.TOOL and p.effect_id not in under_way]

@@ -17,7 +17,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.runs.children import ChildTask, ParentRun
 from towpath_contracts.tools.grants import narrow
 from towpath_contracts.tree_limits import MAX_DEPTH
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.background import active_ms
 from towpath_engine.reducers.budget import spent
 from towpath_engine.reducers.loop_inheritance import handed_over
@@ -65,7 +65,7 @@ def born_ms(child: UUID) -> int:
     return child.int >> 80
 
 
-def spawn(t: Transition, tasks: Sequence[ChildTask]) -> None:
+def spawn(t: TransitionBuilder, tasks: Sequence[ChildTask]) -> None:
     """Start a child for each of *tasks*; they run at the same time. Raises ValueError beyond the deepest level."""
     if not may_spawn(t.state):
         msg = f"children stand at most {MAX_DEPTH} deep"
@@ -82,7 +82,7 @@ def spawn(t: Transition, tasks: Sequence[ChildTask]) -> None:
         )
 
 
-def _bounded(t: Transition, task: ChildTask) -> ChildTask:
+def _bounded(t: TransitionBuilder, task: ChildTask) -> ChildTask:
     """Return *task* with no more steps and time than its parent has left."""
     own = t.state.created
     deadline = t.state.active_deadline()
@@ -144,7 +144,7 @@ def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
     return Birth(child_id=event.child_id, task=created)
 
 
-def child_told(t: Transition, fact: facts.ChildReported) -> bool:
+def child_told(t: TransitionBuilder, fact: facts.ChildTold) -> bool:
     """Take what a child says of itself; says whether it has ended now."""
     child = next((c for c in t.state.children if c.child_id == fact.child_id), None)
     if child is None or child.ended or fact.child_seq <= child.seq:
@@ -189,7 +189,7 @@ def pending_children(state: RunState) -> list[PendingEffect]:
     return [pending for pending in state.pending if pending.kind is EffectKind.CHILD]
 
 
-def stop_child(t: Transition, child: OpenChild, reason: str) -> None:
+def stop_child(t: TransitionBuilder, child: OpenChild, reason: str) -> None:
     """Want a child no longer: it is told to stop until it has ended; one that has ended or is told changes nothing."""
     if not child.ended and not child.stopped:
         t.emit(ev.ChildStopped(child_id=child.child_id, reason=reason))

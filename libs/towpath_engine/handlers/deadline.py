@@ -8,10 +8,10 @@ question is asked once more when a person lets the run go on, which gives it its
 from towpath_contracts.networks.goal import OUT_OF_TIME
 from towpath_engine.handlers.finish import asks_at_deadline
 from towpath_engine.handlers.run_gates import open_run_gate
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 
 
-def stopped_by_time(t: Transition) -> bool:
+def stopped_by_time(t: TransitionBuilder) -> bool:
     """Ask a person whether a run may go on whose time is used up; says whether it waits."""
     deadline = t.state.active_deadline()
     if not asks_at_deadline(t.state) or deadline is None or deadline > t.now:

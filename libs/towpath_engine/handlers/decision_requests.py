@@ -11,28 +11,28 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.ids import request_id
 from towpath_engine.handlers.budgets import stopped_by_budget
 from towpath_engine.handlers.reservations import emit_request
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.requests.effects import model_for
 from towpath_engine.requests.network_context import input_preview
 
 
-def request_decision(t: Transition) -> None:
+def request_decision(t: TransitionBuilder) -> None:
     """Open the next step; one that breaks out of a loop is asked for as another plan."""
     kind = DecisionKind.REPLAN if t.state.detectors.replan else DecisionKind.DECIDE
     _request(t, kind, t.state.step + 1)
 
 
-def request_assessment(t: Transition, kind: DecisionKind) -> None:
+def request_assessment(t: TransitionBuilder, kind: DecisionKind) -> None:
     """Ask for an assessment of the current step, or for its next attempt (`replan`)."""
     _request(t, kind, t.state.step)
 
 
-def back_off(t: Transition, attempt: int, wait_s: float, reason: str) -> None:
-    """Let the next request of this run wait: the reconciler's timer sends it, there is no other."""
+def back_off(t: TransitionBuilder, attempt: int, wait_s: float, reason: str) -> None:
+    """Let the next request of this run wait: the reconciler's timer sends it, there is no other (design §4)."""
     t.emit(ev.BackedOff(step=t.state.step, attempt=attempt, until=t.now + timedelta(seconds=wait_s), reason=reason))
 
 
-def _request(t: Transition, kind: DecisionKind, step: int) -> None:
+def _request(t: TransitionBuilder, kind: DecisionKind, step: int) -> None:
     if stopped_by_budget(t):
         return
     wanted = request_id(t.state.run_id, step, str(kind), t.state.requests)

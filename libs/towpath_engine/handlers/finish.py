@@ -11,13 +11,13 @@ from towpath_engine.handlers.background.iteration_end import say_last_words
 from towpath_engine.handlers.calls.internal_outcomes import cut_off
 from towpath_engine.handlers.gates import close_all
 from towpath_engine.handlers.plan.finish import close_composition
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.iterations import HARD, iteration_due
 from towpath_engine.reducers.references import carried, reference_to
 from towpath_engine.state.run import RunState, Status
 
 
-def stopped_by_deadline(t: Transition) -> bool:
+def stopped_by_deadline(t: TransitionBuilder) -> bool:
     """End the run if its active time is used up; says whether it did."""
     deadline = t.state.active_deadline()
     if deadline is None or deadline > t.now or asks_at_deadline(t.state):
@@ -32,8 +32,8 @@ def asks_at_deadline(state: RunState) -> bool:
     return state.goal is not None and state.created.goal_settings.on_timeout == "gate"
 
 
-def stopped_by_iteration(t: Transition) -> bool:
-    """End a background run whose iteration takes twice as long as it may; says whether it did."""
+def stopped_by_iteration(t: TransitionBuilder) -> bool:
+    """End a background run whose iteration takes twice as long as it may (feature D8); says whether it did."""
     due = iteration_due(t.state)
     if due is None or due > t.now:
         return False
@@ -42,20 +42,20 @@ def stopped_by_iteration(t: Transition) -> bool:
     return True
 
 
-def end_with_error(t: Transition, reason: str, message: str) -> None:
+def end_with_error(t: TransitionBuilder, reason: str, message: str) -> None:
     """End the run as failed."""
     finish(t, Status.FAILED, reason, message)
 
 
-def _effects(t: Transition) -> tuple[JsonObject, ...]:
-    """Say what is known now of the calls of the last step; `run_effects` tells of all of them."""
+def _effects(t: TransitionBuilder) -> tuple[JsonObject, ...]:
+    """Say what is known now of the calls of the last step (design §7, cancel); `run_effects` tells of all of them."""
     return tuple(
         {"execution_id": str(c.call.execution_id), "tool": c.call.tool, "outcome": c.outcome or "unknown"}
         for c in t.state.calls
     )
 
 
-def finish(t: Transition, status: Status, reason: str, message: str, final: JsonObject | None = None) -> None:
+def finish(t: TransitionBuilder, status: Status, reason: str, message: str, final: JsonObject | None = None) -> None:
     """End the run; the fence goes up, so that nothing of it can start any more."""
     error: dict[str, Any] = {"status": "error", "error": reason, "message": message}
     fence = t.state.fence if status is Status.CANCELLED else t.state.fence + 1

@@ -11,7 +11,7 @@ from towpath_contracts.decisions.decision import Finish
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import Snapshot
 from towpath_engine.evolve import evolve
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import EffectKind, RunState, Status, initial
 
 
@@ -19,7 +19,7 @@ class ForkRefusedError(Exception):
     """The run can't be forked from that step; the text says why."""
 
 
-def forked(t: Transition, fact: facts.RunForked) -> None:
+def forked(t: TransitionBuilder, fact: facts.RunForked) -> None:
     """Begin a run as a fork. Only a run that was created as one, and nothing has happened to yet, can be told so."""
     told = t.state.created.forked_from
     if t.state.status is not Status.QUEUED or t.state.seq != 1 or told is None:

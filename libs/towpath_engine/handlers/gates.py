@@ -13,7 +13,7 @@ from towpath_contracts.canonical import json_safe
 from towpath_contracts.events import log as ev
 from towpath_contracts.ids import gate_id
 from towpath_engine.handlers.resend import resend
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import OpenCall, OpenGate, RunState, Status
 
 UNKNOWN_GATE_HOURS = 24
@@ -33,14 +33,14 @@ def gate_of(state: RunState, execution_id: UUID) -> OpenGate | None:
     return next((gate for gate in state.gates if gate.execution_id == execution_id), None)
 
 
-def close_gate(t: Transition, execution_id: UUID, verdict: str, reason: str, by: str = "") -> None:
+def close_gate(t: TransitionBuilder, execution_id: UUID, verdict: str, reason: str, by: str = "") -> None:
     """Close the open gate of a call, where it has one."""
     gate = gate_of(t.state, execution_id)
     if gate is not None:
         t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=verdict, reason=reason, by=by))
 
 
-def close_settled(t: Transition, fact: facts.ToolFinished) -> None:
+def close_settled(t: TransitionBuilder, fact: facts.ToolFinished) -> None:
     """Close the gate of a call that has its outcome: by a person's word, which may come before the word's own fact."""
     if not fact.settled_by:
         close_gate(t, fact.execution_id, "settled", "the call has an outcome")
@@ -51,13 +51,13 @@ def close_settled(t: Transition, fact: facts.ToolFinished) -> None:
     close_gate(t, fact.execution_id, "happened" if happened else "did_not_happen", reason, fact.settled_by)
 
 
-def close_all(t: Transition, reason: str) -> None:
+def close_all(t: TransitionBuilder, reason: str) -> None:
     """Close every open gate: nobody needs to decide any more."""
     for gate in t.state.gates:
         t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict="void", reason=reason))
 
 
-def note_edit(t: Transition, fact: facts.ToolFinished | facts.ToolPermitted) -> None:
+def note_edit(t: TransitionBuilder, fact: facts.ToolFinished | facts.ToolPermitted) -> None:
     """Say in the log which arguments were executed, where a person has changed them; once."""
     call = t.state.open_call(fact.execution_id)
     if call is None or fact.executed_args is None or call.executed_args is not None:
@@ -75,7 +75,7 @@ def note_edit(t: Transition, fact: facts.ToolFinished | facts.ToolPermitted) -> 
     )
 
 
-def open_unknown_gate(t: Transition, fact: facts.ToolFinished) -> None:
+def open_unknown_gate(t: TransitionBuilder, fact: facts.ToolFinished) -> None:
     """Ask a person what became of a call whose outcome can't be known; once per doubt, however often it is told."""
     call = t.state.open_call(fact.execution_id)
     gate = gate_of(t.state, fact.execution_id)
@@ -120,7 +120,7 @@ def _known(fact: facts.ToolFinished) -> JsonObject:
     return {**fact.doubt.model_dump(mode="json"), "attempt": fact.attempt, "why": why, "retry_warning": ACTS_LATE}
 
 
-def approval_required(t: Transition, fact: facts.ApprovalRequired) -> None:
+def approval_required(t: TransitionBuilder, fact: facts.ApprovalRequired) -> None:
     """Open the gate of an approval; a new approval of the same call replaces the one before."""
     call = t.state.open_call(fact.execution_id)
     wanted = gate_id(t.state.run_id, f"approval:{fact.approval_id}")
@@ -175,7 +175,7 @@ def find_gate(state: RunState, fact: facts.GateResolved) -> OpenGate | None:
     return None
 
 
-def ask_again(t: Transition, gate: OpenGate) -> None:
+def ask_again(t: TransitionBuilder, gate: OpenGate) -> None:
     """Ask the tool-access service at once what it makes of the call whose gate was closed."""
     pending = t.state.pending_effect(gate.execution_id) if gate.execution_id else None
     if pending is not None:

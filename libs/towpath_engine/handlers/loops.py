@@ -10,7 +10,7 @@ from towpath_contracts.text import truncate
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.loop_escalation import LOOP_GATE, Loop, Rung, found, loop_of_calls, rung
 from towpath_engine.handlers.run_gates import open_run_gate
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.loop_counters import would_loop
 from towpath_engine.reducers.loop_signatures import REFUSED, call_signature
 from towpath_engine.state.run import RunState, Status
@@ -26,7 +26,7 @@ def loop_of(state: RunState, calls: tuple[ToolCall, ...]) -> Loop | None:
     return loop_of_calls(state.detectors, call_signature(calls), ", ".join(call.tool for call in calls))
 
 
-def stopped_by_loop(t: Transition) -> bool:
+def stopped_by_loop(t: TransitionBuilder) -> bool:
     """Do what the ladder says about a loop that was found; says whether the run ended, or waits for a person."""
     loop = found(t.state.detectors)
     if loop is None:
@@ -38,7 +38,7 @@ def stopped_by_loop(t: Transition) -> bool:
     return enforced(t, loop, taken)
 
 
-def climb(t: Transition, loop: Loop) -> Rung:
+def climb(t: TransitionBuilder, loop: Loop) -> Rung:
     """Report *loop* in the log, and return what is to be done about it."""
     task, snapshot = t.state.created, t.state.snapshot
     gated = snapshot.on_loop == "gate"
@@ -47,7 +47,7 @@ def climb(t: Transition, loop: Loop) -> Rung:
     return taken
 
 
-def enforced(t: Transition, loop: Loop, taken: Rung) -> bool:
+def enforced(t: TransitionBuilder, loop: Loop, taken: Rung) -> bool:
     """End the run, or ask a person how it goes on; says whether either was to be done."""
     if taken == "stop":
         finish(t, Status.FAILED, LOOP_GATE, _why(t.state, loop))

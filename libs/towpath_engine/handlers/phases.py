@@ -13,10 +13,10 @@ from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.finish import stopped_by_deadline
 from towpath_engine.handlers.run_kinds import strategy_of
 from towpath_engine.handlers.steps import begin_step, finish_instruction, is_awaiting
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 
 
-def join_calls(t: Transition) -> None:
+def join_calls(t: TransitionBuilder) -> None:
     """All calls of the step are finished: go on, with the results in call order."""
     if not t.state.created.single_instruction:
         after_act(t)
@@ -24,7 +24,7 @@ def join_calls(t: Transition) -> None:
         finish_instruction(t)
 
 
-def after_act(t: Transition) -> None:
+def after_act(t: TransitionBuilder) -> None:
     """Walk the phases of the run's kind; when none wants anything, check every reason to stop and begin a step.
 
     While an answer is on its way, or a person is asked about the run, nothing else is asked: whoever answers last
@@ -42,12 +42,12 @@ def after_act(t: Transition) -> None:
         begin_step(t)
 
 
-def assessed(t: Transition, kind: DecisionKind, answer: JsonObject) -> None:
+def assessed(t: TransitionBuilder, kind: DecisionKind, answer: JsonObject) -> None:
     """Take the answer to an assessment; what can't be read is told as None, and fails closed."""
     _take(t, kind, readable(kind, answer))
 
 
-def _take(t: Transition, kind: DecisionKind, answer: JsonObject | None) -> None:
+def _take(t: TransitionBuilder, kind: DecisionKind, answer: JsonObject | None) -> None:
     take = strategy_of(t).answers.get(kind)
     if take is not None:
         take(t, answer)
@@ -68,6 +68,6 @@ def readable(kind: DecisionKind, answer: JsonObject) -> JsonObject | None:
         return None
 
 
-def missed(t: Transition, kind: DecisionKind) -> None:
+def missed(t: TransitionBuilder, kind: DecisionKind) -> None:
     """An assessment whose answer could not be read fails closed; the run goes on."""
     _take(t, kind, None)

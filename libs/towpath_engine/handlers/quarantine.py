@@ -11,7 +11,7 @@ from towpath_contracts.events import log as ev
 from towpath_engine.handlers.children import child_told, pending_children
 from towpath_engine.handlers.resend import resend
 from towpath_engine.handlers.swarm.delegate import close_call_of
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import RunState
 
 ENGINE_ERROR = "engine_error"
@@ -20,21 +20,21 @@ ENGINE_ERROR = "engine_error"
 MESSAGE_CHARS = 500
 
 
-def parking(state: RunState, error: Exception, now: datetime) -> Transition:
+def parking(state: RunState, error: Exception, now: datetime) -> TransitionBuilder:
     """Return the transition that parks the run because of *error*."""
-    transition = Transition(state=state, now=now)
+    transition = TransitionBuilder(state=state, now=now)
     transition.emit(ev.RunQuarantined(code=ENGINE_ERROR, message=repr(error)[:MESSAGE_CHARS]))
     return transition
 
 
-def quarantine(t: Transition, code: str, message: str) -> None:
+def quarantine(t: TransitionBuilder, code: str, message: str) -> None:
     """Park the run, and tell its children to stop."""
     t.emit(ev.RunQuarantined(code=code, message=message))
     for child in pending_children(t.state):
         t.ask(child.effect_id)
 
 
-def while_parked(t: Transition, fact: facts.AnyFact) -> None:
+def while_parked(t: TransitionBuilder, fact: facts.AnyFact) -> None:
     """See to it that the children of a parked run end; it takes note of nothing else but a cancel."""
     if isinstance(fact, facts.TimerFired):
         for pending in pending_children(t.state):

@@ -9,7 +9,7 @@ from datetime import timedelta
 from towpath_contracts.events import log as ev
 from towpath_engine.evolve import DECIDE_GRACE_S, FENCE_RESEND_S
 from towpath_engine.handlers.reservations import emit_request
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.calls import TOOL_RESEND_S
 from towpath_engine.reducers.children import CHILD_RESEND_S
 from towpath_engine.reducers.gates import GATE_RESEND_S
@@ -29,7 +29,7 @@ MAX_GATE_RESEND_S = 120
 that has ended while a call of it lives waits as well, for the end of that call's lease."""
 
 
-def resend(t: Transition, pending: PendingEffect, *, dead: str = "") -> None:
+def resend(t: TransitionBuilder, pending: PendingEffect, *, dead: str = "") -> None:
     """Send *pending* again, with the next attempt number and the wait that is its own.
 
     *dead* says why its last message could not be handled, where it was one.

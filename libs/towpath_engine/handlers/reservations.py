@@ -10,7 +10,7 @@ from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry
 from towpath_engine.evolve import evolve
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.requests.effects import CALLS, message_of
 from towpath_engine.state.run import EffectKind, PendingEffect, RunState
 
@@ -43,7 +43,7 @@ def worst_case(state: RunState, pending: PendingEffect) -> Amounts:
     return Amounts(usd_micros=usd, tokens=told + said, model_calls=calls)
 
 
-def emit_request(t: Transition, event: "ev.DecisionRequested | ev.EffectResent") -> None:
+def emit_request(t: TransitionBuilder, event: "ev.DecisionRequested | ev.EffectResent") -> None:
     """Emit what asks the outside for something; where the run has a budget, with what it reserves for a model."""
     if t.state.budget is not None:
         after = evolve(t.state, LogEntry.model_construct(seq=t.state.seq + 1, at=t.now, event=event))

@@ -11,7 +11,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
 from towpath_contracts.ids import gate_id
 from towpath_engine.handlers.finish import finish
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import OpenGate, Status
 
 MAX_REVISIONS = 3
@@ -24,7 +24,7 @@ VERDICTS = ("approved", "denied", "stop")
 MANUAL = "manual"
 
 
-def open_run_gate(t: Transition, gate_type: str, key: str, reason: str, detail: JsonObject) -> None:
+def open_run_gate(t: TransitionBuilder, gate_type: str, key: str, reason: str, detail: JsonObject) -> None:
     """Open the gate of one cause, `key`; nothing where it is open already. The run waits for it."""
     kind = MANUAL if t.state.revisions >= MAX_REVISIONS else gate_type
     wanted = gate_id(t.state.run_id, f"run:{key}:{t.state.run_gates}")
@@ -46,7 +46,7 @@ def is_run_gate(gate: OpenGate) -> bool:
     return gate.execution_id is None
 
 
-def settled(t: Transition, gate: OpenGate, fact: facts.GateResolved) -> bool:
+def settled(t: TransitionBuilder, gate: OpenGate, fact: facts.GateResolved) -> bool:
     """Take a person's word on a gate of the run; says whether the run goes on."""
     t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=fact.verdict, reason=fact.reason, by=fact.by))
     if fact.verdict == "stop" or (fact.verdict == "denied" and gate.gate_type == MANUAL):
@@ -61,11 +61,11 @@ def settled(t: Transition, gate: OpenGate, fact: facts.GateResolved) -> bool:
     return True
 
 
-def expired(t: Transition, gate: OpenGate) -> None:
+def expired(t: TransitionBuilder, gate: OpenGate) -> None:
     """End the run whose gate nobody settled in time."""
     t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict="expired", reason="nobody decided in time"))
     _escalate(t, gate, "nobody decided in time")
 
 
-def _escalate(t: Transition, gate: OpenGate, message: str) -> None:
+def _escalate(t: TransitionBuilder, gate: OpenGate, message: str) -> None:
     finish(t, Status.ESCALATED, gate.gate_type, message)

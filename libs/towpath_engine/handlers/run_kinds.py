@@ -26,23 +26,23 @@ from towpath_engine.handlers.goal.phases import GOAL_ANSWERS, GOAL_CHECKS, GOAL_
 from towpath_engine.handlers.goal.retry import objection
 from towpath_engine.handlers.plan.phases import COMPOSED_ANSWERS, COMPOSED_PHASES, compose, step_child_ended
 from towpath_engine.handlers.swarm.handoff import answered, nested_ended, routed, stopped_by_agent_steps
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.background import background_objection
 from towpath_engine.rules.decisions import Refusal
 from towpath_engine.state.run import RunState, Status
 
-Phase = Callable[[Transition], bool]
-Answer = Callable[[Transition, JsonObject | None], None]
+Phase = Callable[[TransitionBuilder], bool]
+Answer = Callable[[TransitionBuilder, JsonObject | None], None]
 """Takes the answer to an assessment; None for one that can't be read."""
 
 
-def respond(t: Transition, instruction: Finish) -> bool:
+def respond(t: TransitionBuilder, instruction: Finish) -> bool:
     """End a network run with its answer."""
     finish(t, Status.COMPLETED, "responded", "", final=instruction.payload)
     return True
 
 
-def abandon(t: Transition, instruction: GiveUp) -> bool:
+def abandon(t: TransitionBuilder, instruction: GiveUp) -> bool:
     """End a run that its model gives up."""
     finish(t, Status.ABANDONED, "abandoned", instruction.rationale)
     return True
@@ -53,7 +53,7 @@ def no_objection(_state: RunState, _instruction: CallTools) -> Refusal | None:
     return None
 
 
-def pass_on(_t: Transition, _instruction: Transfer) -> bool:
+def pass_on(_t: TransitionBuilder, _instruction: Transfer) -> bool:
     """Let another agent of the run act, as its agent wants."""
     return True
 
@@ -73,12 +73,12 @@ class Strategy:
     checks: tuple[Phase, ...] = ()
     limits: tuple[Phase, ...] = ()
     answers: Mapping[DecisionKind, Answer] = field(default_factory=dict)
-    done: Callable[[Transition, Finish], bool] = respond
-    give_up: Callable[[Transition, GiveUp], bool] = abandon
-    hands_over: Callable[[Transition, Transfer], bool] = pass_on
+    done: Callable[[TransitionBuilder, Finish], bool] = respond
+    give_up: Callable[[TransitionBuilder, GiveUp], bool] = abandon
+    hands_over: Callable[[TransitionBuilder, Transfer], bool] = pass_on
     objection: Callable[[RunState, CallTools], Refusal | None] = no_objection
-    act: Callable[[Transition], None] = request_decision
-    child_ended: Callable[[Transition, UUID], None] | None = None
+    act: Callable[[TransitionBuilder], None] = request_decision
+    child_ended: Callable[[TransitionBuilder, UUID], None] | None = None
 
 
 COMPOSED = Strategy(phases=COMPOSED_PHASES, answers=COMPOSED_ANSWERS, act=compose, child_ended=step_child_ended)
@@ -105,7 +105,7 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
-def strategy_of(t: Transition) -> Strategy:
+def strategy_of(t: TransitionBuilder) -> Strategy:
     """Return the strategy of the run's kind; of a swarm, that of its mode."""
     created = t.state.created
     return STRATEGIES[created.kind if created.swarm is None else created.swarm.swarm.mode]

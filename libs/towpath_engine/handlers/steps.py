@@ -15,7 +15,7 @@ from towpath_engine.handlers.loop_escalation import LOOP_GATE, Loop
 from towpath_engine.handlers.loops import climb, enforced, loop_of, stopped_by_loop
 from towpath_engine.handlers.run_gates import MANUAL, open_run_gate
 from towpath_engine.handlers.run_kinds import strategy_of
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.handlers.watchdog import stopped_by_finding
 from towpath_engine.rules.decisions import Refusal, instruct
 from towpath_engine.state.run import EffectKind, RunState, Status
@@ -30,7 +30,7 @@ def is_awaiting(state: RunState) -> bool:
     return state.waits_at_run_gate or any(effect.kind in ANSWERED for effect in state.pending)
 
 
-def begin_step(t: Transition) -> None:
+def begin_step(t: TransitionBuilder) -> None:
     """Check every reason to stop; when there is none, ask for the next decision."""
     if is_awaiting(t.state):
         return  # whoever settles the gate, or answers last, comes here again
@@ -47,7 +47,7 @@ def begin_step(t: Transition) -> None:
     strategy_of(t).act(t)
 
 
-def _stopped_by_steps(t: Transition) -> bool:
+def _stopped_by_steps(t: TransitionBuilder) -> bool:
     limit = t.state.created.max_steps
     if t.state.step < limit:
         return False
@@ -55,7 +55,7 @@ def _stopped_by_steps(t: Transition) -> bool:
     return True
 
 
-def _stopped_by_tool_errors(t: Transition) -> bool:
+def _stopped_by_tool_errors(t: TransitionBuilder) -> bool:
     limit = t.state.created.max_tool_errors
     if t.state.tool_errors < limit or t.state.created.kind not in PLAIN_KINDS:
         return False
@@ -65,8 +65,8 @@ def _stopped_by_tool_errors(t: Transition) -> bool:
     return True
 
 
-def _force_respond(t: Transition) -> None:
-    """Hand the last step to the agent that must answer."""
+def _force_respond(t: TransitionBuilder) -> None:
+    """Hand the last step to the agent that must answer (feature A12)."""
     limit, spent = t.state.created.max_steps, last_answer_only(t.state)
     if not t.state.snapshot.force_respond or not (spent or (limit > 1 and t.state.step == limit - 1)):
         return
@@ -94,7 +94,7 @@ def _answering_agent(snapshot: Snapshot, current: str) -> str:
     return next((key for key in candidates if snapshot.agents[key].allow_respond), current)
 
 
-def after_decision(t: Transition, decision: JsonObject) -> bool:
+def after_decision(t: TransitionBuilder, decision: JsonObject) -> bool:
     """Validate a decision and do what it says, or feed the refusal back.
 
     Says whether the phases of the step are to be walked: there was no action to wait for, and the run has not ended.
@@ -120,7 +120,7 @@ def after_decision(t: Transition, decision: JsonObject) -> bool:
     return False
 
 
-def _issue(t: Transition, instruction: CallTools | Transfer | Finish | GiveUp | AskPerson) -> None:
+def _issue(t: TransitionBuilder, instruction: CallTools | Transfer | Finish | GiveUp | AskPerson) -> None:
     t.emit(
         ev.InstructionIssued(
             step=t.state.step, epoch=t.state.epoch, agent_key=t.state.agent_key, instruction=instruction
@@ -132,15 +132,15 @@ FEEDBACK_CHARS = 2_000
 """The longest feedback: enough for every mistake of a sane decision, and no door for flooding the next prompt."""
 
 
-def resend_decision(t: Transition, code: str, feedback: str) -> bool:
-    """Feed a refusal back; nothing else changes. Says whether the phases of the step are to be walked."""
+def resend_decision(t: TransitionBuilder, code: str, feedback: str) -> bool:
+    """Feed a refusal back; nothing else changes (feature A7). Says whether the phases of the step are to be walked."""
     told = _refuse(t, code, feedback)
     if t.state.created.single_instruction:
         finish(t, Status.FAILED, code, told)
     return not t.state.is_final
 
 
-def _refuse(t: Transition, code: str, feedback: str) -> str:
+def _refuse(t: TransitionBuilder, code: str, feedback: str) -> str:
     """Say in the log why a decision is not carried out; returns what the model is told."""
     told = truncate(feedback, FEEDBACK_CHARS)
     t.emit(
@@ -151,7 +151,7 @@ def _refuse(t: Transition, code: str, feedback: str) -> str:
     return told
 
 
-def _call_tools(t: Transition, instruction: CallTools) -> bool:
+def _call_tools(t: TransitionBuilder, instruction: CallTools) -> bool:
     objection = strategy_of(t).objection(t.state, instruction)
     if objection is not None:
         return resend_decision(t, objection.code, objection.feedback)
@@ -172,8 +172,8 @@ def _call_tools(t: Transition, instruction: CallTools) -> bool:
     return False
 
 
-def _refuse_loop(t: Transition, loop: Loop) -> bool:
-    """The third equal call in a row is not run: tell the model, or climb the ladder further."""
+def _refuse_loop(t: TransitionBuilder, loop: Loop) -> bool:
+    """The third equal call in a row is not run: tell the model, or climb the ladder further (design §5)."""
     taken = climb(t, loop)
     if taken in ("nudge", "replan"):
         return resend_decision(t, LOOP_GATE, loop.told)
@@ -183,7 +183,7 @@ def _refuse_loop(t: Transition, loop: Loop) -> bool:
     return False
 
 
-def _transfer(t: Transition, instruction: Transfer) -> bool:
+def _transfer(t: TransitionBuilder, instruction: Transfer) -> bool:
     same = instruction.target == t.state.agent_key
     t.emit(
         ev.AgentTransferred(
@@ -199,8 +199,8 @@ def _transfer(t: Transition, instruction: Transfer) -> bool:
     return not t.state.is_final
 
 
-def finish_instruction(t: Transition) -> None:
-    """End a run of a single instruction with what came of its calls."""
+def finish_instruction(t: TransitionBuilder) -> None:
+    """End a run of a single instruction with what came of its calls (feature A15)."""
     results = [
         {"tool": c.call.tool, "execution_id": str(c.call.execution_id), "status": c.status, "result": c.result}
         for c in t.state.calls

@@ -14,7 +14,7 @@ from towpath_engine.state.run import RunState
 
 
 @dataclass(slots=True)
-class Transition:
+class TransitionBuilder:
     """The state while a fact is being folded, the events so far, and the effects to send now (by effect id)."""
 
     state: RunState

@@ -12,7 +12,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
 from towpath_engine.reducers.loop_signatures import call_signature
 from towpath_engine.state.background import CALLS_KEPT, REFLECTIONS_KEPT, BackgroundState
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import OpenCall, RunState
 
 ACTIONS = frozenset({"decide", "replan"})
@@ -29,34 +29,34 @@ def background_after(  # noqa: C901 - one table of events
     match event:
         case ev.IterationStarted():
             began = active_ms(after, at)
-            return but(background, iteration=event.index, began_ms=began, decision="", tools=(), went="")
+            return replace(background, iteration=event.index, began_ms=began, decision="", tools=(), went="")
         case ev.DecisionReceived() if before.asked in ACTIONS:
-            return but(background, decision=_action(event.decision), reflections=())
+            return replace(background, decision=_action(event.decision), reflections=())
         case ev.DecisionMissed() if before.asked in ACTIONS:
-            return but(background, decision="", last_error=f"{event.code}: {event.message}")
+            return replace(background, decision="", last_error=f"{event.code}: {event.message}")
         case ev.DecisionRefused():
-            return but(_failed(background, f"{event.code}: {event.feedback}"), went=REFUSED)
+            return replace(_failed(background, f"{event.code}: {event.feedback}"), went=REFUSED)
         case ev.InstructionIssued():
             calls = event.instruction.calls if isinstance(event.instruction, CallTools) else ()
-            return but(background, tools=tuple(call.tool for call in calls), retry_allowed=False)
+            return replace(background, tools=tuple(call.tool for call in calls), retry_allowed=False)
         case ev.ToolCallFinished() | ev.ToolCallDenied() if all(call.status for call in after.calls):
             return _joined(after, background)
         case ev.PlanChanged():
-            return but(background, reset_allowed=False) if event.reset else background
+            return replace(background, reset_allowed=False) if event.reset else background
         case ev.Reflected():
             return _reflected(background, event)
         case ev.IterationCompleted():
             late = event.reason == TIMED_OUT and background.went != FAILED
             counted = _failed(background, f"iteration {event.index} took too long") if late else background
-            return but(counted, iteration=0)
+            return replace(counted, iteration=0)
         case ev.RunConcluding():
-            ending = but(background, ending=event.status, ending_reason=event.reason, payload=event.payload)
-            return but(ending, rationale=event.rationale)
+            ending = replace(background, ending=event.status, ending_reason=event.reason, payload=event.payload)
+            return replace(ending, rationale=event.rationale)
         case ev.DeliverableRefused():
-            return but(background, faults=background.faults + 1, problems=event.problems)
+            return replace(background, faults=background.faults + 1, problems=event.problems)
         case ev.Summarized():
             rationale = event.rationale or background.rationale
-            return but(background, summary=event.summary, deliverable=event.deliverable, rationale=rationale)
+            return replace(background, summary=event.summary, deliverable=event.deliverable, rationale=rationale)
         case _:
             return background
 
@@ -74,7 +74,7 @@ def _action(decision: JsonObject) -> str:
 
 
 def _failed(background: BackgroundState, error: str) -> BackgroundState:
-    return but(
+    return replace(
         background,
         failures=background.failures + 1,
         total_failures=background.total_failures + 1,
@@ -87,10 +87,10 @@ def _joined(state: RunState, background: BackgroundState) -> BackgroundState:
     last = (*background.last_calls, *shown)[-CALLS_KEPT:]
     failed = [call for call in state.calls if call.status != "succeeded"]
     if not failed:
-        return but(background, last_calls=last, failures=0, failed=(), went=DONE)
+        return replace(background, last_calls=last, failures=0, failed=(), went=DONE)
     errors = "; ".join(f"{call.call.tool}: {_error(call)}" for call in failed)
     own = tuple(call_signature((call.call,)) for call in failed if not call.external)
-    return but(_failed(background, errors), last_calls=last, failed=own, went=FAILED)
+    return replace(_failed(background, errors), last_calls=last, failed=own, went=FAILED)
 
 
 def _shown(call: OpenCall) -> JsonObject:
@@ -109,7 +109,7 @@ def _reflected(background: BackgroundState, event: "ev.Reflected") -> Background
     told = [event.note] if event.note else []
     if not event.followed and event.refusal:
         told.append(f"{event.verdict} was not followed: {event.refusal}")
-    return but(
+    return replace(
         background,
         reflections=(*background.reflections, *told)[-REFLECTIONS_KEPT:],
         retry_allowed=event.followed and event.verdict == "retry",

@@ -13,7 +13,7 @@ from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import Snapshot
 from towpath_engine.state.budget import BudgetState, Hold, Means, applied, charge, correct, lose, reserve, settle
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 
 if TYPE_CHECKING:
     from towpath_engine.state.run import RunState
@@ -77,15 +77,15 @@ def _told(budget: BudgetState, before: "RunState", after: "RunState", event: "ev
         case ev.FenceStored():
             return _voided(budget, event.voided)
         case ev.BudgetRefused():
-            return but(budget, means=Means(event.means), refused=event.refusal)
+            return replace(budget, means=Means(event.means), refused=event.refusal)
         case ev.BudgetWarned():
-            return but(budget, warned=(*budget.warned, f"{event.scope}:{event.key}:{event.unit}"))
+            return replace(budget, warned=(*budget.warned, f"{event.scope}:{event.key}:{event.unit}"))
         case _:
             return budget
 
 
 def _answering(budget: BudgetState) -> BudgetState:
-    return but(budget, means=Means.ANSWERING) if budget.means is Means.LAST_ANSWER else budget
+    return replace(budget, means=Means.ANSWERING) if budget.means is Means.LAST_ANSWER else budget
 
 
 def _reserved(

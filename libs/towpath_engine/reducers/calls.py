@@ -13,7 +13,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
 from towpath_engine.reducers.loop_counters import after_calls, after_polling, after_step, poll_wait_s
 from towpath_engine.reducers.loop_signatures import error_signature
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import LOG_TAIL, OLDER_KEPT, EffectKind, OpenCall, PendingEffect, RunState
 from towpath_engine.state.workspace import listed
 from towpath_readings.effects import outcome_of
@@ -48,12 +48,12 @@ def open_calls(state: RunState, instruction: CallTools, at: datetime) -> RunStat
         for call in instruction.calls
     )
     calls = tuple(OpenCall(call=call, workspace=_files_for(state, call.tool)) for call in instruction.calls)
-    queued = but(state, calls=calls).queued
+    queued = replace(state, calls=calls).queued
     if queued:  # their time begins with their turn
-        wanted = tuple(but(p, deadline=None) if p.effect_id in queued else p for p in wanted)
+        wanted = tuple(replace(p, deadline=None) if p.effect_id in queued else p for p in wanted)
     detectors = state.detectors
     detectors = after_polling(detectors) if polling else after_calls(detectors, instruction.calls)
-    return but(state, pending=(*state.pending, *wanted), calls=calls, detectors=detectors)
+    return replace(state, pending=(*state.pending, *wanted), calls=calls, detectors=detectors)
 
 
 def _files_for(state: RunState, tool: str) -> str:
@@ -64,17 +64,17 @@ def _files_for(state: RunState, tool: str) -> str:
 def edit_call(state: RunState, event: "ev.ToolCallEdited") -> RunState:
     """Return the state that knows what was executed in the place of what was asked for."""
     calls = tuple(
-        but(c, executed_args=event.args, edited_by=event.by) if c.call.execution_id == event.execution_id else c
+        replace(c, executed_args=event.args, edited_by=event.by) if c.call.execution_id == event.execution_id else c
         for c in state.calls
     )
-    return but(state, calls=calls)
+    return replace(state, calls=calls)
 
 
 def close_call(state: RunState, event: "ev.ToolCallFinished | ev.ToolCallDenied", at: datetime) -> RunState:
     """Return the state with one call finished; with the last one of a decision, all of them are remembered."""
     failed = call_status(event) != "succeeded"
     calls = tuple(_closed(c, event) if c.call.execution_id == event.execution_id else c for c in state.calls)
-    changed = but(
+    changed = replace(
         state,
         calls=calls,
         pending=tuple(p for p in state.pending if p.effect_id != event.execution_id),
@@ -94,9 +94,10 @@ def _turns_begun(before: RunState, after: RunState, at: datetime) -> RunState:
     resend_at = at + timedelta(seconds=TOOL_RESEND_S)
     until = {c.call.execution_id: call_deadline(after, c.call.tool, at) for c in after.calls}
     pending = tuple(
-        but(p, resend_at=resend_at, deadline=until[p.effect_id]) if p.effect_id in begun else p for p in after.pending
+        replace(p, resend_at=resend_at, deadline=until[p.effect_id]) if p.effect_id in begun else p
+        for p in after.pending
     )
-    return but(after, pending=pending)
+    return replace(after, pending=pending)
 
 
 def _worked(state: RunState, tool: str) -> tuple[str, ...]:
@@ -115,7 +116,7 @@ def _closed(call: OpenCall, event: "ev.ToolCallFinished | ev.ToolCallDenied") ->
         text=_told(call, as_text(response)),
         blob_digest=finished.result_digest if finished and finished.blob else None,
     )
-    return but(
+    return replace(
         call,
         status=status,
         outcome=_outcome(event),
@@ -152,9 +153,9 @@ def _joined(state: RunState) -> RunState:
     entries = [c.entry for c in state.calls if c.entry is not None]
     succeeded = [c.result for c in state.calls if c.status == "succeeded"]
     outputs = [c.output for c in state.calls if c.output is not None]
-    changed = but(
+    changed = replace(
         state,
-        calls=tuple(but(c, output=None, entry=None) for c in state.calls),
+        calls=tuple(replace(c, output=None, entry=None) for c in state.calls),
         log_tail=(*state.log_tail, *entries)[-LOG_TAIL:],
         last_output=succeeded[-1] if succeeded else state.last_output,
         detectors=after_step(state.detectors, state.calls, state.snapshot.tools, state.step),
@@ -173,7 +174,7 @@ def with_outputs(state: RunState, outputs: list[ToolOutput]) -> RunState:
         preview = truncate(gone.text, RESPONSE_CHARS)
         older = (OlderOutput(execution_id=gone.execution_id, tool=gone.tool, preview=preview), *older)[:OLDER_KEPT]
         count += 1
-    return but(state, outputs=tuple(outputs), output_bytes=size, older=older, older_count=count)
+    return replace(state, outputs=tuple(outputs), output_bytes=size, older=older, older_count=count)
 
 
 def _bytes(text: str) -> int:

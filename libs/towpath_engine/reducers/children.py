@@ -7,7 +7,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text
 from towpath_engine.reducers.budget import summed
 from towpath_engine.reducers.calls import with_outputs
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import EffectKind, OpenChild, PendingEffect, RunState
 
 CHILD_RESEND_S = 5
@@ -25,20 +25,20 @@ def child_remembers(
         case ev.ChildStarted():
             return _started(state, event, at)
         case ev.ChildWaits():
-            return but(
+            return replace(
                 state,
                 children=tuple(
-                    but(c, waits=event.waits, seq=event.child_seq) if c.child_id == event.child_id else c
+                    replace(c, waits=event.waits, seq=event.child_seq) if c.child_id == event.child_id else c
                     for c in state.children
                 ),
             )
         case ev.ChildEnded():
             return _ended(state, event)
         case ev.ChildStopped():
-            return but(
+            return replace(
                 state,
                 children=tuple(
-                    but(c, stopped=event.reason) if c.child_id == event.child_id else c for c in state.children
+                    replace(c, stopped=event.reason) if c.child_id == event.child_id else c for c in state.children
                 ),
                 pending=tuple(told_again(p, at) if p.effect_id == event.child_id else p for p in state.pending),
             )
@@ -47,7 +47,9 @@ def child_remembers(
 def told_again(pending: PendingEffect, at: datetime) -> PendingEffect:
     """Return what is pending of a child that was told to stop, so that it is told again soon if it does not hear."""
     return (
-        but(pending, resend_at=at + timedelta(seconds=STOP_RESEND_S)) if pending.kind is EffectKind.CHILD else pending
+        replace(pending, resend_at=at + timedelta(seconds=STOP_RESEND_S))
+        if pending.kind is EffectKind.CHILD
+        else pending
     )
 
 
@@ -70,13 +72,13 @@ def _started(state: RunState, event: "ev.ChildStarted", at: datetime) -> RunStat
         execution_id=task.execution_id,
         policy_version=task.policy_version,
     )
-    return but(state, pending=(*state.pending, pending), children=(*state.children, child))
+    return replace(state, pending=(*state.pending, pending), children=(*state.children, child))
 
 
 def _ended(state: RunState, event: "ev.ChildEnded") -> RunState:
     """Once the last one has ended, what they said is remembered in their order, like the outcomes of calls."""
     children = tuple(
-        but(
+        replace(
             c,
             ended=True,
             waits=False,
@@ -93,7 +95,7 @@ def _ended(state: RunState, event: "ev.ChildEnded") -> RunState:
     cursors = dict(state.cursors)
     for queue, place in event.cursors.items():
         cursors[queue] = max(place, cursors.get(queue, 0))
-    changed = but(
+    changed = replace(
         state,
         children=children,
         cursors=cursors,
@@ -105,10 +107,10 @@ def _ended(state: RunState, event: "ev.ChildEnded") -> RunState:
         return changed
     completed = [c.final for c in own if c.status == "completed"]
     if state.composition is not None:
-        return but(changed, last_output=completed[-1] if completed else state.last_output)
+        return replace(changed, last_output=completed[-1] if completed else state.last_output)
     outputs = [_output(c) for c in own]
     last = completed[-1] if completed else state.last_output
-    return but(with_outputs(changed, [*outputs, *state.outputs]), last_output=last)
+    return replace(with_outputs(changed, [*outputs, *state.outputs]), last_output=last)
 
 
 def _output(child: OpenChild) -> ToolOutput:

@@ -10,7 +10,7 @@ from towpath_contracts.text import as_text, truncate
 from towpath_engine.reducers.routes import handoff_of
 from towpath_engine.state.limits import json_bytes
 from towpath_engine.state.plan import SwarmState
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import RunState
 from towpath_readings.execution_log import RESPONSE_CHARS
 
@@ -28,14 +28,14 @@ def conversed(before: RunState, after: RunState, held: SwarmState, event: "ev.An
     match event:
         case ev.DecisionReceived():
             said = event.decision.get("action_reasoning")
-            return but(held, thought=truncate(said, THOUGHT_CHARS) if isinstance(said, str) else "")
+            return replace(held, thought=truncate(said, THOUGHT_CHARS) if isinstance(said, str) else "")
         case ev.HandedOff():
             turn = {**_whose(after, held), "said": event.said, "handed_over_to": event.target}
-            return _remembered(after, but(held, thought=""), turn)
+            return _remembered(after, replace(held, thought=""), turn)
         case ev.ToolCallFinished() | ev.ToolCallDenied():
             if all(call.status for call in before.calls) or not all(call.status for call in after.calls):
                 return held
-            return _remembered(after, but(held, thought=""), {**_whose(after, held), "calls": _calls(after)})
+            return _remembered(after, replace(held, thought=""), {**_whose(after, held), "calls": _calls(after)})
         case _:
             return held
 
@@ -68,7 +68,7 @@ def _remembered(state: RunState, held: SwarmState, turn: JsonObject) -> SwarmSta
     gone = 0
     while turns[gone:] and sum(sizes[gone:]) > limit:
         gone += 1
-    return but(held, turns=tuple(turns[gone:]), sizes=tuple(sizes[gone:]), left_out=held.left_out + gone)
+    return replace(held, turns=tuple(turns[gone:]), sizes=tuple(sizes[gone:]), left_out=held.left_out + gone)
 
 
 def _shortened(turn: JsonObject) -> JsonObject:

@@ -15,7 +15,7 @@ from towpath_contracts.decisions.request import OlderOutput, ToolOutput
 from towpath_contracts.events import log as ev
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.plan import SwarmState
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import Detectors, RunState
 from towpath_engine.state.workspace import Desk
 
@@ -58,7 +58,7 @@ def inherited_of(state: RunState, *, new_script: bool) -> JsonObject:
     """Return what a fork takes over from *state*; a *new_script* is played from its beginning."""
     taken = Inherited(**{name: getattr(state, name) for name in _NAMES})
     if new_script:
-        taken = but(taken, cursors={})
+        taken = replace(taken, cursors={})
     dumped: JsonObject = json_safe(_adapter.dump_python(taken, mode="json"))
     return {name: value for name, value in dumped.items() if name not in _LATER or value is not None}
 
@@ -67,4 +67,4 @@ def taken_over(state: RunState, event: "ev.RunForked") -> RunState:
     """Return *state* with what the fork inherits. Raises pydantic's ValidationError for what is no state."""
     taken = _adapter.validate_python(event.inherited)
     known = {name: getattr(taken, name) for name in _NAMES}
-    return but(state, **{name: value for name, value in known.items() if name not in _LATER or value is not None})
+    return replace(state, **{name: value for name, value in known.items() if name not in _LATER or value is not None})

@@ -6,7 +6,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.networks.goal import OUT_OF_TIME
 from towpath_engine.reducers.calls import call_deadline
 from towpath_engine.reducers.watchdog import told
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import Detectors, EffectKind, OpenGate, PendingEffect, RunState
 
 GATE_RESEND_S = 30
@@ -26,17 +26,17 @@ def gate_opened(state: RunState, event: "ev.GateOpened", at: datetime) -> RunSta
     if event.execution_id is None:
         if gate.key == OUT_OF_TIME:
             state = _waited_for_no_longer(state)
-        return told(but(state, gates=(*state.gates, gate), run_gates=state.run_gates + 1), event.reason)
+        return told(replace(state, gates=(*state.gates, gate), run_gates=state.run_gates + 1), event.reason)
     pending = tuple(
-        but(p, resend_at=at + timedelta(seconds=GATE_RESEND_S)) if p.effect_id == event.execution_id else p
+        replace(p, resend_at=at + timedelta(seconds=GATE_RESEND_S)) if p.effect_id == event.execution_id else p
         for p in state.pending
     )
-    return but(state, gates=(*state.gates, gate), pending=pending)
+    return replace(state, gates=(*state.gates, gate), pending=pending)
 
 
 def _waited_for_no_longer(state: RunState) -> RunState:
     pending = tuple(effect for effect in state.pending if effect.kind is not EffectKind.DECIDE)
-    return but(state, pending=pending, unanswered=len(pending) < len(state.pending))
+    return replace(state, pending=pending, unanswered=len(pending) < len(state.pending))
 
 
 def gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunState:
@@ -46,11 +46,11 @@ def gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunSta
         return state
     if gate.execution_id is None:
         return _run_gate_closed(state, gate, event.verdict, at)
-    return but(
+    return replace(
         state,
         gates=tuple(g for g in state.gates if g is not gate),
         calls=tuple(
-            but(c, closed_gates=(*c.closed_gates, gate.gate_id)) if c.call.execution_id == gate.execution_id else c
+            replace(c, closed_gates=(*c.closed_gates, gate.gate_id)) if c.call.execution_id == gate.execution_id else c
             for c in state.calls
         ),
         pending=tuple(_deadline_moved(state, p, at) if p.effect_id == gate.execution_id else p for p in state.pending),
@@ -61,7 +61,7 @@ def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str, at: datetime
     """A person's word clears what the detectors counted."""
     decided = verdict in ("approved", "denied")
     again = decided and gate.key == OUT_OF_TIME
-    return but(
+    return replace(
         state,
         gates=tuple(g for g in state.gates if g is not gate),
         revisions=state.revisions + 1 if verdict == "denied" else 0 if verdict == "approved" else state.revisions,
@@ -73,4 +73,4 @@ def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str, at: datetime
 
 def _deadline_moved(state: RunState, pending: PendingEffect, at: datetime) -> PendingEffect:
     call = state.open_call(pending.effect_id)
-    return pending if call is None else but(pending, deadline=call_deadline(state, call.call.tool, at))
+    return pending if call is None else replace(pending, deadline=call_deadline(state, call.call.tool, at))

@@ -14,7 +14,7 @@ from towpath_contracts.tools.reports import MAX_ARTIFACTS, read_artifacts, read_
 from towpath_engine.reducers.loop_signatures import call_signature
 from towpath_engine.rules.artifacts import is_wanted
 from towpath_engine.state.goal import RESULT_BYTES, RUNGS_KEPT, SIGNATURES_KEPT, STEPS_KEPT, GoalState
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import OpenCall, OpenChild, RunState
 from towpath_readings.execution_log import REASONING_CHARS
 
@@ -35,9 +35,9 @@ def goal_after(before: RunState, after: RunState, goal: GoalState, event: "ev.An
             return _requested(before, goal, event)
         case ev.DecisionReceived() if before.asked in ACTIONS:
             doubt = _stated_doubt(event.decision, after.created.goal_settings.confidence_threshold)
-            return but(goal, doubt=doubt or goal.doubt)
+            return replace(goal, doubt=doubt or goal.doubt)
         case ev.DecisionRefused():
-            return but(goal, refused=event.code, refusal=event.feedback, refusals=goal.refusals + 1)
+            return replace(goal, refused=event.code, refusal=event.feedback, refusals=goal.refusals + 1)
         case ev.InstructionIssued():
             return _instructed(goal, event)
         case ev.ToolCallFinished() | ev.ToolCallDenied() if all(call.status for call in after.calls):
@@ -49,10 +49,10 @@ def goal_after(before: RunState, after: RunState, goal: GoalState, event: "ev.An
         case ev.ProgressMeasured():
             return _measured(goal, event)
         case ev.ConfidenceMeasured():
-            return but(goal, confidence=event.score, confidence_step=event.step, doubt=OUT_OF_DOUBT)
+            return replace(goal, confidence=event.score, confidence_step=event.step, doubt=OUT_OF_DOUBT)
         case ev.HelpSought():
             rungs = (*goal.rungs, f"{event.tool}:{event.rung}")
-            return but(goal, rungs=rungs[-RUNGS_KEPT:], helped_step=event.step, helped_by=event.rung)
+            return replace(goal, rungs=rungs[-RUNGS_KEPT:], helped_step=event.step, helped_by=event.rung)
         case ev.GateClosed():
             return _permitted(before, goal, event)
         case ev.ChildEnded() if all(child.ended for child in after.children):
@@ -69,10 +69,10 @@ def _requested(before: RunState, goal: GoalState, event: "ev.DecisionRequested")
     if event.kind not in ACTIONS or before.unanswered:
         return goal
     if event.step != before.step:
-        return but(goal, attempt=1, tried=(), refusals=0, refused="", refusal="", claimed=None, misreported="")
+        return replace(goal, attempt=1, tried=(), refusals=0, refused="", refusal="", claimed=None, misreported="")
     if goal.refused:
-        return but(goal, refused="", refusal="")
-    return but(goal, attempt=goal.attempt + 1, refusals=0)
+        return replace(goal, refused="", refusal="")
+    return replace(goal, attempt=goal.attempt + 1, refusals=0)
 
 
 def _stated_doubt(decision: JsonObject, threshold: float) -> str:
@@ -88,9 +88,9 @@ def _instructed(goal: GoalState, event: "ev.InstructionIssued") -> GoalState:
     match event.instruction:
         case CallTools():
             tried = (*goal.tried, call_signature(event.instruction.calls))
-            return but(goal, tried=tried[-SIGNATURES_KEPT:])
+            return replace(goal, tried=tried[-SIGNATURES_KEPT:])
         case Finish():
-            return but(goal, claimed=event.instruction.payload)
+            return replace(goal, claimed=event.instruction.payload)
         case _:
             return goal
 
@@ -107,7 +107,7 @@ def _joined(state: RunState, goal: GoalState) -> GoalState:
         elif found is not None:
             made, expected, fresh = _with(made, found[0]), found[1] or expected, True
     results = tuple(_result(call) for call in state.calls)
-    return but(
+    return replace(
         goal,
         tests=tests,
         artifacts=made,
@@ -151,7 +151,7 @@ def _written(state: RunState, goal: GoalState, event: "ev.WorkspaceChanged") -> 
     ]
     if not new and len(kept) == len(goal.artifacts):
         return goal
-    return but(goal, artifacts=_with(kept, new), fresh=True)
+    return replace(goal, artifacts=_with(kept, new), fresh=True)
 
 
 def _result(call: OpenCall) -> JsonObject:
@@ -171,7 +171,7 @@ def _validated(state: RunState, goal: GoalState, event: "ev.StepValidated") -> G
         "error": event.error_signature,
         "progress": goal.progress,
     }
-    return but(
+    return replace(
         goal,
         met=event.criteria,
         judged_step=event.step if event.source == MODEL else goal.judged_step,
@@ -190,7 +190,7 @@ def _others(goal: GoalState, step: int) -> Iterable[JsonObject]:
 
 
 def _measured(goal: GoalState, event: "ev.ProgressMeasured") -> GoalState:
-    return but(
+    return replace(
         goal,
         progress=event.score,
         progress_source=event.source,
@@ -209,7 +209,7 @@ def _helped(state: RunState, goal: GoalState) -> GoalState:
     asked = [child for child in state.children if child.purpose == SPECIALIST]
     results = tuple(_done_by(child) for child in asked)
     again = any(child.did_subject for child in asked)
-    return but(
+    return replace(
         goal,
         results=(*goal.results, *results),
         validated_step=0 if again else goal.validated_step,
@@ -236,4 +236,4 @@ def _permitted(before: RunState, goal: GoalState, event: "ev.GateClosed") -> Goa
     if gate is None or event.verdict != "approved" or not gate.key.startswith("denied:"):
         return goal
     tool = gate.key.removeprefix("denied:")
-    return but(goal, rungs=tuple(rung for rung in goal.rungs if rung.rpartition(":")[0] != tool))
+    return replace(goal, rungs=tuple(rung for rung in goal.rungs if rung.rpartition(":")[0] != tool))

@@ -20,7 +20,7 @@ from towpath_engine.reducers.loop_signatures import (
     step_signature,
     weight,
 )
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import Detectors, OpenCall
 
 LOOP_THRESHOLD = 3
@@ -57,12 +57,12 @@ def after_calls(detectors: Detectors, calls: tuple[ToolCall, ...]) -> Detectors:
     """Count the calls of a decision."""
     signature = call_signature(calls)
     count = detectors.call_count + 1 if signature == detectors.call_signature else 1
-    return but(detectors, call_signature=signature, call_count=count, polls=0)
+    return replace(detectors, call_signature=signature, call_count=count, polls=0)
 
 
 def after_polling(detectors: Detectors) -> Detectors:
     """Count a decision of nothing but polling tools: only its number matters, it slows the next one down."""
-    return but(detectors, polls=detectors.polls + 1)
+    return replace(detectors, polls=detectors.polls + 1)
 
 
 def poll_wait_s(detectors: Detectors) -> int:
@@ -77,7 +77,7 @@ def after_step(detectors: Detectors, calls: tuple[OpenCall, ...], tools: Tools, 
         cleared = _cleared(detectors, step)
         return cleared if polling else _after_success(cleared, calls, tools)
     if any(call.external for call in calls):
-        return detectors if polling else but(detectors, call_count=max(0, detectors.call_count - 1))
+        return detectors if polling else replace(detectors, call_count=max(0, detectors.call_count - 1))
     counted = _after_error(detectors, errors_of(calls), step)
     return counted if polling else _seen(counted, step_signature(calls))
 
@@ -87,7 +87,7 @@ def _cleared(detectors: Detectors, step: int) -> Detectors:
     before = (
         detectors.error_before if step == detectors.error_step else (detectors.error_signature, detectors.error_count)
     )
-    return but(detectors, error_signature="", error_count=0, error_told=0, error_step=step, error_before=before)
+    return replace(detectors, error_signature="", error_count=0, error_told=0, error_step=step, error_before=before)
 
 
 def after_validation(detectors: Detectors, event: "ev.StepValidated") -> Detectors:
@@ -99,17 +99,17 @@ def after_validation(detectors: Detectors, event: "ev.StepValidated") -> Detecto
 
 
 def _after_success(detectors: Detectors, calls: tuple[OpenCall, ...], tools: Tools) -> Detectors:
-    worked = but(detectors, handoffs=(), handoff_count=0, handoff_told=0) if detectors.handoffs else detectors
+    worked = replace(detectors, handoffs=(), handoff_count=0, handoff_told=0) if detectors.handoffs else detectors
     return _seen(_after_results(worked, calls, tools), step_signature(calls))
 
 
 def _after_results(detectors: Detectors, calls: tuple[OpenCall, ...], tools: Tools) -> Detectors:
     """Count equal results of tools that only read, whatever they were asked; what changes something starts anew."""
     if any(call.error_signature or not _reads(call, tools) for call in calls):
-        return but(detectors, result_signature="", result_count=0)
+        return replace(detectors, result_signature="", result_count=0)
     signature = "|".join(sorted(f"{call.call.tool}:{result_signature(call)}" for call in calls))
     count = detectors.result_count + 1 if signature == detectors.result_signature else 1
-    return but(detectors, result_signature=signature, result_count=count)
+    return replace(detectors, result_signature=signature, result_count=count)
 
 
 def _reads(call: OpenCall, tools: Tools) -> bool:
@@ -134,7 +134,7 @@ def _after_error(detectors: Detectors, signature: str, step: int) -> Detectors:
     if step == detectors.error_step:
         before = detectors.error_before
     same = signature == before[0]
-    return but(
+    return replace(
         detectors,
         error_signature=signature,
         error_count=before[1] + 1 if same else 1,
@@ -150,12 +150,12 @@ def after_handoff(detectors: Detectors, event: "ev.AgentTransferred") -> Detecto
         return detectors
     signature = handoff_signature(event.source, event.target, event.context)
     handoffs = (*detectors.handoffs, signature)[-MAX_HANDOFFS:]
-    return _seen(but(detectors, handoffs=handoffs, handoff_count=detectors.handoff_count + 1), signature)
+    return _seen(replace(detectors, handoffs=handoffs, handoff_count=detectors.handoff_count + 1), signature)
 
 
 def _seen(detectors: Detectors, signature: str) -> Detectors:
     window = (*detectors.window, signature)[-WINDOW:]
-    return but(detectors, window=window, cycle=cycle_of(window))
+    return replace(detectors, window=window, cycle=cycle_of(window))
 
 
 def cycle_of(window: tuple[str, ...]) -> tuple[str, ...]:
@@ -179,17 +179,17 @@ def cycle_of(window: tuple[str, ...]) -> tuple[str, ...]:
 def acted_on(detectors: Detectors, detector: str, signature: str, action: str) -> Detectors:
     """Remember that something was done about a loop: it must go on before anything more is done."""
     nudged = (*detectors.nudged, f"{detector}:{signature}")[-NUDGED_KEPT:]
-    changed = but(detectors, nudged=nudged, replan=action == "replan")
+    changed = replace(detectors, nudged=nudged, replan=action == "replan")
     match detector:
         case "errors":
-            return but(changed, error_told=changed.error_count)
+            return replace(changed, error_told=changed.error_count)
         case "cycle":
             again = steps_of_cycle(len(changed.cycle)) - len(changed.cycle) if changed.cycle else 0
-            return but(changed, window=changed.window[-again:] if again else (), cycle=())
+            return replace(changed, window=changed.window[-again:] if again else (), cycle=())
         case "results":
-            return but(changed, result_count=0)
+            return replace(changed, result_count=0)
         case "handoffs":
-            return but(changed, handoff_told=changed.handoff_count)
+            return replace(changed, handoff_told=changed.handoff_count)
         case _:
             return changed
 

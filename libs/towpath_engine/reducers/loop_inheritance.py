@@ -7,7 +7,7 @@ with the parent.
 from pydantic import TypeAdapter
 
 from towpath_contracts.base import JsonObject
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import Detectors
 
 _adapter: TypeAdapter[Detectors] = TypeAdapter(Detectors)
@@ -16,7 +16,7 @@ _NONE = Detectors()
 
 def handed_over(detectors: Detectors) -> JsonObject | None:
     """Return what a child begins with, for its first event; None where nothing was counted yet."""
-    given = but(
+    given = replace(
         detectors,
         error_step=0,
         error_before=_NONE.error_before,

@@ -4,7 +4,7 @@ One finding waits to be told at a time; a newer one takes its place, and the old
 """
 
 from towpath_contracts.events import log as ev
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import RunState
 from towpath_engine.state.watchdog import REPORTS_KEPT, Taken, Untold, Watch
 
@@ -25,10 +25,10 @@ def report_taken(state: RunState, event: "ev.WatchdogReported") -> RunState:
     if event.action in ("nudge", "gate"):
         text = f"The last {event.steps} steps {_SAID[event.finding]}. Do something else."
         untold = Untold(finding=event.finding, key=event.key, action=event.action, text=text)
-    return but(state, watch=Watch(taken=(*others, taken)[-REPORTS_KEPT:], untold=untold))
+    return replace(state, watch=Watch(taken=(*others, taken)[-REPORTS_KEPT:], untold=untold))
 
 
 def told(state: RunState, text: str) -> RunState:
     """Return the state after *text* was said: what was to be told is told."""
     untold = state.watch.untold
-    return state if untold is None or untold.text != text else but(state, watch=but(state.watch, untold=None))
+    return state if untold is None or untold.text != text else replace(state, watch=replace(state.watch, untold=None))

@@ -11,7 +11,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.ids import effect_id
 from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
 from towpath_contracts.tools.workspace import FileEntry
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import EffectKind, PendingEffect, RunState
 from towpath_engine.state.workspace import EMPTY, Desk, WorkspaceFile, plan_from
 
@@ -43,9 +43,9 @@ def desk_remembers(state: RunState, event: "ev.PlanChanged | ev.WorkspaceChanged
     desk = state.desk or EMPTY
     match event:
         case ev.PlanChanged():
-            return but(state, desk=but(desk, plan=plan_from(event.plan)))
+            return replace(state, desk=replace(desk, plan=plan_from(event.plan)))
         case ev.WorkspaceChanged():
-            return but(state, desk=but(desk, files=_changed(desk, event, at)))
+            return replace(state, desk=replace(desk, files=_changed(desk, event, at)))
 
 
 def _changed(desk: Desk, event: "ev.WorkspaceChanged", at: datetime) -> dict[str, WorkspaceFile]:
@@ -88,13 +88,13 @@ def outcome_owed(state: RunState, event: "ev.ToolCallFinished", at: datetime) ->
         resend_at=at + timedelta(seconds=OUTCOME_RESEND_S),
         outcome=told,
     )
-    return but(state, pending=(*state.pending, owed))
+    return replace(state, pending=(*state.pending, owed))
 
 
 def outcome_confirmed(state: RunState, event: "ev.OutcomeRecorded") -> RunState:
     """Return *state* without the outcome that the ledger holds now."""
     gone = outcome_effect(state.run_id, event.execution_id)
-    return but(state, pending=tuple(p for p in state.pending if p.effect_id != gone))
+    return replace(state, pending=tuple(p for p in state.pending if p.effect_id != gone))
 
 
 def owed_outcomes(state: RunState) -> tuple[PendingEffect, ...]:

@@ -57,7 +57,7 @@ class Effect:
         return f"{self.effect.effect_id}:{self.effect.attempt}"
 
 
-def sayable_again(state: RunState) -> list[PendingEffect]:
+def resendable_effects(state: RunState) -> list[PendingEffect]:
     """Return what is pending and may be said again in the same attempt, lest it was lost.
 
     Where a run has a budget a model is asked once in an attempt: the broker may have forgotten that it took the request

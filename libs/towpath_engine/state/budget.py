@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
-from towpath_contracts.budgets import NOTHING, Amounts, AppliedScope, BudgetRefusal, ModelPrice
-from towpath_engine.state.replace import but
+from towpath_contracts.budgets import NOTHING, Amounts, AppliedScope, ModelPrice, Refusal
+from towpath_engine.state.replace import replace
 
 MAX_LOST = 32
 """Attempts without an answer whose late report is waited for; an older one stays estimated for good."""
@@ -87,31 +87,31 @@ def applied(budget: BudgetState | None, scopes: Iterable[AppliedScope], prices: 
             number = len(accounts)
             accounts.append(Account(scope=scope.scope, key=scope.key, agent_key=scope.agent_key))
         path.append(number)
-    return but(before, accounts=tuple(accounts), path=tuple(path), prices={**before.prices, **prices})
+    return replace(before, accounts=tuple(accounts), path=tuple(path), prices={**before.prices, **prices})
 
 
 def reserve(budget: BudgetState, hold: Hold) -> BudgetState:
     """Reserve what *hold* says."""
-    return but(_changed(budget, hold.accounts, reserved=hold.amounts), holds=(*budget.holds, hold))
+    return replace(_changed(budget, hold.accounts, reserved=hold.amounts), holds=(*budget.holds, hold))
 
 
 def settle(budget: BudgetState, hold: Hold, actual: Amounts, estimated: Amounts = NOTHING) -> BudgetState:
     """Spend *actual* in the place of what was held; *estimated* is the part of it that nobody has counted."""
     released = NOTHING.minus(hold.amounts)
     changed = _changed(budget, hold.accounts, reserved=released, spent=actual, estimated=estimated)
-    return but(changed, holds=tuple(h for h in budget.holds if h is not hold))
+    return replace(changed, holds=tuple(h for h in budget.holds if h is not hold))
 
 
 def lose(budget: BudgetState, hold: Hold) -> BudgetState:
     """Nobody answers for this attempt any more: it is spent at its worst case until a late report corrects that."""
     settled = settle(budget, hold, hold.amounts, hold.amounts)
-    return but(settled, lost=(*budget.lost, hold)[-MAX_LOST:])
+    return replace(settled, lost=(*budget.lost, hold)[-MAX_LOST:])
 
 
 def correct(budget: BudgetState, hold: Hold, actual: Amounts, estimated: Amounts = NOTHING) -> BudgetState:
     """Put what an attempt really used in the place of its estimate."""
     changed = _changed(budget, hold.accounts, spent=actual.minus(hold.amounts), estimated=estimated.minus(hold.amounts))
-    return but(changed, lost=tuple(h for h in budget.lost if h is not hold))
+    return replace(changed, lost=tuple(h for h in budget.lost if h is not hold))
 
 
 def charge(budget: BudgetState, numbers: tuple[int, ...], actual: Amounts) -> BudgetState:
@@ -130,13 +130,13 @@ def _changed(
     accounts = list(budget.accounts)
     for number in numbers:
         account = accounts[number]
-        accounts[number] = but(
+        accounts[number] = replace(
             account,
             reserved=account.reserved.plus(reserved),
             spent=account.spent.plus(spent),
             estimated=account.estimated.plus(estimated),
         )
-    return but(budget, accounts=tuple(accounts))
+    return replace(budget, accounts=tuple(accounts))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-__all__ = ["but"]
+__all__ = ["replace"]
 
 if TYPE_CHECKING:
-    from dataclasses import replace as but
+    from dataclasses import replace
 else:
 
-    def but(value, **changes):
+    def replace(value, **changes):
         """Return *value* with some fields changed, like `dataclasses.replace` without running `__init__`.
 
         A state is changed several times per event and has some fifty fields: this takes a tenth of the time. It needs a

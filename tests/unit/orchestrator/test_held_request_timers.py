@@ -8,7 +8,7 @@ from tests.support.engine.machine import START, snapshot, task
 from towpath_contracts.facts import RunAdmitted
 from towpath_engine.advance import advance
 from towpath_engine.replay import create
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import EffectKind, PendingEffect
 from towpath_orchestrator.app.dispatch.held_request_timers import next_wake
 
@@ -24,7 +24,7 @@ def test_a_lost_request_is_repeated_while_another_of_its_run_is_held() -> None:
     pending = tuple(
         PendingEffect(effect_id=key, kind=EffectKind.TOOL, attempt=1, resend_at=DUE) for key in (LOST, HELD)
     )
-    state = but(state, pending=pending)
+    state = replace(state, pending=pending)
     for second in (2, 5, 60):
         now = START + timedelta(seconds=second)
         assert next_wake(state, now, 10.0, {HELD}) == DUE

@@ -11,7 +11,7 @@ from towpath_contracts.json_schema import schema_faults
 from towpath_engine.handlers.background.iteration_end import close_iteration
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.finish import finish
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.requests.effects import model_for
 from towpath_engine.state.background import BackgroundState
 from towpath_engine.state.run import Status
@@ -26,7 +26,7 @@ MAX_PROBLEMS = 16
 
 
 def conclude(
-    t: Transition, status: str, reason: str, *, rationale: str = "", payload: JsonObject | None = None
+    t: TransitionBuilder, status: str, reason: str, *, rationale: str = "", payload: JsonObject | None = None
 ) -> None:
     """Say what ends the run; its last words are asked for next, by the phase `last_words`."""
     close_iteration(t)
@@ -37,7 +37,7 @@ def conclude(
     )
 
 
-def last_words(t: Transition) -> bool:
+def last_words(t: TransitionBuilder) -> bool:
     """Ask for the summary of a run that comes to its end; says whether it did."""
     if t.state.background is None or not t.state.background.ending:
         return False
@@ -45,7 +45,7 @@ def last_words(t: Transition) -> bool:
     return True
 
 
-def summarized(t: Transition, answer: JsonObject | None) -> None:
+def summarized(t: TransitionBuilder, answer: JsonObject | None) -> None:
     """Take the last words, and end the run; a deliverable that is not what was asked for is asked for once more."""
     background = t.state.background
     if background is None or not background.ending:
@@ -68,7 +68,7 @@ def _said(answer: JsonObject, background: BackgroundState) -> JsonObject:
     return {**answer, "rationale": answer["rationale"] or background.rationale}
 
 
-def _problems(t: Transition, answer: JsonObject | None) -> tuple[str, ...]:
+def _problems(t: TransitionBuilder, answer: JsonObject | None) -> tuple[str, ...]:
     """Say what is wrong with the last words; those of an abandoned run need no deliverable."""
     task, background = t.state.created.background, t.state.background
     schema = task.deliverable_schema if task is not None else None
@@ -81,8 +81,8 @@ def _problems(t: Transition, answer: JsonObject | None) -> tuple[str, ...]:
     return tuple(schema_faults(schema, answer["deliverable"]))
 
 
-def _unread(t: Transition) -> tuple[str, ...]:
-    """Say why the answer that has just come could not be taken: its faults, or the words of who read it."""
+def _unread(t: TransitionBuilder) -> tuple[str, ...]:
+    """Say why the answer that has just come could not be taken: its faults, or the words of who read it (B5)."""
     told = ("the answer is not a summary with a deliverable",)
     match next((e.event for e in t.entries if isinstance(e.event, ev.DecisionMissed | ev.DecisionReceived)), None):
         case ev.DecisionMissed(message=why):

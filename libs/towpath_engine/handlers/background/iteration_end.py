@@ -6,7 +6,7 @@ words, the platform does, and names the last error.
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.background import TIMED_OUT
 from towpath_engine.reducers.iterations import is_late
 from towpath_engine.state.background import BackgroundState
@@ -14,7 +14,7 @@ from towpath_engine.state.background import BackgroundState
 ENDED = "ended"
 
 
-def close_iteration(t: Transition) -> bool:
+def close_iteration(t: TransitionBuilder) -> bool:
     """Say that the current iteration is over, once; never a reason to stop."""
     background = t.state.background
     if background is not None and background.iteration:
@@ -31,8 +31,8 @@ def close_iteration(t: Transition) -> bool:
     return False
 
 
-def say_last_words(t: Transition, status: str, reason: str, message: str) -> JsonObject:
-    """Close what is open and return what the run's end tells beside its status."""
+def say_last_words(t: TransitionBuilder, status: str, reason: str, message: str) -> JsonObject:
+    """Close what is open and return what the run's end tells beside its status (feature D3)."""
     background = t.state.background
     if background is None:
         return {}
@@ -61,7 +61,7 @@ def say_last_words(t: Transition, status: str, reason: str, message: str) -> Jso
     }
 
 
-def _report(t: Transition, background: BackgroundState, status: str, reason: str, message: str) -> str:
+def _report(t: TransitionBuilder, background: BackgroundState, status: str, reason: str, message: str) -> str:
     """Say what is known; the plan's state is what a person looks for first."""
     told = f"The run ended as {status} ({reason})" + (f": {message}." if message else ".")
     lines = [told, f"{t.state.step} iterations, {background.total_failures} of them failed."]

@@ -13,24 +13,24 @@ from towpath_engine.handlers.background.conclude import conclude, last_words, su
 from towpath_engine.handlers.background.iteration_end import close_iteration
 from towpath_engine.handlers.background.reflect import reflect, reflected
 from towpath_engine.handlers.finish import finish
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.background import plan_is_completed
 from towpath_engine.state.run import Status
 
 
-def background_done(t: Transition, instruction: Finish) -> bool:
+def background_done(t: TransitionBuilder, instruction: Finish) -> bool:
     """Take a model's explicit completion; the run ends once its last words are there."""
     conclude(t, "completed", "responded", payload=instruction.payload)
     return False
 
 
-def background_given_up(t: Transition, instruction: GiveUp) -> bool:
+def background_given_up(t: TransitionBuilder, instruction: GiveUp) -> bool:
     """Take an abandonment; it has a rationale."""
     conclude(t, "abandoned", "abandoned", rationale=instruction.rationale)
     return False
 
 
-def plan_completed(t: Transition) -> bool:
+def plan_completed(t: TransitionBuilder) -> bool:
     """Conclude a run whose plan is completed where nobody reflects upon it; says whether it did."""
     if t.state.created.background_settings.enable_reflection or not plan_is_completed(t.state):
         return False
@@ -38,8 +38,8 @@ def plan_completed(t: Transition) -> bool:
     return last_words(t)
 
 
-def too_many_failures(t: Transition) -> bool:
-    """End a run that fails again and again; says whether it did."""
+def too_many_failures(t: TransitionBuilder) -> bool:
+    """End a run that fails again and again (feature D9); says whether it did."""
     background, limit = t.state.background, t.state.created.background_settings.max_failures
     if background is None or background.failures < limit:
         return False
@@ -48,10 +48,10 @@ def too_many_failures(t: Transition) -> bool:
     return True
 
 
-BACKGROUND_PHASES: tuple[Callable[[Transition], bool], ...] = (last_words, reflect)
-BACKGROUND_CHECKS: tuple[Callable[[Transition], bool], ...] = (close_iteration, plan_completed)
-BACKGROUND_LIMITS: tuple[Callable[[Transition], bool], ...] = (too_many_failures,)
-BACKGROUND_ANSWERS: dict[DecisionKind, Callable[[Transition, JsonObject | None], None]] = {
+BACKGROUND_PHASES: tuple[Callable[[TransitionBuilder], bool], ...] = (last_words, reflect)
+BACKGROUND_CHECKS: tuple[Callable[[TransitionBuilder], bool], ...] = (close_iteration, plan_completed)
+BACKGROUND_LIMITS: tuple[Callable[[TransitionBuilder], bool], ...] = (too_many_failures,)
+BACKGROUND_ANSWERS: dict[DecisionKind, Callable[[TransitionBuilder, JsonObject | None], None]] = {
     DecisionKind.REFLECT: reflected,
     DecisionKind.SUMMARIZE: summarized,
 }

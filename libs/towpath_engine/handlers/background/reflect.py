@@ -9,7 +9,7 @@ from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
 from towpath_engine.handlers.background.conclude import conclude
 from towpath_engine.handlers.decision_requests import request_assessment
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.background import FAILED
 from towpath_engine.reducers.iterations import is_late
 from towpath_engine.rules.background import plan_is_completed, reasons
@@ -17,7 +17,7 @@ from towpath_engine.rules.background import plan_is_completed, reasons
 UNREADABLE = "unreadable"
 
 
-def reflect(t: Transition) -> bool:
+def reflect(t: TransitionBuilder) -> bool:
     """Ask for a reflection where there is a reason to; says whether it did."""
     settings, late = t.state.created.background_settings, is_late(t.state, t.now)
     if not settings.enable_reflection or str(DecisionKind.REFLECT) in t.state.assessed:
@@ -31,7 +31,7 @@ def reflect(t: Transition) -> bool:
     return True
 
 
-def reflected(t: Transition, answer: JsonObject | None) -> None:
+def reflected(t: TransitionBuilder, answer: JsonObject | None) -> None:
     """Take the answer of a reflection; one that can't be read changes nothing, and the run goes on."""
     if answer is None:
         _tell(t, UNREADABLE, {}, "the reflection could not be read")
@@ -47,7 +47,7 @@ def reflected(t: Transition, answer: JsonObject | None) -> None:
         conclude(t, "completed", "plan_completed")
 
 
-def _refusal(t: Transition, verdict: str, rationale: str) -> str:
+def _refusal(t: TransitionBuilder, verdict: str, rationale: str) -> str:
     """Say why a verdict is not followed; empty where it is."""
     match verdict:
         case "retry":
@@ -65,7 +65,7 @@ def _refusal(t: Transition, verdict: str, rationale: str) -> str:
             return ""
 
 
-def _tell(t: Transition, verdict: str, answer: JsonObject, refusal: str) -> None:
+def _tell(t: TransitionBuilder, verdict: str, answer: JsonObject, refusal: str) -> None:
     t.emit(
         ev.Reflected(
             step=t.state.step,

@@ -5,11 +5,11 @@ that waiting, also for a person, costs neither messages nor active time; its own
 """
 
 from towpath_contracts.tools.child_tools import starts_child
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import OpenCall
 
 
-def next_turn(t: Transition, ended: OpenCall) -> None:
+def next_turn(t: TransitionBuilder, ended: OpenCall) -> None:
     """Ask for the call that has waited for *ended*, which has its outcome now."""
     tools, queued = t.state.snapshot.tools, t.state.queued
     if not tools[ended.call.tool].internal:

@@ -10,7 +10,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.tools.calls import ToolFailure
 from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
 from towpath_engine.handlers.children import born_ms
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.workspace import outcome_effect
 from towpath_engine.state.run import OpenCall, OpenChild
 
@@ -19,7 +19,7 @@ CUT_OFF = "run_ended"
 
 
 def end_own_call(
-    t: Transition,
+    t: TransitionBuilder,
     call: OpenCall,
     *,
     result: Any = None,
@@ -50,7 +50,7 @@ def end_own_call(
     t.ask(outcome_effect(t.state.run_id, call.call.execution_id))
 
 
-def cut_off(t: Transition) -> None:
+def cut_off(t: TransitionBuilder) -> None:
     """Close the calls whose children still run when the run ends; the children are told to stop."""
     for child in t.state.children:
         call = None if child.ended or child.execution_id is None else t.state.open_call(child.execution_id)

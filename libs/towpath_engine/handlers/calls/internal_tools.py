@@ -18,7 +18,7 @@ from towpath_engine.handlers.calls.tool_calls import after_call
 from towpath_engine.handlers.gates import close_gate, note_edit
 from towpath_engine.handlers.resend import resend
 from towpath_engine.handlers.swarm.delegate import start_child
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.workspace import outcome_effect, owed_outcomes
 from towpath_engine.rules.plan_tools import apply_plan
 from towpath_engine.rules.tool_result import Applied, ContentMissingError, ToolRefusedError
@@ -34,7 +34,7 @@ MAX_ASKED = 12
 """Requests of a call whose files never come: then it has failed."""
 
 
-def tool_permitted(t: Transition, fact: facts.ToolPermitted) -> None:
+def tool_permitted(t: TransitionBuilder, fact: facts.ToolPermitted) -> None:
     """Apply a permitted call; one that is finished, or may not start any more, changes nothing."""
     call = t.state.open_call(fact.execution_id)
     pending = t.state.pending_effect(fact.execution_id)
@@ -90,13 +90,13 @@ def digests_for(state: RunState, fact: facts.ToolPermitted) -> frozenset[str]:
     return texts_needed(call.call.tool, args, state.desk.files)
 
 
-def outcome_recorded(t: Transition, fact: facts.OutcomeRecorded) -> None:
+def outcome_recorded(t: TransitionBuilder, fact: facts.OutcomeRecorded) -> None:
     """The ledger holds the outcome, or never will: it is not told again."""
     if t.state.pending_effect(outcome_effect(t.state.run_id, fact.execution_id)) is not None:
         t.emit(ev.OutcomeRecorded(execution_id=fact.execution_id))
 
 
-def insist_on_outcomes(t: Transition) -> None:
+def insist_on_outcomes(t: TransitionBuilder) -> None:
     """Tell the ledger again what it has not confirmed, also of a run that has ended."""
     for pending in owed_outcomes(t.state):
         if pending.resend_at <= t.now:
@@ -107,14 +107,14 @@ def _is_internal(state: RunState, call: OpenCall) -> bool:
     return state.snapshot.tools[call.call.tool].internal
 
 
-def _ask_soon(t: Transition, pending: PendingEffect) -> None:
+def _ask_soon(t: TransitionBuilder, pending: PendingEffect) -> None:
     """Let the timer ask for the call again: its permission is told once more."""
     at = t.now + timedelta(seconds=TURN_S)
     t.emit(ev.EffectResent(effect_id=pending.effect_id, attempt=pending.attempt + 1, resend_at=at))
 
 
 def _finish(
-    t: Transition, call: OpenCall, fact: facts.ToolPermitted, applied: Applied, failure: ToolFailure | None
+    t: TransitionBuilder, call: OpenCall, fact: facts.ToolPermitted, applied: Applied, failure: ToolFailure | None
 ) -> None:
     close_gate(t, fact.execution_id, "settled", "the call was applied")
     for digest, text in applied.stored.items():

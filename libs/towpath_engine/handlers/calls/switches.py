@@ -11,14 +11,14 @@ from towpath_contracts.canonical import json_safe
 from towpath_contracts.events import log as ev
 from towpath_contracts.switches import PAUSED, paused_gate
 from towpath_engine.handlers.gates import close_gate, gate_of
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import Status
 
 LONGEST_PAUSE = timedelta(days=365)
 """A gate has an end; a run that waits for a switch longer than this goes on burning its own time."""
 
 
-def call_paused(t: Transition, fact: facts.CallPaused) -> None:
+def call_paused(t: TransitionBuilder, fact: facts.CallPaused) -> None:
     """Open the gate of a call that is held back; another gate of the same call is over."""
     call = t.state.open_call(fact.execution_id)
     switch = fact.switch

@@ -21,14 +21,14 @@ from towpath_engine.handlers.gates import (
 )
 from towpath_engine.handlers.phases import after_act, join_calls
 from towpath_engine.handlers.run_gates import expired, is_run_gate, settled
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.tool_result import ToolRefusedError
 from towpath_engine.rules.workspace_tools import checked_changes, why_lost
 from towpath_engine.state.run import OpenCall, OpenGate, Status
 from towpath_engine.state.workspace import EMPTY
 
 
-def tool_finished(t: Transition, fact: facts.ToolFinished) -> None:
+def tool_finished(t: TransitionBuilder, fact: facts.ToolFinished) -> None:
     """Take the outcome of a call; a doubt opens a gate instead, unless the run is being cancelled."""
     open_call = t.state.open_call(fact.execution_id)
     if open_call is None:
@@ -63,7 +63,7 @@ def tool_finished(t: Transition, fact: facts.ToolFinished) -> None:
     after_call(t, open_call)
 
 
-def _take_changes(t: Transition, call: OpenCall, fact: facts.ToolFinished) -> None:
+def _take_changes(t: TransitionBuilder, call: OpenCall, fact: facts.ToolFinished) -> None:
     """Take what a tool did to its scratch copy of the workspace, all of it or nothing; workers are not believed."""
     if fact.status != "succeeded" or not (fact.changes or fact.changes_lost):
         return
@@ -79,8 +79,8 @@ def _take_changes(t: Transition, call: OpenCall, fact: facts.ToolFinished) -> No
         t.emit(ev.WorkspaceChanged(step=t.state.step, execution_id=fact.execution_id, changes=changes))
 
 
-def tool_denied(t: Transition, fact: facts.ToolDenied) -> None:
-    """Take a denial: a typed result for the model; it ends nothing and changes no agent."""
+def tool_denied(t: TransitionBuilder, fact: facts.ToolDenied) -> None:
+    """Take a denial: a typed result for the model; it ends nothing and changes no agent (design §7)."""
     open_call = t.state.open_call(fact.execution_id)
     if open_call is None:
         return
@@ -100,7 +100,7 @@ def tool_denied(t: Transition, fact: facts.ToolDenied) -> None:
     after_call(t, open_call)
 
 
-def gate_resolved(t: Transition, fact: facts.GateResolved) -> None:
+def gate_resolved(t: TransitionBuilder, fact: facts.GateResolved) -> None:
     """Close the gate that a person settled, and ask what becomes of its call."""
     gate = find_gate(t.state, fact)
     if gate is None:
@@ -113,8 +113,8 @@ def gate_resolved(t: Transition, fact: facts.GateResolved) -> None:
     _after_gate(t, gate, expired=fact.verdict == "expired")
 
 
-def expire_gates(t: Transition) -> None:
-    """Close the gates that nobody settled in time."""
+def expire_gates(t: TransitionBuilder) -> None:
+    """Close the gates that nobody settled in time (design §5: then as denied)."""
     for gate in t.state.gates:
         if gate.expires_at > t.now or gate not in t.state.gates:
             continue  # the first gate of a run that nobody settles ends it, and closes the others
@@ -125,7 +125,7 @@ def expire_gates(t: Transition) -> None:
             _after_gate(t, gate, expired=True)
 
 
-def _after_gate(t: Transition, gate: OpenGate, *, expired: bool) -> None:
+def _after_gate(t: TransitionBuilder, gate: OpenGate, *, expired: bool) -> None:
     """An approval's fate is the tool-access service's to tell; a doubt that nobody settled stays one."""
     open_call = t.state.open_call(gate.execution_id) if gate.execution_id else None
     if open_call is None or not expired or gate.gate_type != UNKNOWN_EFFECT:
@@ -151,7 +151,7 @@ def _after_gate(t: Transition, gate: OpenGate, *, expired: bool) -> None:
     after_call(t, open_call)
 
 
-def after_call(t: Transition, ended: OpenCall) -> None:
+def after_call(t: TransitionBuilder, ended: OpenCall) -> None:
     """Go on where the last call of the step is finished; else ask for the call that has waited for *ended*."""
     if t.state.status is Status.CANCELLING:
         finish_if_quiet(t)

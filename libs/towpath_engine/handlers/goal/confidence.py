@@ -8,7 +8,7 @@ from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.run_gates import open_run_gate
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.requests.goal_context import confidence_payload
 from towpath_engine.rules.autonomy import FAILURES_ASKED, who_decides
 from towpath_engine.rules.criteria import reached
@@ -20,7 +20,7 @@ INTERVAL = "interval"
 FAILURES = "failures"
 
 
-def check_confidence(t: Transition) -> bool:
+def check_confidence(t: TransitionBuilder) -> bool:
     """Ask how sure the model is where there is an occasion; says whether it was asked."""
     goal = t.state.goal
     if goal is None or goal.confidence_step == t.state.step or reached(t.state) or not trigger_of(t.state, goal):
@@ -43,7 +43,7 @@ def trigger_of(state: RunState, goal: GoalState) -> str:
     return INTERVAL if state.step % settings.confidence_every == 0 else ""
 
 
-def take_confidence(t: Transition, answer: JsonObject | None) -> None:
+def take_confidence(t: TransitionBuilder, answer: JsonObject | None) -> None:
     """Take the answer; a low one goes to a person or back to the model."""
     goal = t.state.goal
     if goal is None:

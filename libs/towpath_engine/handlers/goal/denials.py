@@ -13,7 +13,7 @@ from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.goal.specialist import ask_specialist, may_ask
 from towpath_engine.handlers.goal.validate import action_failed
 from towpath_engine.handlers.run_gates import open_run_gate
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.autonomy import consults_alone
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import OpenCall, OpenChild, RunState
@@ -57,7 +57,7 @@ def _climbed(goal: GoalState, tool: str, rung: str) -> bool:
     return f"{tool}:{rung}" in goal.rungs
 
 
-def seek_alternative(t: Transition) -> bool:
+def seek_alternative(t: TransitionBuilder) -> bool:
     """Ask for an allowed action in the same step, once; says whether it did."""
     goal, call = t.state.goal, denied_call(t.state)
     if goal is None or call is None or goal.helped_step == t.state.step or _climbed(goal, call.call.tool, ALTERNATIVE):
@@ -72,7 +72,7 @@ def seek_alternative(t: Transition) -> bool:
     return True
 
 
-def seek_help(t: Transition) -> bool:
+def seek_help(t: TransitionBuilder) -> bool:
     """After a step that failed by a denial: a specialist in a run of its own, or a person; says whether a run began."""
     goal, call = t.state.goal, denied_call(t.state)
     if goal is None or call is None:
@@ -120,7 +120,7 @@ def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:
     return next(iter(both or [key for key in named if tool in state.snapshot.agents[key].equipped_tools]), None)
 
 
-def _ask_person(t: Transition, call: OpenCall) -> None:
+def _ask_person(t: TransitionBuilder, call: OpenCall) -> None:
     _sought(t, call, "person", "")
     denial, tool = _denial(call), call.call.tool
     vain = _asked_in_vain(t.state, call)
@@ -131,6 +131,6 @@ def _ask_person(t: Transition, call: OpenCall) -> None:
     open_run_gate(t, GATE, f"denied:{tool}", reason, detail)
 
 
-def _sought(t: Transition, call: OpenCall, rung: "ev.Rung", target: str) -> None:
+def _sought(t: TransitionBuilder, call: OpenCall, rung: "ev.Rung", target: str) -> None:
     reason = str(_denial(call).get("reason", ""))
     t.emit(ev.HelpSought(step=t.state.step, tool=call.call.tool, rung=rung, target=target, reason=reason))

@@ -16,7 +16,7 @@ from towpath_engine.handlers.goal.denials import seek_help
 from towpath_engine.handlers.goal.progress import measure_progress, take_progress
 from towpath_engine.handlers.goal.retry import retry
 from towpath_engine.handlers.goal.validate import answer_claim, take_validation, validate
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.criteria import criteria_of, final_of, reached
 from towpath_engine.state.run import Status
 
@@ -24,12 +24,12 @@ CRITERIA_MET = "criteria_met"
 PROGRESS_COMPLETE = "progress_complete"
 
 
-def goal_claimed(_t: Transition, _instruction: Finish) -> bool:
+def goal_claimed(_t: TransitionBuilder, _instruction: Finish) -> bool:
     """Take a model's word that it is done: it ends nothing, the phases look at what happened."""
     return False
 
 
-def stopped_by_success(t: Transition) -> bool:
+def stopped_by_success(t: TransitionBuilder) -> bool:
     """End a run whose goal is reached; says whether it is."""
     goal = t.state.goal
     if goal is None or not reached(t.state):
@@ -39,7 +39,7 @@ def stopped_by_success(t: Transition) -> bool:
     return True
 
 
-GOAL_PHASES: tuple[Callable[[Transition], bool], ...] = (
+GOAL_PHASES: tuple[Callable[[TransitionBuilder], bool], ...] = (
     retry,
     validate,
     measure_progress,
@@ -47,8 +47,8 @@ GOAL_PHASES: tuple[Callable[[Transition], bool], ...] = (
     seek_help,
     check_confidence,
 )
-GOAL_CHECKS: tuple[Callable[[Transition], bool], ...] = (stopped_by_time, stopped_by_success)
-GOAL_ANSWERS: dict[DecisionKind, Callable[[Transition, JsonObject | None], None]] = {
+GOAL_CHECKS: tuple[Callable[[TransitionBuilder], bool], ...] = (stopped_by_time, stopped_by_success)
+GOAL_ANSWERS: dict[DecisionKind, Callable[[TransitionBuilder, JsonObject | None], None]] = {
     DecisionKind.VALIDATE: take_validation,
     DecisionKind.PROGRESS: take_progress,
     DecisionKind.CONFIDENCE: take_confidence,

@@ -9,13 +9,13 @@ from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
 from towpath_contracts.tools.reports import Measure, progress_by_artifacts, progress_by_tests
 from towpath_engine.handlers.decision_requests import request_assessment
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.criteria import criteria_of, reached
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import RunState
 
 
-def measure_progress(t: Transition) -> bool:
+def measure_progress(t: TransitionBuilder) -> bool:
     """Measure how far the goal is where something new is known, or ask a model; says whether it was asked."""
     goal = t.state.goal
     if goal is None or goal.progress_step == t.state.step:
@@ -29,7 +29,7 @@ def measure_progress(t: Transition) -> bool:
     return True
 
 
-def take_progress(t: Transition, answer: JsonObject | None) -> None:
+def take_progress(t: TransitionBuilder, answer: JsonObject | None) -> None:
     """Take a model's word on progress; one that can't be read, or knows nothing, leaves it as it was."""
     goal = t.state.goal
     if goal is None:
@@ -50,7 +50,7 @@ def _asks_model(state: RunState, goal: GoalState) -> bool:
     return state.created.goal_settings.validate_steps and goal.succeeded and bool(state.calls)
 
 
-def _by_reports(t: Transition, goal: GoalState) -> None:
+def _by_reports(t: TransitionBuilder, goal: GoalState) -> None:
     if goal.tests is not None:
         _emit(t, "tests", progress_by_tests(goal.tests, goal.measured_tests))
     elif goal.measured_tests is None and goal.artifacts:
@@ -59,7 +59,7 @@ def _by_reports(t: Transition, goal: GoalState) -> None:
         _emit(t, "tests", Measure(score=0.0), goal.misreported or "no test ran")
 
 
-def _emit(t: Transition, source: "ev.ProgressSource", measure: Measure, reason: str = "") -> None:
+def _emit(t: TransitionBuilder, source: "ev.ProgressSource", measure: Measure, reason: str = "") -> None:
     t.emit(
         ev.ProgressMeasured(
             step=t.state.step,

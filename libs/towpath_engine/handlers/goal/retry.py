@@ -10,7 +10,7 @@ from towpath_contracts.events import log as ev
 from towpath_engine.handlers.decision_requests import back_off, request_assessment
 from towpath_engine.handlers.goal.denials import points_elsewhere, seek_alternative
 from towpath_engine.handlers.goal.validate import REPEATED, action_failed
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.loop_signatures import call_signature, errors_of
 from towpath_engine.rules.decisions import Refusal
 from towpath_engine.state.goal import GoalState
@@ -20,7 +20,7 @@ MAX_REFUSED = 3
 """Proposals for one attempt that are refused before the step has failed."""
 
 
-def retry(t: Transition) -> bool:
+def retry(t: TransitionBuilder) -> bool:
     """Ask for another action where the last one failed; says whether it did."""
     goal = t.state.goal
     if goal is None or goal.validated_step == t.state.step:
@@ -47,7 +47,7 @@ def wait_before(attempt: int) -> float:
     return float(2 ** (attempt - 1))
 
 
-def _ask_again(t: Transition, goal: GoalState) -> bool:
+def _ask_again(t: TransitionBuilder, goal: GoalState) -> bool:
     """Only a further attempt is asked for again in the same step; a refused first proposal is a step of its own."""
     if goal.attempt == 1 or goal.refusals >= MAX_REFUSED:
         return False

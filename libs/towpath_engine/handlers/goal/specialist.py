@@ -7,7 +7,7 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.text import truncate
 from towpath_engine.handlers.children import may_spawn, spawn
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import OpenCall, RunState
 
 SPECIALIST = "specialist"
@@ -21,7 +21,7 @@ def may_ask(state: RunState, agent_key: str, call: OpenCall) -> bool:
     return known and not asked and may_spawn(state)
 
 
-def ask_specialist(t: Transition, agent_key: str, call: OpenCall, reason: str) -> None:
+def ask_specialist(t: TransitionBuilder, agent_key: str, call: OpenCall, reason: str) -> None:
     """Start the specialist's run; what it answers is shown to this agent as an output of `agent:<key>`."""
     tool, arguments = call.call.tool, truncate(canonical_json(call.shown_args()), ARGUMENT_CHARS)
     wanted = (

@@ -8,7 +8,7 @@ from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
 from towpath_contracts.tools.child_tools import starts_child
 from towpath_engine.handlers.decision_requests import request_assessment
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.loop_signatures import errors_of
 from towpath_engine.rules.criteria import criteria_of, has_texts, helpers, met_now, reached, unmet_words
 from towpath_engine.state.goal import GoalState
@@ -26,7 +26,7 @@ def action_failed(state: RunState) -> bool:
     return bool(state.calls) and all(call.status != "succeeded" for call in state.calls)
 
 
-def validate(t: Transition) -> bool:
+def validate(t: TransitionBuilder) -> bool:
     """Say what came of the step, or ask a model; says whether it was asked."""
     goal = t.state.goal
     if goal is None or goal.validated_step == t.state.step:
@@ -46,7 +46,7 @@ def validate(t: Transition) -> bool:
     return False
 
 
-def take_validation(t: Transition, answer: JsonObject | None) -> None:
+def take_validation(t: TransitionBuilder, answer: JsonObject | None) -> None:
     """Take a model's judgement of the step; one that can't be read says that nothing is valid."""
     goal = t.state.goal
     if goal is None:
@@ -60,7 +60,7 @@ def take_validation(t: Transition, answer: JsonObject | None) -> None:
     _emit(t, goal, "model", success, reason, met, signature, uncertain=judged["uncertain"])
 
 
-def answer_claim(t: Transition) -> bool:
+def answer_claim(t: TransitionBuilder) -> bool:
     """Tell a model that says it is done what is not; the run goes on. Asks for nothing."""
     goal = t.state.goal
     if goal is None or goal.claimed is None or goal.refused == NOT_REACHED:
@@ -110,7 +110,7 @@ def _self_evident(state: RunState) -> bool:
     return known and all(call.status == "succeeded" for call in state.calls)
 
 
-def _by_record(t: Transition, goal: GoalState) -> None:
+def _by_record(t: TransitionBuilder, goal: GoalState) -> None:
     met = met_now(t.state, goal)
     unmet = unmet_words(t.state, met) if goal.claimed is not None else ""
     source = "outcome" if t.state.calls or goal.claimed is not None else "none"
@@ -136,12 +136,12 @@ def _refused(goal: GoalState) -> str:
     return f"no usable other action in attempt {goal.attempt}: {goal.refusal}"
 
 
-def _told(t: Transition, goal: GoalState, source: str, *, success: bool, reason: str, signature: str) -> None:
+def _told(t: TransitionBuilder, goal: GoalState, source: str, *, success: bool, reason: str, signature: str) -> None:
     _emit(t, goal, source, success, reason, met_now(t.state, goal), signature)
 
 
 def _emit(
-    t: Transition,
+    t: TransitionBuilder,
     goal: GoalState,
     source: str,
     success: bool,

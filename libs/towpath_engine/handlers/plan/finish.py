@@ -7,14 +7,14 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.plan_events import PlanTrigger
 from towpath_engine.handlers.plan.status import OVER, move
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.plan_results import Outcome, error, outcome_of, output_of, skipped
 from towpath_engine.state.run import Status
 
 _TRIGGERS: dict[str, PlanTrigger] = {Status.TIMED_OUT: "timeout", Status.CANCELLED: "cancelled"}
 
 
-def close_composition(t: Transition, status: str, reason: str, message: str) -> JsonObject:
+def close_composition(t: TransitionBuilder, status: str, reason: str, message: str) -> JsonObject:
     """Close what is open of a plan or workflow and return what the run's end tells of it; nothing of other runs."""
     held = t.state.composition
     if held is None:
@@ -32,7 +32,7 @@ def close_composition(t: Transition, status: str, reason: str, message: str) -> 
     return {} if held.phase == "completed" else output_of(held).model_dump(mode="json")
 
 
-def tell(t: Transition, outcome: Outcome) -> None:
+def tell(t: TransitionBuilder, outcome: Outcome) -> None:
     """Say in the log what came of a step, with the texts that it names stored."""
     held = t.state.composition
     for digest, text in outcome.stored.items():
@@ -41,7 +41,7 @@ def tell(t: Transition, outcome: Outcome) -> None:
     t.emit(ev.PlanStepEnded(index=index, report=outcome.report, bindings=outcome.bindings))
 
 
-def skip_rest(t: Transition) -> None:
+def skip_rest(t: TransitionBuilder) -> None:
     """Say of every step that was not begun that it is skipped."""
     held = t.state.composition
     if held is None or held.plan is None:

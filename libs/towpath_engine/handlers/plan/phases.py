@@ -21,7 +21,7 @@ from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.plan.finish import skip_rest, tell
 from towpath_engine.handlers.plan.start_step import child_of_step_ended, inputs_of, start_children
 from towpath_engine.handlers.plan.status import move
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.requests.planner import MAX_ATTEMPTS, faults_error, to_be_mended
 from towpath_engine.rules.members import members_of
 from towpath_engine.rules.plan_results import Outcome, current_step, error, outcome_of, output_of, skipped, stage_said
@@ -33,7 +33,7 @@ PLAN_FAILED = "plan_failed"
 COMPLETED = "plan_completed"
 
 
-def compose(t: Transition) -> None:
+def compose(t: TransitionBuilder) -> None:
     """Do what a composed run does instead of asking for a decision: take its plan, have it written, or go on in it."""
     held = t.state.composition or Composition()
     match held.phase:
@@ -47,7 +47,7 @@ def compose(t: Transition) -> None:
             return  # children of a step are under way: whoever ends last comes here again
 
 
-def _begin(t: Transition) -> None:
+def _begin(t: TransitionBuilder) -> None:
     task, swarm = t.state.created.plan, t.state.created.swarm
     move(t, "start_plan")
     if swarm is not None:
@@ -74,12 +74,12 @@ def flow_plan(swarm: CompiledSwarm) -> Plan:
     return Plan(id="flow", steps=tuple(steps), chain=True)
 
 
-def _accept(t: Transition, plan: Plan, origin: str) -> None:
+def _accept(t: TransitionBuilder, plan: Plan, origin: str) -> None:
     t.emit(ev.PlanAccepted.model_validate({"plan": plan, "origin": origin}))
     move(t, "planner_finished")
 
 
-def _take(t: Transition, task: PlanTask, written: JsonObject | None, origin: str) -> list[str]:
+def _take(t: TransitionBuilder, task: PlanTask, written: JsonObject | None, origin: str) -> list[str]:
     """Accept a plan, or return what is wrong with it; one that the caller gave is not asked for again."""
     faults = ["the answer is no JSON object"]
     if written is not None:
@@ -93,13 +93,13 @@ def _take(t: Transition, task: PlanTask, written: JsonObject | None, origin: str
     return faults
 
 
-def _refuse(t: Transition, faults: list[str]) -> None:
+def _refuse(t: TransitionBuilder, faults: list[str]) -> None:
     told = faults_error(PLAN_INVALID, faults)
     move(t, "validation_failed", error=told)
     finish(t, Status.FAILED, PLAN_INVALID, told["message"])
 
 
-def planned(t: Transition, answer: JsonObject | None) -> None:
+def planned(t: TransitionBuilder, answer: JsonObject | None) -> None:
     """Take the plan that a model wrote; one that can't be carried out it may mend once, told every fault."""
     task, held = t.state.created.plan, t.state.composition
     if task is None or held is None or held.phase != "planner_active":
@@ -113,7 +113,7 @@ def planned(t: Transition, answer: JsonObject | None) -> None:
         move(t, "start_plan", error=to_be_mended(faults, answer))
 
 
-def _dispatch(t: Transition) -> None:
+def _dispatch(t: TransitionBuilder) -> None:
     """Begin the next step: everything that it asks is rendered before anything starts."""
     held = t.state.composition
     if held is None or held.plan is None:
@@ -140,7 +140,7 @@ def _unstarted(step: PlanStep, code: str, message: str) -> StepReport:
     return skipped(step).model_copy(update={"status": "failed", "error": error(code, message)})
 
 
-def close_step(t: Transition) -> bool:
+def close_step(t: TransitionBuilder) -> bool:
     """Say what came of the step once all its children have ended, and end the run where that decides it."""
     held = t.state.composition
     if held is None or held.phase != "awaiting_results" or pending_children(t.state):
@@ -159,7 +159,7 @@ def close_step(t: Transition) -> bool:
     return False
 
 
-def _fail(t: Transition, outcome: Outcome) -> None:
+def _fail(t: TransitionBuilder, outcome: Outcome) -> None:
     """A step that does not succeed ends the plan; what comes after it is skipped."""
     report = outcome.report
     tell(t, outcome)
@@ -169,7 +169,7 @@ def _fail(t: Transition, outcome: Outcome) -> None:
     finish(t, Status.FAILED, PLAN_FAILED, f"step {report.id} is {report.status}: {why['code']}: {why['message']}")
 
 
-def _complete(t: Transition) -> None:
+def _complete(t: TransitionBuilder) -> None:
     move(t, "all_done")
     held = t.state.composition or Composition()
     chained = held.plan is not None and held.plan.chain
@@ -183,12 +183,12 @@ def _last_words(state: RunState, held: Composition) -> JsonObject:
     return {"message": stage_said(state, held)} if answer is None else answer
 
 
-def step_child_ended(t: Transition, _child_id: UUID) -> None:
+def step_child_ended(t: TransitionBuilder, _child_id: UUID) -> None:
     """Look at the end of a child while others of its step may still run."""
     child_of_step_ended(t)
 
 
-COMPOSED_PHASES: tuple[Callable[[Transition], bool], ...] = (close_step,)
-COMPOSED_ANSWERS: dict[DecisionKind, Callable[[Transition, JsonObject | None], None]] = {
+COMPOSED_PHASES: tuple[Callable[[TransitionBuilder], bool], ...] = (close_step,)
+COMPOSED_ANSWERS: dict[DecisionKind, Callable[[TransitionBuilder, JsonObject | None], None]] = {
     DecisionKind.COMPILE_PLAN: planned
 }

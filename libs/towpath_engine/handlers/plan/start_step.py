@@ -11,7 +11,7 @@ from towpath_contracts.networks.references import BINDINGS, RESULT
 from towpath_contracts.networks.swarm import CompiledSwarm, SwarmTask
 from towpath_contracts.runs.children import ChildTask
 from towpath_engine.handlers.children import spawn, stop_child
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.background import active_ms
 from towpath_engine.reducers.references import size_of
 from towpath_engine.rules.members import nested_swarms
@@ -49,7 +49,7 @@ def inputs_of(state: RunState, held: Composition, step: PlanStep) -> tuple[str, 
     return inputs
 
 
-def start_children(t: Transition) -> None:
+def start_children(t: TransitionBuilder) -> None:
     """Start as many agents of the current step as may run at the same time; none while a person is asked."""
     held = t.state.composition
     if held is None or t.state.waits_at_run_gate:
@@ -105,8 +105,8 @@ def _time_left(state: RunState, held: Composition, step: PlanStep, call: AgentCa
     return min(limits, default=None)
 
 
-def child_of_step_ended(t: Transition) -> None:
-    """Start more agents of the step; or stop all others, where the end of one decides it."""
+def child_of_step_ended(t: TransitionBuilder) -> None:
+    """Start more agents of the step; or stop all others, where the end of one decides it (feature E5)."""
     held = t.state.composition
     if held is None or held.phase != "awaiting_results":
         return

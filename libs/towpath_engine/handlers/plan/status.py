@@ -7,7 +7,7 @@ raises. Next step and all done have triggers of their own.
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.plan_events import PlanState, PlanTrigger
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.plan import Composition
 
 OVER: frozenset[PlanState] = frozenset({"completed", "failed"})
@@ -54,7 +54,7 @@ def target_of(state: PlanState, trigger: PlanTrigger) -> PlanState:
     return target
 
 
-def move(t: Transition, trigger: PlanTrigger, *, step_id: str = "", error: JsonObject | None = None) -> None:
+def move(t: TransitionBuilder, trigger: PlanTrigger, *, step_id: str = "", error: JsonObject | None = None) -> None:
     """Go from the run's state to the next one and say so in the log; raises IllegalTransitionError."""
     source = (t.state.composition or Composition()).phase
     target = target_of(source, trigger)

@@ -23,7 +23,7 @@ from towpath_engine.handlers.calls.tool_calls import after_call
 from towpath_engine.handlers.children import may_spawn, spawn
 from towpath_engine.handlers.finish import stopped_by_deadline
 from towpath_engine.handlers.gates import close_gate
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.references import is_reference, size_of
 from towpath_engine.rules.members import members_of_plan
 from towpath_engine.rules.tool_result import ToolRefusedError
@@ -34,7 +34,7 @@ DELEGATION_FAILED = "delegation_failed"
 PURPOSE_PLAN, PURPOSE_DELEGATE = "orchestrate", "delegate"
 
 
-def start_child(t: Transition, call: OpenCall, args: JsonObject, fact: facts.ToolPermitted) -> None:
+def start_child(t: TransitionBuilder, call: OpenCall, args: JsonObject, fact: facts.ToolPermitted) -> None:
     """Start the child that a permitted call is; what can't be started is a failed call, told with every reason."""
     tool = call.call.tool
     if any(child.execution_id == fact.execution_id for child in t.state.children):
@@ -98,14 +98,14 @@ def _delegate_task(state: RunState, tool: str, args: JsonObject) -> ChildTask:
     )
 
 
-def child_of_call_ended(t: Transition, child: OpenChild) -> None:
+def child_of_call_ended(t: TransitionBuilder, child: OpenChild) -> None:
     """Close the call that *child* was, if it was one, and go on from there."""
     call = close_call_of(t, child)
     if call is not None:
         after_call(t, call)
 
 
-def close_call_of(t: Transition, child: OpenChild) -> OpenCall | None:
+def close_call_of(t: TransitionBuilder, child: OpenChild) -> OpenCall | None:
     """Say of the call that *child* was what became of it; returns the call, None where it was none that is open."""
     call = None if child.execution_id is None else t.state.open_call(child.execution_id)
     if call is None:

@@ -13,7 +13,7 @@ from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.text import as_text
 from towpath_engine.handlers.children import may_spawn, spawn
 from towpath_engine.handlers.finish import finish
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.routes import handoff_of, routes_of
 from towpath_engine.state.plan import SwarmState
 from towpath_engine.state.run import RunState, Status
@@ -26,7 +26,7 @@ PURPOSE = "handoff"
 """What the child is for that a run is handed over to."""
 
 
-def answered(t: Transition, instruction: Finish) -> bool:
+def answered(t: TransitionBuilder, instruction: Finish) -> bool:
     """End the run with an answer, or hand over to whom it names; says whether the run has ended."""
     target = handoff_name_in(instruction.payload, routes_of(t.state))
     if target is None:
@@ -38,13 +38,13 @@ def answered(t: Transition, instruction: Finish) -> bool:
     return t.state.is_final
 
 
-def routed(t: Transition, instruction: Transfer) -> bool:
+def routed(t: TransitionBuilder, instruction: Transfer) -> bool:
     """Count a transfer that an agent asked for; says whether another agent of this run is to act now."""
     said = "" if instruction.context is None else as_text(instruction.context)
     return hand_over(t, instruction.target, said)
 
 
-def hand_over(t: Transition, target: str, said: str) -> bool:
+def hand_over(t: TransitionBuilder, target: str, said: str) -> bool:
     """Count a handoff; says whether *target* is to act in this run: not after the last one, nor where it is a swarm."""
     swarm, held = handoff_of(t.state), t.state.swarm or SwarmState()
     if swarm is None:
@@ -64,7 +64,7 @@ def hand_over(t: Transition, target: str, said: str) -> bool:
     return nested is None
 
 
-def _spawn(t: Transition, name: str, swarm: CompiledSwarm) -> None:
+def _spawn(t: TransitionBuilder, name: str, swarm: CompiledSwarm) -> None:
     """A nested swarm begins with the user's message alone."""
     above = t.state.created.swarm
     path = (*(() if above is None else above.path), name)
@@ -79,7 +79,7 @@ def _spawn(t: Transition, name: str, swarm: CompiledSwarm) -> None:
     spawn(t, [task])
 
 
-def nested_ended(t: Transition, child_id: UUID) -> None:
+def nested_ended(t: TransitionBuilder, child_id: UUID) -> None:
     """End the run as the nested swarm did that it was handed over to."""
     child = next((c for c in t.state.children if c.child_id == child_id), None)
     if child is None or child.purpose != PURPOSE:
@@ -90,7 +90,7 @@ def nested_ended(t: Transition, child_id: UUID) -> None:
         finish(t, Status.FAILED, FAILED, f"what the run was handed over to is {child.status}: {child.reason}")
 
 
-def stopped_by_agent_steps(t: Transition) -> bool:
+def stopped_by_agent_steps(t: TransitionBuilder) -> bool:
     """End a run whose agent has used the steps of its turn; says whether it did."""
     task, held = t.state.created.swarm, t.state.swarm
     if task is None or held is None or steps_of_turn(t.state) < task.swarm.agent_steps:

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_engine.advance import wake_at
-from towpath_engine.state.replace import but
+from towpath_engine.state.replace import replace
 from towpath_engine.state.run import RunState
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
@@ -140,5 +140,5 @@ def next_wake(state: RunState, now: datetime, wait_s: float, unhurried: Collecti
     others = tuple(pending for pending in state.pending if pending.effect_id not in unhurried)
     times = [now + timedelta(seconds=wait_s)]
     times += [pending.deadline for pending in state.pending if pending.deadline is not None]
-    other = wake_at(but(state, pending=others))
+    other = wake_at(replace(state, pending=others))
     return min(times if other is None else [*times, other])

@@ -14,7 +14,7 @@ from towpath_contracts.runs.children import AskChild, ChildTask
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.handlers.children import below_of, birth_of, child_id, may_spawn, spawn, told_of
 from towpath_engine.handlers.run_gates import open_run_gate
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.references import carried
 from towpath_engine.replay import create
 from towpath_engine.requests.effects import message_of
@@ -23,7 +23,7 @@ from towpath_engine.state.run import EffectKind, RunState
 
 def asked(machine: Machine, *agents: str, **more: Any) -> list["ev.ChildStarted"]:
     """Let the run, in the middle of its step, start a child for each of *agents*."""
-    transition = Transition(state=machine.state, now=machine.now)
+    transition = TransitionBuilder(state=machine.state, now=machine.now)
     spawn(transition, [ChildTask(agent_key=key, user_message=f"help {key}", **more) for key in agents])
     machine.state = transition.state
     return [entry.event for entry in transition.entries if isinstance(entry.event, ev.ChildStarted)]
@@ -33,7 +33,7 @@ def waiting_parent(*agents: str) -> tuple[Machine, list["ev.ChildStarted"]]:
     """A run that waits for children and for nothing else."""
     machine = Machine()
     machine.decide(use("echo", text="a"))
-    transition = Transition(state=machine.state, now=machine.now)
+    transition = TransitionBuilder(state=machine.state, now=machine.now)
     transition.emit(
         ev.ToolCallFinished(
             execution_id=machine.call_id(0), step=1, epoch=0, agent_key="triage", call_index=0, tool="echo",
@@ -222,7 +222,7 @@ def test_an_older_word_that_comes_late_does_not_stop_the_parents_time() -> None:
 def test_a_parked_child_is_an_end_for_its_parent_unless_that_can_still_cancel_it() -> None:
     machine, (child,) = waiting_parent("expert")
     state = born(machine.state, child, machine)
-    transition = Transition(state=state, now=machine.now)
+    transition = TransitionBuilder(state=state, now=machine.now)
     transition.emit(ev.RunQuarantined(code="execution_conflict", message="the ledger says otherwise"))
     word = told_of(transition.state)
     assert word is not None and (word.status, word.ended) == ("quarantined", True)
@@ -235,7 +235,7 @@ def test_a_parked_child_is_an_end_for_its_parent_unless_that_can_still_cancel_it
 
 def test_a_parked_parent_still_tells_its_children_to_stop() -> None:
     machine, (child,) = waiting_parent("expert")
-    transition = Transition(state=machine.state, now=machine.now)
+    transition = TransitionBuilder(state=machine.state, now=machine.now)
     transition.emit(ev.RunQuarantined(code="execution_conflict", message="the ledger says otherwise"))
     machine.state = transition.state
     assert types(fed(machine, facts.CancelRequested(run_id=RUN, by="ann"))) == ["cancel_accepted"]
@@ -267,7 +267,7 @@ def test_a_budget_gate_that_opens_while_an_answer_is_on_its_way_asks_for_nothing
     goal = {"goal": "g", "acceptance_criteria": [{"when": "size(results) > 0"}], "settings": {"validate_steps": False}}
     machine = Machine(kind=kind, **({"goal": goal} if kind == "goal" else {}))
     machine.decide(use("echo", text="a"))
-    transition = Transition(state=machine.state, now=machine.now)
+    transition = TransitionBuilder(state=machine.state, now=machine.now)
     open_run_gate(transition, "budget", "budget:run", "80 % is spent", {})
     machine.state = transition.state
     (gate,) = machine.state.gates

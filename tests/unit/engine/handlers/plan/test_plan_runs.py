@@ -8,7 +8,7 @@ from tests.support.engine.plan_machine import PlanRun, ask, block, step
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.plan_events import PlanState, PlanTrigger
 from towpath_engine.handlers.plan.status import OVER, TABLE, IllegalTransitionError, move, target_of
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import TransitionBuilder
 
 STATES: tuple[PlanState, ...] = get_args(PlanState)
 TRIGGERS: tuple[PlanTrigger, ...] = get_args(PlanTrigger)
@@ -42,7 +42,7 @@ def test_e6_what_is_not_in_the_table_is_refused(state: PlanState, trigger: PlanT
 
 def test_e6_an_illegal_trigger_writes_nothing() -> None:
     run = PlanRun(step("ann"))
-    transition = Transition(state=run.state, now=run.now)
+    transition = TransitionBuilder(state=run.state, now=run.now)
     with pytest.raises(IllegalTransitionError):
         move(transition, "all_done")
     assert transition.entries == []
