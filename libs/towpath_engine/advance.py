@@ -14,14 +14,6 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.networks.goal import OUT_OF_TIME
 from towpath_contracts.subjects import DEFAULT_POOL, pool_of
 from towpath_engine.evolve import ACTING
-from towpath_engine.handlers.budgets import (
-    answer_of,
-    budget_applied,
-    budget_refused,
-    budget_warned,
-    late_answer,
-    stopped_by_budget,
-)
 from towpath_engine.handlers.calls.internal_tools import insist_on_outcomes, outcome_recorded, tool_permitted
 from towpath_engine.handlers.calls.switches import call_paused
 from towpath_engine.handlers.calls.tool_calls import expire_gates, gate_resolved, tool_denied, tool_finished
@@ -33,7 +25,6 @@ from towpath_engine.handlers.cancel import (
     give_up_late_calls,
 )
 from towpath_engine.handlers.children import child_told, pending_children
-from towpath_engine.handlers.deadline import stopped_by_time
 from towpath_engine.handlers.finish import end_with_error, stopped_by_deadline
 from towpath_engine.handlers.fork import forked
 from towpath_engine.handlers.gates import approval_required, close_all
@@ -42,9 +33,18 @@ from towpath_engine.handlers.quarantine import quarantine, while_parked
 from towpath_engine.handlers.resend import resend
 from towpath_engine.handlers.run_kinds import strategy_of
 from towpath_engine.handlers.steps import after_decision, begin_step, resend_decision
+from towpath_engine.handlers.stop_checks.budgets import (
+    answer_of,
+    budget_applied,
+    budget_refused,
+    budget_warned,
+    late_answer,
+    stopped_by_budget,
+)
+from towpath_engine.handlers.stop_checks.deadline import stopped_by_time
+from towpath_engine.handlers.stop_checks.watchdog import watchdog_reported
 from towpath_engine.handlers.swarm.delegate import child_of_call_ended
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.handlers.watchdog import watchdog_reported
 from towpath_engine.reducers.iterations import iteration_due
 from towpath_engine.requests.effects import Effect, message_of, model_for, store_text
 from towpath_engine.state.run import EffectKind, PendingEffect, RunState, Status

@@ -9,8 +9,8 @@ from datetime import timedelta
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
 from towpath_contracts.ids import request_id
-from towpath_engine.handlers.budgets import stopped_by_budget
 from towpath_engine.handlers.reservations import emit_request
+from towpath_engine.handlers.stop_checks.budgets import stopped_by_budget
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.requests.effects import model_for
 from towpath_engine.requests.network_context import input_preview

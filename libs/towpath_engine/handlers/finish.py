@@ -7,9 +7,9 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
-from towpath_engine.handlers.background.iteration_end import say_last_words
-from towpath_engine.handlers.calls.internal_outcomes import cut_off
+from towpath_engine.handlers.final_reports import say_last_words
 from towpath_engine.handlers.gates import close_all
+from towpath_engine.handlers.internal_outcomes import cut_off
 from towpath_engine.handlers.plan.finish import close_composition
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.iterations import HARD, iteration_due

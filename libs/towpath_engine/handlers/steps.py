@@ -9,14 +9,14 @@ from towpath_contracts.decisions.decision import PLAIN_KINDS, AskPerson, CallToo
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.text import truncate
-from towpath_engine.handlers.budgets import EXCEEDED, last_answer_only, stopped_by_budget
 from towpath_engine.handlers.finish import finish, stopped_by_deadline
-from towpath_engine.handlers.loop_escalation import LOOP_GATE, Loop
-from towpath_engine.handlers.loops import climb, enforced, loop_of, stopped_by_loop
 from towpath_engine.handlers.run_gates import MANUAL, open_run_gate
 from towpath_engine.handlers.run_kinds import strategy_of
+from towpath_engine.handlers.stop_checks.budgets import EXCEEDED, last_answer_only, stopped_by_budget
+from towpath_engine.handlers.stop_checks.loop_escalation import LOOP_GATE, Loop
+from towpath_engine.handlers.stop_checks.loops import climb, enforced, loop_of, stopped_by_loop
+from towpath_engine.handlers.stop_checks.watchdog import stopped_by_finding
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.handlers.watchdog import stopped_by_finding
 from towpath_engine.rules.decisions import Refusal, instruct
 from towpath_engine.state.run import EffectKind, RunState, Status
 from towpath_engine.state.workspace import listed

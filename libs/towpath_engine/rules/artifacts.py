@@ -4,7 +4,7 @@ Whoever sets the goal says what counts as made: a criterion that looks at `artif
 model writes beside that is no progress, however much of it there is.
 """
 
-from towpath_engine.rules.expressions import names_in
+from towpath_engine.expressions.criterion import names_in
 from towpath_engine.state.run import RunState
 
 

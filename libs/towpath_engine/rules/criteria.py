@@ -8,8 +8,8 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.goal import Criterion
+from towpath_engine.expressions.criterion import compile_criterion
 from towpath_engine.rules.criteria_input import shortened
-from towpath_engine.rules.expressions import compile_criterion
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import OpenChild, RunState
 

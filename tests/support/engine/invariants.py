@@ -18,7 +18,7 @@ from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
 from towpath_contracts.tree_limits import MAX_PARALLEL, PLAN_STEPS
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.evolve import evolve
-from towpath_engine.handlers.plan.status import TABLE
+from towpath_engine.handlers.plan_status import TABLE
 from towpath_engine.reducers.workspace import outcome_effect
 from towpath_engine.requests.effects import Effect
 from towpath_engine.state.run import EffectKind, RunState, dump_state, initial, load_state

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from towpath.cli.shared.exit_codes import format_problem
 from towpath_contracts.budgets import Budget
 from towpath_contracts.problems.registry import details_of, problem, summary_of
-from towpath_engine.rules.expressions import fault_of
+from towpath_engine.expressions.criterion import fault_of
 
 
 def test_a_library_s_prefix_is_not_shown() -> None:

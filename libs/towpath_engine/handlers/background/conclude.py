@@ -7,9 +7,9 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import assessment_schema
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
-from towpath_contracts.json_schema import schema_faults
-from towpath_engine.handlers.background.iteration_end import close_iteration
+from towpath_contracts.json_schema import faults
 from towpath_engine.handlers.decision_requests import request_assessment
+from towpath_engine.handlers.final_reports import close_iteration
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.requests.effects import model_for

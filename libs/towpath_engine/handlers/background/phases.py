@@ -10,8 +10,8 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import Finish, GiveUp
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_engine.handlers.background.conclude import conclude, last_words, summarized
-from towpath_engine.handlers.background.iteration_end import close_iteration
 from towpath_engine.handlers.background.reflect import reflect, reflected
+from towpath_engine.handlers.final_reports import close_iteration
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.background import plan_is_completed

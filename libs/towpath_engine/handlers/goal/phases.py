@@ -9,13 +9,13 @@ from collections.abc import Callable
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import Finish
 from towpath_contracts.decisions.request import DecisionKind
-from towpath_engine.handlers.deadline import stopped_by_time
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.goal.confidence import check_confidence, take_confidence
 from towpath_engine.handlers.goal.denials import seek_help
 from towpath_engine.handlers.goal.progress import measure_progress, take_progress
 from towpath_engine.handlers.goal.retry import retry
 from towpath_engine.handlers.goal.validate import answer_claim, take_validation, validate
+from towpath_engine.handlers.stop_checks.deadline import stopped_by_time
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.criteria import criteria_of, final_of, reached
 from towpath_engine.state.run import Status

@@ -6,7 +6,7 @@ However a composed run ends, its log says what came of every step, and its end c
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.plan_events import PlanTrigger
-from towpath_engine.handlers.plan.status import OVER, move
+from towpath_engine.handlers.plan_status import OVER, move
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.plan_results import Outcome, error, outcome_of, output_of, skipped
 from towpath_engine.state.run import Status

@@ -20,7 +20,7 @@ from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.plan.finish import skip_rest, tell
 from towpath_engine.handlers.plan.start_step import child_of_step_ended, inputs_of, start_children
-from towpath_engine.handlers.plan.status import move
+from towpath_engine.handlers.plan_status import move
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.requests.planner import MAX_ATTEMPTS, faults_error, to_be_mended
 from towpath_engine.rules.members import members_of

@@ -18,11 +18,11 @@ from towpath_contracts.tools.calls import ToolFailure
 from towpath_contracts.tools.child_tools import DELEGATE, ORCHESTRATE
 from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS
 from towpath_contracts.tree_limits import MAX_DEPTH
-from towpath_engine.handlers.calls.internal_outcomes import end_own_call
 from towpath_engine.handlers.calls.tool_calls import after_call
 from towpath_engine.handlers.children import may_spawn, spawn
 from towpath_engine.handlers.finish import stopped_by_deadline
 from towpath_engine.handlers.gates import close_gate
+from towpath_engine.handlers.internal_outcomes import end_own_call
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.references import is_reference, size_of
 from towpath_engine.rules.members import members_of_plan

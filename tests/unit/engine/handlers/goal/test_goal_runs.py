@@ -11,10 +11,10 @@ from towpath_contracts.decisions.assessments import NEUTRAL
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.events import log as ev
 from towpath_contracts.tools.workspace import FileChange
+from towpath_engine.expressions.criterion import compile_criterion, fault_of
 from towpath_engine.reducers.fork import inherited_of, taken_over
 from towpath_engine.reducers.goal import goal_after
 from towpath_engine.rules.autonomy import FAILURES_ASKED, who_decides
-from towpath_engine.rules.expressions import compile_criterion, fault_of
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import Status
 from towpath_readings.goals import project_goal

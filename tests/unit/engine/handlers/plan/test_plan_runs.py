@@ -7,7 +7,7 @@ from tests.support.engine.plan_machine import PlanRun, ask, block, step
 
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.plan_events import PlanState, PlanTrigger
-from towpath_engine.handlers.plan.status import OVER, TABLE, IllegalTransitionError, move, target_of
+from towpath_engine.handlers.plan_status import OVER, TABLE, IllegalTransitionError, move, target_of
 from towpath_engine.handlers.transition import TransitionBuilder
 
 STATES: tuple[PlanState, ...] = get_args(PlanState)

@@ -11,7 +11,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.background import BackgroundSettings, BackgroundTask
 from towpath_contracts.networks.goal import GoalSettings, GoalTask
-from towpath_engine.handlers.loop_escalation import Loop, Rung, rung
+from towpath_engine.handlers.stop_checks.loop_escalation import Loop, Rung, rung
 from towpath_engine.reducers.loop_counters import after_refusal, after_step, after_validation
 from towpath_engine.reducers.loop_inheritance import begun_with, handed_over
 from towpath_engine.replay import create

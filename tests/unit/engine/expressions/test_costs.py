@@ -7,9 +7,9 @@ from tests.support.engine.goal_machine import goal_run
 from tests.support.engine.machine import use
 
 from towpath_contracts.canonical import canonical_json
+from towpath_engine.expressions.criterion import compile_criterion, fault_of
 from towpath_engine.rules.criteria import scene_of
 from towpath_engine.rules.criteria_input import CUT, MAX_CHARS, MAX_ITEMS, MAX_VALUES, shortened
-from towpath_engine.rules.expressions import compile_criterion, fault_of
 
 
 def values_in(value: Any) -> int:

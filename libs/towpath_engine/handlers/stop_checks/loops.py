@@ -8,8 +8,8 @@ from towpath_contracts.decisions.decision import ToolCall
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import truncate
 from towpath_engine.handlers.finish import finish
-from towpath_engine.handlers.loop_escalation import LOOP_GATE, Loop, Rung, found, loop_of_calls, rung
 from towpath_engine.handlers.run_gates import open_run_gate
+from towpath_engine.handlers.stop_checks.loop_escalation import LOOP_GATE, Loop, Rung, found, loop_of_calls, rung
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.loop_counters import would_loop
 from towpath_engine.reducers.loop_signatures import REFUSED, call_signature

@@ -2,7 +2,7 @@
 
 An expression is met only where it is exactly true. An error, a missing name and any other value are not; nothing
 that a caller writes can raise here, read a clock, or take long: one macro at most, over lists that are bounded. What
-is dear in other ways is refused at submit (`towpath_engine.rules.expression_costs`).
+is dear in other ways is refused at submit (`towpath_engine.expressions.costs`).
 """
 
 import functools
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from towpath_contracts.tools.reports import TEST_MEMBERS
-from towpath_engine.rules.expression_costs import dear_part, library
+from towpath_engine.expressions.costs import dear_part, library
 
 VARIABLES = frozenset({"artifacts", "tests", "workspace", "last_output", "results", "claimed"})
 """What a criterion sees; `towpath_engine.rules.criteria` says what each of them is."""

@@ -1,0 +1,1 @@
+"""Acceptance criteria as CEL expressions: compiling one, and what makes one too expensive."""
