@@ -115,7 +115,7 @@ class BudgetWorld(World):
 
     A broker restored from an old copy gives out once more what was answered long ago, as if for the first time: no
     decider can know, and docs/budgets.md says so. Nor does anything between an orchestrator and a broker say a request
-    twice: it is posted once in an attempt (`sayable_again`), and a connection repeats nothing.
+    twice: it is posted once in an attempt (`resendable_effects`), and a connection repeats nothing.
     """
 
     def __init__(self, seed: int, *, fan: int = FAN, keep: bool = False, mutants: Mutants | None = None) -> None:

@@ -82,14 +82,14 @@ _BUDGET_RELEASED = Mutation(
     symbol="towpath_engine:lose",
     old="""
 settled = settle(budget, hold, hold.amounts, hold.amounts)
-return but(settled, lost=(*budget.lost, hold)[-MAX_LOST:])
+return replace(settled, lost=(*budget.lost, hold)[-MAX_LOST:])
 """,
     new="return settle(budget, hold, NOTHING)",
 )
 """What nobody answered for is given back."""
 
 _BUDGET_AGAIN = Mutation(
-    symbol="towpath_engine:sayable_again",
+    symbol="towpath_engine:resendable_effects",
     old="said if state.budget is None else [p for p in said if p.kind is not EffectKind.DECIDE]",
     new="list(state.pending)",
 )

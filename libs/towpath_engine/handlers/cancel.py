@@ -10,19 +10,19 @@ from uuid import UUID
 
 from towpath_contracts import facts
 from towpath_contracts.events import log as ev
-from towpath_engine.evolve import FENCE_RESEND_S
-from towpath_engine.handlers.children import child_told, pending_children
+from towpath_engine.handlers.children import pending_children
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.gates import close_all
 from towpath_engine.handlers.resend import resend
 from towpath_engine.handlers.transition import TransitionBuilder
+from towpath_engine.reducers.lifecycle import FENCE_RESEND_S
 from towpath_engine.state.run import EffectKind, PendingEffect, Status
 
 ANSWER_WAIT = timedelta(seconds=FENCE_RESEND_S)
 """How long the answer about a call that is neither voided nor live may take; then it is listed as unknown."""
 
 
-def cancel_requested(t: TransitionBuilder, fact: facts.CancelRequested) -> None:
+def on_cancel_requested(t: TransitionBuilder, fact: facts.CancelRequested) -> None:
     """Raise the fence and wait until nothing of the run can happen any more."""
     if t.state.status is Status.CANCELLING:
         return
@@ -37,7 +37,7 @@ def cancel_requested(t: TransitionBuilder, fact: facts.CancelRequested) -> None:
         t.ask(fence.effect_id)
 
 
-def fence_raised(t: TransitionBuilder, fact: facts.FenceRaised) -> None:
+def on_fence_raised(t: TransitionBuilder, fact: facts.FenceRaised) -> None:
     """Take the answer to the raised fence: what was voided, what still runs."""
     if t.state.status is not Status.CANCELLING or fact.fence != t.state.fence:
         return
@@ -90,28 +90,19 @@ def finish_if_quiet(t: TransitionBuilder) -> None:
         finish(t, Status.CANCELLED, "cancelled", f"cancelled by {t.state.cancelled_by}")
 
 
-def after_the_end(t: TransitionBuilder, fact: facts.FenceRaised | facts.TimerFired | facts.ChildTold) -> None:
-    """Insist on the fence of a run that has ended, until the tool-access service has stored it and no call lives.
-
-    Children are told to stop until they have ended.
-    """
-    if isinstance(fact, facts.ChildReported):
-        child_told(t, fact)
+def on_fence_raised_after_end(t: TransitionBuilder, fact: facts.FenceRaised) -> None:
+    """Take the answer to the fence of a run that has ended; it is pending until no call of the run is live."""
+    if _pending_fence(t) is None or fact.fence != t.state.fence:
         return
-    if isinstance(fact, facts.TimerFired):
-        for child in pending_children(t.state):
-            if child.resend_at <= t.now:
-                resend(t, child)
-    pending = _pending_fence(t)
-    if pending is None:
-        return
-    if isinstance(fact, facts.TimerFired):
-        if pending.resend_at <= t.now:
-            resend(t, pending)
-    elif fact.fence == t.state.fence and (
-        t.state.fence_stored < fact.fence or set(fact.live) != set(t.state.fence_live)
-    ):
+    if t.state.fence_stored < fact.fence or set(fact.live) != set(t.state.fence_live):
         t.emit(ev.FenceStored(fence=fact.fence, voided=fact.voided, live=fact.live))
+
+
+def resend_fence(t: TransitionBuilder) -> None:
+    """Send the fence again where it is due."""
+    pending = _pending_fence(t)
+    if pending is not None and pending.resend_at <= t.now:
+        resend(t, pending)
 
 
 def _pending_fence(t: TransitionBuilder) -> PendingEffect | None:

@@ -144,8 +144,8 @@ def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
     return Birth(child_id=event.child_id, task=created)
 
 
-def child_told(t: TransitionBuilder, fact: facts.ChildTold) -> bool:
-    """Take what a child says of itself; says whether it has ended now."""
+def take_child_report(t: TransitionBuilder, fact: facts.ChildTold) -> bool:
+    """Take what a child reports of itself; return whether it has ended now."""
     child = next((c for c in t.state.children if c.child_id == fact.child_id), None)
     if child is None or child.ended or fact.child_seq <= child.seq:
         return False

@@ -10,7 +10,7 @@ from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
 from towpath_contracts.ids import request_id
 from towpath_engine.handlers.reservations import emit_request
-from towpath_engine.handlers.stop_checks.budgets import stopped_by_budget
+from towpath_engine.handlers.stop_checks.budgets import stop_without_budget
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.requests.effects import model_for
 from towpath_engine.requests.network_context import input_preview
@@ -33,7 +33,7 @@ def back_off(t: TransitionBuilder, attempt: int, wait_s: float, reason: str) -> 
 
 
 def _request(t: TransitionBuilder, kind: DecisionKind, step: int) -> None:
-    if stopped_by_budget(t):
+    if stop_without_budget(t):
         return
     wanted = request_id(t.state.run_id, step, str(kind), t.state.requests)
     waits = t.state.backoff_until is not None

@@ -7,39 +7,12 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
-from towpath_engine.handlers.final_reports import say_last_words
+from towpath_engine.handlers.final_reports import close_composition, say_last_words
 from towpath_engine.handlers.gates import close_all
 from towpath_engine.handlers.internal_outcomes import cut_off
-from towpath_engine.handlers.plan.finish import close_composition
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.reducers.iterations import HARD, iteration_due
 from towpath_engine.reducers.references import carried, reference_to
-from towpath_engine.state.run import RunState, Status
-
-
-def stopped_by_deadline(t: TransitionBuilder) -> bool:
-    """End the run if its active time is used up; says whether it did."""
-    deadline = t.state.active_deadline()
-    if deadline is None or deadline > t.now or asks_at_deadline(t.state):
-        return t.state.background is not None and stopped_by_iteration(t)
-    limit = t.state.created.timeout_ms
-    finish(t, Status.TIMED_OUT, "deadline_exceeded", f"the run used its {limit} ms of active time")
-    return True
-
-
-def asks_at_deadline(state: RunState) -> bool:
-    """Say whether a person is asked at the deadline (`overtime`)."""
-    return state.goal is not None and state.created.goal_settings.on_timeout == "gate"
-
-
-def stopped_by_iteration(t: TransitionBuilder) -> bool:
-    """End a background run whose iteration takes twice as long as it may (feature D8); says whether it did."""
-    due = iteration_due(t.state)
-    if due is None or due > t.now:
-        return False
-    limit = t.state.created.background_settings.iteration_timeout_ms
-    finish(t, Status.FAILED, "iteration_timeout", f"an iteration took more than {HARD} times {limit} ms")
-    return True
+from towpath_engine.state.run import Status
 
 
 def end_with_error(t: TransitionBuilder, reason: str, message: str) -> None:

@@ -120,7 +120,7 @@ def _known(fact: facts.ToolFinished) -> JsonObject:
     return {**fact.doubt.model_dump(mode="json"), "attempt": fact.attempt, "why": why, "retry_warning": ACTS_LATE}
 
 
-def approval_required(t: TransitionBuilder, fact: facts.ApprovalRequired) -> None:
+def on_approval_required(t: TransitionBuilder, fact: facts.ApprovalRequired) -> None:
     """Open the gate of an approval; a new approval of the same call replaces the one before."""
     call = t.state.open_call(fact.execution_id)
     wanted = gate_id(t.state.run_id, f"approval:{fact.approval_id}")

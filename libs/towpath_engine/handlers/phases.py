@@ -10,9 +10,9 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import ANSWERS
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_engine.handlers.decision_requests import request_assessment
-from towpath_engine.handlers.finish import stopped_by_deadline
 from towpath_engine.handlers.run_kinds import strategy_of
 from towpath_engine.handlers.steps import begin_step, finish_instruction, is_awaiting
+from towpath_engine.handlers.stop_checks.deadline import stop_at_deadline
 from towpath_engine.handlers.transition import TransitionBuilder
 
 
@@ -20,7 +20,7 @@ def join_calls(t: TransitionBuilder) -> None:
     """All calls of the step are finished: go on, with the results in call order."""
     if not t.state.created.single_instruction:
         after_act(t)
-    elif not stopped_by_deadline(t):
+    elif not stop_at_deadline(t):
         finish_instruction(t)
 
 
@@ -42,7 +42,7 @@ def after_act(t: TransitionBuilder) -> None:
         begin_step(t)
 
 
-def assessed(t: TransitionBuilder, kind: DecisionKind, answer: JsonObject) -> None:
+def take_assessment(t: TransitionBuilder, kind: DecisionKind, answer: JsonObject) -> None:
     """Take the answer to an assessment; what can't be read is told as None, and fails closed."""
     _take(t, kind, readable(kind, answer))
 
@@ -68,6 +68,6 @@ def readable(kind: DecisionKind, answer: JsonObject) -> JsonObject | None:
         return None
 
 
-def missed(t: TransitionBuilder, kind: DecisionKind) -> None:
+def take_unreadable_assessment(t: TransitionBuilder, kind: DecisionKind) -> None:
     """An assessment whose answer could not be read fails closed; the run goes on."""
     _take(t, kind, None)

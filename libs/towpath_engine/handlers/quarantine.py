@@ -8,11 +8,10 @@ from datetime import datetime
 
 from towpath_contracts import facts
 from towpath_contracts.events import log as ev
-from towpath_engine.handlers.children import child_told, pending_children
-from towpath_engine.handlers.resend import resend
-from towpath_engine.handlers.swarm.delegate import close_call_of
+from towpath_engine.handlers.children import pending_children
+from towpath_engine.handlers.gates import close_all
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.state.run import RunState
+from towpath_engine.state.run import RunState, Status
 
 ENGINE_ERROR = "engine_error"
 """Code of the event that parks such a run; a replay that meets the same error makes the same event."""
@@ -27,21 +26,14 @@ def parking(state: RunState, error: Exception, now: datetime) -> TransitionBuild
     return transition
 
 
-def quarantine(t: TransitionBuilder, code: str, message: str) -> None:
-    """Park the run, and tell its children to stop."""
-    t.emit(ev.RunQuarantined(code=code, message=message))
+def on_execution_conflict(t: TransitionBuilder, fact: facts.ExecutionConflict) -> None:
+    """Quarantine the run and tell its children to stop: its log and the ledger disagree.
+
+    A run that is being cancelled ends all the same.
+    """
+    if t.state.status is Status.CANCELLING:
+        return
+    close_all(t, "the run is quarantined")
+    t.emit(ev.RunQuarantined(code="execution_conflict", message=fact.message))
     for child in pending_children(t.state):
         t.ask(child.effect_id)
-
-
-def while_parked(t: TransitionBuilder, fact: facts.AnyFact) -> None:
-    """See to it that the children of a parked run end; it takes note of nothing else but a cancel."""
-    if isinstance(fact, facts.TimerFired):
-        for pending in pending_children(t.state):
-            if pending.resend_at <= t.now:
-                resend(t, pending)
-    elif isinstance(fact, facts.ChildReported):
-        child_told(t, fact)
-        for child in t.state.children:
-            if child.child_id == fact.child_id and child.ended:
-                close_call_of(t, child)

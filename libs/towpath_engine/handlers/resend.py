@@ -7,12 +7,13 @@ forward, so that the run is not woken twice for one resend.
 from datetime import timedelta
 
 from towpath_contracts.events import log as ev
-from towpath_engine.evolve import DECIDE_GRACE_S, FENCE_RESEND_S
 from towpath_engine.handlers.reservations import emit_request
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.calls import TOOL_RESEND_S
 from towpath_engine.reducers.children import CHILD_RESEND_S
+from towpath_engine.reducers.decisions import DECIDE_GRACE_S
 from towpath_engine.reducers.gates import GATE_RESEND_S
+from towpath_engine.reducers.lifecycle import FENCE_RESEND_S
 from towpath_engine.state.run import STOPPING, EffectKind, PendingEffect, RunState
 
 MAX_RESEND_S = 15

@@ -25,7 +25,7 @@ from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.goal.phases import GOAL_ANSWERS, GOAL_CHECKS, GOAL_PHASES, goal_claimed
 from towpath_engine.handlers.goal.retry import objection
 from towpath_engine.handlers.plan.phases import COMPOSED_ANSWERS, COMPOSED_PHASES, compose, step_child_ended
-from towpath_engine.handlers.swarm.handoff import answered, nested_ended, routed, stopped_by_agent_steps
+from towpath_engine.handlers.swarm.handoff import answered, nested_ended, routed, stop_after_agent_steps
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.background import background_objection
 from towpath_engine.rules.decisions import Refusal
@@ -100,8 +100,8 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "plan": COMPOSED,
     "workflow": COMPOSED,
-    "handoff": Strategy(limits=(stopped_by_agent_steps,), done=answered, hands_over=routed, child_ended=nested_ended),
-    "team": Strategy(limits=(stopped_by_agent_steps,)),
+    "handoff": Strategy(limits=(stop_after_agent_steps,), done=answered, hands_over=routed, child_ended=nested_ended),
+    "team": Strategy(limits=(stop_after_agent_steps,)),
 }
 
 

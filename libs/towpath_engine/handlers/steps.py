@@ -4,18 +4,22 @@ Every step passes the same termination checks in the same order: the fixed order
 lines of `begin_step`. Whatever was refused is fed back and changes nothing else.
 """
 
+from collections.abc import Callable
+
+from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import PLAIN_KINDS, AskPerson, CallTools, Finish, GiveUp, Transfer
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.text import truncate
-from towpath_engine.handlers.finish import finish, stopped_by_deadline
+from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.run_gates import MANUAL, open_run_gate
 from towpath_engine.handlers.run_kinds import strategy_of
-from towpath_engine.handlers.stop_checks.budgets import EXCEEDED, last_answer_only, stopped_by_budget
+from towpath_engine.handlers.stop_checks.budgets import EXCEEDED, last_answer_only, stop_without_budget
+from towpath_engine.handlers.stop_checks.deadline import stop_at_deadline
 from towpath_engine.handlers.stop_checks.loop_escalation import LOOP_GATE, Loop
-from towpath_engine.handlers.stop_checks.loops import climb, enforced, loop_of, stopped_by_loop
-from towpath_engine.handlers.stop_checks.watchdog import stopped_by_finding
+from towpath_engine.handlers.stop_checks.loops import climb, enforced, loop_of, stop_on_loop
+from towpath_engine.handlers.stop_checks.watchdog import stop_on_finding
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.decisions import Refusal, instruct
 from towpath_engine.state.run import EffectKind, RunState, Status
@@ -30,32 +34,27 @@ def is_awaiting(state: RunState) -> bool:
     return state.waits_at_run_gate or any(effect.kind in ANSWERED for effect in state.pending)
 
 
+def on_run_admitted(t: TransitionBuilder, _fact: facts.RunAdmitted) -> None:
+    if t.state.status is Status.QUEUED:
+        t.emit(ev.RunStarted())
+        begin_step(t)
+
+
 def begin_step(t: TransitionBuilder) -> None:
-    """Check every reason to stop; when there is none, ask for the next decision."""
+    """Check every reason to stop; when there is none, do what a step of this kind of run does."""
     if is_awaiting(t.state):
         return  # whoever settles the gate, or answers last, comes here again
-    if stopped_by_deadline(t) or any(stopped(t) for stopped in strategy_of(t).checks):
+    if any(stops(t) for stops in STOP_CHECKS):
         return
-    if stopped_by_loop(t) or stopped_by_finding(t) or stopped_by_budget(t) or _stopped_by_tool_errors(t):
-        return
-    if any(stopped(t) for stopped in strategy_of(t).limits):
-        return
-    if t.state.composition is None:  # one that is composed asks for no decision: its steps are those of its plan
-        if _stopped_by_steps(t):
-            return
-        _force_respond(t)
+    force_answer(t)
     strategy_of(t).act(t)
 
 
-def _stopped_by_steps(t: TransitionBuilder) -> bool:
-    limit = t.state.created.max_steps
-    if t.state.step < limit:
-        return False
-    finish(t, Status.FAILED, "max_steps_exceeded", f"no answer within {limit} steps")
-    return True
+def stop_on_kind_checks(t: TransitionBuilder) -> bool:
+    return any(stops(t) for stops in strategy_of(t).checks)
 
 
-def _stopped_by_tool_errors(t: TransitionBuilder) -> bool:
+def stop_after_tool_errors(t: TransitionBuilder) -> bool:
     limit = t.state.created.max_tool_errors
     if t.state.tool_errors < limit or t.state.created.kind not in PLAIN_KINDS:
         return False
@@ -65,10 +64,42 @@ def _stopped_by_tool_errors(t: TransitionBuilder) -> bool:
     return True
 
 
-def _force_respond(t: TransitionBuilder) -> None:
-    """Hand the last step to the agent that must answer (feature A12)."""
+def stop_at_kind_limits(t: TransitionBuilder) -> bool:
+    return any(stops(t) for stops in strategy_of(t).limits)
+
+
+def stop_at_max_steps(t: TransitionBuilder) -> bool:
+    limit = t.state.created.max_steps
+    if t.state.composition is not None or t.state.step < limit:
+        return False  # the steps of a composed run are those of its plan
+    finish(t, Status.FAILED, "max_steps_exceeded", f"no answer within {limit} steps")
+    return True
+
+
+STOP_CHECKS: tuple[Callable[[TransitionBuilder], bool], ...] = (
+    stop_at_deadline,
+    stop_on_kind_checks,
+    stop_on_loop,
+    stop_on_finding,
+    stop_without_budget,
+    stop_after_tool_errors,
+    stop_at_kind_limits,
+    stop_at_max_steps,
+)
+"""Every reason to stop, in the order in which they count: the first that applies names the reason of the end.
+
+Each check returns whether it ended the run, or opened a gate that the run waits for. Success comes before everything
+but the deadline, so a run that reached its goal in its last step has not failed. What a person may decide (loops,
+findings) comes before the limits, which end the run without asking.
+"""
+
+
+def force_answer(t: TransitionBuilder) -> None:
+    """Hand the last step to the agent that must answer; a composed run asks no model, so it has no such step."""
     limit, spent = t.state.created.max_steps, last_answer_only(t.state)
-    if not t.state.snapshot.force_respond or not (spent or (limit > 1 and t.state.step == limit - 1)):
+    if t.state.composition is not None or not t.state.snapshot.force_respond:
+        return
+    if not spent and not (limit > 1 and t.state.step == limit - 1):
         return
     target = _answering_agent(t.state.snapshot, t.state.agent_key)
     why = "The budget is used up" if spent else "This is the last step"
@@ -160,7 +191,7 @@ def _call_tools(t: TransitionBuilder, instruction: CallTools) -> bool:
         return _refuse_loop(t, loop)
     if last_answer_only(t.state):
         return resend_decision(t, EXCEEDED, "No budget is left for calls.")
-    if stopped_by_budget(t):
+    if stop_without_budget(t):
         return False
     _issue(t, instruction)
     for call in t.state.calls:

@@ -13,26 +13,25 @@ from towpath_contracts.text import as_text, truncate
 from towpath_engine.reducers.loop_signatures import call_signature
 from towpath_engine.state.background import CALLS_KEPT, REFLECTIONS_KEPT, BackgroundState
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import OpenCall, RunState
+from towpath_engine.state.run import ACTION_KINDS, OpenCall, RunState
 
-ACTIONS = frozenset({"decide", "replan"})
 SHOWN_CHARS = 600
 """Of the arguments, and of the result, of a call that the snapshot shows; whole results stand beside it."""
 
 REFUSED, FAILED, DONE, TIMED_OUT = "refused", "failed", "completed", "timed_out"
 
 
-def background_after(  # noqa: C901 - one table of events
-    before: RunState, after: RunState, background: BackgroundState, event: "ev.AnyEvent", at: datetime
+def update_background(  # noqa: C901 - one table of events
+    before: RunState, after: RunState, background: BackgroundState, event: ev.AnyEvent, at: datetime
 ) -> BackgroundState:
     """Return what *background* is once *event* has made *after* of *before*."""
     match event:
         case ev.IterationStarted():
             began = active_ms(after, at)
             return replace(background, iteration=event.index, began_ms=began, decision="", tools=(), went="")
-        case ev.DecisionReceived() if before.asked in ACTIONS:
+        case ev.DecisionReceived() if before.asked in ACTION_KINDS:
             return replace(background, decision=_action(event.decision), reflections=())
-        case ev.DecisionMissed() if before.asked in ACTIONS:
+        case ev.DecisionMissed() if before.asked in ACTION_KINDS:
             return replace(background, decision="", last_error=f"{event.code}: {event.message}")
         case ev.DecisionRefused():
             return replace(_failed(background, f"{event.code}: {event.feedback}"), went=REFUSED)
@@ -105,7 +104,7 @@ def _error(call: OpenCall) -> str:
     return truncate(as_text(call.result), SHOWN_CHARS)
 
 
-def _reflected(background: BackgroundState, event: "ev.Reflected") -> BackgroundState:
+def _reflected(background: BackgroundState, event: ev.Reflected) -> BackgroundState:
     told = [event.note] if event.note else []
     if not event.followed and event.refusal:
         told.append(f"{event.verdict} was not followed: {event.refusal}")

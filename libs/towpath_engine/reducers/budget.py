@@ -4,7 +4,6 @@ Total and blind, like all remembering. Whatever is no longer waited for and was 
 spent at its worst case, marked `estimated`. Nothing is ever released because nobody said anything.
 """
 
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from towpath_contracts.budgets import MICROS, NOTHING, UNITS, Amounts, AttemptAnswered
@@ -14,12 +13,10 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import Snapshot
 from towpath_engine.state.budget import BudgetState, Hold, Means, applied, charge, correct, lose, reserve, settle
 from towpath_engine.state.replace import replace
-
-if TYPE_CHECKING:
-    from towpath_engine.state.run import RunState
+from towpath_engine.state.run import RunState
 
 
-def added_up(
+def add_usage(
     usage: Usage, cost: Cost, event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected"
 ) -> tuple[Usage, Cost]:
     """Return usage and cost of a run with those of one answer; one unknown price makes the sum unknown."""
@@ -34,7 +31,7 @@ def added_up(
     return total, Cost(usd=usd, price_known=known, price_source=event.cost.price_source)
 
 
-def spent(state: "RunState") -> Cost:
+def spent(state: RunState) -> Cost:
     """Return what the run and its ended children have cost, with what runs above it had when it was born.
 
     Unknown where a price is.
@@ -50,7 +47,7 @@ def summed(*costs: Cost | None) -> Cost:
     return Cost(usd=sum(cost.usd or 0.0 for cost in told) if known else None, price_known=known, price_source=source)
 
 
-def accounted(before: "RunState", after: "RunState", event: "ev.AnyEvent") -> BudgetState | None:
+def update_budget(before: RunState, after: RunState, event: "ev.AnyEvent") -> BudgetState | None:
     """Return the accounts after *event*, which has made *after* of *before*."""
     budget = after.budget
     if isinstance(event, ev.BudgetApplied):
@@ -60,7 +57,7 @@ def accounted(before: "RunState", after: "RunState", event: "ev.AnyEvent") -> Bu
     return _swept(_told(budget, before, after, event), after)
 
 
-def _told(budget: BudgetState, before: "RunState", after: "RunState", event: "ev.AnyEvent") -> BudgetState:
+def _told(budget: BudgetState, before: RunState, after: RunState, event: "ev.AnyEvent") -> BudgetState:
     match event:
         case ev.DecisionRequested():
             asked = _reserved(budget, after, event.request_id, 1, event.reserved, event.model)
@@ -89,7 +86,7 @@ def _answering(budget: BudgetState) -> BudgetState:
 
 
 def _reserved(
-    budget: BudgetState, state: "RunState", effect_id: UUID, attempt: int, amounts: Amounts | None, model: str
+    budget: BudgetState, state: RunState, effect_id: UUID, attempt: int, amounts: Amounts | None, model: str
 ) -> BudgetState:
     if amounts is None:
         return budget
@@ -97,7 +94,7 @@ def _reserved(
     return reserve(budget, Hold(effect_id=effect_id, attempt=attempt, accounts=accounts, amounts=amounts, model=model))
 
 
-def _resent(budget: BudgetState, state: "RunState", event: "ev.EffectResent") -> BudgetState:
+def _resent(budget: BudgetState, state: RunState, event: "ev.EffectResent") -> BudgetState:
     """Another attempt reserves anew; of the one before, nobody knows whether it was paid."""
     if event.reserved is None:
         return budget
@@ -108,7 +105,7 @@ def _resent(budget: BudgetState, state: "RunState", event: "ev.EffectResent") ->
     return _reserved(budget, state, event.effect_id, event.attempt, event.reserved, model)
 
 
-def _called(budget: BudgetState, state: "RunState", instruction: CallTools) -> BudgetState:
+def _called(budget: BudgetState, state: RunState, instruction: CallTools) -> BudgetState:
     for call in instruction.calls:
         amounts = tool_amounts(state.snapshot, call.tool)
         budget = _reserved(budget, state, call.execution_id, 1, amounts, "")
@@ -123,7 +120,7 @@ def tool_amounts(snapshot: Snapshot, tool: str) -> Amounts:
 
 
 def _answered(
-    budget: BudgetState, state: "RunState", event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected"
+    budget: BudgetState, state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected"
 ) -> BudgetState:
     """Settle the attempt that was paid at what it used; one that only repeats its answer was not paid itself."""
     told = event.answered or AttemptAnswered(attempt=1)
@@ -207,7 +204,7 @@ def _voided(budget: BudgetState, voided: tuple[UUID, ...]) -> BudgetState:
     return budget
 
 
-def _swept(budget: BudgetState, state: "RunState") -> BudgetState:
+def _swept(budget: BudgetState, state: RunState) -> BudgetState:
     """Whatever is still held for what is not waited for any more is lost."""
     if not budget.holds:
         return budget

@@ -13,6 +13,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
 from towpath_engine.reducers.loop_counters import after_calls, after_polling, after_step, poll_wait_s
 from towpath_engine.reducers.loop_signatures import error_signature
+from towpath_engine.reducers.workspace import with_unconfirmed_outcome
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import LOG_TAIL, OLDER_KEPT, EffectKind, OpenCall, PendingEffect, RunState
 from towpath_engine.state.workspace import listed
@@ -31,7 +32,11 @@ def call_deadline(state: RunState, tool: str, at: datetime) -> datetime:
     return at + timedelta(milliseconds=state.snapshot.tools[tool].timeout_ms + QUEUE_MS)
 
 
-def open_calls(state: RunState, instruction: CallTools, at: datetime) -> RunState:
+def apply_instruction_issued(state: RunState, event: ev.InstructionIssued, at: datetime) -> RunState:
+    return _open_calls(state, event.instruction, at) if isinstance(event.instruction, CallTools) else state
+
+
+def _open_calls(state: RunState, instruction: CallTools, at: datetime) -> RunState:
     """Return the state with every call of *instruction* pending, and counted by the loop detector."""
     polling = all(state.snapshot.tools[call.tool].polling for call in instruction.calls)
     wait = timedelta(seconds=poll_wait_s(state.detectors) if polling else 0)
@@ -61,7 +66,7 @@ def _files_for(state: RunState, tool: str) -> str:
     return digest_text(listed(state.desk)) if state.snapshot.tools[tool].workspace else ""
 
 
-def edit_call(state: RunState, event: "ev.ToolCallEdited") -> RunState:
+def apply_tool_call_edited(state: RunState, event: ev.ToolCallEdited, _at: datetime) -> RunState:
     """Return the state that knows what was executed in the place of what was asked for."""
     calls = tuple(
         replace(c, executed_args=event.args, edited_by=event.by) if c.call.execution_id == event.execution_id else c
@@ -70,7 +75,15 @@ def edit_call(state: RunState, event: "ev.ToolCallEdited") -> RunState:
     return replace(state, calls=calls)
 
 
-def close_call(state: RunState, event: "ev.ToolCallFinished | ev.ToolCallDenied", at: datetime) -> RunState:
+def apply_tool_call_finished(state: RunState, event: ev.ToolCallFinished, at: datetime) -> RunState:
+    return with_unconfirmed_outcome(_close_call(state, event, at), event, at)
+
+
+def apply_tool_call_denied(state: RunState, event: ev.ToolCallDenied, at: datetime) -> RunState:
+    return _close_call(state, event, at)
+
+
+def _close_call(state: RunState, event: ev.ToolCallFinished | ev.ToolCallDenied, at: datetime) -> RunState:
     """Return the state with one call finished; with the last one of a decision, all of them are remembered."""
     failed = call_status(event) != "succeeded"
     calls = tuple(_closed(c, event) if c.call.execution_id == event.execution_id else c for c in state.calls)

@@ -17,34 +17,7 @@ STOP_RESEND_S = 3
 """When a child is told once more to stop; that it may have been asked seldom before is no reason to wait."""
 
 
-def child_remembers(
-    state: RunState, event: "ev.ChildStarted | ev.ChildWaits | ev.ChildEnded | ev.ChildStopped", at: datetime
-) -> RunState:
-    """Return *state* after *event*."""
-    match event:
-        case ev.ChildStarted():
-            return _started(state, event, at)
-        case ev.ChildWaits():
-            return replace(
-                state,
-                children=tuple(
-                    replace(c, waits=event.waits, seq=event.child_seq) if c.child_id == event.child_id else c
-                    for c in state.children
-                ),
-            )
-        case ev.ChildEnded():
-            return _ended(state, event)
-        case ev.ChildStopped():
-            return replace(
-                state,
-                children=tuple(
-                    replace(c, stopped=event.reason) if c.child_id == event.child_id else c for c in state.children
-                ),
-                pending=tuple(told_again(p, at) if p.effect_id == event.child_id else p for p in state.pending),
-            )
-
-
-def told_again(pending: PendingEffect, at: datetime) -> PendingEffect:
+def resend_stop_soon(pending: PendingEffect, at: datetime) -> PendingEffect:
     """Return what is pending of a child that was told to stop, so that it is told again soon if it does not hear."""
     return (
         replace(pending, resend_at=at + timedelta(seconds=STOP_RESEND_S))
@@ -53,7 +26,7 @@ def told_again(pending: PendingEffect, at: datetime) -> PendingEffect:
     )
 
 
-def _started(state: RunState, event: "ev.ChildStarted", at: datetime) -> RunState:
+def apply_child_started(state: RunState, event: ev.ChildStarted, at: datetime) -> RunState:
     pending = PendingEffect(
         effect_id=event.child_id,
         kind=EffectKind.CHILD,
@@ -75,8 +48,24 @@ def _started(state: RunState, event: "ev.ChildStarted", at: datetime) -> RunStat
     return replace(state, pending=(*state.pending, pending), children=(*state.children, child))
 
 
-def _ended(state: RunState, event: "ev.ChildEnded") -> RunState:
-    """Once the last one has ended, what they said is remembered in their order, like the outcomes of calls."""
+def apply_child_waits(state: RunState, event: ev.ChildWaits, _at: datetime) -> RunState:
+    children = tuple(
+        replace(c, waits=event.waits, seq=event.child_seq) if c.child_id == event.child_id else c
+        for c in state.children
+    )
+    return replace(state, children=children)
+
+
+def apply_child_stopped(state: RunState, event: ev.ChildStopped, at: datetime) -> RunState:
+    return replace(
+        state,
+        children=tuple(replace(c, stopped=event.reason) if c.child_id == event.child_id else c for c in state.children),
+        pending=tuple(resend_stop_soon(p, at) if p.effect_id == event.child_id else p for p in state.pending),
+    )
+
+
+def apply_child_ended(state: RunState, event: ev.ChildEnded, _at: datetime) -> RunState:
+    """Once the last one has ended, what they said is remembered in their order, like the outcomes of calls (B7)."""
     children = tuple(
         replace(
             c,

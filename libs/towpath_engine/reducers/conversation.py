@@ -21,7 +21,7 @@ RESULT_SHARE = 4
 """A result has at most this part of the room of the whole conversation."""
 
 
-def conversed(before: RunState, after: RunState, held: SwarmState, event: "ev.AnyEvent") -> SwarmState:
+def update_conversation(before: RunState, after: RunState, held: SwarmState, event: "ev.AnyEvent") -> SwarmState:
     """Return what the run remembers of its conversation after *event*."""
     if handoff_of(after) is None:
         return held

@@ -5,6 +5,7 @@ no more: it folds and replays from its own record.
 """
 
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -63,7 +64,7 @@ def inherited_of(state: RunState, *, new_script: bool) -> JsonObject:
     return {name: value for name, value in dumped.items() if name not in _LATER or value is not None}
 
 
-def taken_over(state: RunState, event: "ev.RunForked") -> RunState:
+def apply_run_forked(state: RunState, event: ev.RunForked, _at: datetime) -> RunState:
     """Return *state* with what the fork inherits. Raises pydantic's ValidationError for what is no state."""
     taken = _adapter.validate_python(event.inherited)
     known = {name: getattr(taken, name) for name in _NAMES}

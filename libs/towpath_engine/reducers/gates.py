@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.goal import OUT_OF_TIME
 from towpath_engine.reducers.calls import call_deadline
-from towpath_engine.reducers.watchdog import told
+from towpath_engine.reducers.watchdog import clear_reported_finding
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import Detectors, EffectKind, OpenGate, PendingEffect, RunState
 
@@ -13,7 +13,7 @@ GATE_RESEND_S = 30
 """Resend of a tool request whose gate is open."""
 
 
-def gate_opened(state: RunState, event: "ev.GateOpened", at: datetime) -> RunState:
+def apply_gate_opened(state: RunState, event: ev.GateOpened, at: datetime) -> RunState:
     """Remember a gate; the request of the call behind it is said again more slowly."""
     gate = OpenGate(
         gate_id=event.gate_id,
@@ -26,7 +26,9 @@ def gate_opened(state: RunState, event: "ev.GateOpened", at: datetime) -> RunSta
     if event.execution_id is None:
         if gate.key == OUT_OF_TIME:
             state = _waited_for_no_longer(state)
-        return told(replace(state, gates=(*state.gates, gate), run_gates=state.run_gates + 1), event.reason)
+        return clear_reported_finding(
+            replace(state, gates=(*state.gates, gate), run_gates=state.run_gates + 1), event.reason
+        )
     pending = tuple(
         replace(p, resend_at=at + timedelta(seconds=GATE_RESEND_S)) if p.effect_id == event.execution_id else p
         for p in state.pending
@@ -39,7 +41,7 @@ def _waited_for_no_longer(state: RunState) -> RunState:
     return replace(state, pending=pending, unanswered=len(pending) < len(state.pending))
 
 
-def gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunState:
+def apply_gate_closed(state: RunState, event: ev.GateClosed, at: datetime) -> RunState:
     """Forget the gate, but not its id; the call behind it may start only now, so its time begins again."""
     gate = next((g for g in state.gates if g.gate_id == event.gate_id), None)
     if gate is None:

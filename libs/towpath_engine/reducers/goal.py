@@ -11,15 +11,23 @@ from towpath_contracts.decisions.decision import CallTools, Finish
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.reports import MAX_ARTIFACTS, read_artifacts, read_tests, report_fault
+from towpath_engine.expressions.criterion import names_in
 from towpath_engine.reducers.loop_signatures import call_signature
-from towpath_engine.rules.artifacts import is_wanted
 from towpath_engine.state.goal import RESULT_BYTES, RUNGS_KEPT, SIGNATURES_KEPT, STEPS_KEPT, GoalState
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import OpenCall, OpenChild, RunState
+from towpath_engine.state.run import ACTION_KINDS, OpenCall, OpenChild, RunState
 from towpath_readings.execution_log import REASONING_CHARS
 
-ACTIONS = frozenset({"decide", "replan"})
-"""Kinds of requests that are answered by an action."""
+
+def is_wanted(state: RunState, path: str) -> bool:
+    """Say whether an acceptance criterion of the run names the file *path* as an artifact."""
+    goal = state.created.goal
+    if goal is None:
+        return False
+    named = (f"'{path}'", f'"{path}"')
+    wanted = (one.when for one in goal.acceptance_criteria if one.when is not None)
+    return any(any(name in when for name in named) and "artifacts" in names_in(when) for when in wanted)
+
 
 OUT_OF_DOUBT = ""
 UNCERTAIN = "uncertain"
@@ -28,12 +36,12 @@ MODEL = "model"
 SPECIALIST = "specialist"
 
 
-def goal_after(before: RunState, after: RunState, goal: GoalState, event: "ev.AnyEvent") -> GoalState:  # noqa: C901
+def update_goal(before: RunState, after: RunState, goal: GoalState, event: "ev.AnyEvent") -> GoalState:  # noqa: C901
     """Return what *goal* is once *event* has made *after* of *before*."""
     match event:
         case ev.DecisionRequested():
             return _requested(before, goal, event)
-        case ev.DecisionReceived() if before.asked in ACTIONS:
+        case ev.DecisionReceived() if before.asked in ACTION_KINDS:
             doubt = _stated_doubt(event.decision, after.created.goal_settings.confidence_threshold)
             return replace(goal, doubt=doubt or goal.doubt)
         case ev.DecisionRefused():
@@ -66,7 +74,7 @@ def _requested(before: RunState, goal: GoalState, event: "ev.DecisionRequested")
 
     A question that was given up unanswered and is asked once more changes nothing.
     """
-    if event.kind not in ACTIONS or before.unanswered:
+    if event.kind not in ACTION_KINDS or before.unanswered:
         return goal
     if event.step != before.step:
         return replace(goal, attempt=1, tried=(), refusals=0, refused="", refusal="", claimed=None, misreported="")

@@ -5,6 +5,7 @@ What has an external cause neither counts nor clears; a step of nothing but poll
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.decision import ToolCall
@@ -21,7 +22,7 @@ from towpath_engine.reducers.loop_signatures import (
     weight,
 )
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import Detectors, OpenCall
+from towpath_engine.state.run import Detectors, OpenCall, RunState
 
 LOOP_THRESHOLD = 3
 """Equal signatures in a row that make a loop; fires on the third."""
@@ -51,6 +52,14 @@ def steps_of_cycle(length: int) -> int:
 
 WINDOW = max(map(steps_of_cycle, CYCLES))
 """Step signatures that are kept."""
+
+
+def apply_loop_detected(state: RunState, event: ev.LoopDetected, _at: datetime) -> RunState:
+    return replace(state, detectors=after_loop(state.detectors, event.detector, event.signature, event.action))
+
+
+def apply_step_validated(state: RunState, event: ev.StepValidated, _at: datetime) -> RunState:
+    return replace(state, detectors=after_validation(state.detectors, event))
 
 
 def after_calls(detectors: Detectors, calls: tuple[ToolCall, ...]) -> Detectors:
@@ -176,7 +185,7 @@ def cycle_of(window: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
 
-def acted_on(detectors: Detectors, detector: str, signature: str, action: str) -> Detectors:
+def after_loop(detectors: Detectors, detector: str, signature: str, action: str) -> Detectors:
     """Remember that something was done about a loop: it must go on before anything more is done."""
     nudged = (*detectors.nudged, f"{detector}:{signature}")[-NUDGED_KEPT:]
     changed = replace(detectors, nudged=nudged, replan=action == "replan")

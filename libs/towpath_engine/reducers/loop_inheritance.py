@@ -31,6 +31,6 @@ def handed_over(detectors: Detectors) -> JsonObject | None:
     return counted or None
 
 
-def begun_with(given: JsonObject | None) -> Detectors:
+def inherited_detectors(given: JsonObject | None) -> Detectors:
     """Return the counters of a run whose first event says *given*. Raises pydantic's ValidationError."""
     return _NONE if given is None else _adapter.validate_python(given)

@@ -8,17 +8,15 @@ from towpath_engine.state.plan import Composition, SwarmState
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import RunState
 
-Composed = ev.PlanMoved | ev.PlanAccepted | ev.PlanStepStarted | ev.PlanStepEnded | ev.HandedOff
 
-
-def composes(created: "ev.RunCreated") -> bool:
+def composes(created: ev.RunCreated) -> bool:
     """Say whether a run starts child runs instead of asking a model: a plan, and the flow of a workflow, do."""
     if created.swarm is not None:
         return created.swarm.swarm.mode == "workflow"
     return created.plan is not None
 
 
-def begun(state: RunState, created: "ev.RunCreated") -> RunState:
+def with_plan_or_swarm(state: RunState, created: ev.RunCreated) -> RunState:
     """Return *state* with the parts that a plan, or a swarm, begins with; any other run has none."""
     if created.swarm is None and created.plan is None:
         return state
@@ -29,23 +27,31 @@ def begun(state: RunState, created: "ev.RunCreated") -> RunState:
     )
 
 
-def composition_remembers(state: RunState, event: Composed, at: datetime) -> RunState:
-    """Return *state* after *event*."""
-    if isinstance(event, ev.HandedOff):
-        swarm = state.swarm or SwarmState()
-        return replace(state, swarm=replace(swarm, handoffs=event.count, began_step=event.step))
+def apply_plan_moved(state: RunState, event: ev.PlanMoved, _at: datetime) -> RunState:
     held = state.composition or Composition()
-    match event:
-        case ev.PlanMoved():
-            asked = event.target == "planner_active"
-            error = event.error if event.error is not None else held.error
-            moved = replace(held, phase=event.target, error=error, attempts=held.attempts + asked)
-            return replace(state, composition=moved)
-        case ev.PlanAccepted():
-            return replace(state, composition=replace(held, plan=event.plan, origin=event.origin))
-        case ev.PlanStepStarted():
-            begun_step = replace(held, at=event.index, inputs=event.inputs, began_ms=active_ms(state, at))
-            return replace(state, composition=begun_step, step=event.index + 1, children=(), calls=())
-        case ev.PlanStepEnded():
-            ended = replace(held, reports=(*held.reports, event.report), results={**held.results, **event.bindings})
-            return replace(state, composition=ended)
+    asked = event.target == "planner_active"
+    error = event.error if event.error is not None else held.error
+    moved = replace(held, phase=event.target, error=error, attempts=held.attempts + asked)
+    return replace(state, composition=moved)
+
+
+def apply_plan_accepted(state: RunState, event: ev.PlanAccepted, _at: datetime) -> RunState:
+    held = state.composition or Composition()
+    return replace(state, composition=replace(held, plan=event.plan, origin=event.origin))
+
+
+def apply_plan_step_started(state: RunState, event: ev.PlanStepStarted, at: datetime) -> RunState:
+    held = state.composition or Composition()
+    started = replace(held, at=event.index, inputs=event.inputs, began_ms=active_ms(state, at))
+    return replace(state, composition=started, step=event.index + 1, children=(), calls=())
+
+
+def apply_plan_step_ended(state: RunState, event: ev.PlanStepEnded, _at: datetime) -> RunState:
+    held = state.composition or Composition()
+    ended = replace(held, reports=(*held.reports, event.report), results={**held.results, **event.bindings})
+    return replace(state, composition=ended)
+
+
+def apply_handed_off(state: RunState, event: ev.HandedOff, _at: datetime) -> RunState:
+    swarm = state.swarm or SwarmState()
+    return replace(state, swarm=replace(swarm, handoffs=event.count, began_step=event.step))

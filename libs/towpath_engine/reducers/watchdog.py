@@ -3,6 +3,8 @@
 One finding waits to be told at a time; a newer one takes its place, and the older one stays in the log.
 """
 
+from datetime import datetime
+
 from towpath_contracts.events import log as ev
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import RunState
@@ -16,7 +18,7 @@ _SAID = {
 """What the model is told: the platform's own words, never those of a tool or of the report."""
 
 
-def report_taken(state: RunState, event: "ev.WatchdogReported") -> RunState:
+def apply_watchdog_reported(state: RunState, event: ev.WatchdogReported, _at: datetime) -> RunState:
     """Return the state that knows the report, and what the next step must begin with."""
     known = state.watch.of(event.key)
     taken = Taken(key=event.key, seq=state.seq + 1, times=1 if known is None else known.times + 1)
@@ -28,7 +30,7 @@ def report_taken(state: RunState, event: "ev.WatchdogReported") -> RunState:
     return replace(state, watch=Watch(taken=(*others, taken)[-REPORTS_KEPT:], untold=untold))
 
 
-def told(state: RunState, text: str) -> RunState:
+def clear_reported_finding(state: RunState, text: str) -> RunState:
     """Return the state after *text* was said: what was to be told is told."""
     untold = state.watch.untold
     return state if untold is None or untold.text != text else replace(state, watch=replace(state.watch, untold=None))

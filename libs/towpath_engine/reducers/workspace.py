@@ -19,7 +19,7 @@ OUTCOME_RESEND_S = 5
 """First resend of an outcome that the ledger has not confirmed."""
 
 
-def mounted(files: tuple[FileEntry, ...], at: datetime) -> Desk | None:
+def initial_workspace(files: tuple[FileEntry, ...], at: datetime) -> Desk | None:
     """Return the desk of a run that begins with *files*; None where there are none."""
     if not files:
         return None
@@ -38,14 +38,13 @@ def mounted(files: tuple[FileEntry, ...], at: datetime) -> Desk | None:
     )
 
 
-def desk_remembers(state: RunState, event: "ev.PlanChanged | ev.WorkspaceChanged", at: datetime) -> RunState:
-    """Return *state* with its desk after *event*."""
+def apply_plan_changed(state: RunState, event: ev.PlanChanged, _at: datetime) -> RunState:
+    return replace(state, desk=replace(state.desk or EMPTY, plan=plan_from(event.plan)))
+
+
+def apply_workspace_changed(state: RunState, event: ev.WorkspaceChanged, at: datetime) -> RunState:
     desk = state.desk or EMPTY
-    match event:
-        case ev.PlanChanged():
-            return replace(state, desk=replace(desk, plan=plan_from(event.plan)))
-        case ev.WorkspaceChanged():
-            return replace(state, desk=replace(desk, files=_changed(desk, event, at)))
+    return replace(state, desk=replace(desk, files=_changed(desk, event, at)))
 
 
 def _changed(desk: Desk, event: "ev.WorkspaceChanged", at: datetime) -> dict[str, WorkspaceFile]:
@@ -69,7 +68,7 @@ def outcome_effect(run_id: UUID, execution_id: UUID) -> UUID:
     return effect_id(run_id, f"outcome:{execution_id}")
 
 
-def outcome_owed(state: RunState, event: "ev.ToolCallFinished", at: datetime) -> RunState:
+def with_unconfirmed_outcome(state: RunState, event: "ev.ToolCallFinished", at: datetime) -> RunState:
     """Return *state* with the outcome of a call that the run applied itself pending; workers tell all others."""
     spec = state.snapshot.tools.get(event.tool)
     if event.worker != PLATFORM_WORKER or spec is None or not spec.internal:
@@ -91,12 +90,12 @@ def outcome_owed(state: RunState, event: "ev.ToolCallFinished", at: datetime) ->
     return replace(state, pending=(*state.pending, owed))
 
 
-def outcome_confirmed(state: RunState, event: "ev.OutcomeRecorded") -> RunState:
+def apply_outcome_recorded(state: RunState, event: ev.OutcomeRecorded, _at: datetime) -> RunState:
     """Return *state* without the outcome that the ledger holds now."""
     gone = outcome_effect(state.run_id, event.execution_id)
     return replace(state, pending=tuple(p for p in state.pending if p.effect_id != gone))
 
 
-def owed_outcomes(state: RunState) -> tuple[PendingEffect, ...]:
+def unconfirmed_outcomes(state: RunState) -> tuple[PendingEffect, ...]:
     """Return what the ledger still has to be told; the end of a run does not change that."""
     return tuple(p for p in state.pending if p.kind is EffectKind.OUTCOME)

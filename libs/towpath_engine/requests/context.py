@@ -1,11 +1,10 @@
 """What the prompts of other runs show beside those of a network run."""
 
 from towpath_contracts.base import JsonObject
-from towpath_engine.evolve import ACTING
 from towpath_engine.reducers.conversation import conversation_section
 from towpath_engine.requests.background_context import background_section, last_words_section, reflection_section
 from towpath_engine.requests.goal_context import goal_assessment, goal_section
-from towpath_engine.state.run import RunState
+from towpath_engine.state.run import ACTION_KINDS, RunState
 
 
 def run_section(state: RunState) -> JsonObject | None:
@@ -19,7 +18,7 @@ def run_section(state: RunState) -> JsonObject | None:
 
 def assessment_section(state: RunState) -> JsonObject | None:
     """Return what the pending assessment is to judge; None where a decision is asked for."""
-    if state.asked in ACTING:
+    if state.asked in ACTION_KINDS:
         return None
     calls = [
         {"tool": c.call.tool, "arguments": c.shown_args(), "status": c.status, "result": c.result} for c in state.calls

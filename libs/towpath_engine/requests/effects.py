@@ -17,8 +17,8 @@ from towpath_contracts.tools.calls import ToolRequest
 from towpath_contracts.tools.grants import grant_chain
 from towpath_contracts.tools.internal_outcomes import RecordOutcome
 from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS
-from towpath_engine.evolve import DECIDE_GRACE_S
 from towpath_engine.reducers.budget import spent
+from towpath_engine.reducers.decisions import DECIDE_GRACE_S
 from towpath_engine.requests.network_context import build_context
 from towpath_engine.requests.planner import plan_schema
 from towpath_engine.state.budget import Means

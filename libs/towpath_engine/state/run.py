@@ -59,6 +59,9 @@ FINAL = frozenset(
 )
 
 
+ACTION_KINDS = frozenset({"decide", "replan"})
+"""Kinds of requests that are answered by an action; every other kind assesses the last one."""
+
 STOPPING = frozenset({Status.CANCELLING, Status.QUARANTINED})
 """Statuses in which a run wants its children no longer: what they say has no use any more."""
 

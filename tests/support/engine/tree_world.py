@@ -20,10 +20,9 @@ from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.tools.calls import Denial, Specialist
 from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
 from towpath_engine.advance import advance, wake_at
-from towpath_engine.evolve import ACTING
 from towpath_engine.handlers.children import birth_of, told_of
 from towpath_engine.replay import create
-from towpath_engine.state.run import EffectKind, RunState
+from towpath_engine.state.run import ACTION_KINDS, EffectKind, RunState
 
 DEPTH, AT_ONCE, STEPS = 3, 4, 12
 CREW = ("ann", "bob", "cid", "dan")
@@ -114,7 +113,7 @@ class TreeWorld:
     def _decision(self, state: RunState) -> dict[str, Any]:
         if state.asked == DecisionKind.COMPILE_PLAN:
             return self._plan()
-        if state.asked not in ACTING or len(self.runs) > MOST_RUNS or self.dice.random() < 0.15:
+        if state.asked not in ACTION_KINDS or len(self.runs) > MOST_RUNS or self.dice.random() < 0.15:
             return respond({"message": "done"})
         return use_all(*(self._call() for _ in range(self.dice.randrange(1, 7))))
 

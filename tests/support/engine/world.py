@@ -17,7 +17,8 @@ from towpath_contracts import facts
 from towpath_contracts.decisions.request import Cost, DecisionKind, DecisionRequest, ScriptUse, Usage
 from towpath_contracts.tools.access import RaiseFence
 from towpath_contracts.tools.calls import Denial, ToolFailure, ToolRequest
-from towpath_engine.advance import MAX_DEAD, wake_at
+from towpath_engine.advance import wake_at
+from towpath_engine.handlers.timers import MAX_DEAD
 from towpath_engine.requests.effects import Effect
 
 T = TypeVar("T")

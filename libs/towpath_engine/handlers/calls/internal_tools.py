@@ -19,7 +19,7 @@ from towpath_engine.handlers.gates import close_gate, note_edit
 from towpath_engine.handlers.resend import resend
 from towpath_engine.handlers.swarm.delegate import start_child
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.reducers.workspace import outcome_effect, owed_outcomes
+from towpath_engine.reducers.workspace import outcome_effect, unconfirmed_outcomes
 from towpath_engine.rules.plan_tools import apply_plan
 from towpath_engine.rules.tool_result import Applied, ContentMissingError, ToolRefusedError
 from towpath_engine.rules.workspace_tools import apply_workspace, texts_needed
@@ -34,7 +34,7 @@ MAX_ASKED = 12
 """Requests of a call whose files never come: then it has failed."""
 
 
-def tool_permitted(t: TransitionBuilder, fact: facts.ToolPermitted) -> None:
+def on_tool_permitted(t: TransitionBuilder, fact: facts.ToolPermitted) -> None:
     """Apply a permitted call; one that is finished, or may not start any more, changes nothing."""
     call = t.state.open_call(fact.execution_id)
     pending = t.state.pending_effect(fact.execution_id)
@@ -45,7 +45,8 @@ def tool_permitted(t: TransitionBuilder, fact: facts.ToolPermitted) -> None:
     note_edit(t, fact)
     args = call.call.args if fact.executed_args is None else fact.executed_args
     if starts_child(call.call.tool):
-        start_child(t, call, args, fact)
+        if start_child(t, call, args, fact):
+            after_call(t, call)
         return
     failure: ToolFailure | None = None
     applied = Applied(result={})
@@ -90,15 +91,15 @@ def digests_for(state: RunState, fact: facts.ToolPermitted) -> frozenset[str]:
     return texts_needed(call.call.tool, args, state.desk.files)
 
 
-def outcome_recorded(t: TransitionBuilder, fact: facts.OutcomeRecorded) -> None:
+def on_outcome_recorded(t: TransitionBuilder, fact: facts.OutcomeRecorded) -> None:
     """The ledger holds the outcome, or never will: it is not told again."""
     if t.state.pending_effect(outcome_effect(t.state.run_id, fact.execution_id)) is not None:
         t.emit(ev.OutcomeRecorded(execution_id=fact.execution_id))
 
 
-def insist_on_outcomes(t: TransitionBuilder) -> None:
+def resend_unconfirmed_outcomes(t: TransitionBuilder) -> None:
     """Tell the ledger again what it has not confirmed, also of a run that has ended."""
-    for pending in owed_outcomes(t.state):
+    for pending in unconfirmed_outcomes(t.state):
         if pending.resend_at <= t.now:
             resend(t, pending)
 

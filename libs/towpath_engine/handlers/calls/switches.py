@@ -18,7 +18,7 @@ LONGEST_PAUSE = timedelta(days=365)
 """A gate has an end; a run that waits for a switch longer than this goes on burning its own time."""
 
 
-def call_paused(t: TransitionBuilder, fact: facts.CallPaused) -> None:
+def on_call_paused(t: TransitionBuilder, fact: facts.CallPaused) -> None:
     """Open the gate of a call that is held back; another gate of the same call is over."""
     call = t.state.open_call(fact.execution_id)
     switch = fact.switch

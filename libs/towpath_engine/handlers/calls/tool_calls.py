@@ -28,7 +28,7 @@ from towpath_engine.state.run import OpenCall, OpenGate, Status
 from towpath_engine.state.workspace import EMPTY
 
 
-def tool_finished(t: TransitionBuilder, fact: facts.ToolFinished) -> None:
+def on_tool_finished(t: TransitionBuilder, fact: facts.ToolFinished) -> None:
     """Take the outcome of a call; a doubt opens a gate instead, unless the run is being cancelled."""
     open_call = t.state.open_call(fact.execution_id)
     if open_call is None:
@@ -79,7 +79,7 @@ def _take_changes(t: TransitionBuilder, call: OpenCall, fact: facts.ToolFinished
         t.emit(ev.WorkspaceChanged(step=t.state.step, execution_id=fact.execution_id, changes=changes))
 
 
-def tool_denied(t: TransitionBuilder, fact: facts.ToolDenied) -> None:
+def on_tool_denied(t: TransitionBuilder, fact: facts.ToolDenied) -> None:
     """Take a denial: a typed result for the model; it ends nothing and changes no agent (design §7)."""
     open_call = t.state.open_call(fact.execution_id)
     if open_call is None:
@@ -100,7 +100,7 @@ def tool_denied(t: TransitionBuilder, fact: facts.ToolDenied) -> None:
     after_call(t, open_call)
 
 
-def gate_resolved(t: TransitionBuilder, fact: facts.GateResolved) -> None:
+def on_gate_resolved(t: TransitionBuilder, fact: facts.GateResolved) -> None:
     """Close the gate that a person settled, and ask what becomes of its call."""
     gate = find_gate(t.state, fact)
     if gate is None:

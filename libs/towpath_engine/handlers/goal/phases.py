@@ -15,7 +15,7 @@ from towpath_engine.handlers.goal.denials import seek_help
 from towpath_engine.handlers.goal.progress import measure_progress, take_progress
 from towpath_engine.handlers.goal.retry import retry
 from towpath_engine.handlers.goal.validate import answer_claim, take_validation, validate
-from towpath_engine.handlers.stop_checks.deadline import stopped_by_time
+from towpath_engine.handlers.stop_checks.deadline import ask_at_deadline
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.criteria import criteria_of, final_of, reached
 from towpath_engine.state.run import Status
@@ -29,7 +29,7 @@ def goal_claimed(_t: TransitionBuilder, _instruction: Finish) -> bool:
     return False
 
 
-def stopped_by_success(t: TransitionBuilder) -> bool:
+def stop_when_reached(t: TransitionBuilder) -> bool:
     """End a run whose goal is reached; says whether it is."""
     goal = t.state.goal
     if goal is None or not reached(t.state):
@@ -47,7 +47,7 @@ GOAL_PHASES: tuple[Callable[[TransitionBuilder], bool], ...] = (
     seek_help,
     check_confidence,
 )
-GOAL_CHECKS: tuple[Callable[[TransitionBuilder], bool], ...] = (stopped_by_time, stopped_by_success)
+GOAL_CHECKS: tuple[Callable[[TransitionBuilder], bool], ...] = (ask_at_deadline, stop_when_reached)
 GOAL_ANSWERS: dict[DecisionKind, Callable[[TransitionBuilder, JsonObject | None], None]] = {
     DecisionKind.VALIDATE: take_validation,
     DecisionKind.PROGRESS: take_progress,

@@ -17,8 +17,8 @@ from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.tree_limits import MAX_DEPTH
 from towpath_engine.handlers.children import may_spawn, pending_children
 from towpath_engine.handlers.decision_requests import request_assessment
+from towpath_engine.handlers.final_reports import skip_rest, tell
 from towpath_engine.handlers.finish import finish
-from towpath_engine.handlers.plan.finish import skip_rest, tell
 from towpath_engine.handlers.plan.start_step import child_of_step_ended, inputs_of, start_children
 from towpath_engine.handlers.plan_status import move
 from towpath_engine.handlers.transition import TransitionBuilder

@@ -21,12 +21,12 @@ UNPRICED = "price_unknown"
 """Money was limited while a run was asking a model whose price nobody knows; at submit such a task is refused."""
 
 
-def budget_applied(t: TransitionBuilder, fact: facts.BudgetApplied) -> None:
+def on_budget_applied(t: TransitionBuilder, fact: facts.BudgetApplied) -> None:
     """Take note of what the run spends from."""
     t.emit(ev.BudgetApplied(scopes=fact.scopes, prices=fact.prices))
 
 
-def budget_refused(t: TransitionBuilder, fact: facts.BudgetRefused) -> None:
+def on_budget_refused(t: TransitionBuilder, fact: facts.BudgetRefused) -> None:
     """Ask for less from now on; where that was refused as well, or less has no price either, for nothing."""
     budget = t.state.budget
     if budget is None:
@@ -38,7 +38,7 @@ def budget_refused(t: TransitionBuilder, fact: facts.BudgetRefused) -> None:
     t.emit(ev.BudgetRefused(step=t.state.step, refusal=fact.refusal, means=str(means)))
 
 
-def budget_warned(t: TransitionBuilder, fact: facts.BudgetWarned) -> None:
+def on_budget_warned(t: TransitionBuilder, fact: facts.BudgetWarned) -> None:
     """Tell the model once that a limit is near, or ask a person whether the run may go on."""
     budget = t.state.budget
     key = f"{fact.scope}:{fact.key}:{fact.unit}"
@@ -64,7 +64,7 @@ def budget_warned(t: TransitionBuilder, fact: facts.BudgetWarned) -> None:
         t.emit(ev.NoteAdded(step=t.state.step, text=f"{said}. Come to an end soon."))
 
 
-def stopped_by_budget(t: TransitionBuilder) -> bool:
+def stop_without_budget(t: TransitionBuilder) -> bool:
     """End the run that may ask for nothing any more, or had its last answer; says whether it did."""
     budget = t.state.budget
     if budget is None or budget.means not in (Means.NOTHING, Means.ANSWERING):
@@ -82,16 +82,16 @@ def last_answer_only(state: RunState) -> bool:
     return state.budget is not None and state.budget.means in (Means.LAST_ANSWER, Means.ANSWERING)
 
 
-def answer_of(state: RunState, fact: facts.DecisionMade | facts.DecisionFailed) -> AttemptAnswered | None:
+def attempt_of(state: RunState, fact: facts.DecisionMade | facts.DecisionFailed) -> AttemptAnswered | None:
     """Return which attempt *fact* answers; None in a run without a budget, where nobody asks."""
     if state.budget is None:
         return None
     return AttemptAnswered(attempt=fact.attempt, called_in=fact.called_in, uncounted=fact.uncounted)
 
 
-def late_answer(t: TransitionBuilder, fact: facts.DecisionMade | facts.DecisionFailed) -> None:
+def correct_usage(t: TransitionBuilder, fact: facts.DecisionMade | facts.DecisionFailed) -> None:
     """Take from an answer that nobody waits for what it used, once, where that attempt was estimated."""
-    told, budget = answer_of(t.state, fact), t.state.budget
+    told, budget = attempt_of(t.state, fact), t.state.budget
     if told is None or budget is None or (isinstance(fact, facts.DecisionFailed) and fact.code == CALL_LOST):
         return  # whoever says that a call is lost does not know what it used
     found = [budget.estimated(fact.request_id, attempt) for attempt in (told.attempt, told.called_in)]

@@ -6,12 +6,39 @@ question is asked once more when a person lets the run go on, which gives it its
 """
 
 from towpath_contracts.networks.goal import OUT_OF_TIME
-from towpath_engine.handlers.finish import asks_at_deadline
+from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
+from towpath_engine.reducers.iterations import HARD, iteration_due
+from towpath_engine.state.run import RunState, Status
 
 
-def stopped_by_time(t: TransitionBuilder) -> bool:
+def stop_at_deadline(t: TransitionBuilder) -> bool:
+    """End the run if its active time is used up; says whether it did."""
+    deadline = t.state.active_deadline()
+    if deadline is None or deadline > t.now or asks_at_deadline(t.state):
+        return t.state.background is not None and stop_late_iteration(t)
+    limit = t.state.created.timeout_ms
+    finish(t, Status.TIMED_OUT, "deadline_exceeded", f"the run used its {limit} ms of active time")
+    return True
+
+
+def asks_at_deadline(state: RunState) -> bool:
+    """Say whether a person is asked at the deadline (`overtime`)."""
+    return state.goal is not None and state.created.goal_settings.on_timeout == "gate"
+
+
+def stop_late_iteration(t: TransitionBuilder) -> bool:
+    """End a background run whose iteration takes twice as long as it may (feature D8); says whether it did."""
+    due = iteration_due(t.state)
+    if due is None or due > t.now:
+        return False
+    limit = t.state.created.background_settings.iteration_timeout_ms
+    finish(t, Status.FAILED, "iteration_timeout", f"an iteration took more than {HARD} times {limit} ms")
+    return True
+
+
+def ask_at_deadline(t: TransitionBuilder) -> bool:
     """Ask a person whether a run may go on whose time is used up; says whether it waits."""
     deadline = t.state.active_deadline()
     if not asks_at_deadline(t.state) or deadline is None or deadline > t.now:

@@ -26,7 +26,7 @@ def loop_of(state: RunState, calls: tuple[ToolCall, ...]) -> Loop | None:
     return loop_of_calls(state.detectors, call_signature(calls), ", ".join(call.tool for call in calls))
 
 
-def stopped_by_loop(t: TransitionBuilder) -> bool:
+def stop_on_loop(t: TransitionBuilder) -> bool:
     """Do what the ladder says about a loop that was found; says whether the run ended, or waits for a person."""
     loop = found(t.state.detectors)
     if loop is None:

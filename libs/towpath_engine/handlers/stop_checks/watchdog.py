@@ -22,7 +22,7 @@ GATE = "loop_detected"
 """The type of the gate that a finding opens: for a person it is a loop, whoever has found it."""
 
 
-def watchdog_reported(t: TransitionBuilder, fact: facts.WatchdogReported) -> bool:
+def take_report(t: TransitionBuilder, fact: facts.WatchdogReported) -> bool:
     """Take a report; says whether the run must look at what is overdue. Nothing comes of one that is no news."""
     if not _is_news(t.state, fact):
         return False
@@ -67,7 +67,7 @@ def _rung(state: RunState, fact: facts.WatchdogReported) -> Rung:
     return "gate" if autonomy == "low" or (again and autonomy != "high") else "nudge"
 
 
-def stopped_by_finding(t: TransitionBuilder) -> bool:
+def stop_on_finding(t: TransitionBuilder) -> bool:
     """Begin the step with what the watchdog found; says whether the run waits for a person now."""
     untold = t.state.watch.untold
     if untold is None:

@@ -18,11 +18,10 @@ from towpath_contracts.tools.calls import ToolFailure
 from towpath_contracts.tools.child_tools import DELEGATE, ORCHESTRATE
 from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS
 from towpath_contracts.tree_limits import MAX_DEPTH
-from towpath_engine.handlers.calls.tool_calls import after_call
 from towpath_engine.handlers.children import may_spawn, spawn
-from towpath_engine.handlers.finish import stopped_by_deadline
 from towpath_engine.handlers.gates import close_gate
 from towpath_engine.handlers.internal_outcomes import end_own_call
+from towpath_engine.handlers.stop_checks.deadline import stop_at_deadline
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.references import is_reference, size_of
 from towpath_engine.rules.members import members_of_plan
@@ -34,23 +33,26 @@ DELEGATION_FAILED = "delegation_failed"
 PURPOSE_PLAN, PURPOSE_DELEGATE = "orchestrate", "delegate"
 
 
-def start_child(t: TransitionBuilder, call: OpenCall, args: JsonObject, fact: facts.ToolPermitted) -> None:
-    """Start the child that a permitted call is; what can't be started is a failed call, told with every reason."""
+def start_child(t: TransitionBuilder, call: OpenCall, args: JsonObject, fact: facts.ToolPermitted) -> bool:
+    """Start the child run that a permitted call stands for; return whether the call failed instead.
+
+    A call that fails says every reason at once. Its caller goes on from there.
+    """
     tool = call.call.tool
     if any(child.execution_id == fact.execution_id for child in t.state.children):
-        return
+        return False
     close_gate(t, fact.execution_id, "settled", "the call has started")
-    if stopped_by_deadline(t):
-        return
+    if stop_at_deadline(t):
+        return False
     try:
         task = _plan_task(t.state, args) if tool == ORCHESTRATE else _delegate_task(t.state, tool, args)
     except ToolRefusedError as error:
         failure = ToolFailure(code=error.code, message=_cut(str(error)), hint=error.hint, began=False)
         end_own_call(t, call, failure=failure, policy_version=fact.policy_version)
-        after_call(t, call)
-        return
+        return True
     of_call = {"execution_id": fact.execution_id, "subject": tool, "policy_version": fact.policy_version}
     spawn(t, [task.model_copy(update=of_call)])
+    return False
 
 
 def _check_depth(state: RunState) -> None:
@@ -96,13 +98,6 @@ def _delegate_task(state: RunState, tool: str, args: JsonObject) -> ChildTask:
         max_steps=swarm.agent_steps if nested is None else nested.max_steps,
         purpose=PURPOSE_DELEGATE,
     )
-
-
-def child_of_call_ended(t: TransitionBuilder, child: OpenChild) -> None:
-    """Close the call that *child* was, if it was one, and go on from there."""
-    call = close_call_of(t, child)
-    if call is not None:
-        after_call(t, call)
 
 
 def close_call_of(t: TransitionBuilder, child: OpenChild) -> OpenCall | None:

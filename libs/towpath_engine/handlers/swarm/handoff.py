@@ -90,7 +90,7 @@ def nested_ended(t: TransitionBuilder, child_id: UUID) -> None:
         finish(t, Status.FAILED, FAILED, f"what the run was handed over to is {child.status}: {child.reason}")
 
 
-def stopped_by_agent_steps(t: TransitionBuilder) -> bool:
+def stop_after_agent_steps(t: TransitionBuilder) -> bool:
     """End a run whose agent has used the steps of its turn; says whether it did."""
     task, held = t.state.created.swarm, t.state.swarm
     if task is None or held is None or steps_of_turn(t.state) < task.swarm.agent_steps:

@@ -11,9 +11,9 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.tools.access import RaiseFence
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.advance import advance, wake_at
-from towpath_engine.evolve import FENCE_RESEND_S
 from towpath_engine.handlers.resend import MAX_GATE_RESEND_S
 from towpath_engine.reducers.calls import QUEUE_MS
+from towpath_engine.reducers.lifecycle import FENCE_RESEND_S
 from towpath_engine.state.run import EffectKind
 
 TWO = use_all(("echo", {"text": "a"}), ("lookup", {"text": "b"}))

@@ -12,8 +12,8 @@ from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.events import log as ev
 from towpath_contracts.tools.workspace import FileChange
 from towpath_engine.expressions.criterion import compile_criterion, fault_of
-from towpath_engine.reducers.fork import inherited_of, taken_over
-from towpath_engine.reducers.goal import goal_after
+from towpath_engine.reducers.fork import apply_run_forked, inherited_of
+from towpath_engine.reducers.goal import update_goal
 from towpath_engine.rules.autonomy import FAILURES_ASKED, who_decides
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import Status
@@ -168,13 +168,13 @@ def test_c7_a_file_of_the_workspace_is_an_artifact_only_where_a_criterion_names_
     names = ("a.md", "b.md", "c.md", "b/a.md")
     written = tuple(FileChange(path=name, digest="sha256:00", size=3) for name in names)
     event = ev.WorkspaceChanged(step=1, execution_id=machine.call_id(), changes=written)
-    goal = goal_after(machine.state, machine.state, machine.state.goal or GoalState(), event)
+    goal = update_goal(machine.state, machine.state, machine.state.goal or GoalState(), event)
     assert ([one["name"] for one in goal.artifacts], goal.fresh) == (["a.md"], True)
     gone = ev.WorkspaceChanged(step=1, execution_id=machine.call_id(), changes=(FileChange(path="a.md"),))
-    assert goal_after(machine.state, machine.state, goal, gone).artifacts == ()
+    assert update_goal(machine.state, machine.state, goal, gone).artifacts == ()
     scribbled = ev.WorkspaceChanged(step=1, execution_id=machine.call_id(), changes=written)
     bare = goal_run()
-    assert goal_after(bare.state, bare.state, GoalState(), scribbled) == GoalState(), "no criteria, no artifacts"
+    assert update_goal(bare.state, bare.state, GoalState(), scribbled) == GoalState(), "no criteria, no artifacts"
 
 
 def test_c7_scribbling_completes_no_goal_whose_tool_says_how_many_artifacts_there_must_be() -> None:
@@ -314,7 +314,9 @@ def test_a_fork_knows_what_its_goal_run_had_found() -> None:
     machine.decide(use("test"))
     machine.finish(result=FAILING)
     told = json.loads(json.dumps(inherited_of(machine.state, new_script=True)))
-    fork = taken_over(machine.state, ev.RunForked(parent=FORKED, parent_seq=9, by="ann", inherited=told))
+    fork = apply_run_forked(
+        machine.state, ev.RunForked(parent=FORKED, parent_seq=9, by="ann", inherited=told), machine.now
+    )
     assert fork.goal == machine.state.goal and fork.goal is not None and fork.goal.tests
 
 

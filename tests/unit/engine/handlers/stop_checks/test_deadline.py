@@ -8,9 +8,9 @@ from tests.support.engine.machine import RUN, START, Machine, respond, snapshot,
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.events import log as ev
 from towpath_engine.advance import wake_at
-from towpath_engine.evolve import DECIDE_GRACE_S
 from towpath_engine.handlers.resend import MAX_RESEND_S
 from towpath_engine.reducers.calls import TOOL_RESEND_S
+from towpath_engine.reducers.decisions import DECIDE_GRACE_S
 
 LEASE = 60 + DECIDE_GRACE_S
 

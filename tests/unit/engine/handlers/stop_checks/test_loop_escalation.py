@@ -13,7 +13,7 @@ from towpath_contracts.networks.background import BackgroundSettings, Background
 from towpath_contracts.networks.goal import GoalSettings, GoalTask
 from towpath_engine.handlers.stop_checks.loop_escalation import Loop, Rung, rung
 from towpath_engine.reducers.loop_counters import after_refusal, after_step, after_validation
-from towpath_engine.reducers.loop_inheritance import begun_with, handed_over
+from towpath_engine.reducers.loop_inheritance import handed_over, inherited_detectors
 from towpath_engine.replay import create
 from towpath_engine.state.run import Detectors, dump_state, load_state
 
@@ -280,5 +280,5 @@ def test_a_child_begins_with_the_counters_of_its_parent() -> None:
     child, _ = create(RUN, parent.network, RunCreated.model_validate_json(created.model_dump_json()), parent.now)
     assert (child.detectors.error_count, child.detectors.error_signature) == (2, "tool_exception:disk is full")
     assert child.detectors.handoffs == () and child.detectors.error_step == 0
-    assert handed_over(Detectors()) is None and begun_with(None) == Detectors()
+    assert handed_over(Detectors()) is None and inherited_detectors(None) == Detectors()
     assert '"detectors"' not in parent.state.created.model_dump_json(), "what nobody counted is not written"
