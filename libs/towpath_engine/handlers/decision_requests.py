@@ -28,7 +28,7 @@ def request_assessment(t: TransitionBuilder, kind: DecisionKind) -> None:
 
 
 def back_off(t: TransitionBuilder, attempt: int, wait_s: float, reason: str) -> None:
-    """Let the next request of this run wait: the reconciler's timer sends it, there is no other (design §4)."""
+    """Let the next request of this run wait: the reconciler's timer sends it, there is no other."""
     t.emit(ev.BackedOff(step=t.state.step, attempt=attempt, until=t.now + timedelta(seconds=wait_s), reason=reason))
 
 

@@ -36,7 +36,7 @@ def close_iteration(t: TransitionBuilder) -> bool:
 
 
 def say_last_words(t: TransitionBuilder, status: str, reason: str, message: str) -> JsonObject:
-    """Close what is open and return what the run's end tells beside its status (feature D3)."""
+    """Close what is open and return what the run's end tells beside its status."""
     background = t.state.background
     if background is None:
         return {}

@@ -21,7 +21,7 @@ def end_with_error(t: TransitionBuilder, reason: str, message: str) -> None:
 
 
 def _effects(t: TransitionBuilder) -> tuple[JsonObject, ...]:
-    """Say what is known now of the calls of the last step (design §7, cancel); `run_effects` tells of all of them."""
+    """Say what is known now of the calls of the last step; `run_effects` tells of all of them."""
     return tuple(
         {"execution_id": str(c.call.execution_id), "tool": c.call.tool, "outcome": c.outcome or "unknown"}
         for c in t.state.calls

@@ -164,7 +164,7 @@ FEEDBACK_CHARS = 2_000
 
 
 def resend_decision(t: TransitionBuilder, code: str, feedback: str) -> bool:
-    """Feed a refusal back; nothing else changes (feature A7). Says whether the phases of the step are to be walked."""
+    """Feed a refusal back; nothing else changes. Says whether the phases of the step are to be walked."""
     told = _refuse(t, code, feedback)
     if t.state.created.single_instruction:
         finish(t, Status.FAILED, code, told)
@@ -204,7 +204,7 @@ def _call_tools(t: TransitionBuilder, instruction: CallTools) -> bool:
 
 
 def _refuse_loop(t: TransitionBuilder, loop: Loop) -> bool:
-    """The third equal call in a row is not run: tell the model, or climb the ladder further (design §5)."""
+    """The third equal call in a row is not run: tell the model, or climb the ladder further."""
     taken = climb(t, loop)
     if taken in ("nudge", "replan"):
         return resend_decision(t, LOOP_GATE, loop.told)
@@ -231,7 +231,7 @@ def _transfer(t: TransitionBuilder, instruction: Transfer) -> bool:
 
 
 def finish_instruction(t: TransitionBuilder) -> None:
-    """End a run of a single instruction with what came of its calls (feature A15)."""
+    """End a run of a single instruction with what came of its calls."""
     results = [
         {"tool": c.call.tool, "execution_id": str(c.call.execution_id), "status": c.status, "result": c.result}
         for c in t.state.calls

@@ -65,7 +65,7 @@ def apply_child_stopped(state: RunState, event: ev.ChildStopped, at: datetime) -
 
 
 def apply_child_ended(state: RunState, event: ev.ChildEnded, _at: datetime) -> RunState:
-    """Once the last one has ended, what they said is remembered in their order, like the outcomes of calls (B7)."""
+    """Once the last one has ended, what they said is remembered in their order, like the outcomes of calls."""
     children = tuple(
         replace(
             c,

@@ -82,7 +82,7 @@ def _problems(t: TransitionBuilder, answer: JsonObject | None) -> tuple[str, ...
 
 
 def _unread(t: TransitionBuilder) -> tuple[str, ...]:
-    """Say why the answer that has just come could not be taken: its faults, or the words of who read it (B5)."""
+    """Say why the answer that has just come could not be taken: its faults, or the words of who read it."""
     told = ("the answer is not a summary with a deliverable",)
     match next((e.event for e in t.entries if isinstance(e.event, ev.DecisionMissed | ev.DecisionReceived)), None):
         case ev.DecisionMissed(message=why):

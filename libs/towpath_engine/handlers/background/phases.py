@@ -39,7 +39,7 @@ def plan_completed(t: TransitionBuilder) -> bool:
 
 
 def too_many_failures(t: TransitionBuilder) -> bool:
-    """End a run that fails again and again (feature D9); says whether it did."""
+    """End a run that fails again and again; says whether it did."""
     background, limit = t.state.background, t.state.created.background_settings.max_failures
     if background is None or background.failures < limit:
         return False

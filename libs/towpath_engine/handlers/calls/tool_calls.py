@@ -80,7 +80,7 @@ def _take_changes(t: TransitionBuilder, call: OpenCall, fact: facts.ToolFinished
 
 
 def on_tool_denied(t: TransitionBuilder, fact: facts.ToolDenied) -> None:
-    """Take a denial: a typed result for the model; it ends nothing and changes no agent (design §7)."""
+    """Take a denial: a typed result for the model; it ends nothing and changes no agent."""
     open_call = t.state.open_call(fact.execution_id)
     if open_call is None:
         return
@@ -114,7 +114,7 @@ def on_gate_resolved(t: TransitionBuilder, fact: facts.GateResolved) -> None:
 
 
 def expire_gates(t: TransitionBuilder) -> None:
-    """Close the gates that nobody settled in time (design §5: then as denied)."""
+    """Close the gates that nobody settled in time."""
     for gate in t.state.gates:
         if gate.expires_at > t.now or gate not in t.state.gates:
             continue  # the first gate of a run that nobody settles ends it, and closes the others

@@ -106,7 +106,7 @@ def _time_left(state: RunState, held: Composition, step: PlanStep, call: AgentCa
 
 
 def child_of_step_ended(t: TransitionBuilder) -> None:
-    """Start more agents of the step; or stop all others, where the end of one decides it (feature E5)."""
+    """Start more agents of the step; or stop all others, where the end of one decides it."""
     held = t.state.composition
     if held is None or held.phase != "awaiting_results":
         return

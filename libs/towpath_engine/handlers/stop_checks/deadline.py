@@ -29,7 +29,7 @@ def asks_at_deadline(state: RunState) -> bool:
 
 
 def stop_late_iteration(t: TransitionBuilder) -> bool:
-    """End a background run whose iteration takes twice as long as it may (feature D8); says whether it did."""
+    """End a background run whose iteration takes twice as long as it may; says whether it did."""
     due = iteration_due(t.state)
     if due is None or due > t.now:
         return False
