@@ -47,7 +47,11 @@ from towpath_engine.handlers.calls.internal_tools import on_outcome_recorded, on
 from towpath_engine.handlers.calls.switches import on_call_paused
 from towpath_engine.handlers.calls.tool_calls import on_gate_resolved, on_tool_denied, on_tool_finished
 from towpath_engine.handlers.cancel import on_cancel_requested, on_fence_raised, on_fence_raised_after_end
-from towpath_engine.handlers.child_reports import on_child_told, on_child_told_after_end, on_child_told_in_quarantine
+from towpath_engine.handlers.child_reports import (
+    on_child_reported,
+    on_child_reported_after_end,
+    on_child_reported_in_quarantine,
+)
 from towpath_engine.handlers.children import pending_children
 from towpath_engine.handlers.decision_answers import correct_usage, on_decision_failed, on_decision_made
 from towpath_engine.handlers.fork import on_run_forked
@@ -102,7 +106,9 @@ HANDLERS: dict[type, On] = {
     facts.ApprovalRequired: On(on_approval_required),
     facts.GateResolved: On(on_gate_resolved),
     # child runs
-    facts.ChildTold: On(on_child_told, ended=on_child_told_after_end, quarantined=on_child_told_in_quarantine),
+    facts.ChildReported: On(
+        on_child_reported, ended=on_child_reported_after_end, quarantined=on_child_reported_in_quarantine
+    ),
     # time, the watchdog, messages that could not be handled
     facts.TimerFired: On(on_timer_fired, ended=on_timer_fired_after_end, quarantined=on_timer_fired_in_quarantine),
     facts.WatchdogReported: On(on_watchdog_reported),

@@ -19,7 +19,7 @@ from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import Status
 
 
-def on_child_told(t: TransitionBuilder, fact: facts.ChildTold) -> None:
+def on_child_reported(t: TransitionBuilder, fact: facts.ChildReported) -> None:
     if not take_child_report(t, fact):
         return
     _after_child(t, fact.child_id)
@@ -29,11 +29,11 @@ def on_child_told(t: TransitionBuilder, fact: facts.ChildTold) -> None:
         after_act(t)
 
 
-def on_child_told_after_end(t: TransitionBuilder, fact: facts.ChildTold) -> None:
+def on_child_reported_after_end(t: TransitionBuilder, fact: facts.ChildReported) -> None:
     take_child_report(t, fact)
 
 
-def on_child_told_in_quarantine(t: TransitionBuilder, fact: facts.ChildTold) -> None:
+def on_child_reported_in_quarantine(t: TransitionBuilder, fact: facts.ChildReported) -> None:
     take_child_report(t, fact)
     for child in t.state.children:
         if child.child_id == fact.child_id and child.ended:

@@ -144,7 +144,7 @@ def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
     return Birth(child_id=event.child_id, task=created)
 
 
-def take_child_report(t: TransitionBuilder, fact: facts.ChildTold) -> bool:
+def take_child_report(t: TransitionBuilder, fact: facts.ChildReported) -> bool:
     """Take what a child reports of itself; return whether it has ended now."""
     child = next((c for c in t.state.children if c.child_id == fact.child_id), None)
     if child is None or child.ended or fact.child_seq <= child.seq:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
-from towpath_contracts.budgets import NOTHING, Amounts, AppliedScope, ModelPrice, Refusal
+from towpath_contracts.budgets import NOTHING, Amounts, AppliedScope, BudgetRefusal, ModelPrice
 from towpath_engine.state.replace import replace
 
 MAX_LOST = 32

@@ -7,7 +7,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import assessment_schema
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
-from towpath_contracts.json_schema import faults
+from towpath_contracts.json_schema import schema_faults
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.final_reports import close_iteration
 from towpath_engine.handlers.finish import finish
