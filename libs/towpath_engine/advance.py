@@ -74,11 +74,11 @@ from towpath_engine.state.run import RunState, Status
 Handler = Callable[[TransitionBuilder, Any], None]
 
 
-def ignore(_t: TransitionBuilder, _fact: facts.AnyFact) -> None:
+def ignore(_run: TransitionBuilder, _fact: facts.AnyFact) -> None:
     """Do nothing: the fact has no meaning in this stage of a run."""
 
 
-class On(NamedTuple):
+class ByStage(NamedTuple):
     """Which handler takes a fact in each stage of a run."""
 
     live: Handler
@@ -86,37 +86,37 @@ class On(NamedTuple):
     quarantined: Handler = ignore
 
 
-HANDLERS: dict[type, On] = {
+HANDLERS: dict[type, ByStage] = {
     # the run itself
-    facts.RunAdmitted: On(on_run_admitted),
-    facts.RunForked: On(on_run_forked),
-    facts.CancelRequested: On(on_cancel_requested, quarantined=on_cancel_requested),
-    facts.FenceRaised: On(on_fence_raised, ended=on_fence_raised_after_end),
-    facts.ExecutionConflict: On(on_execution_conflict),
+    facts.RunAdmitted: ByStage(on_run_admitted),
+    facts.RunForked: ByStage(on_run_forked),
+    facts.CancelRequested: ByStage(on_cancel_requested, quarantined=on_cancel_requested),
+    facts.FenceRaised: ByStage(on_fence_raised, ended=on_fence_raised_after_end),
+    facts.ExecutionConflict: ByStage(on_execution_conflict),
     # answers of the decider
-    facts.DecisionMade: On(on_decision_made, ended=correct_usage),
-    facts.DecisionFailed: On(on_decision_failed, ended=correct_usage),
+    facts.DecisionMade: ByStage(on_decision_made, ended=correct_usage),
+    facts.DecisionFailed: ByStage(on_decision_failed, ended=correct_usage),
     # tool calls
-    facts.ToolPermitted: On(on_tool_permitted),
-    facts.ToolFinished: On(on_tool_finished),
-    facts.ToolDenied: On(on_tool_denied),
-    facts.OutcomeRecorded: On(on_outcome_recorded, ended=on_outcome_recorded),
-    facts.CallPaused: On(on_call_paused),
+    facts.ToolPermitted: ByStage(on_tool_permitted),
+    facts.ToolFinished: ByStage(on_tool_finished),
+    facts.ToolDenied: ByStage(on_tool_denied),
+    facts.OutcomeRecorded: ByStage(on_outcome_recorded, ended=on_outcome_recorded),
+    facts.CallPaused: ByStage(on_call_paused),
     # people
-    facts.ApprovalRequired: On(on_approval_required),
-    facts.GateResolved: On(on_gate_resolved),
+    facts.ApprovalRequired: ByStage(on_approval_required),
+    facts.GateResolved: ByStage(on_gate_resolved),
     # child runs
-    facts.ChildReported: On(
+    facts.ChildReported: ByStage(
         on_child_reported, ended=on_child_reported_after_end, quarantined=on_child_reported_in_quarantine
     ),
     # time, the watchdog, messages that could not be handled
-    facts.TimerFired: On(on_timer_fired, ended=on_timer_fired_after_end, quarantined=on_timer_fired_in_quarantine),
-    facts.WatchdogReported: On(on_watchdog_reported),
-    facts.MessageDead: On(on_message_dead),
+    facts.TimerFired: ByStage(on_timer_fired, ended=on_timer_fired_after_end, quarantined=on_timer_fired_in_quarantine),
+    facts.WatchdogReported: ByStage(on_watchdog_reported),
+    facts.MessageDead: ByStage(on_message_dead),
     # budgets
-    facts.BudgetApplied: On(on_budget_applied),
-    facts.BudgetRefused: On(on_budget_refused),
-    facts.BudgetWarned: On(on_budget_warned),
+    facts.BudgetApplied: ByStage(on_budget_applied),
+    facts.BudgetRefused: ByStage(on_budget_refused),
+    facts.BudgetWarned: ByStage(on_budget_warned),
 }
 
 
@@ -131,7 +131,9 @@ def advance(
     if fact.run_id == state.run_id:
         _handler(state, fact)(transition, fact)
     after = transition.state
-    effects = tuple(message_of(after, pending) for pending in after.pending if pending.effect_id in transition.send)
+    effects = tuple(
+        message_of(after, pending) for pending in after.pending if pending.effect_id in transition.effect_ids
+    )
     stored = tuple(store_text(after, digest, text, now) for digest, text in transition.stored.items())
     return tuple(transition.entries), (*stored, *effects) if stored else effects, after
 

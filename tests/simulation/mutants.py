@@ -79,7 +79,7 @@ _OVERTAKEN = Mutation(
 """A late success of an earlier start ends the call, whatever was begun since."""
 
 _BUDGET_RELEASED = Mutation(
-    symbol="towpath_engine:lose",
+    symbol="towpath_engine:settle_as_lost",
     old="""
 settled = settle(budget, hold, hold.amounts, hold.amounts)
 return replace(settled, lost=(*budget.lost, hold)[-MAX_LOST:])
@@ -102,8 +102,8 @@ _CHILD_UNASKED = Mutation(
 
 _CHILD_UNAWAITED = Mutation(
     symbol="towpath_engine:finish_if_quiet",
-    old="not _pending_calls(t) and not pending_children(t.state)",
-    new="not _pending_calls(t)",
+    old="not _pending_calls(run) and not pending_children(run.state)",
+    new="not _pending_calls(run)",
 )
 """A cancelled run does not wait for its children."""
 

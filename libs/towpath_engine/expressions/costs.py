@@ -35,7 +35,7 @@ def library() -> Any:
     return importlib.import_module("cel")
 
 
-def dear_part(text: str, literal: re.Pattern[str], names: frozenset[str]) -> str:
+def expensive_part(text: str, literal: re.Pattern[str], names: frozenset[str]) -> str:
     """Say what of a criterion takes too long, in one line; empty where nothing does.
 
     *literal* finds texts and comments, *names* are those of what a criterion sees.

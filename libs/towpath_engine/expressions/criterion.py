@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from towpath_contracts.tools.reports import TEST_MEMBERS
-from towpath_engine.expressions.costs import dear_part, library
+from towpath_engine.expressions.costs import expensive_part, library
 
 VARIABLES = frozenset({"artifacts", "tests", "workspace", "last_output", "results", "claimed"})
 """What a criterion sees; `towpath_engine.rules.criteria` says what each of them is."""
@@ -116,7 +116,7 @@ def fault_of(text: str) -> str:
         return f"{fault}; did you mean ==?" if _ASSIGNED.search(_LITERAL.sub("", text)) else fault
     if compile_criterion(text).copies_files:
         return "beside a macro, write workspace.files, and no item of that name"
-    return dear_part(text, _LITERAL, VARIABLES) or _strange_member(text)
+    return expensive_part(text, _LITERAL, VARIABLES) or _strange_member(text)
 
 
 def _strange_member(text: str) -> str:

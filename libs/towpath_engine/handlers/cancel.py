@@ -12,7 +12,7 @@ from towpath_contracts import facts
 from towpath_contracts.events import log as ev
 from towpath_engine.handlers.children import pending_children
 from towpath_engine.handlers.finish import finish
-from towpath_engine.handlers.gates import close_all
+from towpath_engine.handlers.gates import close_all_gates
 from towpath_engine.handlers.resend import resend
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.lifecycle import FENCE_RESEND_S
@@ -22,61 +22,61 @@ ANSWER_WAIT = timedelta(seconds=FENCE_RESEND_S)
 """How long the answer about a call that is neither voided nor live may take; then it is listed as unknown."""
 
 
-def on_cancel_requested(t: TransitionBuilder, fact: facts.CancelRequested) -> None:
+def on_cancel_requested(run: TransitionBuilder, fact: facts.CancelRequested) -> None:
     """Raise the fence and wait until nothing of the run can happen any more."""
-    if t.state.status is Status.CANCELLING:
+    if run.state.status is Status.CANCELLING:
         return
-    close_all(t, "the run is cancelled")
-    t.emit(ev.CancelAccepted(by=fact.by, reason=fact.reason, fence=t.state.fence + 1))
-    fence = _pending_fence(t)
-    for child in pending_children(t.state):
-        t.ask(child.effect_id)
+    close_all_gates(run, "the run is cancelled")
+    run.emit(ev.CancelAccepted(by=fact.by, reason=fact.reason, fence=run.state.fence + 1))
+    fence = _pending_fence(run)
+    for child in pending_children(run.state):
+        run.send_effect(child.effect_id)
     if fence is None:
-        finish_if_quiet(t)
+        finish_if_quiet(run)
     else:
-        t.ask(fence.effect_id)
+        run.send_effect(fence.effect_id)
 
 
-def on_fence_raised(t: TransitionBuilder, fact: facts.FenceRaised) -> None:
+def on_fence_raised(run: TransitionBuilder, fact: facts.FenceRaised) -> None:
     """Take the answer to the raised fence: what was voided, what still runs."""
-    if t.state.status is not Status.CANCELLING or fact.fence != t.state.fence:
+    if run.state.status is not Status.CANCELLING or fact.fence != run.state.fence:
         return
-    unfinished = {c.call.execution_id for c in t.state.calls if not c.status} - t.state.under_way
+    unfinished = {c.call.execution_id for c in run.state.calls if not c.status} - run.state.under_way
     voided = tuple(e for e in fact.voided if e in unfinished)
     live = tuple(e for e in fact.live if e in unfinished and e not in voided)
-    if t.state.fence_stored < fact.fence or voided or set(live) != unfinished & set(t.state.fence_live):
-        t.emit(ev.FenceStored(fence=fact.fence, voided=voided, live=live))
-        for pending in _neither_voided_nor_live(t, live):
-            resend(t, pending)
-    elif t.state.fence_stored_at is not None and t.state.fence_stored_at + ANSWER_WAIT <= t.now:
-        for pending in _neither_voided_nor_live(t, live):
-            _list_as_unknown(t, pending.effect_id)
-    finish_if_quiet(t)
+    if run.state.fence_stored < fact.fence or voided or set(live) != unfinished & set(run.state.fence_live):
+        run.emit(ev.FenceStored(fence=fact.fence, voided=voided, live=live))
+        for pending in _neither_voided_nor_live(run, live):
+            resend(run, pending)
+    elif run.state.fence_stored_at is not None and run.state.fence_stored_at + ANSWER_WAIT <= run.now:
+        for pending in _neither_voided_nor_live(run, live):
+            _list_as_unknown(run, pending.effect_id)
+    finish_if_quiet(run)
 
 
-def _neither_voided_nor_live(t: TransitionBuilder, live: tuple[UUID, ...]) -> list[PendingEffect]:
-    return [pending for pending in _pending_calls(t) if pending.effect_id not in live]
+def _neither_voided_nor_live(run: TransitionBuilder, live: tuple[UUID, ...]) -> list[PendingEffect]:
+    return [pending for pending in _pending_calls(run) if pending.effect_id not in live]
 
 
-def give_up_late_calls(t: TransitionBuilder) -> None:
+def give_up_late_calls(run: TransitionBuilder) -> None:
     """End the wait for calls that still live although their own time is long over."""
-    late = [p for p in _pending_calls(t) if p.deadline is not None and p.deadline <= t.now]
+    late = [p for p in _pending_calls(run) if p.deadline is not None and p.deadline <= run.now]
     for pending in late:
-        _list_as_unknown(t, pending.effect_id)
+        _list_as_unknown(run, pending.effect_id)
     if late:
-        finish_if_quiet(t)
+        finish_if_quiet(run)
 
 
-def _list_as_unknown(t: TransitionBuilder, execution_id: UUID) -> None:
-    open_call = t.state.open_call(execution_id)
+def _list_as_unknown(run: TransitionBuilder, execution_id: UUID) -> None:
+    open_call = run.state.open_call(execution_id)
     if open_call is None:
         return
-    t.emit(
+    run.emit(
         ev.ToolCallFinished(
             execution_id=execution_id,
-            step=t.state.step,
-            epoch=t.state.epoch,
-            agent_key=t.state.agent_key,
+            step=run.state.step,
+            epoch=run.state.epoch,
+            agent_key=run.state.agent_key,
             call_index=open_call.call.call_index,
             tool=open_call.call.tool,
             status="unknown",
@@ -84,32 +84,32 @@ def _list_as_unknown(t: TransitionBuilder, execution_id: UUID) -> None:
     )
 
 
-def finish_if_quiet(t: TransitionBuilder) -> None:
+def finish_if_quiet(run: TransitionBuilder) -> None:
     """End a cancelling run once no call and no child of it is pending."""
-    if not _pending_calls(t) and not pending_children(t.state):
-        finish(t, Status.CANCELLED, "cancelled", f"cancelled by {t.state.cancelled_by}")
+    if not _pending_calls(run) and not pending_children(run.state):
+        finish(run, Status.CANCELLED, "cancelled", f"cancelled by {run.state.cancelled_by}")
 
 
-def on_fence_raised_after_end(t: TransitionBuilder, fact: facts.FenceRaised) -> None:
+def on_fence_raised_after_end(run: TransitionBuilder, fact: facts.FenceRaised) -> None:
     """Take the answer to the fence of a run that has ended; it is pending until no call of the run is live."""
-    if _pending_fence(t) is None or fact.fence != t.state.fence:
+    if _pending_fence(run) is None or fact.fence != run.state.fence:
         return
-    if t.state.fence_stored < fact.fence or set(fact.live) != set(t.state.fence_live):
-        t.emit(ev.FenceStored(fence=fact.fence, voided=fact.voided, live=fact.live))
+    if run.state.fence_stored < fact.fence or set(fact.live) != set(run.state.fence_live):
+        run.emit(ev.FenceStored(fence=fact.fence, voided=fact.voided, live=fact.live))
 
 
-def resend_fence(t: TransitionBuilder) -> None:
+def resend_fence(run: TransitionBuilder) -> None:
     """Send the fence again where it is due."""
-    pending = _pending_fence(t)
-    if pending is not None and pending.resend_at <= t.now:
-        resend(t, pending)
+    pending = _pending_fence(run)
+    if pending is not None and pending.resend_at <= run.now:
+        resend(run, pending)
 
 
-def _pending_fence(t: TransitionBuilder) -> PendingEffect | None:
-    return next((p for p in t.state.pending if p.kind is EffectKind.FENCE), None)
+def _pending_fence(run: TransitionBuilder) -> PendingEffect | None:
+    return next((p for p in run.state.pending if p.kind is EffectKind.FENCE), None)
 
 
-def _pending_calls(t: TransitionBuilder) -> list[PendingEffect]:
+def _pending_calls(run: TransitionBuilder) -> list[PendingEffect]:
     """Return the calls that only the tool-access service can tell of: children tell what became of theirs."""
-    under_way = t.state.under_way
-    return [p for p in t.state.pending if p.kind is EffectKind.TOOL and p.effect_id not in under_way]
+    under_way = run.state.under_way
+    return [p for p in run.state.pending if p.kind is EffectKind.TOOL and p.effect_id not in under_way]

@@ -19,32 +19,32 @@ from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import Status
 
 
-def on_child_reported(t: TransitionBuilder, fact: facts.ChildReported) -> None:
-    if not take_child_report(t, fact):
+def on_child_reported(run: TransitionBuilder, fact: facts.ChildReported) -> None:
+    if not take_child_report(run, fact):
         return
-    _after_child(t, fact.child_id)
-    if t.state.status is Status.CANCELLING:
-        finish_if_quiet(t)
-    elif not t.state.is_final and not pending_children(t.state) and not stop_at_deadline(t):
-        after_act(t)
+    _after_child(run, fact.child_id)
+    if run.state.status is Status.CANCELLING:
+        finish_if_quiet(run)
+    elif not run.state.is_final and not pending_children(run.state) and not stop_at_deadline(run):
+        after_act(run)
 
 
-def on_child_reported_after_end(t: TransitionBuilder, fact: facts.ChildReported) -> None:
-    take_child_report(t, fact)
+def on_child_reported_after_end(run: TransitionBuilder, fact: facts.ChildReported) -> None:
+    take_child_report(run, fact)
 
 
-def on_child_reported_in_quarantine(t: TransitionBuilder, fact: facts.ChildReported) -> None:
-    take_child_report(t, fact)
-    for child in t.state.children:
+def on_child_reported_in_quarantine(run: TransitionBuilder, fact: facts.ChildReported) -> None:
+    take_child_report(run, fact)
+    for child in run.state.children:
         if child.child_id == fact.child_id and child.ended:
-            close_call_of(t, child)
+            close_call_of(run, child)
 
 
-def _after_child(t: TransitionBuilder, child_id: UUID) -> None:
-    child = next(c for c in t.state.children if c.child_id == child_id)
-    call = close_call_of(t, child)
+def _after_child(run: TransitionBuilder, child_id: UUID) -> None:
+    child = next(c for c in run.state.children if c.child_id == child_id)
+    call = close_call_of(run, child)
     if call is not None:
-        after_call(t, call)
-    child_ended = strategy_of(t).child_ended
-    if child_ended is not None and t.state.status in (Status.RUNNING, Status.WAITING) and not stop_at_deadline(t):
-        child_ended(t, child_id)
+        after_call(run, call)
+    child_ended = strategy_of(run).on_child_ended
+    if child_ended is not None and run.state.status in (Status.RUNNING, Status.WAITING) and not stop_at_deadline(run):
+        child_ended(run, child_id)

@@ -1,4 +1,4 @@
-"""`spawn`: child runs, each an ordinary run with a log of its own.
+"""`spawn_children`: child runs, each an ordinary run with a log of its own.
 
 A child is born in the transition that appends `child_started`, with its whole first record; its id follows from
 the parent, the step and its place, and begins with the time of that transition, as a run id must. Depth, steps, time
@@ -19,9 +19,9 @@ from towpath_contracts.tools.grants import narrow
 from towpath_contracts.tree_limits import MAX_DEPTH
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.background import active_ms
-from towpath_engine.reducers.budget import spent
-from towpath_engine.reducers.loop_inheritance import handed_over
-from towpath_engine.reducers.references import carried
+from towpath_engine.reducers.budget import total_cost
+from towpath_engine.reducers.loop_inheritance import counters_for_child
+from towpath_engine.reducers.references import inline_or_reference
 from towpath_engine.state.run import FINAL, NO_COST, STOPPING, EffectKind, OpenChild, PendingEffect, RunState, Status
 
 _RANDOM_BITS = (1 << 62) - 1
@@ -32,7 +32,7 @@ UNREADABLE = "log_unreadable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Birth:
+class NewChildRun:
     """A child that was started: what its run begins with."""
 
     child_id: UUID
@@ -45,7 +45,7 @@ def depth_of(state: RunState) -> int:
     return 0 if parent is None else parent.depth
 
 
-def may_spawn(state: RunState) -> bool:
+def can_spawn(state: RunState) -> bool:
     """Say whether the run may have children: depth is bounded."""
     return depth_of(state) < MAX_DEPTH
 
@@ -60,34 +60,34 @@ def child_id(parent: UUID, step: int, index: int, at: datetime) -> UUID:
     return UUID(int=milliseconds << 80 | 0x7 << 76 | min(index, _MAX_INDEX) << 64 | 0b10 << 62 | low)
 
 
-def born_ms(child: UUID) -> int:
+def created_at_ms(child: UUID) -> int:
     """Return when a child was born, in milliseconds since 1970: its id begins with that."""
     return child.int >> 80
 
 
-def spawn(t: TransitionBuilder, tasks: Sequence[ChildTask]) -> None:
+def spawn_children(run: TransitionBuilder, tasks: Sequence[ChildTask]) -> None:
     """Start a child for each of *tasks*; they run at the same time. Raises ValueError beyond the deepest level."""
-    if not may_spawn(t.state):
+    if not can_spawn(run.state):
         msg = f"children stand at most {MAX_DEPTH} deep"
         raise ValueError(msg)
-    begin = len(t.state.children)
+    begin = len(run.state.children)
     for place, task in enumerate(tasks, start=begin):
-        t.emit(
+        run.emit(
             ev.ChildStarted(
-                child_id=child_id(t.state.run_id, t.state.step, place, t.now),
-                step=t.state.step,
+                child_id=child_id(run.state.run_id, run.state.step, place, run.now),
+                step=run.state.step,
                 index=place,
-                task=_bounded(t, task),
+                task=_bounded(run, task),
             )
         )
 
 
-def _bounded(t: TransitionBuilder, task: ChildTask) -> ChildTask:
+def _bounded(run: TransitionBuilder, task: ChildTask) -> ChildTask:
     """Return *task* with no more steps and time than its parent has left."""
-    own = t.state.created
-    deadline = t.state.active_deadline()
-    standing = own.timeout_ms - active_ms(t.state, t.now)  # while it waits for people there is no deadline
-    left = max(1, standing if deadline is None else int((deadline - t.now).total_seconds() * 1000))
+    own = run.state.created
+    deadline = run.state.active_deadline()
+    standing = own.timeout_ms - active_ms(run.state, run.now)  # while it waits for people there is no deadline
+    left = max(1, standing if deadline is None else int((deadline - run.now).total_seconds() * 1000))
     return task.model_copy(
         update={
             "max_steps": min(task.max_steps or own.max_steps, own.max_steps),
@@ -107,7 +107,7 @@ def kind_of(task: ChildTask) -> str:
     return next((kind for kind, given in kinds.items() if given is not None), "network")
 
 
-def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
+def new_child_run(state: RunState, event: "ev.ChildStarted") -> NewChildRun:
     """Return what the run of a child begins with; rights narrow: its own matrix, and every grant of its parent."""
     own, task = state.created, event.task
     above = ParentRun(
@@ -136,23 +136,23 @@ def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
             "forked_from": None,
             "carve_outs": (*own.carve_outs, *_carved(event)),
             "parent": above,
-            "spent": spent(state),
-            "detectors": handed_over(state.detectors),
+            "spent": total_cost(state),
+            "detectors": counters_for_child(state.detectors),
             "cursors": {queue: place for queue, place in state.cursors.items() if queue == task.agent_key},
         }
     )
-    return Birth(child_id=event.child_id, task=created)
+    return NewChildRun(child_id=event.child_id, task=created)
 
 
-def take_child_report(t: TransitionBuilder, fact: facts.ChildReported) -> bool:
+def take_child_report(run: TransitionBuilder, fact: facts.ChildReported) -> bool:
     """Take what a child reports of itself; return whether it has ended now."""
-    child = next((c for c in t.state.children if c.child_id == fact.child_id), None)
+    child = next((c for c in run.state.children if c.child_id == fact.child_id), None)
     if child is None or child.ended or fact.child_seq <= child.seq:
         return False
-    if fact.status == Status.QUARANTINED and fact.reason != UNREADABLE and _is_stopping(t.state):
+    if fact.status == Status.QUARANTINED and fact.reason != UNREADABLE and _is_stopping(run.state):
         return False  # it takes a cancel, and then has an end of its own
     if fact.ended:
-        t.emit(
+        run.emit(
             ev.ChildEnded(
                 child_id=fact.child_id,
                 step=child.step,
@@ -171,7 +171,7 @@ def take_child_report(t: TransitionBuilder, fact: facts.ChildReported) -> bool:
         return True
     waits = fact.status == Status.WAITING
     if waits != child.waits or fact.news:  # news that came before an older word must be known to be newer
-        t.emit(ev.ChildWaits(child_id=fact.child_id, waits=waits, child_seq=fact.child_seq))
+        run.emit(ev.ChildWaits(child_id=fact.child_id, waits=waits, child_seq=fact.child_seq))
     return False
 
 
@@ -189,19 +189,19 @@ def pending_children(state: RunState) -> list[PendingEffect]:
     return [pending for pending in state.pending if pending.kind is EffectKind.CHILD]
 
 
-def stop_child(t: TransitionBuilder, child: OpenChild, reason: str) -> None:
+def stop_child(run: TransitionBuilder, child: OpenChild, reason: str) -> None:
     """Want a child no longer: it is told to stop until it has ended; one that has ended or is told changes nothing."""
     if not child.ended and not child.stopped:
-        t.emit(ev.ChildStopped(child_id=child.child_id, reason=reason))
-        t.ask(child.child_id)
+        run.emit(ev.ChildStopped(child_id=child.child_id, reason=reason))
+        run.send_effect(child.child_id)
 
 
-def below_of(state: RunState) -> Cost | None:
+def cost_of_children(state: RunState) -> Cost | None:
     """Return what the run's own children have cost; None where that is nothing."""
     return None if state.below == NO_COST else state.below
 
 
-def told_of(state: RunState) -> facts.ChildReported | None:
+def report_for_parent(state: RunState) -> facts.ChildReported | None:
     """Return what a child tells its parent of this state; None for a run that is nobody's child."""
     parent = state.created.parent
     if parent is None:
@@ -215,10 +215,10 @@ def told_of(state: RunState) -> facts.ChildReported | None:
         ended=is_over(state.status),
         news=True,
         reason=state.reason,
-        final=carried(state.final),
+        final=inline_or_reference(state.final),
         usage=state.usage,
         cost=state.cost,
-        below=below_of(state),
+        below=cost_of_children(state),
         cursors={queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key},
         worked=state.worked,
     )

@@ -22,18 +22,18 @@ from towpath_engine.state.run import ACTION_KINDS, EffectKind
 __all__ = ["correct_usage", "on_decision_failed", "on_decision_made"]
 
 
-def on_decision_made(t: TransitionBuilder, fact: facts.DecisionMade) -> None:
-    if not _is_awaited(t, fact):
-        correct_usage(t, fact)
+def on_decision_made(run: TransitionBuilder, fact: facts.DecisionMade) -> None:
+    if not _is_awaited(run, fact):
+        correct_usage(run, fact)
         return
     decision = json_safe(fact.decision)
-    t.emit(
+    run.emit(
         ev.DecisionReceived(
             request_id=fact.request_id,
-            step=t.state.step,
-            epoch=t.state.epoch,
-            agent_key=t.state.agent_key,
-            kind=t.state.asked,
+            step=run.state.step,
+            epoch=run.state.epoch,
+            agent_key=run.state.agent_key,
+            kind=run.state.asked,
             decision=decision,
             model=fact.model,
             usage=fact.usage,
@@ -42,38 +42,38 @@ def on_decision_made(t: TransitionBuilder, fact: facts.DecisionMade) -> None:
             prompt_digest=fact.prompt_digest,
             raw_digest=fact.raw_digest,
             script=fact.script,
-            answered=attempt_of(t.state, fact),
+            answered=attempt_of(run.state, fact),
         )
     )
-    if stop_at_deadline(t):
+    if stop_at_deadline(run):
         return
-    kind = DecisionKind(t.state.asked)
+    kind = DecisionKind(run.state.asked)
     if str(kind) not in ACTION_KINDS:
-        take_assessment(t, kind, decision)
+        take_assessment(run, kind, decision)
         return
     if decision is not fact.decision:
         feedback = "The decision holds a number that JSON has no word for (NaN, infinity)."
-        goes_on = resend_decision(t, "decision_invalid", feedback)
+        goes_on = resend_decision(run, "decision_invalid", feedback)
     else:
-        goes_on = after_decision(t, decision)
+        goes_on = after_decision(run, decision)
     if goes_on:
-        after_act(t)
+        after_act(run)
 
 
-def on_decision_failed(t: TransitionBuilder, fact: facts.DecisionFailed) -> None:
-    if not _is_awaited(t, fact):
-        correct_usage(t, fact)
+def on_decision_failed(run: TransitionBuilder, fact: facts.DecisionFailed) -> None:
+    if not _is_awaited(run, fact):
+        correct_usage(run, fact)
         return
     if fact.code in (CALL_LOST, CALL_UNASKED):
-        _ask_anew(t, fact)
+        _ask_anew(run, fact)
         return
-    t.emit(
+    run.emit(
         ev.DecisionMissed(
             request_id=fact.request_id,
-            step=t.state.step,
-            epoch=t.state.epoch,
-            agent_key=t.state.agent_key,
-            kind=t.state.asked,
+            step=run.state.step,
+            epoch=run.state.epoch,
+            agent_key=run.state.agent_key,
+            kind=run.state.asked,
             code=fact.code,
             message=fact.message,
             model=fact.model,
@@ -83,35 +83,35 @@ def on_decision_failed(t: TransitionBuilder, fact: facts.DecisionFailed) -> None
             prompt_digest=fact.prompt_digest,
             raw_digest=fact.raw_digest,
             script=fact.script,
-            answered=attempt_of(t.state, fact),
+            answered=attempt_of(run.state, fact),
         )
     )
-    if stop_at_deadline(t):
+    if stop_at_deadline(run):
         return
-    if fact.code == "invalid_output" and t.state.asked not in ACTION_KINDS:
-        take_unreadable_assessment(t, DecisionKind(t.state.asked))
+    if fact.code == "invalid_output" and run.state.asked not in ACTION_KINDS:
+        take_unreadable_assessment(run, DecisionKind(run.state.asked))
     elif fact.code == "invalid_output":
-        if resend_decision(t, fact.code, f"Your last answer was not a valid decision: {fact.message}"):
-            after_act(t)
+        if resend_decision(run, fact.code, f"Your last answer was not a valid decision: {fact.message}"):
+            after_act(run)
     else:
-        end_with_error(t, fact.code, fact.message)
+        end_with_error(run, fact.code, fact.message)
 
 
-def _is_awaited(t: TransitionBuilder, fact: facts.DecisionMade | facts.DecisionFailed) -> bool:
-    pending = t.state.pending_effect(fact.request_id)
+def _is_awaited(run: TransitionBuilder, fact: facts.DecisionMade | facts.DecisionFailed) -> bool:
+    pending = run.state.pending_effect(fact.request_id)
     if pending is None or pending.kind is not EffectKind.DECIDE:
         return False
-    pool = pool_of(model_for(t.state, DecisionKind(t.state.asked)), t.state.created.project)
+    pool = pool_of(model_for(run.state, DecisionKind(run.state.asked)), run.state.created.project)
     return fact.pool == ("" if pool == DEFAULT_POOL else pool)
 
 
-def _ask_anew(t: TransitionBuilder, fact: facts.DecisionFailed) -> None:
+def _ask_anew(run: TransitionBuilder, fact: facts.DecisionFailed) -> None:
     """Send the request again: this attempt has no answer. The next one reserves its budget anew.
 
     An attempt that never reached a model (`CALL_UNASKED`) was not paid either: what it reserved is given back.
     """
-    pending = t.state.pending_effect(fact.request_id)
-    if pending is not None and pending.attempt == fact.attempt and not stop_without_budget(t):
-        resend(t, pending)
+    pending = run.state.pending_effect(fact.request_id)
+    if pending is not None and pending.attempt == fact.attempt and not stop_without_budget(run):
+        resend(run, pending)
         if fact.code == CALL_UNASKED:
-            correct_usage(t, fact)
+            correct_usage(run, fact)

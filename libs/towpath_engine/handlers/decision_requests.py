@@ -16,40 +16,42 @@ from towpath_engine.requests.effects import model_for
 from towpath_engine.requests.network_context import input_preview
 
 
-def request_decision(t: TransitionBuilder) -> None:
+def request_decision(run: TransitionBuilder) -> None:
     """Open the next step; one that breaks out of a loop is asked for as another plan."""
-    kind = DecisionKind.REPLAN if t.state.detectors.replan else DecisionKind.DECIDE
-    _request(t, kind, t.state.step + 1)
+    kind = DecisionKind.REPLAN if run.state.detectors.replan else DecisionKind.DECIDE
+    _request(run, kind, run.state.step + 1)
 
 
-def request_assessment(t: TransitionBuilder, kind: DecisionKind) -> None:
+def request_assessment(run: TransitionBuilder, kind: DecisionKind) -> None:
     """Ask for an assessment of the current step, or for its next attempt (`replan`)."""
-    _request(t, kind, t.state.step)
+    _request(run, kind, run.state.step)
 
 
-def back_off(t: TransitionBuilder, attempt: int, wait_s: float, reason: str) -> None:
+def back_off(run: TransitionBuilder, attempt: int, wait_s: float, reason: str) -> None:
     """Let the next request of this run wait: the reconciler's timer sends it, there is no other."""
-    t.emit(ev.BackedOff(step=t.state.step, attempt=attempt, until=t.now + timedelta(seconds=wait_s), reason=reason))
+    run.emit(
+        ev.BackedOff(step=run.state.step, attempt=attempt, until=run.now + timedelta(seconds=wait_s), reason=reason)
+    )
 
 
-def _request(t: TransitionBuilder, kind: DecisionKind, step: int) -> None:
-    if stop_without_budget(t):
+def _request(run: TransitionBuilder, kind: DecisionKind, step: int) -> None:
+    if stop_without_budget(run):
         return
-    wanted = request_id(t.state.run_id, step, str(kind), t.state.requests)
-    waits = t.state.backoff_until is not None
-    if step > t.state.step and t.state.background is not None:
-        t.emit(ev.IterationStarted(index=step))
+    wanted = request_id(run.state.run_id, step, str(kind), run.state.requests)
+    waits = run.state.backoff_until is not None
+    if step > run.state.step and run.state.background is not None:
+        run.emit(ev.IterationStarted(index=step))
     emit_request(
-        t,
+        run,
         ev.DecisionRequested(
             request_id=wanted,
             step=step,
-            epoch=t.state.epoch,
-            agent_key=t.state.agent_key,
-            model=model_for(t.state, kind),
+            epoch=run.state.epoch,
+            agent_key=run.state.agent_key,
+            model=model_for(run.state, kind),
             kind=str(kind),
-            input_preview=input_preview(t.state),
+            input_preview=input_preview(run.state),
         ),
     )
     if not waits:
-        t.ask(wanted)
+        run.send_effect(wanted)

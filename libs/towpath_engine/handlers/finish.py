@@ -7,56 +7,56 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
-from towpath_engine.handlers.final_reports import close_composition, say_last_words
-from towpath_engine.handlers.gates import close_all
-from towpath_engine.handlers.internal_outcomes import cut_off
+from towpath_engine.handlers.final_reports import close_background_run, close_plan_run
+from towpath_engine.handlers.gates import close_all_gates
+from towpath_engine.handlers.internal_outcomes import close_calls_of_running_children
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.reducers.references import carried, reference_to
+from towpath_engine.reducers.references import inline_or_reference, reference_to
 from towpath_engine.state.run import Status
 
 
-def end_with_error(t: TransitionBuilder, reason: str, message: str) -> None:
+def end_with_error(run: TransitionBuilder, reason: str, message: str) -> None:
     """End the run as failed."""
-    finish(t, Status.FAILED, reason, message)
+    finish(run, Status.FAILED, reason, message)
 
 
-def _effects(t: TransitionBuilder) -> tuple[JsonObject, ...]:
+def _effects(run: TransitionBuilder) -> tuple[JsonObject, ...]:
     """Say what is known now of the calls of the last step; `run_effects` tells of all of them."""
     return tuple(
         {"execution_id": str(c.call.execution_id), "tool": c.call.tool, "outcome": c.outcome or "unknown"}
-        for c in t.state.calls
+        for c in run.state.calls
     )
 
 
-def finish(t: TransitionBuilder, status: Status, reason: str, message: str, final: JsonObject | None = None) -> None:
+def finish(run: TransitionBuilder, status: Status, reason: str, message: str, final: JsonObject | None = None) -> None:
     """End the run; the fence goes up, so that nothing of it can start any more."""
     error: dict[str, Any] = {"status": "error", "error": reason, "message": message}
-    fence = t.state.fence if status is Status.CANCELLED else t.state.fence + 1
-    close_all(t, "the run ended")
-    cut_off(t)
-    told = say_last_words(t, str(status), reason, message)
-    told |= close_composition(t, str(status), reason, message)
+    fence = run.state.fence if status is Status.CANCELLED else run.state.fence + 1
+    close_all_gates(run, "the run ended")
+    close_calls_of_running_children(run)
+    told = close_background_run(run, str(status), reason, message)
+    told |= close_plan_run(run, str(status), reason, message)
     if final is None:
         final = {"status": str(status)} if told and status is Status.COMPLETED else error
     final = {**final, **told}
-    if t.state.created.parent is not None and carried(final) is not final:
+    if run.state.created.parent is not None and inline_or_reference(final) is not final:
         reference, text = reference_to(final)
-        t.store(reference["blob"], text)  # the parent gets the reference alone
-    t.emit(
+        run.store_text(reference["blob"], text)  # the parent gets the reference alone
+    run.emit(
         ev.RunFinished.model_validate(
             {
                 "status": str(status),
                 "reason": reason,
                 "final": final,
-                "last_output": t.state.last_output,
-                "steps": t.state.step,
+                "last_output": run.state.last_output,
+                "steps": run.state.step,
                 "fence": fence,
-                "usage": t.state.usage,
-                "cost": t.state.cost,
-                "effects": () if status is Status.COMPLETED else _effects(t),
+                "usage": run.state.usage,
+                "cost": run.state.cost,
+                "effects": () if status is Status.COMPLETED else _effects(run),
             }
         )
     )
     if status is not Status.CANCELLED:
-        for pending in t.state.pending:
-            t.ask(pending.effect_id)
+        for pending in run.state.pending:
+            run.send_effect(pending.effect_id)

@@ -19,17 +19,17 @@ class ForkRefusedError(Exception):
     """The run can't be forked from that step; the text says why."""
 
 
-def on_run_forked(t: TransitionBuilder, fact: facts.RunForked) -> None:
+def on_run_forked(run: TransitionBuilder, fact: facts.RunForked) -> None:
     """Begin a run as a fork. Only a run that was created as one, and nothing has happened to yet, can be told so."""
-    told = t.state.created.forked_from
-    if t.state.status is not Status.QUEUED or t.state.seq != 1 or told is None:
+    told = run.state.created.forked_from
+    if run.state.status is not Status.QUEUED or run.state.seq != 1 or told is None:
         return
-    t.emit(ev.RunForked(parent=told, parent_seq=fact.parent_seq, by=fact.by, inherited=fact.inherited))
+    run.emit(ev.RunForked(parent=told, parent_seq=fact.parent_seq, by=fact.by, inherited=fact.inherited))
     if fact.note:
-        t.emit(ev.NoteAdded(step=t.state.step, text=fact.note))
+        run.emit(ev.NoteAdded(step=run.state.step, text=fact.note))
 
 
-class ForkPoint:
+class ForkPointFinder:
     """Finds the state that a run was in just before a step, from its entries in order.
 
     What the machine says at the beginning of a step (nudges, the forced last step) is left out: the fork's own

@@ -33,40 +33,40 @@ def gate_of(state: RunState, execution_id: UUID) -> OpenGate | None:
     return next((gate for gate in state.gates if gate.execution_id == execution_id), None)
 
 
-def close_gate(t: TransitionBuilder, execution_id: UUID, verdict: str, reason: str, by: str = "") -> None:
+def close_gate(run: TransitionBuilder, execution_id: UUID, verdict: str, reason: str, by: str = "") -> None:
     """Close the open gate of a call, where it has one."""
-    gate = gate_of(t.state, execution_id)
+    gate = gate_of(run.state, execution_id)
     if gate is not None:
-        t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=verdict, reason=reason, by=by))
+        run.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=verdict, reason=reason, by=by))
 
 
-def close_settled(t: TransitionBuilder, fact: facts.ToolFinished) -> None:
+def close_gate_of_settled_call(run: TransitionBuilder, fact: facts.ToolFinished) -> None:
     """Close the gate of a call that has its outcome: by a person's word, which may come before the word's own fact."""
     if not fact.settled_by:
-        close_gate(t, fact.execution_id, "settled", "the call has an outcome")
+        close_gate(run, fact.execution_id, "settled", "the call has an outcome")
         return
     happened = fact.status == "succeeded"
     said = fact.result.get("reason", "") if isinstance(fact.result, dict) else ""
     reason = str(said) if happened else (fact.failure.message if fact.failure else "")
-    close_gate(t, fact.execution_id, "happened" if happened else "did_not_happen", reason, fact.settled_by)
+    close_gate(run, fact.execution_id, "happened" if happened else "did_not_happen", reason, fact.settled_by)
 
 
-def close_all(t: TransitionBuilder, reason: str) -> None:
+def close_all_gates(run: TransitionBuilder, reason: str) -> None:
     """Close every open gate: nobody needs to decide any more."""
-    for gate in t.state.gates:
-        t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict="void", reason=reason))
+    for gate in run.state.gates:
+        run.emit(ev.GateClosed(gate_id=gate.gate_id, verdict="void", reason=reason))
 
 
-def note_edit(t: TransitionBuilder, fact: facts.ToolFinished | facts.ToolPermitted) -> None:
+def record_edit(run: TransitionBuilder, fact: facts.ToolFinished | facts.ToolPermitted) -> None:
     """Say in the log which arguments were executed, where a person has changed them; once."""
-    call = t.state.open_call(fact.execution_id)
+    call = run.state.open_call(fact.execution_id)
     if call is None or fact.executed_args is None or call.executed_args is not None:
         return
-    t.emit(
+    run.emit(
         ev.ToolCallEdited(
             execution_id=fact.execution_id,
-            step=t.state.step,
-            agent_key=t.state.agent_key,
+            step=run.state.step,
+            agent_key=run.state.agent_key,
             call_index=call.call.call_index,
             tool=call.call.tool,
             args=json_safe(fact.executed_args),
@@ -75,19 +75,19 @@ def note_edit(t: TransitionBuilder, fact: facts.ToolFinished | facts.ToolPermitt
     )
 
 
-def open_unknown_gate(t: TransitionBuilder, fact: facts.ToolFinished) -> None:
+def open_unknown_gate(run: TransitionBuilder, fact: facts.ToolFinished) -> None:
     """Ask a person what became of a call whose outcome can't be known; once per doubt, however often it is told."""
-    call = t.state.open_call(fact.execution_id)
-    gate = gate_of(t.state, fact.execution_id)
+    call = run.state.open_call(fact.execution_id)
+    gate = gate_of(run.state, fact.execution_id)
     if call is None or (gate is not None and gate.gate_type == UNKNOWN_EFFECT):
         return
-    wanted = _doubt_gate(t.state, call, fact)
+    wanted = _doubt_gate(run.state, call, fact)
     if wanted in call.closed_gates:
         return  # told again, after a person has let the call run once more
-    close_gate(t, fact.execution_id, "settled", "the call ran, and its outcome is unknown")
+    close_gate(run, fact.execution_id, "settled", "the call ran, and its outcome is unknown")
     tool = call.call.tool
     message = fact.failure.message if fact.failure else "the worker was lost while the call ran"
-    t.emit(
+    run.emit(
         ev.GateOpened(
             gate_id=wanted,
             gate_type=UNKNOWN_EFFECT,
@@ -96,12 +96,12 @@ def open_unknown_gate(t: TransitionBuilder, fact: facts.ToolFinished) -> None:
             detail={
                 "tool": tool,
                 "args": json_safe(call.shown_args()),
-                "agent": t.state.agent_key,
+                "agent": run.state.agent_key,
                 "worker": fact.worker,
                 "verdicts": ["happened", "did_not_happen", "retry"],
                 **_known(fact),
             },
-            expires_at=t.now + timedelta(hours=UNKNOWN_GATE_HOURS),
+            expires_at=run.now + timedelta(hours=UNKNOWN_GATE_HOURS),
         )
     )
 
@@ -120,18 +120,18 @@ def _known(fact: facts.ToolFinished) -> JsonObject:
     return {**fact.doubt.model_dump(mode="json"), "attempt": fact.attempt, "why": why, "retry_warning": ACTS_LATE}
 
 
-def on_approval_required(t: TransitionBuilder, fact: facts.ApprovalRequired) -> None:
+def on_approval_required(run: TransitionBuilder, fact: facts.ApprovalRequired) -> None:
     """Open the gate of an approval; a new approval of the same call replaces the one before."""
-    call = t.state.open_call(fact.execution_id)
-    wanted = gate_id(t.state.run_id, f"approval:{fact.approval_id}")
-    if call is None or t.state.status is Status.CANCELLING or wanted in call.closed_gates:
+    call = run.state.open_call(fact.execution_id)
+    wanted = gate_id(run.state.run_id, f"approval:{fact.approval_id}")
+    if call is None or run.state.status is Status.CANCELLING or wanted in call.closed_gates:
         return
-    gate = gate_of(t.state, fact.execution_id)
+    gate = gate_of(run.state, fact.execution_id)
     if gate is not None and gate.gate_id == wanted:
         return
     changed = f"{fact.edited_by} changed the arguments" if fact.edited_by else "the call or its rules changed"
-    close_gate(t, fact.execution_id, "void", changed, fact.edited_by)
-    t.emit(
+    close_gate(run, fact.execution_id, "void", changed, fact.edited_by)
+    run.emit(
         ev.GateOpened(
             gate_id=wanted,
             gate_type=fact.gate_type,
@@ -144,7 +144,7 @@ def on_approval_required(t: TransitionBuilder, fact: facts.ApprovalRequired) -> 
                 "args_digest": fact.args_digest,
                 "digest": fact.digest,
                 "rule": fact.rule,
-                "agent": t.state.agent_key,
+                "agent": run.state.agent_key,
                 "changes": list(fact.changes),
                 **_terms(fact),
             },
@@ -175,8 +175,8 @@ def find_gate(state: RunState, fact: facts.GateResolved) -> OpenGate | None:
     return None
 
 
-def ask_again(t: TransitionBuilder, gate: OpenGate) -> None:
+def resend_call_of_gate(run: TransitionBuilder, gate: OpenGate) -> None:
     """Ask the tool-access service at once what it makes of the call whose gate was closed."""
-    pending = t.state.pending_effect(gate.execution_id) if gate.execution_id else None
+    pending = run.state.pending_effect(gate.execution_id) if gate.execution_id else None
     if pending is not None:
-        resend(t, pending)
+        resend(run, pending)

@@ -9,17 +9,17 @@ from typing import Any
 from towpath_contracts.events import log as ev
 from towpath_contracts.tools.calls import ToolFailure
 from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
-from towpath_engine.handlers.children import born_ms
+from towpath_engine.handlers.children import created_at_ms
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.workspace import outcome_effect
 from towpath_engine.state.run import OpenCall, OpenChild
 
-CUT_OFF = "run_ended"
+RUN_ENDED = "run_ended"
 """The code of a call whose run has ended while its child was under way."""
 
 
 def end_own_call(
-    t: TransitionBuilder,
+    run: TransitionBuilder,
     call: OpenCall,
     *,
     result: Any = None,
@@ -31,12 +31,12 @@ def end_own_call(
 
     *child* is the run that the call was: it began with its birth, which its id tells.
     """
-    t.emit(
+    run.emit(
         ev.ToolCallFinished(
             execution_id=call.call.execution_id,
-            step=t.state.step,
-            epoch=t.state.epoch,
-            agent_key=t.state.agent_key,
+            step=run.state.step,
+            epoch=run.state.epoch,
+            agent_key=run.state.agent_key,
             call_index=call.call.call_index,
             tool=call.call.tool,
             status="succeeded" if failure is None else "failed",
@@ -44,17 +44,17 @@ def end_own_call(
             failure=failure,
             worker=PLATFORM_WORKER,
             policy_version=policy_version if child is None else child.policy_version,
-            duration_ms=0 if child is None else max(0, int(t.now.timestamp() * 1000) - born_ms(child.child_id)),
+            duration_ms=0 if child is None else max(0, int(run.now.timestamp() * 1000) - created_at_ms(child.child_id)),
         )
     )
-    t.ask(outcome_effect(t.state.run_id, call.call.execution_id))
+    run.send_effect(outcome_effect(run.state.run_id, call.call.execution_id))
 
 
-def cut_off(t: TransitionBuilder) -> None:
+def close_calls_of_running_children(run: TransitionBuilder) -> None:
     """Close the calls whose children still run when the run ends; the children are told to stop."""
-    for child in t.state.children:
-        call = None if child.ended or child.execution_id is None else t.state.open_call(child.execution_id)
+    for child in run.state.children:
+        call = None if child.ended or child.execution_id is None else run.state.open_call(child.execution_id)
         if call is not None:
             said = f"the run ended while {call.call.tool} was under way in run {child.child_id}, which is told to stop"
-            failure = ToolFailure(code=CUT_OFF, message=said, began=True)
-            end_own_call(t, call, failure=failure, child=child)
+            failure = ToolFailure(code=RUN_ENDED, message=said, began=True)
+            end_own_call(run, call, failure=failure, child=child)

@@ -16,46 +16,46 @@ from towpath_engine.handlers.stop_checks.deadline import stop_at_deadline
 from towpath_engine.handlers.transition import TransitionBuilder
 
 
-def join_calls(t: TransitionBuilder) -> None:
+def after_calls_joined(run: TransitionBuilder) -> None:
     """All calls of the step are finished: go on, with the results in call order."""
-    if not t.state.created.single_instruction:
-        after_act(t)
-    elif not stop_at_deadline(t):
-        finish_instruction(t)
+    if not run.state.created.single_instruction:
+        after_act(run)
+    elif not stop_at_deadline(run):
+        finish_instruction(run)
 
 
-def after_act(t: TransitionBuilder) -> None:
+def after_act(run: TransitionBuilder) -> None:
     """Walk the phases of the run's kind; when none wants anything, check every reason to stop and begin a step.
 
     While an answer is on its way, or a person is asked about the run, nothing else is asked: whoever answers last
     comes here again. A question that was given up meanwhile comes first: its step is not over.
     """
-    if is_awaiting(t.state):
+    if is_awaiting(run.state):
         return
-    if t.state.unanswered:
-        request_assessment(t, DecisionKind(t.state.asked))
+    if run.state.unanswered:
+        request_assessment(run, DecisionKind(run.state.asked))
         return
-    for phase in strategy_of(t).phases:
-        if phase(t) or t.state.is_final or t.state.gates:
+    for phase in strategy_of(run).phases:
+        if phase(run) or run.state.is_final or run.state.gates:
             return
-    if not t.state.is_final:
-        begin_step(t)
+    if not run.state.is_final:
+        begin_step(run)
 
 
-def take_assessment(t: TransitionBuilder, kind: DecisionKind, answer: JsonObject) -> None:
+def take_assessment(run: TransitionBuilder, kind: DecisionKind, answer: JsonObject) -> None:
     """Take the answer to an assessment; what can't be read is told as None, and fails closed."""
-    _take(t, kind, readable(kind, answer))
+    _take(run, kind, validated_answer(kind, answer))
 
 
-def _take(t: TransitionBuilder, kind: DecisionKind, answer: JsonObject | None) -> None:
-    take = strategy_of(t).answers.get(kind)
+def _take(run: TransitionBuilder, kind: DecisionKind, answer: JsonObject | None) -> None:
+    take = strategy_of(run).answers.get(kind)
     if take is not None:
-        take(t, answer)
-    if not t.state.is_final:
-        after_act(t)
+        take(run, answer)
+    if not run.state.is_final:
+        after_act(run)
 
 
-def readable(kind: DecisionKind, answer: JsonObject) -> JsonObject | None:
+def validated_answer(kind: DecisionKind, answer: JsonObject) -> JsonObject | None:
     """Return *answer* with its defaults filled in; None where it is not an answer to *kind*.
 
     A plan is checked where it is taken, so that every fault of it can be told.
@@ -68,6 +68,6 @@ def readable(kind: DecisionKind, answer: JsonObject) -> JsonObject | None:
         return None
 
 
-def take_unreadable_assessment(t: TransitionBuilder, kind: DecisionKind) -> None:
+def take_unreadable_assessment(run: TransitionBuilder, kind: DecisionKind) -> None:
     """An assessment whose answer could not be read fails closed; the run goes on."""
-    _take(t, kind, None)
+    _take(run, kind, None)

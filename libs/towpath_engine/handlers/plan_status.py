@@ -8,9 +8,9 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.plan_events import PlanState, PlanTrigger
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.state.plan import Composition
+from towpath_engine.state.plan import PlanRunState
 
-OVER: frozenset[PlanState] = frozenset({"completed", "failed"})
+FINAL_PLAN_STATES: frozenset[PlanState] = frozenset({"completed", "failed"})
 
 _LIVE: tuple[PlanState, ...] = (
     "plan_init",
@@ -24,7 +24,7 @@ _LIVE: tuple[PlanState, ...] = (
 _ENDS: tuple[PlanTrigger, ...] = ("timeout", "cancelled", "panic")
 """What can happen in every state: time is up, somebody cancels, or the run is ended by anything else."""
 
-TABLE: dict[tuple[PlanState, PlanTrigger], PlanState] = {
+PLAN_TRANSITIONS: dict[tuple[PlanState, PlanTrigger], PlanState] = {
     ("plan_init", "start_plan"): "planner_active",
     ("planner_active", "start_plan"): "planner_active",  # the one corrective retry
     ("planner_active", "planner_finished"): "plan_validated",
@@ -47,15 +47,17 @@ class IllegalTransitionError(ValueError):
 
 def target_of(state: PlanState, trigger: PlanTrigger) -> PlanState:
     """Return where *trigger* leads from *state*; raises IllegalTransitionError."""
-    target = TABLE.get((state, trigger))
+    target = PLAN_TRANSITIONS.get((state, trigger))
     if target is None:
         msg = f"{trigger} is not possible in {state}"
         raise IllegalTransitionError(msg)
     return target
 
 
-def move(t: TransitionBuilder, trigger: PlanTrigger, *, step_id: str = "", error: JsonObject | None = None) -> None:
+def move_plan(
+    run: TransitionBuilder, trigger: PlanTrigger, *, step_id: str = "", error: JsonObject | None = None
+) -> None:
     """Go from the run's state to the next one and say so in the log; raises IllegalTransitionError."""
-    source = (t.state.composition or Composition()).phase
+    source = (run.state.composition or PlanRunState()).phase
     target = target_of(source, trigger)
-    t.emit(ev.PlanMoved(source=source, trigger=trigger, target=target, step_id=step_id, error=error))
+    run.emit(ev.PlanMoved(source=source, trigger=trigger, target=target, step_id=step_id, error=error))

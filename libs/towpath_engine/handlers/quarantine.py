@@ -9,7 +9,7 @@ from datetime import datetime
 from towpath_contracts import facts
 from towpath_contracts.events import log as ev
 from towpath_engine.handlers.children import pending_children
-from towpath_engine.handlers.gates import close_all
+from towpath_engine.handlers.gates import close_all_gates
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import RunState, Status
 
@@ -19,21 +19,21 @@ ENGINE_ERROR = "engine_error"
 MESSAGE_CHARS = 500
 
 
-def parking(state: RunState, error: Exception, now: datetime) -> TransitionBuilder:
+def quarantine_on_error(state: RunState, error: Exception, now: datetime) -> TransitionBuilder:
     """Return the transition that parks the run because of *error*."""
     transition = TransitionBuilder(state=state, now=now)
     transition.emit(ev.RunQuarantined(code=ENGINE_ERROR, message=repr(error)[:MESSAGE_CHARS]))
     return transition
 
 
-def on_execution_conflict(t: TransitionBuilder, fact: facts.ExecutionConflict) -> None:
+def on_execution_conflict(run: TransitionBuilder, fact: facts.ExecutionConflict) -> None:
     """Quarantine the run and tell its children to stop: its log and the ledger disagree.
 
     A run that is being cancelled ends all the same.
     """
-    if t.state.status is Status.CANCELLING:
+    if run.state.status is Status.CANCELLING:
         return
-    close_all(t, "the run is quarantined")
-    t.emit(ev.RunQuarantined(code="execution_conflict", message=fact.message))
-    for child in pending_children(t.state):
-        t.ask(child.effect_id)
+    close_all_gates(run, "the run is quarantined")
+    run.emit(ev.RunQuarantined(code="execution_conflict", message=fact.message))
+    for child in pending_children(run.state):
+        run.send_effect(child.effect_id)

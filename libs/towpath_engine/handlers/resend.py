@@ -30,15 +30,15 @@ MAX_GATE_RESEND_S = 120
 that has ended while a call of it lives waits as well, for the end of that call's lease."""
 
 
-def resend(t: TransitionBuilder, pending: PendingEffect, *, dead: str = "") -> None:
+def resend(run: TransitionBuilder, pending: PendingEffect, *, dead: str = "") -> None:
     """Send *pending* again, with the next attempt number and the wait that is its own.
 
     *dead* says why its last message could not be handled, where it was one.
     """
-    resend_at = t.now + timedelta(seconds=_wait_s(t.state, pending))
+    resend_at = run.now + timedelta(seconds=_wait_s(run.state, pending))
     attempt = pending.attempt + 1
-    emit_request(t, ev.EffectResent(effect_id=pending.effect_id, attempt=attempt, resend_at=resend_at, dead=dead))
-    t.ask(pending.effect_id)
+    emit_request(run, ev.EffectResent(effect_id=pending.effect_id, attempt=attempt, resend_at=resend_at, dead=dead))
+    run.send_effect(pending.effect_id)
 
 
 def _wait_s(state: RunState, pending: PendingEffect) -> float:

@@ -43,12 +43,12 @@ def worst_case(state: RunState, pending: PendingEffect) -> Amounts:
     return Amounts(usd_micros=usd, tokens=told + said, model_calls=calls)
 
 
-def emit_request(t: TransitionBuilder, event: "ev.DecisionRequested | ev.EffectResent") -> None:
+def emit_request(run: TransitionBuilder, event: "ev.DecisionRequested | ev.EffectResent") -> None:
     """Emit what asks the outside for something; where the run has a budget, with what it reserves for a model."""
-    if t.state.budget is not None:
-        after = evolve(t.state, LogEntry.model_construct(seq=t.state.seq + 1, at=t.now, event=event))
+    if run.state.budget is not None:
+        after = evolve(run.state, LogEntry.model_construct(seq=run.state.seq + 1, at=run.now, event=event))
         wanted = event.request_id if isinstance(event, ev.DecisionRequested) else event.effect_id
         pending = after.pending_effect(wanted)
         if pending is not None and pending.kind is EffectKind.DECIDE and pending.attempt > 0:
             event = event.model_copy(update={"reserved": worst_case(after, pending)})
-    t.emit(event)
+    run.emit(event)

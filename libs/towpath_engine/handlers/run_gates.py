@@ -24,19 +24,25 @@ VERDICTS = ("approved", "denied", "stop")
 MANUAL = "manual"
 
 
-def open_run_gate(t: TransitionBuilder, gate_type: str, key: str, reason: str, detail: JsonObject) -> None:
+def open_run_gate(run: TransitionBuilder, gate_type: str, key: str, reason: str, detail: JsonObject) -> None:
     """Open the gate of one cause, `key`; nothing where it is open already. The run waits for it."""
-    kind = MANUAL if t.state.revisions >= MAX_REVISIONS else gate_type
-    wanted = gate_id(t.state.run_id, f"run:{key}:{t.state.run_gates}")
-    if any(gate.execution_id is None and gate.key == key for gate in t.state.gates):
+    kind = MANUAL if run.state.revisions >= MAX_REVISIONS else gate_type
+    wanted = gate_id(run.state.run_id, f"run:{key}:{run.state.run_gates}")
+    if any(gate.execution_id is None and gate.key == key for gate in run.state.gates):
         return
-    t.emit(
+    run.emit(
         ev.GateOpened(
             gate_id=wanted,
             gate_type=kind,
             reason=reason,
-            detail={"agent": t.state.agent_key, "step": t.state.step, "verdicts": list(VERDICTS), **detail, "key": key},
-            expires_at=t.now + timedelta(hours=RUN_GATE_HOURS),
+            detail={
+                "agent": run.state.agent_key,
+                "step": run.state.step,
+                "verdicts": list(VERDICTS),
+                **detail,
+                "key": key,
+            },
+            expires_at=run.now + timedelta(hours=RUN_GATE_HOURS),
         )
     )
 
@@ -46,26 +52,26 @@ def is_run_gate(gate: OpenGate) -> bool:
     return gate.execution_id is None
 
 
-def settled(t: TransitionBuilder, gate: OpenGate, fact: facts.GateResolved) -> bool:
+def settle_run_gate(run: TransitionBuilder, gate: OpenGate, fact: facts.GateResolved) -> bool:
     """Take a person's word on a gate of the run; says whether the run goes on."""
-    t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=fact.verdict, reason=fact.reason, by=fact.by))
+    run.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=fact.verdict, reason=fact.reason, by=fact.by))
     if fact.verdict == "stop" or (fact.verdict == "denied" and gate.gate_type == MANUAL):
-        _escalate(t, gate, f"{fact.by or 'a person'} stopped the run: {fact.reason}")
+        _escalate(run, gate, f"{fact.by or 'a person'} stopped the run: {fact.reason}")
         return False
     if fact.verdict == "expired":
-        _escalate(t, gate, "nobody decided in time")
+        _escalate(run, gate, "nobody decided in time")
         return False
     if fact.reason:
         said = "asks for another way" if fact.verdict == "denied" else "says"
-        t.emit(ev.NoteAdded(step=t.state.step, text=f"A person {said}: {fact.reason}"))
+        run.emit(ev.NoteAdded(step=run.state.step, text=f"A person {said}: {fact.reason}"))
     return True
 
 
-def expired(t: TransitionBuilder, gate: OpenGate) -> None:
+def expire_run_gate(run: TransitionBuilder, gate: OpenGate) -> None:
     """End the run whose gate nobody settled in time."""
-    t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict="expired", reason="nobody decided in time"))
-    _escalate(t, gate, "nobody decided in time")
+    run.emit(ev.GateClosed(gate_id=gate.gate_id, verdict="expired", reason="nobody decided in time"))
+    _escalate(run, gate, "nobody decided in time")
 
 
-def _escalate(t: TransitionBuilder, gate: OpenGate, message: str) -> None:
-    finish(t, Status.ESCALATED, gate.gate_type, message)
+def _escalate(run: TransitionBuilder, gate: OpenGate, message: str) -> None:
+    finish(run, Status.ESCALATED, gate.gate_type, message)

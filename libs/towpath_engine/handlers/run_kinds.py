@@ -17,18 +17,23 @@ from towpath_engine.handlers.background.phases import (
     BACKGROUND_CHECKS,
     BACKGROUND_LIMITS,
     BACKGROUND_PHASES,
-    background_done,
-    background_given_up,
+    finish_background,
+    give_up_background,
 )
 from towpath_engine.handlers.decision_requests import request_decision
 from towpath_engine.handlers.finish import finish
-from towpath_engine.handlers.goal.phases import GOAL_ANSWERS, GOAL_CHECKS, GOAL_PHASES, goal_claimed
-from towpath_engine.handlers.goal.retry import objection
-from towpath_engine.handlers.plan.phases import COMPOSED_ANSWERS, COMPOSED_PHASES, compose, step_child_ended
-from towpath_engine.handlers.swarm.handoff import answered, nested_ended, routed, stop_after_agent_steps
+from towpath_engine.handlers.goal.phases import GOAL_ANSWERS, GOAL_CHECKS, GOAL_PHASES, take_claim
+from towpath_engine.handlers.goal.retry import check_goal_calls
+from towpath_engine.handlers.plan.phases import PLAN_ANSWERS, PLAN_PHASES, continue_plan, step_child_ended
+from towpath_engine.handlers.swarm.handoff import (
+    answer_or_hand_over,
+    finish_like_nested_swarm,
+    stop_after_agent_steps,
+    take_transfer,
+)
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.rules.background import background_objection
-from towpath_engine.rules.decisions import Refusal
+from towpath_engine.rules.background import check_background_calls
+from towpath_engine.rules.decisions import DecisionRefusal
 from towpath_engine.state.run import RunState, Status
 
 Phase = Callable[[TransitionBuilder], bool]
@@ -36,24 +41,24 @@ Answer = Callable[[TransitionBuilder, JsonObject | None], None]
 """Takes the answer to an assessment; None for one that can't be read."""
 
 
-def respond(t: TransitionBuilder, instruction: Finish) -> bool:
+def finish_with_answer(run: TransitionBuilder, instruction: Finish) -> bool:
     """End a network run with its answer."""
-    finish(t, Status.COMPLETED, "responded", "", final=instruction.payload)
+    finish(run, Status.COMPLETED, "responded", "", final=instruction.payload)
     return True
 
 
-def abandon(t: TransitionBuilder, instruction: GiveUp) -> bool:
+def finish_abandoned(run: TransitionBuilder, instruction: GiveUp) -> bool:
     """End a run that its model gives up."""
-    finish(t, Status.ABANDONED, "abandoned", instruction.rationale)
+    finish(run, Status.ABANDONED, "abandoned", instruction.rationale)
     return True
 
 
-def no_objection(_state: RunState, _instruction: CallTools) -> Refusal | None:
+def allow_calls(_state: RunState, _instruction: CallTools) -> DecisionRefusal | None:
     """Let any action through that the agent may take."""
     return None
 
 
-def pass_on(_t: TransitionBuilder, _instruction: Transfer) -> bool:
+def allow_transfer(_run: TransitionBuilder, _instruction: Transfer) -> bool:
     """Let another agent of the run act, as its agent wants."""
     return True
 
@@ -62,50 +67,55 @@ def pass_on(_t: TransitionBuilder, _instruction: Transfer) -> bool:
 class Strategy:
     """`phases` come after the calls of a step, `checks` before the loop detectors of the next one, `limits` after.
 
-    `done` takes an answer (RESPOND), `give_up` an abandonment; each says whether it ended the run. Where not, the
-    phases are walked, as after a refusal and a handoff. `objection` refuses actions that the kind does not take.
-    `hands_over` looks at a transfer that an agent wants, and says whether the other one is to act. `act` is what a step
-    does: ask for a decision, or start what is to be done. `child_ended` looks at the end of each child, also while
-    others still run.
+    `on_finish` takes an answer (RESPOND), `on_give_up` an abandonment; each returns whether it ended the run. Where it
+    did not, the phases come next, as after a refusal and a handoff. `check_calls` refuses calls that this kind of run
+    does not allow. `on_transfer` takes a transfer that an agent asks for, and returns whether the other agent acts now.
+    `act` is what a step does: ask for a decision, or start children. `on_child_ended` is called at the end of each
+    child, also while others still run.
     """
 
     phases: tuple[Phase, ...] = ()
     checks: tuple[Phase, ...] = ()
     limits: tuple[Phase, ...] = ()
     answers: Mapping[DecisionKind, Answer] = field(default_factory=dict)
-    done: Callable[[TransitionBuilder, Finish], bool] = respond
-    give_up: Callable[[TransitionBuilder, GiveUp], bool] = abandon
-    hands_over: Callable[[TransitionBuilder, Transfer], bool] = pass_on
-    objection: Callable[[RunState, CallTools], Refusal | None] = no_objection
+    on_finish: Callable[[TransitionBuilder, Finish], bool] = finish_with_answer
+    on_give_up: Callable[[TransitionBuilder, GiveUp], bool] = finish_abandoned
+    on_transfer: Callable[[TransitionBuilder, Transfer], bool] = allow_transfer
+    check_calls: Callable[[RunState, CallTools], DecisionRefusal | None] = allow_calls
     act: Callable[[TransitionBuilder], None] = request_decision
-    child_ended: Callable[[TransitionBuilder, UUID], None] | None = None
+    on_child_ended: Callable[[TransitionBuilder, UUID], None] | None = None
 
 
-COMPOSED = Strategy(phases=COMPOSED_PHASES, answers=COMPOSED_ANSWERS, act=compose, child_ended=step_child_ended)
+PLAN_STRATEGY = Strategy(phases=PLAN_PHASES, answers=PLAN_ANSWERS, act=continue_plan, on_child_ended=step_child_ended)
 """Of runs that ask no model for decisions: a plan, or the flow of a workflow, says what comes next."""
 
 STRATEGIES: dict[str, Strategy] = {
     "network": Strategy(),
     "goal": Strategy(
-        phases=GOAL_PHASES, checks=GOAL_CHECKS, answers=GOAL_ANSWERS, done=goal_claimed, objection=objection
+        phases=GOAL_PHASES, checks=GOAL_CHECKS, answers=GOAL_ANSWERS, on_finish=take_claim, check_calls=check_goal_calls
     ),
     "background": Strategy(
         phases=BACKGROUND_PHASES,
         checks=BACKGROUND_CHECKS,
         limits=BACKGROUND_LIMITS,
         answers=BACKGROUND_ANSWERS,
-        done=background_done,
-        give_up=background_given_up,
-        objection=background_objection,
+        on_finish=finish_background,
+        on_give_up=give_up_background,
+        check_calls=check_background_calls,
     ),
-    "plan": COMPOSED,
-    "workflow": COMPOSED,
-    "handoff": Strategy(limits=(stop_after_agent_steps,), done=answered, hands_over=routed, child_ended=nested_ended),
+    "plan": PLAN_STRATEGY,
+    "workflow": PLAN_STRATEGY,
+    "handoff": Strategy(
+        limits=(stop_after_agent_steps,),
+        on_finish=answer_or_hand_over,
+        on_transfer=take_transfer,
+        on_child_ended=finish_like_nested_swarm,
+    ),
     "team": Strategy(limits=(stop_after_agent_steps,)),
 }
 
 
-def strategy_of(t: TransitionBuilder) -> Strategy:
+def strategy_of(run: TransitionBuilder) -> Strategy:
     """Return the strategy of the run's kind; of a swarm, that of its mode."""
-    created = t.state.created
+    created = run.state.created
     return STRATEGIES[created.kind if created.swarm is None else created.swarm.swarm.mode]

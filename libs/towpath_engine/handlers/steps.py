@@ -17,13 +17,13 @@ from towpath_engine.handlers.run_gates import MANUAL, open_run_gate
 from towpath_engine.handlers.run_kinds import strategy_of
 from towpath_engine.handlers.stop_checks.budgets import EXCEEDED, last_answer_only, stop_without_budget
 from towpath_engine.handlers.stop_checks.deadline import stop_at_deadline
-from towpath_engine.handlers.stop_checks.loop_escalation import LOOP_GATE, Loop
-from towpath_engine.handlers.stop_checks.loops import climb, enforced, loop_of, stop_on_loop
+from towpath_engine.handlers.stop_checks.loop_escalation import LOOP_GATE, DetectedLoop
+from towpath_engine.handlers.stop_checks.loops import enforce, loop_of, record_loop, stop_on_loop
 from towpath_engine.handlers.stop_checks.watchdog import stop_on_finding
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.rules.decisions import Refusal, instruct
+from towpath_engine.rules.decisions import DecisionRefusal, instruct
 from towpath_engine.state.run import EffectKind, RunState, Status
-from towpath_engine.state.workspace import listed
+from towpath_engine.state.workspace import file_list_json
 
 ANSWERED = frozenset({EffectKind.DECIDE, EffectKind.TOOL, EffectKind.CHILD})
 """What a step waits for; a run's gate may open, and be settled, while an answer is on its way."""
@@ -34,45 +34,48 @@ def is_awaiting(state: RunState) -> bool:
     return state.waits_at_run_gate or any(effect.kind in ANSWERED for effect in state.pending)
 
 
-def on_run_admitted(t: TransitionBuilder, _fact: facts.RunAdmitted) -> None:
-    if t.state.status is Status.QUEUED:
-        t.emit(ev.RunStarted())
-        begin_step(t)
+def on_run_admitted(run: TransitionBuilder, _fact: facts.RunAdmitted) -> None:
+    if run.state.status is Status.QUEUED:
+        run.emit(ev.RunStarted())
+        begin_step(run)
 
 
-def begin_step(t: TransitionBuilder) -> None:
+def begin_step(run: TransitionBuilder) -> None:
     """Check every reason to stop; when there is none, do what a step of this kind of run does."""
-    if is_awaiting(t.state):
+    if is_awaiting(run.state):
         return  # whoever settles the gate, or answers last, comes here again
-    if any(stops(t) for stops in STOP_CHECKS):
+    if any(stops(run) for stops in STOP_CHECKS):
         return
-    force_answer(t)
-    strategy_of(t).act(t)
+    force_answer(run)
+    strategy_of(run).act(run)
 
 
-def stop_on_kind_checks(t: TransitionBuilder) -> bool:
-    return any(stops(t) for stops in strategy_of(t).checks)
+def stop_on_kind_checks(run: TransitionBuilder) -> bool:
+    return any(stops(run) for stops in strategy_of(run).checks)
 
 
-def stop_after_tool_errors(t: TransitionBuilder) -> bool:
-    limit = t.state.created.max_tool_errors
-    if t.state.tool_errors < limit or t.state.created.kind not in PLAIN_KINDS:
+def stop_after_tool_errors(run: TransitionBuilder) -> bool:
+    limit = run.state.created.max_tool_errors
+    if run.state.tool_errors < limit or run.state.created.kind not in PLAIN_KINDS:
         return False
     finish(
-        t, Status.FAILED, "max_tool_errors_exceeded", f"{t.state.tool_errors} tool calls failed; the limit is {limit}"
+        run,
+        Status.FAILED,
+        "max_tool_errors_exceeded",
+        f"{run.state.tool_errors} tool calls failed; the limit is {limit}",
     )
     return True
 
 
-def stop_at_kind_limits(t: TransitionBuilder) -> bool:
-    return any(stops(t) for stops in strategy_of(t).limits)
+def stop_at_kind_limits(run: TransitionBuilder) -> bool:
+    return any(stops(run) for stops in strategy_of(run).limits)
 
 
-def stop_at_max_steps(t: TransitionBuilder) -> bool:
-    limit = t.state.created.max_steps
-    if t.state.composition is not None or t.state.step < limit:
+def stop_at_max_steps(run: TransitionBuilder) -> bool:
+    limit = run.state.created.max_steps
+    if run.state.composition is not None or run.state.step < limit:
         return False  # the steps of a composed run are those of its plan
-    finish(t, Status.FAILED, "max_steps_exceeded", f"no answer within {limit} steps")
+    finish(run, Status.FAILED, "max_steps_exceeded", f"no answer within {limit} steps")
     return True
 
 
@@ -94,24 +97,24 @@ findings) comes before the limits, which end the run without asking.
 """
 
 
-def force_answer(t: TransitionBuilder) -> None:
+def force_answer(run: TransitionBuilder) -> None:
     """Hand the last step to the agent that must answer; a composed run asks no model, so it has no such step."""
-    limit, spent = t.state.created.max_steps, last_answer_only(t.state)
-    if t.state.composition is not None or not t.state.snapshot.force_respond:
+    limit, spent = run.state.created.max_steps, last_answer_only(run.state)
+    if run.state.composition is not None or not run.state.snapshot.force_respond:
         return
-    if not spent and not (limit > 1 and t.state.step == limit - 1):
+    if not spent and not (limit > 1 and run.state.step == limit - 1):
         return
-    target = _answering_agent(t.state.snapshot, t.state.agent_key)
+    target = _answering_agent(run.state.snapshot, run.state.agent_key)
     why = "The budget is used up" if spent else "This is the last step"
-    t.emit(ev.NoteAdded(step=t.state.step, text=f"{why}: answer now with RESPOND."))
-    if target != t.state.agent_key:
-        t.emit(
+    run.emit(ev.NoteAdded(step=run.state.step, text=f"{why}: answer now with RESPOND."))
+    if target != run.state.agent_key:
+        run.emit(
             ev.AgentTransferred(
-                step=t.state.step,
-                source=t.state.agent_key,
+                step=run.state.step,
+                source=run.state.agent_key,
                 target=target,
-                epoch=t.state.epoch + 1,
-                context=t.state.handoff,
+                epoch=run.state.epoch + 1,
+                context=run.state.handoff,
                 forced=True,
             )
         )
@@ -125,36 +128,40 @@ def _answering_agent(snapshot: Snapshot, current: str) -> str:
     return next((key for key in candidates if snapshot.agents[key].allow_respond), current)
 
 
-def after_decision(t: TransitionBuilder, decision: JsonObject) -> bool:
+def after_decision(run: TransitionBuilder, decision: JsonObject) -> bool:
     """Validate a decision and do what it says, or feed the refusal back.
 
     Says whether the phases of the step are to be walked: there was no action to wait for, and the run has not ended.
     """
-    instruction = instruct(t.state, decision)
+    instruction = instruct(run.state, decision)
     match instruction:
-        case Refusal():
-            return resend_decision(t, instruction.code, instruction.feedback)
+        case DecisionRefusal():
+            return resend_decision(run, instruction.code, instruction.feedback)
         case CallTools():
-            return _call_tools(t, instruction)
+            return _call_tools(run, instruction)
         case Transfer():
-            _issue(t, instruction)
-            return _transfer(t, instruction) if strategy_of(t).hands_over(t, instruction) else not t.state.is_final
+            _issue(run, instruction)
+            return (
+                _transfer(run, instruction)
+                if strategy_of(run).on_transfer(run, instruction)
+                else not run.state.is_final
+            )
         case Finish():
-            _issue(t, instruction)
-            return not strategy_of(t).done(t, instruction)
+            _issue(run, instruction)
+            return not strategy_of(run).on_finish(run, instruction)
         case GiveUp():
-            _issue(t, instruction)
-            return not strategy_of(t).give_up(t, instruction)
+            _issue(run, instruction)
+            return not strategy_of(run).on_give_up(run, instruction)
         case AskPerson():
-            _issue(t, instruction)
-            open_run_gate(t, MANUAL, f"asked:{t.state.step}", instruction.reason, {"asked": instruction.detail})
+            _issue(run, instruction)
+            open_run_gate(run, MANUAL, f"asked:{run.state.step}", instruction.reason, {"asked": instruction.detail})
     return False
 
 
-def _issue(t: TransitionBuilder, instruction: CallTools | Transfer | Finish | GiveUp | AskPerson) -> None:
-    t.emit(
+def _issue(run: TransitionBuilder, instruction: CallTools | Transfer | Finish | GiveUp | AskPerson) -> None:
+    run.emit(
         ev.InstructionIssued(
-            step=t.state.step, epoch=t.state.epoch, agent_key=t.state.agent_key, instruction=instruction
+            step=run.state.step, epoch=run.state.epoch, agent_key=run.state.agent_key, instruction=instruction
         )
     )
 
@@ -163,77 +170,77 @@ FEEDBACK_CHARS = 2_000
 """The longest feedback: enough for every mistake of a sane decision, and no door for flooding the next prompt."""
 
 
-def resend_decision(t: TransitionBuilder, code: str, feedback: str) -> bool:
+def resend_decision(run: TransitionBuilder, code: str, feedback: str) -> bool:
     """Feed a refusal back; nothing else changes. Says whether the phases of the step are to be walked."""
-    told = _refuse(t, code, feedback)
-    if t.state.created.single_instruction:
-        finish(t, Status.FAILED, code, told)
-    return not t.state.is_final
+    told = _refuse(run, code, feedback)
+    if run.state.created.single_instruction:
+        finish(run, Status.FAILED, code, told)
+    return not run.state.is_final
 
 
-def _refuse(t: TransitionBuilder, code: str, feedback: str) -> str:
+def _refuse(run: TransitionBuilder, code: str, feedback: str) -> str:
     """Say in the log why a decision is not carried out; returns what the model is told."""
     told = truncate(feedback, FEEDBACK_CHARS)
-    t.emit(
+    run.emit(
         ev.DecisionRefused(
-            step=t.state.step, epoch=t.state.epoch, agent_key=t.state.agent_key, code=code, feedback=told
+            step=run.state.step, epoch=run.state.epoch, agent_key=run.state.agent_key, code=code, feedback=told
         )
     )
     return told
 
 
-def _call_tools(t: TransitionBuilder, instruction: CallTools) -> bool:
-    objection = strategy_of(t).objection(t.state, instruction)
+def _call_tools(run: TransitionBuilder, instruction: CallTools) -> bool:
+    objection = strategy_of(run).check_calls(run.state, instruction)
     if objection is not None:
-        return resend_decision(t, objection.code, objection.feedback)
-    loop = loop_of(t.state, instruction.calls)
+        return resend_decision(run, objection.code, objection.feedback)
+    loop = loop_of(run.state, instruction.calls)
     if loop is not None:
-        return _refuse_loop(t, loop)
-    if last_answer_only(t.state):
-        return resend_decision(t, EXCEEDED, "No budget is left for calls.")
-    if stop_without_budget(t):
+        return _refuse_loop(run, loop)
+    if last_answer_only(run.state):
+        return resend_decision(run, EXCEEDED, "No budget is left for calls.")
+    if stop_without_budget(run):
         return False
-    _issue(t, instruction)
-    for call in t.state.calls:
+    _issue(run, instruction)
+    for call in run.state.calls:
         if call.workspace:
-            t.store(call.workspace, listed(t.state.desk))
-    for pending in t.state.pending:
-        if pending.kind is EffectKind.TOOL and pending.attempt and pending.effect_id not in t.state.queued:
-            t.ask(pending.effect_id)
+            run.store_text(call.workspace, file_list_json(run.state.desk))
+    for pending in run.state.pending:
+        if pending.kind is EffectKind.TOOL and pending.attempt and pending.effect_id not in run.state.queued:
+            run.send_effect(pending.effect_id)
     return False
 
 
-def _refuse_loop(t: TransitionBuilder, loop: Loop) -> bool:
+def _refuse_loop(run: TransitionBuilder, loop: DetectedLoop) -> bool:
     """The third equal call in a row is not run: tell the model, or climb the ladder further."""
-    taken = climb(t, loop)
+    taken = record_loop(run, loop)
     if taken in ("nudge", "replan"):
-        return resend_decision(t, LOOP_GATE, loop.told)
+        return resend_decision(run, LOOP_GATE, loop.told)
     if taken == "gate":
-        _refuse(t, LOOP_GATE, loop.told)
-    enforced(t, loop, taken)
+        _refuse(run, LOOP_GATE, loop.told)
+    enforce(run, loop, taken)
     return False
 
 
-def _transfer(t: TransitionBuilder, instruction: Transfer) -> bool:
-    same = instruction.target == t.state.agent_key
-    t.emit(
+def _transfer(run: TransitionBuilder, instruction: Transfer) -> bool:
+    same = instruction.target == run.state.agent_key
+    run.emit(
         ev.AgentTransferred(
-            step=t.state.step,
-            source=t.state.agent_key,
+            step=run.state.step,
+            source=run.state.agent_key,
             target=instruction.target,
-            epoch=t.state.epoch if same else t.state.epoch + 1,
+            epoch=run.state.epoch if same else run.state.epoch + 1,
             context=instruction.context,
         )
     )
-    if t.state.created.single_instruction:
-        finish(t, Status.COMPLETED, "instruction_done", "", final={"transferred_to": instruction.target})
-    return not t.state.is_final
+    if run.state.created.single_instruction:
+        finish(run, Status.COMPLETED, "instruction_done", "", final={"transferred_to": instruction.target})
+    return not run.state.is_final
 
 
-def finish_instruction(t: TransitionBuilder) -> None:
+def finish_instruction(run: TransitionBuilder) -> None:
     """End a run of a single instruction with what came of its calls."""
     results = [
         {"tool": c.call.tool, "execution_id": str(c.call.execution_id), "status": c.status, "result": c.result}
-        for c in t.state.calls
+        for c in run.state.calls
     ]
-    finish(t, Status.COMPLETED, "instruction_done", "", final={"results": results})
+    finish(run, Status.COMPLETED, "instruction_done", "", final={"results": results})

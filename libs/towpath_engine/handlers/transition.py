@@ -20,7 +20,7 @@ class TransitionBuilder:
     state: RunState
     now: datetime
     entries: list[LogEntry] = field(default_factory=list)
-    send: dict[UUID, None] = field(default_factory=dict)
+    effect_ids: dict[UUID, None] = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)
 
     def emit(self, event: AnyEvent) -> None:
@@ -29,10 +29,10 @@ class TransitionBuilder:
         self.entries.append(entry)
         self.state = evolve(self.state, entry)
 
-    def store(self, digest: str, text: str) -> None:
+    def store_text(self, digest: str, text: str) -> None:
         """Have a text stored that an event of this transition names, before it is committed."""
         self.stored[digest] = text
 
-    def ask(self, effect_id: UUID) -> None:
+    def send_effect(self, effect_id: UUID) -> None:
         """Send this pending effect when the transition is committed."""
-        self.send[effect_id] = None
+        self.effect_ids[effect_id] = None

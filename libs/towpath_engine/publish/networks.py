@@ -13,7 +13,7 @@ from towpath_contracts.networks.swarm_members import MembersBySwarm, delegates_o
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
 from towpath_contracts.tools.calls import ToolSpec
-from towpath_engine.publish.swarms import compile_swarm, implied, swarm_problems
+from towpath_engine.publish.swarms import compile_swarm, swarm_problems, with_swarm_defaults
 
 _PLACEHOLDER = re.compile(r"(?<!\{)\{(tools|routes|agent_key|tool_history)\}(?!\})")
 
@@ -36,7 +36,7 @@ def _problem(pointer: str, code: str, detail: str) -> ProblemDetail:
 def check(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> list[ProblemDetail]:
     """Return every reason why *spec* can't be published; *tools* are the registered ones."""
     rosters = members_by_swarm(spec)
-    spec = implied(rosters)
+    spec = with_swarm_defaults(rosters)
     problems = _check_keys(spec) + _check_defaults(spec) + _check_edges(spec, tools, rosters) + _check_respond(spec)
     return problems + _check_models(spec) + _check_answers(spec) + swarm_problems(rosters)
 
@@ -160,7 +160,7 @@ def _compile_agent(
 def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> Snapshot:
     """Compile a checked network. Tool specs are pinned: a run keeps the schema it was published with."""
     rosters = members_by_swarm(spec)
-    spec, delegates = implied(rosters), delegates_of(rosters)
+    spec, delegates = with_swarm_defaults(rosters), delegates_of(rosters)
     swarm = compile_swarm(rosters)
     own = {tool.name: tool for equipped in delegates.values() for tool in equipped}
     used = {name for agent in spec.agents for name in agent.equipped_tools}

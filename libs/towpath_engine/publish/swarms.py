@@ -39,7 +39,7 @@ def swarm_problems(rosters: MembersBySwarm) -> list[ProblemDetail]:
     return problems or list(_check_size(rosters))
 
 
-def implied(rosters: MembersBySwarm) -> NetworkSpec:
+def with_swarm_defaults(rosters: MembersBySwarm) -> NetworkSpec:
     """Return the network with what follows from its swarm filled in: the default agent, and who may respond."""
     spec = rosters.spec
     if not rosters.all:

@@ -11,7 +11,17 @@ from towpath_contracts.decisions.decision import CallTools
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import Snapshot
-from towpath_engine.state.budget import BudgetState, Hold, Means, applied, charge, correct, lose, reserve, settle
+from towpath_engine.state.budget import (
+    BudgetMode,
+    BudgetState,
+    Reservation,
+    apply_scopes,
+    charge,
+    correct,
+    reserve,
+    settle,
+    settle_as_lost,
+)
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import RunState
 
@@ -31,15 +41,15 @@ def add_usage(
     return total, Cost(usd=usd, price_known=known, price_source=event.cost.price_source)
 
 
-def spent(state: RunState) -> Cost:
+def total_cost(state: RunState) -> Cost:
     """Return what the run and its ended children have cost, with what runs above it had when it was born.
 
     Unknown where a price is.
     """
-    return summed(state.created.spent, state.below, state.cost)
+    return sum_costs(state.created.spent, state.below, state.cost)
 
 
-def summed(*costs: Cost | None) -> Cost:
+def sum_costs(*costs: Cost | None) -> Cost:
     """Add up *costs*; one that is unknown makes the sum unknown. The source is that of the last one that has any."""
     told = [cost for cost in costs if cost is not None]
     known = all(cost.price_known for cost in told)
@@ -51,7 +61,7 @@ def update_budget(before: RunState, after: RunState, event: "ev.AnyEvent") -> Bu
     """Return the accounts after *event*, which has made *after* of *before*."""
     budget = after.budget
     if isinstance(event, ev.BudgetApplied):
-        return applied(budget, event.scopes, event.prices)
+        return apply_scopes(budget, event.scopes, event.prices)
     if budget is None:
         return None
     return _swept(_told(budget, before, after, event), after)
@@ -74,7 +84,7 @@ def _told(budget: BudgetState, before: RunState, after: RunState, event: "ev.Any
         case ev.FenceStored():
             return _voided(budget, event.voided)
         case ev.BudgetRefused():
-            return replace(budget, means=Means(event.means), refused=event.refusal)
+            return replace(budget, means=BudgetMode(event.means), refused=event.refusal)
         case ev.BudgetWarned():
             return replace(budget, warned=(*budget.warned, f"{event.scope}:{event.key}:{event.unit}"))
         case _:
@@ -82,7 +92,7 @@ def _told(budget: BudgetState, before: RunState, after: RunState, event: "ev.Any
 
 
 def _answering(budget: BudgetState) -> BudgetState:
-    return replace(budget, means=Means.ANSWERING) if budget.means is Means.LAST_ANSWER else budget
+    return replace(budget, means=BudgetMode.ANSWERING) if budget.means is BudgetMode.LAST_ANSWER else budget
 
 
 def _reserved(
@@ -91,7 +101,9 @@ def _reserved(
     if amounts is None:
         return budget
     accounts = budget.charged(state.agent_key)
-    return reserve(budget, Hold(effect_id=effect_id, attempt=attempt, accounts=accounts, amounts=amounts, model=model))
+    return reserve(
+        budget, Reservation(effect_id=effect_id, attempt=attempt, accounts=accounts, amounts=amounts, model=model)
+    )
 
 
 def _resent(budget: BudgetState, state: RunState, event: "ev.EffectResent") -> BudgetState:
@@ -101,7 +113,7 @@ def _resent(budget: BudgetState, state: RunState, event: "ev.EffectResent") -> B
     model = ""
     for hold in budget.holds:
         if hold.effect_id == event.effect_id:
-            budget, model = lose(budget, hold), hold.model
+            budget, model = settle_as_lost(budget, hold), hold.model
     return _reserved(budget, state, event.effect_id, event.attempt, event.reserved, model)
 
 
@@ -140,14 +152,14 @@ def _answered(
         return correct(budget, late, *_used(budget, late, event, told.uncounted))
     if isinstance(event, ev.UsageCorrected) or told.called_in:
         return budget
-    free = Hold(effect_id=event.request_id, attempt=attempt, accounts=(), amounts=NOTHING, model=event.model)
+    free = Reservation(effect_id=event.request_id, attempt=attempt, accounts=(), amounts=NOTHING, model=event.model)
     actual, _ = _used(budget, free, event, 0)
     return charge(budget, budget.charged(state.agent_key), actual)
 
 
 def _used(
     budget: BudgetState,
-    hold: Hold,
+    hold: Reservation,
     event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected",
     uncounted: int,
 ) -> tuple[Amounts, Amounts]:
@@ -184,7 +196,7 @@ def _call_over(budget: BudgetState, event: "ev.ToolCallFinished | ev.ToolCallDen
     if hold is None and late is None:
         return budget
     if isinstance(event, ev.ToolCallFinished) and event.status == "unknown":
-        return budget if hold is None else lose(budget, hold)
+        return budget if hold is None else settle_as_lost(budget, hold)
     denied = isinstance(event, ev.ToolCallDenied) or event.status == "void"
     unbegun = isinstance(event, ev.ToolCallFinished) and event.failure is not None and event.failure.began is False
     if hold is not None:
@@ -211,5 +223,5 @@ def _swept(budget: BudgetState, state: RunState) -> BudgetState:
     pending = {effect.effect_id for effect in state.pending}
     for hold in budget.holds:
         if hold.effect_id not in pending:
-            budget = lose(budget, hold)
+            budget = settle_as_lost(budget, hold)
     return budget

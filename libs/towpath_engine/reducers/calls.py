@@ -16,7 +16,7 @@ from towpath_engine.reducers.loop_signatures import error_signature
 from towpath_engine.reducers.workspace import with_unconfirmed_outcome
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import LOG_TAIL, OLDER_KEPT, EffectKind, OpenCall, PendingEffect, RunState
-from towpath_engine.state.workspace import listed
+from towpath_engine.state.workspace import file_list_json
 from towpath_readings.effects import outcome_of
 from towpath_readings.execution_log import RESPONSE_CHARS, call_status, response_of, tool_entry
 
@@ -63,7 +63,7 @@ def _open_calls(state: RunState, instruction: CallTools, at: datetime) -> RunSta
 
 def _files_for(state: RunState, tool: str) -> str:
     """Return the digest of the list of files that a call of *tool* works with; empty where it asks for none."""
-    return digest_text(listed(state.desk)) if state.snapshot.tools[tool].workspace else ""
+    return digest_text(file_list_json(state.desk)) if state.snapshot.tools[tool].workspace else ""
 
 
 def apply_tool_call_edited(state: RunState, event: ev.ToolCallEdited, _at: datetime) -> RunState:

@@ -17,12 +17,12 @@ from towpath_contracts.events import log as ev
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.plan import SwarmState
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import Detectors, RunState
-from towpath_engine.state.workspace import Desk
+from towpath_engine.state.run import LoopCounters, RunState
+from towpath_engine.state.workspace import RunWorkspace
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inherited:
+class InheritedState:
     """The part of a state that a fork takes over; the fields are those of RunState."""
 
     agent_key: str
@@ -41,9 +41,9 @@ class Inherited:
     handoff_from: str | None = None
     tool_errors: int = 0
     cursors: dict[str, int] = field(default_factory=dict)
-    detectors: Detectors = field(default_factory=Detectors)
+    detectors: LoopCounters = field(default_factory=LoopCounters)
     last_output: Any = None
-    desk: Desk | None = None
+    desk: RunWorkspace | None = None
     goal: GoalState | None = None
     swarm: SwarmState | None = None
 
@@ -51,13 +51,13 @@ class Inherited:
 _LATER = ("desk", "goal", "swarm")
 """Left out where a run has none: its forks are written as they always were."""
 
-_NAMES = tuple(f.name for f in fields(Inherited))
-_adapter: TypeAdapter[Inherited] = TypeAdapter(Inherited)
+_NAMES = tuple(f.name for f in fields(InheritedState))
+_adapter: TypeAdapter[InheritedState] = TypeAdapter(InheritedState)
 
 
 def inherited_of(state: RunState, *, new_script: bool) -> JsonObject:
     """Return what a fork takes over from *state*; a *new_script* is played from its beginning."""
-    taken = Inherited(**{name: getattr(state, name) for name in _NAMES})
+    taken = InheritedState(**{name: getattr(state, name) for name in _NAMES})
     if new_script:
         taken = replace(taken, cursors={})
     dumped: JsonObject = json_safe(_adapter.dump_python(taken, mode="json"))

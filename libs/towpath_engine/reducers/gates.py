@@ -7,7 +7,7 @@ from towpath_contracts.networks.goal import OUT_OF_TIME
 from towpath_engine.reducers.calls import call_deadline
 from towpath_engine.reducers.watchdog import clear_reported_finding
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import Detectors, EffectKind, OpenGate, PendingEffect, RunState
+from towpath_engine.state.run import EffectKind, LoopCounters, OpenGate, PendingEffect, RunState
 
 GATE_RESEND_S = 30
 """Resend of a tool request whose gate is open."""
@@ -67,7 +67,7 @@ def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str, at: datetime
         state,
         gates=tuple(g for g in state.gates if g is not gate),
         revisions=state.revisions + 1 if verdict == "denied" else 0 if verdict == "approved" else state.revisions,
-        detectors=Detectors() if decided else state.detectors,
+        detectors=LoopCounters() if decided else state.detectors,
         active_ms=0 if again else state.active_ms,
         active_since=at if again and state.active_since is not None else state.active_since,
     )

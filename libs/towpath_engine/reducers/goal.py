@@ -19,7 +19,7 @@ from towpath_engine.state.run import ACTION_KINDS, OpenCall, OpenChild, RunState
 from towpath_readings.execution_log import REASONING_CHARS
 
 
-def is_wanted(state: RunState, path: str) -> bool:
+def is_artifact(state: RunState, path: str) -> bool:
     """Say whether an acceptance criterion of the run names the file *path* as an artifact."""
     goal = state.created.goal
     if goal is None:
@@ -155,7 +155,7 @@ def _written(state: RunState, goal: GoalState, event: "ev.WorkspaceChanged") -> 
     new = [
         {"name": change.path, "kind": "file", "size": 0, "description": "in the workspace"}
         for change in event.changes
-        if change.digest is not None and is_wanted(state, change.path)
+        if change.digest is not None and is_artifact(state, change.path)
     ]
     if not new and len(kept) == len(goal.artifacts):
         return goal

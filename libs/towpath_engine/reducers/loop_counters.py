@@ -22,7 +22,7 @@ from towpath_engine.reducers.loop_signatures import (
     weight,
 )
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import Detectors, OpenCall, RunState
+from towpath_engine.state.run import LoopCounters, OpenCall, RunState
 
 LOOP_THRESHOLD = 3
 """Equal signatures in a row that make a loop; fires on the third."""
@@ -62,24 +62,24 @@ def apply_step_validated(state: RunState, event: ev.StepValidated, _at: datetime
     return replace(state, detectors=after_validation(state.detectors, event))
 
 
-def after_calls(detectors: Detectors, calls: tuple[ToolCall, ...]) -> Detectors:
+def after_calls(detectors: LoopCounters, calls: tuple[ToolCall, ...]) -> LoopCounters:
     """Count the calls of a decision."""
     signature = call_signature(calls)
     count = detectors.call_count + 1 if signature == detectors.call_signature else 1
     return replace(detectors, call_signature=signature, call_count=count, polls=0)
 
 
-def after_polling(detectors: Detectors) -> Detectors:
+def after_polling(detectors: LoopCounters) -> LoopCounters:
     """Count a decision of nothing but polling tools: only its number matters, it slows the next one down."""
     return replace(detectors, polls=detectors.polls + 1)
 
 
-def poll_wait_s(detectors: Detectors) -> int:
+def poll_wait_s(detectors: LoopCounters) -> int:
     """Return how many seconds the next polling decision must wait: none after other work, more with each in a row."""
     return 0 if detectors.polls == 0 else min(1 << min(detectors.polls - 1, 5), LONGEST_POLL_WAIT_S)
 
 
-def after_step(detectors: Detectors, calls: tuple[OpenCall, ...], tools: Tools, step: int) -> Detectors:
+def after_step(detectors: LoopCounters, calls: tuple[OpenCall, ...], tools: Tools, step: int) -> LoopCounters:
     """Count what came of the calls of *step*: one success clears the errors, external causes change nothing."""
     polling = all(tools[call.call.tool].polling for call in calls)
     if any(not call.error_signature for call in calls):
@@ -91,7 +91,7 @@ def after_step(detectors: Detectors, calls: tuple[OpenCall, ...], tools: Tools, 
     return counted if polling else _seen(counted, step_signature(calls))
 
 
-def _cleared(detectors: Detectors, step: int) -> Detectors:
+def _cleared(detectors: LoopCounters, step: int) -> LoopCounters:
     """Forget the errors, but for what a judgement of this step may still need."""
     before = (
         detectors.error_before if step == detectors.error_step else (detectors.error_signature, detectors.error_count)
@@ -99,7 +99,7 @@ def _cleared(detectors: Detectors, step: int) -> Detectors:
     return replace(detectors, error_signature="", error_count=0, error_told=0, error_step=step, error_before=before)
 
 
-def after_validation(detectors: Detectors, event: "ev.StepValidated") -> Detectors:
+def after_validation(detectors: LoopCounters, event: "ev.StepValidated") -> LoopCounters:
     """Count a step that a model judges to have failed; what its outcome told was counted with the outcome."""
     counted = event.step == detectors.error_step and detectors.error_count > 0
     if event.success or event.source != "model" or counted:
@@ -107,12 +107,12 @@ def after_validation(detectors: Detectors, event: "ev.StepValidated") -> Detecto
     return _after_error(detectors, event.error_signature, event.step)
 
 
-def _after_success(detectors: Detectors, calls: tuple[OpenCall, ...], tools: Tools) -> Detectors:
+def _after_success(detectors: LoopCounters, calls: tuple[OpenCall, ...], tools: Tools) -> LoopCounters:
     worked = replace(detectors, handoffs=(), handoff_count=0, handoff_told=0) if detectors.handoffs else detectors
     return _seen(_after_results(worked, calls, tools), step_signature(calls))
 
 
-def _after_results(detectors: Detectors, calls: tuple[OpenCall, ...], tools: Tools) -> Detectors:
+def _after_results(detectors: LoopCounters, calls: tuple[OpenCall, ...], tools: Tools) -> LoopCounters:
     """Count equal results of tools that only read, whatever they were asked; what changes something starts anew."""
     if any(call.error_signature or not _reads(call, tools) for call in calls):
         return replace(detectors, result_signature="", result_count=0)
@@ -129,7 +129,7 @@ def _reads(call: OpenCall, tools: Tools) -> bool:
     return bool(call.output and call.output.blob_digest) or weight(call.result, TELLING) >= TELLING
 
 
-def after_refusal(detectors: Detectors, code: str, feedback: str, step: int) -> Detectors:
+def after_refusal(detectors: LoopCounters, code: str, feedback: str, step: int) -> LoopCounters:
     """Count a decision refused in *step* like an error; a refused loop is counted by its own detector."""
     if code == "loop_detected":
         return detectors
@@ -137,7 +137,7 @@ def after_refusal(detectors: Detectors, code: str, feedback: str, step: int) -> 
     return _seen(_after_error(detectors, signature, step), "e:" + digest_text(signature)[SHORT])
 
 
-def _after_error(detectors: Detectors, signature: str, step: int) -> Detectors:
+def _after_error(detectors: LoopCounters, signature: str, step: int) -> LoopCounters:
     """Count an error once for each step: where a step has several attempts, the last one's takes the others' place."""
     before = (detectors.error_signature, detectors.error_count)
     if step == detectors.error_step:
@@ -153,7 +153,7 @@ def _after_error(detectors: Detectors, signature: str, step: int) -> Detectors:
     )
 
 
-def after_handoff(detectors: Detectors, event: "ev.AgentTransferred") -> Detectors:
+def after_handoff(detectors: LoopCounters, event: "ev.AgentTransferred") -> LoopCounters:
     """Count a handoff that an agent wanted; work in between takes the count back."""
     if event.forced:
         return detectors
@@ -162,7 +162,7 @@ def after_handoff(detectors: Detectors, event: "ev.AgentTransferred") -> Detecto
     return _seen(replace(detectors, handoffs=handoffs, handoff_count=detectors.handoff_count + 1), signature)
 
 
-def _seen(detectors: Detectors, signature: str) -> Detectors:
+def _seen(detectors: LoopCounters, signature: str) -> LoopCounters:
     window = (*detectors.window, signature)[-WINDOW:]
     return replace(detectors, window=window, cycle=cycle_of(window))
 
@@ -185,7 +185,7 @@ def cycle_of(window: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
 
-def after_loop(detectors: Detectors, detector: str, signature: str, action: str) -> Detectors:
+def after_loop(detectors: LoopCounters, detector: str, signature: str, action: str) -> LoopCounters:
     """Remember that something was done about a loop: it must go on before anything more is done."""
     nudged = (*detectors.nudged, f"{detector}:{signature}")[-NUDGED_KEPT:]
     changed = replace(detectors, nudged=nudged, replan=action == "replan")
@@ -207,6 +207,6 @@ NUDGED_KEPT = 8
 """Loops of which the ladder's rung is remembered."""
 
 
-def would_loop(detectors: Detectors, calls: tuple[ToolCall, ...]) -> bool:
+def would_loop(detectors: LoopCounters, calls: tuple[ToolCall, ...]) -> bool:
     """Whether running *calls* now would be the third equal one in a row."""
     return after_calls(detectors, calls).call_count >= LOOP_THRESHOLD

@@ -8,13 +8,13 @@ from pydantic import TypeAdapter
 
 from towpath_contracts.base import JsonObject
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import Detectors
+from towpath_engine.state.run import LoopCounters
 
-_adapter: TypeAdapter[Detectors] = TypeAdapter(Detectors)
-_NONE = Detectors()
+_adapter: TypeAdapter[LoopCounters] = TypeAdapter(LoopCounters)
+_NONE = LoopCounters()
 
 
-def handed_over(detectors: Detectors) -> JsonObject | None:
+def counters_for_child(detectors: LoopCounters) -> JsonObject | None:
     """Return what a child begins with, for its first event; None where nothing was counted yet."""
     given = replace(
         detectors,
@@ -31,6 +31,6 @@ def handed_over(detectors: Detectors) -> JsonObject | None:
     return counted or None
 
 
-def inherited_detectors(given: JsonObject | None) -> Detectors:
+def inherited_detectors(given: JsonObject | None) -> LoopCounters:
     """Return the counters of a run whose first event says *given*. Raises pydantic's ValidationError."""
     return _NONE if given is None else _adapter.validate_python(given)

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from towpath_contracts.events import log as ev
 from towpath_engine.reducers.background import active_ms
-from towpath_engine.state.plan import Composition, SwarmState
+from towpath_engine.state.plan import PlanRunState, SwarmState
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import RunState
 
@@ -23,12 +23,12 @@ def with_plan_or_swarm(state: RunState, created: ev.RunCreated) -> RunState:
     return replace(
         state,
         swarm=None if created.swarm is None else SwarmState(),
-        composition=Composition() if composes(created) else None,
+        composition=PlanRunState() if composes(created) else None,
     )
 
 
 def apply_plan_moved(state: RunState, event: ev.PlanMoved, _at: datetime) -> RunState:
-    held = state.composition or Composition()
+    held = state.composition or PlanRunState()
     asked = event.target == "planner_active"
     error = event.error if event.error is not None else held.error
     moved = replace(held, phase=event.target, error=error, attempts=held.attempts + asked)
@@ -36,18 +36,18 @@ def apply_plan_moved(state: RunState, event: ev.PlanMoved, _at: datetime) -> Run
 
 
 def apply_plan_accepted(state: RunState, event: ev.PlanAccepted, _at: datetime) -> RunState:
-    held = state.composition or Composition()
+    held = state.composition or PlanRunState()
     return replace(state, composition=replace(held, plan=event.plan, origin=event.origin))
 
 
 def apply_plan_step_started(state: RunState, event: ev.PlanStepStarted, at: datetime) -> RunState:
-    held = state.composition or Composition()
+    held = state.composition or PlanRunState()
     started = replace(held, at=event.index, inputs=event.inputs, began_ms=active_ms(state, at))
     return replace(state, composition=started, step=event.index + 1, children=(), calls=())
 
 
 def apply_plan_step_ended(state: RunState, event: ev.PlanStepEnded, _at: datetime) -> RunState:
-    held = state.composition or Composition()
+    held = state.composition or PlanRunState()
     ended = replace(held, reports=(*held.reports, event.report), results={**held.results, **event.bindings})
     return replace(state, composition=ended)
 

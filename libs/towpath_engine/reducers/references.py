@@ -32,10 +32,10 @@ def reference_to(value: Any) -> tuple[JsonObject, str]:
     """Return the reference to *value*, and the text that is to be stored under its digest."""
     text = canonical_json(value)
     size = len(text.encode("utf-8", "surrogatepass"))
-    return {"blob": digest_text(text), "bytes": size, "preview": said(value)[:PREVIEW_CHARS]}, text
+    return {"blob": digest_text(text), "bytes": size, "preview": text_of(value)[:PREVIEW_CHARS]}, text
 
 
-def carried(final: JsonObject | None) -> JsonObject | None:
+def inline_or_reference(final: JsonObject | None) -> JsonObject | None:
     """Return a child's answer as its parent gets it: a large one is a reference."""
     return final if final is None or size_of(final) <= CARRIED_BYTES else reference_to(final)[0]
 
@@ -54,7 +54,7 @@ def is_reference(value: Any) -> bool:
     return whole and named and isinstance(preview, str) and len(preview) <= PREVIEW_CHARS
 
 
-def said(value: Any) -> str:
+def text_of(value: Any) -> str:
     """Return a value as text for an agent: a plain message as it is, a reference by how it begins, all else as JSON."""
     if isinstance(value, dict) and set(value) == {"message"} and isinstance(value["message"], str):
         return value["message"]

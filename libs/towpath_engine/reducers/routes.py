@@ -20,7 +20,7 @@ def routes_of(state: RunState) -> tuple[str, ...]:
     return swarm.handoffs.get(state.agent_key, ())
 
 
-def described(state: RunState, name: str) -> str:
+def description_of(state: RunState, name: str) -> str:
     """Return what is said of somebody that control may be handed to."""
     agent = state.snapshot.agents.get(name)
     if agent is not None:

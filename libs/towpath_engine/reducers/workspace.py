@@ -13,17 +13,17 @@ from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
 from towpath_contracts.tools.workspace import FileEntry
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import EffectKind, PendingEffect, RunState
-from towpath_engine.state.workspace import EMPTY, Desk, WorkspaceFile, plan_from
+from towpath_engine.state.workspace import EMPTY_WORKSPACE, RunWorkspace, WorkspaceFile, plan_from
 
 OUTCOME_RESEND_S = 5
 """First resend of an outcome that the ledger has not confirmed."""
 
 
-def initial_workspace(files: tuple[FileEntry, ...], at: datetime) -> Desk | None:
+def initial_workspace(files: tuple[FileEntry, ...], at: datetime) -> RunWorkspace | None:
     """Return the desk of a run that begins with *files*; None where there are none."""
     if not files:
         return None
-    return Desk(
+    return RunWorkspace(
         files={
             file.path: WorkspaceFile(
                 digest=file.digest,
@@ -39,15 +39,15 @@ def initial_workspace(files: tuple[FileEntry, ...], at: datetime) -> Desk | None
 
 
 def apply_plan_changed(state: RunState, event: ev.PlanChanged, _at: datetime) -> RunState:
-    return replace(state, desk=replace(state.desk or EMPTY, plan=plan_from(event.plan)))
+    return replace(state, desk=replace(state.desk or EMPTY_WORKSPACE, plan=plan_from(event.plan)))
 
 
 def apply_workspace_changed(state: RunState, event: ev.WorkspaceChanged, at: datetime) -> RunState:
-    desk = state.desk or EMPTY
+    desk = state.desk or EMPTY_WORKSPACE
     return replace(state, desk=replace(desk, files=_changed(desk, event, at)))
 
 
-def _changed(desk: Desk, event: "ev.WorkspaceChanged", at: datetime) -> dict[str, WorkspaceFile]:
+def _changed(desk: RunWorkspace, event: "ev.WorkspaceChanged", at: datetime) -> dict[str, WorkspaceFile]:
     files = dict(desk.files)
     for change in event.changes:
         before = files.pop(change.path, None)

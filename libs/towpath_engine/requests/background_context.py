@@ -5,10 +5,10 @@ calls, pending reflections, and how much may still fail.
 """
 
 from towpath_contracts.base import JsonObject
-from towpath_engine.rules.background import SET_UP, reasons
-from towpath_engine.state.limits import fitting, json_bytes
+from towpath_engine.rules.background import SET_UP, reflection_reasons
+from towpath_engine.state.limits import json_bytes, take_while_fitting
 from towpath_engine.state.run import RunState
-from towpath_engine.state.workspace import Plan, needs_plan
+from towpath_engine.state.workspace import WorkspacePlan, needs_plan
 
 MAX_LISTED = 200
 """Files that a prompt lists; the tools find the others."""
@@ -47,7 +47,7 @@ def _plan(state: RunState) -> JsonObject | str:
     return f"none yet: set one up with {SET_UP}" if SET_UP in equipped and needs_plan(("",), state.desk) else ""
 
 
-def shown_plan(plan: Plan) -> JsonObject:
+def shown_plan(plan: WorkspacePlan) -> JsonObject:
     """Return the plan as a prompt shows it: whole where it is small enough, else it says what is left out of it.
 
     Left out are first all notes of a step but its last one, then notes and details, then the last steps.
@@ -59,7 +59,7 @@ def shown_plan(plan: Plan) -> JsonObject:
     if json_bytes(last) <= PLAN_SHOWN_BYTES:
         return {**whole, "steps": last, "left_out": "older notes"}
     bare = [{name: step[name] for name in ("step_id", "title", "status")} for step in whole["steps"]]
-    kept = fitting(bare, PLAN_SHOWN_BYTES)
+    kept = take_while_fitting(bare, PLAN_SHOWN_BYTES)
     more = f", and {len(bare) - len(kept)} steps" if len(kept) < len(bare) else ""
     return {**whole, "steps": kept, "left_out": f"notes and details{more}"}
 
@@ -71,17 +71,17 @@ def workspace_listing(state: RunState) -> list[str]:
         f"{path} ({file.size} bytes, {'read-only' if file.read_only else f'version {file.version}'})"
         for path, file in sorted(files.items())
     ]
-    kept = fitting(lines[:MAX_LISTED], LISTING_BYTES)
+    kept = take_while_fitting(lines[:MAX_LISTED], LISTING_BYTES)
     left = len(lines) - len(kept)
     return lines if not left else [*kept, f"and {left} more files"]
 
 
 def reflection_section(state: RunState) -> JsonObject:
     """Return what a reflection is about."""
-    return {"error": "; ".join(reasons(state))}
+    return {"error": "; ".join(reflection_reasons(state))}
 
 
-def last_words_section(state: RunState) -> JsonObject:
+def summary_section(state: RunState) -> JsonObject:
     """Return what the final summary is about, and what shape its deliverable has."""
     task, background = state.created.background, state.background
     if task is None or background is None:

@@ -2,7 +2,7 @@
 
 from towpath_contracts.base import JsonObject
 from towpath_engine.reducers.conversation import conversation_section
-from towpath_engine.requests.background_context import background_section, last_words_section, reflection_section
+from towpath_engine.requests.background_context import background_section, reflection_section, summary_section
 from towpath_engine.requests.goal_context import goal_assessment, goal_section
 from towpath_engine.state.run import ACTION_KINDS, RunState
 
@@ -28,4 +28,4 @@ def assessment_section(state: RunState) -> JsonObject | None:
         return {**told, **goal_assessment(state, state.goal)}
     if state.background is None:
         return told
-    return {**told, **(last_words_section(state) if state.asked == "summarize" else reflection_section(state))}
+    return {**told, **(summary_section(state) if state.asked == "summarize" else reflection_section(state))}

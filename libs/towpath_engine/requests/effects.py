@@ -17,12 +17,12 @@ from towpath_contracts.tools.calls import ToolRequest
 from towpath_contracts.tools.grants import grant_chain
 from towpath_contracts.tools.internal_outcomes import RecordOutcome
 from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS
-from towpath_engine.reducers.budget import spent
+from towpath_engine.reducers.budget import total_cost
 from towpath_engine.reducers.decisions import DECIDE_GRACE_S
 from towpath_engine.requests.network_context import build_context
 from towpath_engine.requests.planner import plan_schema
-from towpath_engine.state.budget import Means
-from towpath_engine.state.limits import bounded
+from towpath_engine.state.budget import BudgetMode
+from towpath_engine.state.limits import shorten_answer
 from towpath_engine.state.run import STOPPING, EffectKind, PendingEffect, RunState
 
 CALLS = 4
@@ -114,7 +114,7 @@ def store_text(state: RunState, digest: str, text: str, now: datetime) -> Effect
 def _outcome(state: RunState, effect: PendingEffect) -> RecordOutcome:
     """The ledger gets a result that a message can hold, whatever is pending: its row must end."""
     told: JsonObject = {**(effect.outcome or {})}
-    told["result"] = bounded(told.get("result"))
+    told["result"] = shorten_answer(told.get("result"))
     if told.get("failure"):
         told["failure"] = {**told["failure"], "message": truncate(told["failure"]["message"], MAX_FAILURE_CHARS)}
     return RecordOutcome.model_validate({"run_id": state.run_id, "project": state.created.project, **told})
@@ -137,7 +137,7 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
     kind = DecisionKind(state.asked)
     model = model_for(state, kind)
     budget = state.budget
-    lean = budget is not None and budget.means is not Means.ALL
+    lean = budget is not None and budget.means is not BudgetMode.ALL
     script = None
     if model.startswith("scripted:"):
         script = ScriptPosition(digest=task.script_digest, cursors=state.cursors)
@@ -170,7 +170,7 @@ def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
     opened = next(c for c in state.calls if c.call.execution_id == effect.effect_id)
     call = opened.call
     spec = state.snapshot.tools[call.tool]
-    cost = spent(state)
+    cost = total_cost(state)
     return ToolRequest.model_construct(
         schema_version=1,
         execution_id=call.execution_id,

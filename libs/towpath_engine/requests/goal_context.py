@@ -5,7 +5,7 @@ A pure function of the state, and bounded like it.
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionKind
-from towpath_engine.rules.criteria import helpers, told_criteria
+from towpath_engine.rules.criteria import shown_criteria, successful_specialists
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import RunState
 
@@ -15,7 +15,7 @@ def goal_section(state: RunState, goal: GoalState) -> JsonObject:
     task = state.created.goal
     shown: JsonObject = {
         "goal": "" if task is None else task.goal,
-        "acceptance_criteria": told_criteria(state, goal),
+        "acceptance_criteria": shown_criteria(state, goal),
         "constraints": {} if task is None else task.constraints,
         "progress": goal.progress,
     }
@@ -34,7 +34,7 @@ def goal_assessment(state: RunState, goal: GoalState) -> JsonObject:
         return confidence_payload(state)
     if goal.claimed is not None:
         return {"claimed": goal.claimed, "results": list(goal.results)}
-    return {"results": list(goal.results)} if helpers(state) else {}
+    return {"results": list(goal.results)} if successful_specialists(state) else {}
 
 
 def confidence_payload(state: RunState) -> JsonObject:

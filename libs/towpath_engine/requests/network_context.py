@@ -8,7 +8,7 @@ from towpath_contracts.networks.spec import CompiledAgent, Snapshot
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.grants import Grants, chain_covers, grant_chain
-from towpath_engine.reducers.routes import described, routes_of
+from towpath_engine.reducers.routes import description_of, routes_of
 from towpath_engine.requests.context import assessment_section, run_section
 from towpath_engine.requests.planner import planner_context
 from towpath_engine.state.run import RunState
@@ -39,7 +39,7 @@ def offered_tools(snapshot: Snapshot, agent: CompiledAgent, grants: Grants = ())
 
 def offered_routes(state: RunState) -> tuple[OfferedRoute, ...]:
     """Return to whom control may be handed."""
-    return tuple(OfferedRoute(agent_key=key, description=described(state, key)) for key in routes_of(state))
+    return tuple(OfferedRoute(agent_key=key, description=description_of(state, key)) for key in routes_of(state))
 
 
 def input_preview(state: RunState) -> str:

@@ -90,7 +90,7 @@ def plan_schema(state: RunState) -> JsonObject:
     return {"type": "object", "properties": {"name": {"type": "string"}, "steps": steps}, "required": ["steps"]}
 
 
-def to_be_mended(faults: list[str], written: JsonObject | None) -> JsonObject:
+def correction_request(faults: list[str], written: JsonObject | None) -> JsonObject:
     """Return the error of a plan that may be written once more: its faults, and the plan where it is small."""
     small = written is not None and size_of(written) <= INLINE_BYTES
     return {**faults_error(PLAN_INVALID, faults), **({"plan": written} if small else {})}

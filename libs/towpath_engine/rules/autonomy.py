@@ -29,6 +29,6 @@ def who_decides(autonomy: Autonomy, trigger: str, score: float, threshold: float
     return "person" if score < PERSON_BELOW[autonomy] else "model"
 
 
-def consults_alone(autonomy: Autonomy) -> bool:
+def asks_specialist_without_person(autonomy: Autonomy) -> bool:
     """Say whether a specialist may be asked without a person: not at low autonomy."""
     return autonomy != "low"

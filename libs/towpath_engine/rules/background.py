@@ -3,7 +3,7 @@
 from towpath_contracts.decisions.decision import CallTools, ToolCall
 from towpath_engine.reducers.background import FAILED
 from towpath_engine.reducers.loop_signatures import call_signature
-from towpath_engine.rules.decisions import Refusal
+from towpath_engine.rules.decisions import DecisionRefusal
 from towpath_engine.rules.plan_tools import COMPLETED
 from towpath_engine.state.run import RunState
 from towpath_engine.state.workspace import needs_plan
@@ -11,10 +11,10 @@ from towpath_engine.state.workspace import needs_plan
 SET_UP = "plan_setup"
 
 
-def background_objection(state: RunState, instruction: CallTools) -> Refusal | None:
+def check_background_calls(state: RunState, instruction: CallTools) -> DecisionRefusal | None:
     """Return what speaks against an action of a background run; None where nothing does."""
     found = _refused_calls(state, instruction.calls)
-    return None if found is None else Refusal(code=found[0], feedback=found[1])
+    return None if found is None else DecisionRefusal(code=found[0], feedback=found[1])
 
 
 def _refused_calls(state: RunState, calls: tuple[ToolCall, ...]) -> tuple[str, str] | None:
@@ -42,7 +42,7 @@ def _what_plan(state: RunState) -> str:
     )
 
 
-def reasons(state: RunState) -> tuple[str, ...]:
+def reflection_reasons(state: RunState) -> tuple[str, ...]:
     """Say what there is to reflect upon, in words for the model."""
     background = state.background
     if background is None:

@@ -9,7 +9,7 @@ from typing import Any
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.goal import Criterion
 from towpath_engine.expressions.criterion import compile_criterion
-from towpath_engine.rules.criteria_input import shortened
+from towpath_engine.rules.criteria_input import shorten
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import OpenChild, RunState
 
@@ -28,12 +28,12 @@ def has_texts(state: RunState) -> bool:
     return any(criterion.text is not None for criterion in criteria_of(state))
 
 
-def helpers(state: RunState) -> list[OpenChild]:
+def successful_specialists(state: RunState) -> list[OpenChild]:
     """Return the specialists that did in this step what the acting agent may not."""
     return [child for child in state.children if child.step == state.step and child.did_subject]
 
 
-def scene_of(state: RunState, goal: GoalState) -> JsonObject:
+def criteria_input(state: RunState, goal: GoalState) -> JsonObject:
     """Return what an expression sees.
 
     `artifacts` by name; `tests`, the last report (empty where no test ran); `workspace.files` by path; `last_output`;
@@ -45,9 +45,9 @@ def scene_of(state: RunState, goal: GoalState) -> JsonObject:
         "artifacts": {str(one["name"]): one for one in goal.artifacts},
         "tests": goal.tests or {},
         "workspace": {"files": {path: {"size": file.size, "digest": file.digest} for path, file in files.items()}},
-        "last_output": shortened(state.last_output),
-        "results": [{**one, "result": shortened(one["result"])} for one in goal.results],
-        "claimed": shortened(goal.claimed),
+        "last_output": shorten(state.last_output),
+        "results": [{**one, "result": shorten(one["result"])} for one in goal.results],
+        "claimed": shorten(goal.claimed),
     }
 
 
@@ -56,7 +56,7 @@ def met_now(state: RunState, goal: GoalState, judged: JsonObject | None = None) 
     criteria = criteria_of(state)
     if not criteria:
         return ()
-    scene = scene_of(state, goal)
+    scene = criteria_input(state, goal)
     by_model = set(goal.met) if judged is None else _found(judged)
     return tuple(n for n, one in enumerate(criteria) if _is_met(one, scene, told=n in by_model))
 
@@ -71,7 +71,7 @@ def _found(judged: JsonObject) -> set[int]:
     return {one["criterion"] for one in found if one["met"]}
 
 
-def unmet_words(state: RunState, met: tuple[int, ...]) -> str:
+def describe_unmet(state: RunState, met: tuple[int, ...]) -> str:
     """Name the criteria that are not met, by number and in words."""
     open_ones = [(n, one) for n, one in enumerate(criteria_of(state)) if n not in met]
     return "; ".join(f"{n} ({one.name or one.words()})" for n, one in open_ones)
@@ -88,7 +88,7 @@ def reached(state: RunState) -> bool:
     return fresh and goal.validated_step == state.step and len(goal.met) == len(criteria)
 
 
-def told_criteria(state: RunState, goal: GoalState) -> list[JsonObject]:
+def shown_criteria(state: RunState, goal: GoalState) -> list[JsonObject]:
     """Return the criteria as prompts, gates and answers show them."""
     criteria = enumerate(criteria_of(state))
     return [{"number": n, "criterion": one.words(), "met": n in goal.met} for n, one in criteria]
@@ -100,7 +100,7 @@ def final_of(state: RunState, goal: GoalState) -> dict[str, Any]:
         return goal.claimed
     return {
         "goal": "reached",
-        "criteria": told_criteria(state, goal),
+        "criteria": shown_criteria(state, goal),
         "progress": goal.progress,
         "last_output": state.last_output,
     }

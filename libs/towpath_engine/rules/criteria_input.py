@@ -20,7 +20,7 @@ CUT = " [cut]"
 """The end of a text that was cut; a list or an object that was cut only has fewer of its first items."""
 
 
-def shortened(value: Any) -> Any:
+def shorten(value: Any) -> Any:
     """Return *value* within the bounds: its first items, and texts cut where there is no more room."""
     return _Cut().of(value)
 

@@ -37,14 +37,14 @@ from towpath_engine.state.run import RunState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class DecisionRefusal:
     """Why a decision is not carried out; `feedback` is for the model."""
 
     code: str
     feedback: str
 
 
-def parse(decision: JsonObject, kind: str = "network") -> AnyDecision | Refusal:
+def parse(decision: JsonObject, kind: str = "network") -> AnyDecision | DecisionRefusal:
     """Read a decision of a run of *kind* in wire form; unknown actions and fields are refused."""
     try:
         return cast("AnyDecision", adapter_of(kind).validate_python(decision))
@@ -53,15 +53,17 @@ def parse(decision: JsonObject, kind: str = "network") -> AnyDecision | Refusal:
             f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}"
             for entry in error.errors(include_url=False, include_input=False)
         ]
-        return Refusal(code="decision_invalid", feedback="The decision is not valid. " + "; ".join(problems))
+        return DecisionRefusal(code="decision_invalid", feedback="The decision is not valid. " + "; ".join(problems))
 
 
-def instruct(state: RunState, decision: JsonObject) -> CallTools | Transfer | Finish | GiveUp | AskPerson | Refusal:
+def instruct(
+    state: RunState, decision: JsonObject
+) -> CallTools | Transfer | Finish | GiveUp | AskPerson | DecisionRefusal:
     """Validate *decision* against what the acting agent may do."""
     parsed = parse(decision, state.created.kind)
     agent = state.snapshot.agents[state.agent_key]
     match parsed:
-        case Refusal():
+        case DecisionRefusal():
             return parsed
         case UseTool():
             return _tools(state, agent, parsed.action_details.proposals())
@@ -79,19 +81,19 @@ def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names) if names else "none"
 
 
-def _route(agent: CompiledAgent, decision: RouteToAgent, routes: tuple[str, ...]) -> Transfer | Refusal:
+def _route(agent: CompiledAgent, decision: RouteToAgent, routes: tuple[str, ...]) -> Transfer | DecisionRefusal:
     target = decision.action_details.target_agent_name
     if target not in routes:
-        return Refusal(
+        return DecisionRefusal(
             code="route_not_allowed",
             feedback=f"{agent.key} may not route to {target!r}. Allowed routes: {_names(routes)}.",
         )
     return Transfer(target=target, context=decision.action_details.context)
 
 
-def _respond(state: RunState, agent: CompiledAgent, decision: Respond) -> Finish | Refusal:
+def _respond(state: RunState, agent: CompiledAgent, decision: Respond) -> Finish | DecisionRefusal:
     if not agent.allow_respond:
-        return Refusal(
+        return DecisionRefusal(
             code="respond_not_allowed",
             feedback=f"{agent.key} may not respond. Use a tool ({_names(agent.equipped_tools)}) or route to "
             f"({_names(agent.allowed_routes)}).",
@@ -101,11 +103,15 @@ def _respond(state: RunState, agent: CompiledAgent, decision: Respond) -> Finish
     wrong = () if schema is None or hands_over else schema_faults(schema, payload)
     if wrong:
         told = "; ".join(wrong)
-        return Refusal(code="response_invalid", feedback=f"The payload does not satisfy its JSON Schema. {told}")
+        return DecisionRefusal(
+            code="response_invalid", feedback=f"The payload does not satisfy its JSON Schema. {told}"
+        )
     return Finish(payload=payload)
 
 
-def _tools(state: RunState, agent: CompiledAgent, proposals: tuple[ToolCallProposal, ...]) -> CallTools | Refusal:
+def _tools(
+    state: RunState, agent: CompiledAgent, proposals: tuple[ToolCallProposal, ...]
+) -> CallTools | DecisionRefusal:
     calls: list[ToolCall] = []
     problems: list[str] = []
     code = "arguments_invalid"
@@ -134,7 +140,7 @@ def _tools(state: RunState, agent: CompiledAgent, proposals: tuple[ToolCallPropo
             )
         )
     if problems:
-        return Refusal(code=code, feedback=" ".join(problems))
+        return DecisionRefusal(code=code, feedback=" ".join(problems))
     return CallTools(calls=tuple(calls))
 
 

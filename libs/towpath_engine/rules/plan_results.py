@@ -11,9 +11,9 @@ from typing import Any
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.plan import AgentCall, PlanOutput, PlanStep, StepReport, StepStatus
 from towpath_contracts.text import truncate
-from towpath_engine.reducers.references import INLINE_BYTES, is_reference, reference_to, said, size_of
+from towpath_engine.reducers.references import INLINE_BYTES, is_reference, reference_to, size_of, text_of
 from towpath_engine.rules.templates import MAX_INPUT
-from towpath_engine.state.plan import Composition
+from towpath_engine.state.plan import PlanRunState
 from towpath_engine.state.run import OpenChild, RunState, Status
 
 RESULTS_BYTES = 256 * 1024
@@ -23,7 +23,7 @@ ERROR_CHARS = 2_000
 
 
 @dataclass(kw_only=True)
-class Outcome:
+class PlanStepOutcome:
     """What came of a step: its report, what it adds to the results, and the texts that are references in them."""
 
     report: StepReport
@@ -45,7 +45,7 @@ def _was_stopped(child: OpenChild) -> bool:
     return bool(child.stopped) and child.status == Status.CANCELLED
 
 
-def current_step(held: Composition) -> PlanStep:
+def current_step(held: PlanRunState) -> PlanStep:
     """Return the step that was started last; raises ValueError before the first."""
     if held.plan is None or held.at < 0:
         msg = "no step of a plan has begun"
@@ -53,7 +53,7 @@ def current_step(held: Composition) -> PlanStep:
     return held.plan.steps[held.at]
 
 
-def outcome_of(state: RunState, held: Composition, ended_by: JsonObject | None = None) -> Outcome:
+def outcome_of(state: RunState, held: PlanRunState, ended_by: JsonObject | None = None) -> PlanStepOutcome:
     """Return what came of the current step; *ended_by* is the error of a run that ends while it is under way."""
     step = current_step(held)
     keeper = _Keeper(RESULTS_BYTES - size_of(held.results))
@@ -65,7 +65,7 @@ def outcome_of(state: RunState, held: Composition, ended_by: JsonObject | None =
     report = reports[0] if step.type == "agent" else _block(step, status, reports)
     if step.type == "agent" and report.status != status:
         report = report.model_copy(update={"status": status, "error": ended_by})
-    return Outcome(report=report, bindings=_bindings(step, reports), stored=keeper.stored)
+    return PlanStepOutcome(report=report, bindings=_bindings(step, reports), stored=keeper.stored)
 
 
 def _block(step: PlanStep, status: StepStatus, reports: tuple[StepReport, ...]) -> StepReport:
@@ -145,7 +145,7 @@ def skipped(step: PlanStep) -> StepReport:
     return StepReport(id=step.id, type=step.type, status="skipped", agent_key=key)
 
 
-def output_of(held: Composition) -> PlanOutput:
+def output_of(held: PlanRunState) -> PlanOutput:
     """Return what the plan gives: every step in its order, the results, and what went wrong where it did not succeed.
 
     Of agents that failed although another one was enough (`first_success`) the steps tell.
@@ -164,7 +164,7 @@ def output_of(held: Composition) -> PlanOutput:
     )
 
 
-def stage_said(state: RunState, held: Composition) -> str:
+def stage_answer(state: RunState, held: PlanRunState) -> str:
     """Return what the stage that has just ended gives the next one: its answers in the order of their names.
 
     They are whole, as the children handed them over, unless they are too large together for an agent to be asked.
@@ -179,7 +179,7 @@ def stage_said(state: RunState, held: Composition) -> str:
 
 
 def _joined(answers: list[tuple[str, Any]]) -> str:
-    return "\n\n".join(said(answer) for _name, answer in sorted(answers, key=itemgetter(0)))
+    return "\n\n".join(text_of(answer) for _name, answer in sorted(answers, key=itemgetter(0)))
 
 
 class _Keeper:

@@ -19,9 +19,9 @@ from towpath_contracts.tools.internal_tools import (
     PLAN_TITLE,
     STEP_STATUSES,
 )
-from towpath_engine.rules.tool_result import Applied, ToolRefusedError, checked_ascii, read_arguments
+from towpath_engine.rules.tool_result import InternalToolResult, ToolRefusedError, checked_ascii, read_arguments
 from towpath_engine.state.limits import json_bytes
-from towpath_engine.state.workspace import Plan, PlanStep
+from towpath_engine.state.workspace import WorkspacePlan, WorkspacePlanStep
 
 NO_PLAN = "No plan is currently initialised."
 ACTIVE, COMPLETED, ABANDONED = "active", "completed", "abandoned"
@@ -54,22 +54,24 @@ class _Nothing(ClientValue):
     pass
 
 
-def apply_plan(tool: str, args: JsonObject, plan: Plan | None, *, may_reset: bool = True) -> Applied:
+def apply_plan(
+    tool: str, args: JsonObject, plan: WorkspacePlan | None, *, may_reset: bool = True
+) -> InternalToolResult:
     """Apply a plan tool; raises ToolRefusedError. Without *may_reset* an active plan can't be given up."""
     return _TOOLS[tool](args, plan, may_reset)
 
 
-def _set_up(args: JsonObject, plan: Plan | None, may_reset: bool) -> Applied:
+def _set_up(args: JsonObject, plan: WorkspacePlan | None, may_reset: bool) -> InternalToolResult:
     asked = read_arguments(_SetUp, args)
     objective = checked_ascii("objective", asked.objective, PLAN_OBJECTIVE, required=True)
     steps = tuple(_new_step(place, step) for place, step in enumerate(asked.steps, start=1))
     reset = plan is not None and plan.status == ACTIVE
     if reset and not may_reset:
         raise _not_allowed()
-    return _changed(_small(Plan(objective=objective, steps=steps)), reset=reset)
+    return _changed(_small(WorkspacePlan(objective=objective, steps=steps)), reset=reset)
 
 
-def _add(args: JsonObject, plan: Plan | None, _may_reset: bool) -> Applied:
+def _add(args: JsonObject, plan: WorkspacePlan | None, _may_reset: bool) -> InternalToolResult:
     asked, plan = read_arguments(_Step, args), _active(plan)
     if len(plan.steps) >= MAX_PLAN_STEPS:
         raise ToolRefusedError("plan_full", f"the plan has {len(plan.steps)} steps; the limit is {MAX_PLAN_STEPS}")
@@ -77,7 +79,7 @@ def _add(args: JsonObject, plan: Plan | None, _may_reset: bool) -> Applied:
     return _changed(_small(replace(plan, steps=(*plan.steps, added)), plan), step_id=added.step_id)
 
 
-def _update(args: JsonObject, plan: Plan | None, _may_reset: bool) -> Applied:
+def _update(args: JsonObject, plan: WorkspacePlan | None, _may_reset: bool) -> InternalToolResult:
     asked, plan = read_arguments(_Update, args), _active(plan)
     if asked.title is None and asked.details is None:
         raise ToolRefusedError("arguments_invalid", "give a title or details: there is nothing to change")
@@ -89,7 +91,7 @@ def _update(args: JsonObject, plan: Plan | None, _may_reset: bool) -> Applied:
     return _changed(_small(_with_step(plan, step), plan), step_id=step.step_id)
 
 
-def _mark(args: JsonObject, plan: Plan | None, _may_reset: bool) -> Applied:
+def _mark(args: JsonObject, plan: WorkspacePlan | None, _may_reset: bool) -> InternalToolResult:
     asked = read_arguments(_Mark, args)
     if plan is None:
         raise ToolRefusedError("plan_missing", NO_PLAN)
@@ -107,7 +109,7 @@ def _mark(args: JsonObject, plan: Plan | None, _may_reset: bool) -> Applied:
     return _changed(replace(marked, status=status_of(marked.steps)), step_id=step.step_id)
 
 
-def _clear(args: JsonObject, plan: Plan | None, may_reset: bool) -> Applied:
+def _clear(args: JsonObject, plan: WorkspacePlan | None, may_reset: bool) -> InternalToolResult:
     read_arguments(_Nothing, args)
     if plan is None:
         raise ToolRefusedError("plan_missing", NO_PLAN)
@@ -118,14 +120,14 @@ def _clear(args: JsonObject, plan: Plan | None, may_reset: bool) -> Applied:
     return _changed(replace(plan, status=ABANDONED, steps=()), reset=plan.status == ACTIVE)
 
 
-def _read(args: JsonObject, plan: Plan | None, _may_reset: bool) -> Applied:
+def _read(args: JsonObject, plan: WorkspacePlan | None, _may_reset: bool) -> InternalToolResult:
     read_arguments(_Nothing, args)
     if plan is None:
         raise ToolRefusedError("plan_missing", NO_PLAN)
-    return Applied(result=plan.as_json())
+    return InternalToolResult(result=plan.as_json())
 
 
-_TOOLS: dict[str, Callable[[JsonObject, Plan | None, bool], Applied]] = {
+_TOOLS: dict[str, Callable[[JsonObject, WorkspacePlan | None, bool], InternalToolResult]] = {
     "plan_setup": _set_up,
     "plan_add_step": _add,
     "plan_update_step": _update,
@@ -135,17 +137,17 @@ _TOOLS: dict[str, Callable[[JsonObject, Plan | None, bool], Applied]] = {
 }
 
 
-def status_of(steps: tuple[PlanStep, ...]) -> str:
+def status_of(steps: tuple[WorkspacePlanStep, ...]) -> str:
     """Return what a plan with *steps* is once one was marked: completed when all are done, also when there are none."""
     return COMPLETED if all(step.status == DONE for step in steps) else ACTIVE
 
 
-def _changed(plan: Plan, *, reset: bool = False, step_id: str = "") -> Applied:
+def _changed(plan: WorkspacePlan, *, reset: bool = False, step_id: str = "") -> InternalToolResult:
     told: JsonObject = {"plan_status": plan.status, "steps": [f"{s.step_id} {s.status}" for s in plan.steps]}
-    return Applied(result={"step_id": step_id, **told} if step_id else told, plan=plan, reset=reset)
+    return InternalToolResult(result={"step_id": step_id, **told} if step_id else told, plan=plan, reset=reset)
 
 
-def _active(plan: Plan | None) -> Plan:
+def _active(plan: WorkspacePlan | None) -> WorkspacePlan:
     if plan is None:
         raise ToolRefusedError("plan_missing", NO_PLAN)
     if plan.status != ACTIVE:
@@ -153,20 +155,20 @@ def _active(plan: Plan | None) -> Plan:
     return plan
 
 
-def _new_step(number: int, asked: _Step) -> PlanStep:
+def _new_step(number: int, asked: _Step) -> WorkspacePlanStep:
     title = checked_ascii("title", asked.title, PLAN_TITLE, required=True)
-    return PlanStep(
+    return WorkspacePlanStep(
         step_id=f"S{number:03d}", title=title, details=checked_ascii("details", asked.details or "", PLAN_TEXT)
     )
 
 
-def _next_number(plan: Plan) -> int:
+def _next_number(plan: WorkspacePlan) -> int:
     """The highest number plus one; ids whose rest is no number are skipped."""
     numbers = [int(step.step_id[1:]) for step in plan.steps if step.step_id[1:].isdecimal()]
     return max(numbers, default=0) + 1
 
 
-def _step_of(plan: Plan, step_id: str) -> PlanStep:
+def _step_of(plan: WorkspacePlan, step_id: str) -> WorkspacePlanStep:
     for step in plan.steps:
         if step.step_id == step_id.strip().upper():
             return step
@@ -174,11 +176,11 @@ def _step_of(plan: Plan, step_id: str) -> PlanStep:
     raise ToolRefusedError("plan_step_unknown", f"There is no step {step_id!r}; steps are: {known}.")
 
 
-def _with_step(plan: Plan, changed: PlanStep) -> Plan:
+def _with_step(plan: WorkspacePlan, changed: WorkspacePlanStep) -> WorkspacePlan:
     return replace(plan, steps=tuple(changed if s.step_id == changed.step_id else s for s in plan.steps))
 
 
-def _small(changed: Plan, before: Plan | None = None) -> Plan:
+def _small(changed: WorkspacePlan, before: WorkspacePlan | None = None) -> WorkspacePlan:
     """Return *changed*; raises ToolRefusedError where it is too large, unless it became smaller."""
     size = json_bytes(changed.as_json())
     if size > MAX_PLAN_BYTES and (before is None or size >= json_bytes(before.as_json())):

@@ -11,7 +11,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.networks.plan import AgentCall
 from towpath_contracts.networks.references import Reference, UndefinedReferenceError, split_text
-from towpath_engine.reducers.references import said
+from towpath_engine.reducers.references import text_of
 
 MAX_INPUT = 100_000
 """Characters of what one agent is asked."""
@@ -21,7 +21,7 @@ class InputTooLargeError(ValueError):
     """What an agent would be asked is too large."""
 
 
-class Templates:
+class TemplateFiller:
     """Fills the references of one agent's input; counts what it fills in."""
 
     def __init__(self, scopes: Mapping[str, JsonObject]) -> None:
@@ -31,7 +31,7 @@ class Templates:
     def text(self, template: str) -> str:
         """Fill *template*, a plain message as its text; raises UndefinedReferenceError and InputTooLargeError."""
         return "".join(
-            self._counted(said(self._filled(piece.reference, piece.text, piece.fault)))
+            self._counted(text_of(self._filled(piece.reference, piece.text, piece.fault)))
             for piece in split_text(template)
         )
 
@@ -63,12 +63,12 @@ class Templates:
         return text
 
 
-def asked_of(call: AgentCall, scopes: Mapping[str, JsonObject], otherwise: str) -> str:
+def render_input(call: AgentCall, scopes: Mapping[str, JsonObject], otherwise: str) -> str:
     """Return what the agent of *call* is asked: its prompt, then its `with` as JSON; *otherwise* where it has neither.
 
     Raises UndefinedReferenceError and InputTooLargeError.
     """
-    templates = Templates(scopes)
+    templates = TemplateFiller(scopes)
     parts = [templates.text(call.prompt)] if call.prompt else []
     if call.with_:
         parts.append(canonical_json(templates.value(call.with_)))

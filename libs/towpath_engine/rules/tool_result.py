@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from towpath_contracts.base import ClientValue, JsonObject
 from towpath_contracts.tools.workspace import FileChange
-from towpath_engine.state.workspace import Plan
+from towpath_engine.state.workspace import WorkspacePlan
 
 Asked = TypeVar("Asked", bound=ClientValue)
 
@@ -29,11 +29,11 @@ class ContentMissingError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Applied:
+class InternalToolResult:
     """What a call made: its result, the new plan or the changed files, and new texts by their digests."""
 
     result: JsonObject
-    plan: Plan | None = None
+    plan: WorkspacePlan | None = None
     reset: bool = False
     changes: tuple[FileChange, ...] = ()
     stored: dict[str, str] = field(default_factory=dict)

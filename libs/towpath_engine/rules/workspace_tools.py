@@ -30,8 +30,8 @@ from towpath_contracts.tools.workspace import (
     PathRefusedError,
     clean_path,
 )
-from towpath_engine.rules.tool_result import Applied, ContentMissingError, ToolRefusedError, read_arguments
-from towpath_engine.state.limits import fitting, json_bytes
+from towpath_engine.rules.tool_result import ContentMissingError, InternalToolResult, ToolRefusedError, read_arguments
+from towpath_engine.state.limits import json_bytes, take_while_fitting
 from towpath_engine.state.workspace import WorkspaceFile
 
 Files = Mapping[str, WorkspaceFile]
@@ -90,7 +90,7 @@ class _Delete(ClientValue):
     path: str
 
 
-def apply_workspace(tool: str, args: JsonObject, files: Files, contents: Contents) -> Applied:
+def apply_workspace(tool: str, args: JsonObject, files: Files, contents: Contents) -> InternalToolResult:
     """Apply a workspace tool; raises ToolRefusedError, and ContentMissingError where a text is not in *contents*."""
     return _TOOLS[tool](args, files, contents)
 
@@ -117,7 +117,7 @@ def _lenient(path: str) -> str:
     return "/".join(segment for segment in path.split("/") if segment)
 
 
-def _list(args: JsonObject, files: Files, _contents: Contents) -> Applied:
+def _list(args: JsonObject, files: Files, _contents: Contents) -> InternalToolResult:
     asked = read_arguments(_Folder, args)
     folder = _path(asked.path) if asked.path.strip("/. ") else ""
     if folder in files:
@@ -132,13 +132,17 @@ def _list(args: JsonObject, files: Files, _contents: Contents) -> Applied:
         for name, rest in zip(inside, rests, strict=True)
         if "/" not in rest
     ]
-    first = fitting(folders, MAX_LIST_BYTES // 2)
-    told: JsonObject = {"path": folder, "folders": first, "files": fitting(shown, MAX_LIST_BYTES - json_bytes(first))}
+    first = take_while_fitting(folders, MAX_LIST_BYTES // 2)
+    told: JsonObject = {
+        "path": folder,
+        "folders": first,
+        "files": take_while_fitting(shown, MAX_LIST_BYTES - json_bytes(first)),
+    }
     left_out = len(folders) + len(shown) - len(told["folders"]) - len(told["files"])
-    return Applied(result={**told, "left_out": left_out} if left_out else told)
+    return InternalToolResult(result={**told, "left_out": left_out} if left_out else told)
 
 
-def _read(args: JsonObject, files: Files, contents: Contents) -> Applied:
+def _read(args: JsonObject, files: Files, contents: Contents) -> InternalToolResult:
     asked = read_arguments(_Read, args)
     name = _known(asked.path, files)
     lines = _text(name, files, contents).splitlines(keepends=True)
@@ -157,12 +161,12 @@ def _read(args: JsonObject, files: Files, contents: Contents) -> Applied:
         chars, size = chars - len(line), size - weight
         last += 1
     told: JsonObject = {"path": name, "version": files[name].version, "content": "".join(taken), "lines": len(lines)}
-    return Applied(
+    return InternalToolResult(
         result={**told, "from_line": asked.from_line, "to_line": last, "complete": last == len(lines) and not cut}
     )
 
 
-def _write(args: JsonObject, files: Files, contents: Contents) -> Applied:
+def _write(args: JsonObject, files: Files, contents: Contents) -> InternalToolResult:
     asked = read_arguments(_Write, args)
     name = _path(asked.path)
     if asked.mode == "create":
@@ -174,7 +178,7 @@ def _write(args: JsonObject, files: Files, contents: Contents) -> Applied:
     return _stored(name, before + asked.content, files)
 
 
-def _edit(args: JsonObject, files: Files, contents: Contents) -> Applied:
+def _edit(args: JsonObject, files: Files, contents: Contents) -> InternalToolResult:
     asked = read_arguments(_Edit, args)
     name = _known(asked.path, files)
     _refuse_read_only(name, files)
@@ -188,13 +192,13 @@ def _edit(args: JsonObject, files: Files, contents: Contents) -> Applied:
     return _stored(name, text.replace(asked.old, asked.new), files, replaced=count)
 
 
-def _glob(args: JsonObject, files: Files, _contents: Contents) -> Applied:
+def _glob(args: JsonObject, files: Files, _contents: Contents) -> InternalToolResult:
     asked = read_arguments(_Glob, args)
     found = matching_paths(asked.pattern, files)
-    return Applied(result={"paths": fitting(found[:MAX_MATCHES]), "count": len(found)})
+    return InternalToolResult(result={"paths": take_while_fitting(found[:MAX_MATCHES]), "count": len(found)})
 
 
-def _grep(args: JsonObject, files: Files, contents: Contents) -> Applied:
+def _grep(args: JsonObject, files: Files, contents: Contents) -> InternalToolResult:
     asked = read_arguments(_Grep, args)
     names = sorted(files) if asked.pattern is None else matching_paths(asked.pattern, files)
     wanted = asked.text.casefold() if asked.ignore_case else asked.text
@@ -207,23 +211,23 @@ def _grep(args: JsonObject, files: Files, contents: Contents) -> Applied:
             count += 1
             if len(matches) < MAX_MATCHES:
                 matches.append({"path": name, "line": number, "text": line[:LINE_CHARS]})
-    return Applied(result={"matches": fitting(matches), "count": count, "files": len(names)})
+    return InternalToolResult(result={"matches": take_while_fitting(matches), "count": count, "files": len(names)})
 
 
-def _delete(args: JsonObject, files: Files, _contents: Contents) -> Applied:
+def _delete(args: JsonObject, files: Files, _contents: Contents) -> InternalToolResult:
     name = _path(read_arguments(_Delete, args).path)
     gone = [known for known in sorted(files) if known == name or known.startswith(f"{name}/")]
     if not gone:
         raise ToolRefusedError("path_unknown", f"there is no file or folder {name}")
     for known in gone:
         _refuse_read_only(known, files)
-    told: JsonObject = {"deleted": fitting(gone)}
+    told: JsonObject = {"deleted": take_while_fitting(gone)}
     if len(told["deleted"]) < len(gone):
         told["left_out"] = len(gone) - len(told["deleted"])
-    return Applied(result=told, changes=tuple(FileChange(path=known) for known in gone))
+    return InternalToolResult(result=told, changes=tuple(FileChange(path=known) for known in gone))
 
 
-_TOOLS: dict[str, Callable[[JsonObject, Files, Contents], Applied]] = {
+_TOOLS: dict[str, Callable[[JsonObject, Files, Contents], InternalToolResult]] = {
     "workspace_list": _list,
     "workspace_read": _read,
     "workspace_write": _write,
@@ -293,13 +297,13 @@ def _folders_of(name: str) -> set[str]:
     return {"/".join(parts[:length]) for length in range(1, len(parts))}
 
 
-def _stored(name: str, text: str, files: Files, **more: int) -> Applied:
+def _stored(name: str, text: str, files: Files, **more: int) -> InternalToolResult:
     data = text.encode("utf-8", "surrogatepass")
     change = FileChange(path=name, digest=digest_text(text), size=len(data))
     check_sizes(files, (change,))
     version = files[name].version + 1 if name in files else 1
     told: JsonObject = {"path": name, "version": version, "size": len(data), **more}
-    return Applied(result=told, changes=(change,), stored={change.digest or "": text})
+    return InternalToolResult(result=told, changes=(change,), stored={change.digest or "": text})
 
 
 def _path(text: str) -> str:

@@ -16,7 +16,7 @@ MAX_LOST = 32
 """Attempts without an answer whose late report is waited for; an older one stays estimated for good."""
 
 
-class Means(StrEnum):
+class BudgetMode(StrEnum):
     """What the run may still ask for: all it wants, little, one last answer (being asked), nothing."""
 
     ALL = "all"
@@ -27,7 +27,7 @@ class Means(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class BudgetAccount:
     """One account that the run spends from; the amounts are this run's part of it."""
 
     scope: str
@@ -39,7 +39,7 @@ class Account:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hold:
+class Reservation:
     """What one attempt of one effect may cost, in the accounts (by number) that it was reserved in."""
 
     effect_id: UUID
@@ -53,12 +53,12 @@ class Hold:
 class BudgetState:
     """The accounts of a run. `path` are those that everything is charged to now; accounts are only ever added."""
 
-    accounts: tuple[Account, ...] = ()
+    accounts: tuple[BudgetAccount, ...] = ()
     path: tuple[int, ...] = ()
     prices: dict[str, ModelPrice] = field(default_factory=dict)
-    holds: tuple[Hold, ...] = ()
-    lost: tuple[Hold, ...] = ()
-    means: Means = Means.ALL
+    holds: tuple[Reservation, ...] = ()
+    lost: tuple[Reservation, ...] = ()
+    means: BudgetMode = BudgetMode.ALL
     refused: BudgetRefusal | None = None
     warned: tuple[str, ...] = ()
 
@@ -66,16 +66,18 @@ class BudgetState:
         """Return the numbers of the accounts that *agent_key* spends from."""
         return tuple(number for number in self.path if self.accounts[number].agent_key in ("", agent_key))
 
-    def held(self, effect_id: UUID, attempt: int) -> Hold | None:
+    def held(self, effect_id: UUID, attempt: int) -> Reservation | None:
         """Return what is reserved for this attempt."""
         return next((h for h in self.holds if h.effect_id == effect_id and h.attempt == attempt), None)
 
-    def estimated(self, effect_id: UUID, attempt: int) -> Hold | None:
+    def estimated(self, effect_id: UUID, attempt: int) -> Reservation | None:
         """Return what this attempt was settled at because nobody answered."""
         return next((h for h in self.lost if h.effect_id == effect_id and h.attempt == attempt), None)
 
 
-def applied(budget: BudgetState | None, scopes: Iterable[AppliedScope], prices: dict[str, ModelPrice]) -> BudgetState:
+def apply_scopes(
+    budget: BudgetState | None, scopes: Iterable[AppliedScope], prices: dict[str, ModelPrice]
+) -> BudgetState:
     """Return the accounts with *scopes* as what is charged from now on; what they hold already stays."""
     before = budget or BudgetState()
     accounts = list(before.accounts)
@@ -85,30 +87,30 @@ def applied(budget: BudgetState | None, scopes: Iterable[AppliedScope], prices: 
         number = places.get((scope.scope, scope.key))
         if number is None:
             number = len(accounts)
-            accounts.append(Account(scope=scope.scope, key=scope.key, agent_key=scope.agent_key))
+            accounts.append(BudgetAccount(scope=scope.scope, key=scope.key, agent_key=scope.agent_key))
         path.append(number)
     return replace(before, accounts=tuple(accounts), path=tuple(path), prices={**before.prices, **prices})
 
 
-def reserve(budget: BudgetState, hold: Hold) -> BudgetState:
+def reserve(budget: BudgetState, hold: Reservation) -> BudgetState:
     """Reserve what *hold* says."""
     return replace(_changed(budget, hold.accounts, reserved=hold.amounts), holds=(*budget.holds, hold))
 
 
-def settle(budget: BudgetState, hold: Hold, actual: Amounts, estimated: Amounts = NOTHING) -> BudgetState:
+def settle(budget: BudgetState, hold: Reservation, actual: Amounts, estimated: Amounts = NOTHING) -> BudgetState:
     """Spend *actual* in the place of what was held; *estimated* is the part of it that nobody has counted."""
     released = NOTHING.minus(hold.amounts)
     changed = _changed(budget, hold.accounts, reserved=released, spent=actual, estimated=estimated)
     return replace(changed, holds=tuple(h for h in budget.holds if h is not hold))
 
 
-def lose(budget: BudgetState, hold: Hold) -> BudgetState:
+def settle_as_lost(budget: BudgetState, hold: Reservation) -> BudgetState:
     """Nobody answers for this attempt any more: it is spent at its worst case until a late report corrects that."""
     settled = settle(budget, hold, hold.amounts, hold.amounts)
     return replace(settled, lost=(*budget.lost, hold)[-MAX_LOST:])
 
 
-def correct(budget: BudgetState, hold: Hold, actual: Amounts, estimated: Amounts = NOTHING) -> BudgetState:
+def correct(budget: BudgetState, hold: Reservation, actual: Amounts, estimated: Amounts = NOTHING) -> BudgetState:
     """Put what an attempt really used in the place of its estimate."""
     changed = _changed(budget, hold.accounts, spent=actual.minus(hold.amounts), estimated=estimated.minus(hold.amounts))
     return replace(changed, lost=tuple(h for h in budget.lost if h is not hold))
@@ -140,7 +142,7 @@ def _changed(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Charge:
+class AccountChange:
     """By how much one account changes with a transition."""
 
     scope: str
@@ -150,14 +152,14 @@ class Charge:
     estimated: Amounts
 
 
-def charges(before: BudgetState | None, after: BudgetState) -> list[Charge]:
+def account_changes(before: BudgetState | None, after: BudgetState) -> list[AccountChange]:
     """Return what a transition from *before* to *after* changes in the accounts that many runs share."""
     olds = before.accounts if before is not None else ()
     found = []
     for number, account in enumerate(after.accounts):
-        old = olds[number] if number < len(olds) else Account(scope=account.scope, key=account.key)
+        old = olds[number] if number < len(olds) else BudgetAccount(scope=account.scope, key=account.key)
         if old is not account:
-            one = Charge(
+            one = AccountChange(
                 scope=account.scope,
                 key=account.key,
                 reserved=account.reserved.minus(old.reserved),
@@ -169,7 +171,7 @@ def charges(before: BudgetState | None, after: BudgetState) -> list[Charge]:
     return found
 
 
-def new_holds(before: BudgetState | None, after: BudgetState) -> list[Hold]:
+def new_reservations(before: BudgetState | None, after: BudgetState) -> list[Reservation]:
     """Return what the transition reserves for what is asked now."""
     known = {(h.effect_id, h.attempt) for h in before.holds} if before is not None else set()
     return [h for h in after.holds if (h.effect_id, h.attempt) not in known]

@@ -23,7 +23,7 @@ def json_bytes(value: Any) -> int:
     return len(canonical_json(value).encode("utf-8", "surrogatepass"))
 
 
-def fitting(entries: Iterable[Entry], limit: int = MAX_LIST_BYTES) -> list[Entry]:
+def take_while_fitting(entries: Iterable[Entry], limit: int = MAX_LIST_BYTES) -> list[Entry]:
     """Return the first of *entries* that have *limit* bytes together, as JSON."""
     kept: list[Entry] = []
     size = 0
@@ -35,7 +35,7 @@ def fitting(entries: Iterable[Entry], limit: int = MAX_LIST_BYTES) -> list[Entry
     return kept
 
 
-def bounded(answer: Any) -> Any:
+def shorten_answer(answer: Any) -> Any:
     """Return *answer*; one that is too large as its size, its digest and how it begins."""
     size = json_bytes(answer)
     if size <= MAX_ANSWER_BYTES:

@@ -11,7 +11,7 @@ from towpath_contracts.networks.plan import Plan, StepReport
 
 
 @dataclass(frozen=True, kw_only=True)
-class Composition:
+class PlanRunState:
     """`at` is the step that was begun last, `inputs` what its agents are asked, in their order.
 
     `began_ms` is the run's active time at which the step began, `results` are the answers by their keys. `attempts`

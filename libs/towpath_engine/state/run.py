@@ -22,9 +22,9 @@ from towpath_contracts.tree_limits import MAX_PARALLEL
 from towpath_engine.state.background import BackgroundState
 from towpath_engine.state.budget import BudgetState
 from towpath_engine.state.goal import GoalState
-from towpath_engine.state.plan import Composition, SwarmState
-from towpath_engine.state.watchdog import Watch
-from towpath_engine.state.workspace import Desk
+from towpath_engine.state.plan import PlanRunState, SwarmState
+from towpath_engine.state.watchdog import WatchdogState
+from towpath_engine.state.workspace import RunWorkspace
 
 LOG_TAIL = 10
 """Entries of the execution log that a prompt summarises."""
@@ -171,7 +171,7 @@ class OpenGate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Detectors:
+class LoopCounters:
     """Counters of the loop detectors; part of the state, so they survive restarts and agent changes.
 
     `window` are the last steps' signatures, `cycle` those of a cycle that they end with; `handoffs` the last ones
@@ -242,7 +242,7 @@ class RunState:
     handoff_from: str | None = None
     tool_errors: int = 0
     cursors: dict[str, int] = field(default_factory=dict)
-    detectors: Detectors = Detectors()
+    detectors: LoopCounters = LoopCounters()
     usage: Usage = _NO_USAGE
     cost: Cost = NO_COST
     below: Cost = NO_COST
@@ -259,10 +259,10 @@ class RunState:
     worked: tuple[str, ...] = ()
     goal: GoalState | None = None
     background: BackgroundState | None = None
-    desk: Desk | None = None
+    desk: RunWorkspace | None = None
     budget: BudgetState | None = None
-    watch: Watch = field(default_factory=Watch)
-    composition: Composition | None = None
+    watch: WatchdogState = field(default_factory=WatchdogState)
+    composition: PlanRunState | None = None
     swarm: SwarmState | None = None
 
     @property

@@ -12,7 +12,7 @@ REPORTS_KEPT = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class ReportedFinding:
     """A report that was taken: what it is about, at which event of the run, and how often so far."""
 
     key: str
@@ -21,7 +21,7 @@ class Taken:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Untold:
+class PendingFinding:
     """A finding that the next step begins with: a note to the model, or a gate."""
 
     finding: FindingName
@@ -31,12 +31,12 @@ class Untold:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch:
+class WatchdogState:
     """The last reports, and the finding that nobody was told about yet."""
 
-    taken: tuple[Taken, ...] = ()
-    untold: Untold | None = None
+    taken: tuple[ReportedFinding, ...] = ()
+    untold: PendingFinding | None = None
 
-    def of(self, key: str) -> Taken | None:
+    def of(self, key: str) -> ReportedFinding | None:
         """Return the last report of *key*."""
         return next((taken for taken in self.taken if taken.key == key), None)

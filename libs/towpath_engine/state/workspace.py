@@ -12,7 +12,7 @@ from towpath_contracts.tools.internal_tools import PLAN_TOOLS
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanStep:
+class WorkspacePlanStep:
     """One step of the plan; ids are S001, S002, …"""
 
     step_id: str
@@ -23,12 +23,12 @@ class PlanStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class WorkspacePlan:
     """The plan of the run: `status` is active, completed or abandoned."""
 
     objective: str
     status: str = "active"
-    steps: tuple[PlanStep, ...] = ()
+    steps: tuple[WorkspacePlanStep, ...] = ()
 
     def as_json(self) -> JsonObject:
         """Return the plan as the log, a prompt and a reader see it; what is empty is left out of a step."""
@@ -45,10 +45,10 @@ class Plan:
         return {"objective": self.objective, "status": self.status, "steps": steps}
 
 
-def plan_from(said: JsonObject) -> Plan:
+def plan_from(said: JsonObject) -> WorkspacePlan:
     """Read what `as_json` wrote."""
-    steps = tuple(PlanStep(**{**step, "notes": tuple(step.get("notes", ()))}) for step in said["steps"])
-    return Plan(objective=said["objective"], status=said["status"], steps=steps)
+    steps = tuple(WorkspacePlanStep(**{**step, "notes": tuple(step.get("notes", ()))}) for step in said["steps"])
+    return WorkspacePlan(objective=said["objective"], status=said["status"], steps=steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,23 +64,23 @@ class WorkspaceFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class RunWorkspace:
     """The plan and the files of a run."""
 
-    plan: Plan | None = None
+    plan: WorkspacePlan | None = None
     files: dict[str, WorkspaceFile] = field(default_factory=dict)
 
 
-EMPTY = Desk()
+EMPTY_WORKSPACE = RunWorkspace()
 
 
-def needs_plan(tools: tuple[str, ...], desk: Desk | None) -> bool:
+def needs_plan(tools: tuple[str, ...], desk: RunWorkspace | None) -> bool:
     """Say whether *tools* may not be used yet: a background run plans before it acts."""
     plan = desk.plan if desk is not None else None
     return (plan is None or plan.status != "active") and not PLAN_TOOLS.issuperset(tools)
 
 
-def listed(desk: Desk | None) -> str:
+def file_list_json(desk: RunWorkspace | None) -> str:
     """Return the list of files that a tool of a worker gets, as JSON: path to digest, size and whether read-only."""
     files = desk.files if desk is not None else {}
     return canonical_json(

@@ -15,7 +15,7 @@ from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events.log import BudgetApplied
 from towpath_contracts.facts import BudgetWarned
 from towpath_engine.requests.effects import model_for
-from towpath_engine.state.budget import BudgetState, charges, new_holds
+from towpath_engine.state.budget import BudgetState, account_changes, new_reservations
 from towpath_engine.state.run import RunState
 from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_fabric.postgres.pool import Queries
@@ -93,7 +93,7 @@ def charge_rows(before: RunState | None, after: RunState) -> list[dict[str, Any]
     old = before.budget if before is not None else None
     asked, unpriced = _asked(old, budget), _unpriced(old, after, budget)
     rows = []
-    for one in charges(old, budget):
+    for one in account_changes(old, budget):
         wanted = asked.get((one.scope, one.key), NOTHING)
         row: dict[str, Any] = {"run_id": str(after.run_id), "project": after.created.project}
         row |= {"scope": one.scope, "key": one.key}
@@ -109,7 +109,7 @@ def charge_rows(before: RunState | None, after: RunState) -> list[dict[str, Any]
 
 def _asked(before: BudgetState | None, after: BudgetState) -> dict[tuple[str, str], Amounts]:
     asked: dict[tuple[str, str], Amounts] = {}
-    for hold in new_holds(before, after):
+    for hold in new_reservations(before, after):
         for number in hold.accounts:
             account = after.accounts[number]
             name = (account.scope, account.key)
@@ -119,7 +119,7 @@ def _asked(before: BudgetState | None, after: BudgetState) -> dict[tuple[str, st
 
 def _unpriced(before: BudgetState | None, state: RunState, after: BudgetState) -> str:
     """Return the model that is asked now where nobody knows its price; at most one is asked at a time."""
-    for hold in new_holds(before, after):
+    for hold in new_reservations(before, after):
         model = model_for(state, DecisionKind(state.asked)) if hold.amounts.model_calls else ""
         if model and model not in after.prices:
             return model

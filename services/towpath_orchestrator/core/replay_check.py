@@ -21,7 +21,7 @@ from towpath_contracts.runs.records import ReplayResult, Verdict
 from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import advance
 from towpath_engine.evolve import evolve
-from towpath_engine.handlers.quarantine import ENGINE_ERROR, parking
+from towpath_engine.handlers.quarantine import ENGINE_ERROR, quarantine_on_error
 from towpath_engine.replay_diff import Comparison, RecordedEvent, compare
 from towpath_engine.state.run import RunState, initial
 
@@ -135,7 +135,7 @@ class ReplayCheck:
             entries, _effects, after = advance(state, fact, stored.at)
         except Exception as error:  # noqa: BLE001 - what the loop does with a fact that breaks the machine, again
             failed = error
-            transition = parking(state, error, stored.at)
+            transition = quarantine_on_error(state, error, stored.at)
             entries, after = tuple(transition.entries), transition.state
         if not entries:
             raise _Finding("diverged", stored.first_seq, f"this version ignores the fact {fact.type}")

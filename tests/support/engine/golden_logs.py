@@ -22,7 +22,7 @@ from towpath_contracts.decisions.request import ScriptUse, Usage
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.networks.swarm import CompiledSwarm
-from towpath_engine.handlers.fork import ForkPoint
+from towpath_engine.handlers.fork import ForkPointFinder
 from towpath_engine.reducers.fork import inherited_of
 
 FOLDER = TESTS / "golden"
@@ -107,7 +107,7 @@ def overdue() -> Machine:
 def forked() -> Machine:
     """A run that knows what another one did before its second step, and a message of it that is dead twice."""
     parent = answer()
-    point = ForkPoint(RUN, parent.network, 2)
+    point = ForkPointFinder(RUN, parent.network, 2)
     for entry in parent.entries:
         if point.saw(entry):
             break

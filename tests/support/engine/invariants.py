@@ -18,7 +18,7 @@ from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
 from towpath_contracts.tree_limits import MAX_PARALLEL, PLAN_STEPS
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.evolve import evolve
-from towpath_engine.handlers.plan_status import TABLE
+from towpath_engine.handlers.plan_status import PLAN_TRANSITIONS
 from towpath_engine.reducers.workspace import outcome_effect
 from towpath_engine.requests.effects import Effect
 from towpath_engine.state.run import EffectKind, RunState, dump_state, initial, load_state
@@ -210,7 +210,7 @@ class Watch:
         match event:
             case ev.PlanMoved():
                 assert event.source == self.phase, "the composition is where the last transition left it"
-                assert event.target == TABLE[event.source, event.trigger]
+                assert event.target == PLAN_TRANSITIONS[event.source, event.trigger]
                 self.phase = event.target
             case ev.PlanStepStarted():
                 assert event.index == self.step and not self.children and event.index < PLAN_STEPS

@@ -20,7 +20,7 @@ from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.tools.calls import Denial, Specialist
 from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
 from towpath_engine.advance import advance, wake_at
-from towpath_engine.handlers.children import birth_of, told_of
+from towpath_engine.handlers.children import new_child_run, report_for_parent
 from towpath_engine.replay import create
 from towpath_engine.state.run import ACTION_KINDS, EffectKind, RunState
 
@@ -163,7 +163,7 @@ class TreeWorld:
                 self.seen[entry.event.failure.code] += 1
             elif isinstance(entry.event, ev.RunFinished):
                 self.seen[f"{entry.event.status}: {entry.event.reason}"] += 1
-                told = told_of(after)
+                told = report_for_parent(after)
                 if told is not None:
                     self._feed(told.run_id, told)
 
@@ -184,7 +184,7 @@ class TreeWorld:
         return min([above, *(limit for limit in told if limit)])
 
     def _born(self, parent: RunState, event: ev.ChildStarted) -> None:
-        created = birth_of(parent, event).task
+        created = new_child_run(parent, event).task
         above = parent.created
         depth = 0 if above.parent is None else above.parent.depth
         assert created.parent is not None and created.parent.depth == depth + 1 <= DEPTH

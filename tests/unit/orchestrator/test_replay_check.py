@@ -10,7 +10,7 @@ from tests.support.engine.machine import Machine
 
 from towpath_contracts.runs.records import ReplayResult
 from towpath_engine.advance import advance
-from towpath_engine.handlers.quarantine import parking
+from towpath_engine.handlers.quarantine import quarantine_on_error
 from towpath_engine.replay_diff import RecordedEvent
 from towpath_orchestrator.core import replay_check
 from towpath_orchestrator.core.replay_check import RecordedFact, RecordHeader, ReplayCheck
@@ -112,7 +112,7 @@ async def test_a_fact_that_broke_the_machine_parks_the_replay_as_it_parked_the_r
     state = replay_check.evolve(
         replay_check.initial(record.header.run_id, SCENES["answer"]().network), SCENES["answer"]().entries[0]
     )
-    (parked,) = parking(state, KeyError("clerk"), fourth.at).entries
+    (parked,) = quarantine_on_error(state, KeyError("clerk"), fourth.at).entries
     record.log[3:] = [RecordedEvent(seq=4, at=fourth.at, text=parked.event.model_dump_json())]
     record.told = [fact for fact in record.told if fact.first_seq <= 4]
     result = await found(record)

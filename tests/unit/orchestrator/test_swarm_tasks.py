@@ -11,7 +11,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import NetworkVersion, Snapshot
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.tasks import SubmitTask
-from towpath_engine.handlers.children import birth_of
+from towpath_engine.handlers.children import new_child_run
 from towpath_orchestrator.core.tasks import check_task, created_event
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -92,5 +92,5 @@ def test_whoever_answers_for_the_run_is_told_the_form_of_its_answer() -> None:
     run.end(final={"message": "A draft."})
     first, last = (event.task for event in run.events(ev.ChildStarted))
     assert (first.response_schema, last.response_schema) == (None, schema)
-    born = birth_of(run.state, run.events(ev.ChildStarted)[1]).task
+    born = new_child_run(run.state, run.events(ev.ChildStarted)[1]).task
     assert born.swarm is not None and (born.response_schema, born.swarm.name) == (schema, "end")

@@ -11,7 +11,7 @@ from towpath_contracts import facts
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_contracts.ids import span_id, traceparent
 from towpath_engine.advance import advance
-from towpath_engine.handlers.children import birth_of
+from towpath_engine.handlers.children import new_child_run
 from towpath_engine.replay import create
 from towpath_readings.run_spans import run_spans
 from towpath_readings.spans import RUN as ROOT
@@ -24,7 +24,7 @@ def by_key(spans: tuple[Span, ...]) -> dict[str, Span]:
 
 def born(run: PlanRun, place: int = 0) -> tuple[UUID, Any, Any]:
     """Return the id, the state and the first event of a child."""
-    birth = birth_of(run.state, run.children[place])
+    birth = new_child_run(run.state, run.children[place])
     return birth.child_id, *create(birth.child_id, run.state.snapshot, birth.task, run.now)
 
 

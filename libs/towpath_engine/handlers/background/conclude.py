@@ -26,65 +26,65 @@ MAX_PROBLEMS = 16
 
 
 def conclude(
-    t: TransitionBuilder, status: str, reason: str, *, rationale: str = "", payload: JsonObject | None = None
+    run: TransitionBuilder, status: str, reason: str, *, rationale: str = "", payload: JsonObject | None = None
 ) -> None:
-    """Say what ends the run; its last words are asked for next, by the phase `last_words`."""
-    close_iteration(t)
-    t.emit(
+    """Say what ends the run; its last words are asked for next, by the phase `request_summary`."""
+    close_iteration(run)
+    run.emit(
         ev.RunConcluding.model_validate(
-            {"step": t.state.step, "status": status, "reason": reason, "rationale": rationale, "payload": payload}
+            {"step": run.state.step, "status": status, "reason": reason, "rationale": rationale, "payload": payload}
         )
     )
 
 
-def last_words(t: TransitionBuilder) -> bool:
+def request_summary(run: TransitionBuilder) -> bool:
     """Ask for the summary of a run that comes to its end; says whether it did."""
-    if t.state.background is None or not t.state.background.ending:
+    if run.state.background is None or not run.state.background.ending:
         return False
-    request_assessment(t, DecisionKind.SUMMARIZE)
+    request_assessment(run, DecisionKind.SUMMARIZE)
     return True
 
 
-def summarized(t: TransitionBuilder, answer: JsonObject | None) -> None:
+def take_summary(run: TransitionBuilder, answer: JsonObject | None) -> None:
     """Take the last words, and end the run; a deliverable that is not what was asked for is asked for once more."""
-    background = t.state.background
+    background = run.state.background
     if background is None or not background.ending:
         return
-    problems = _problems(t, answer)
+    problems = _problems(run, answer)
     if problems:
-        t.emit(ev.DeliverableRefused(step=t.state.step, problems=problems[:MAX_PROBLEMS]))
+        run.emit(ev.DeliverableRefused(step=run.state.step, problems=problems[:MAX_PROBLEMS]))
         last = background.faults + 1 >= MAX_FAULTS
-        if last or model_for(t.state, DecisionKind.SUMMARIZE).startswith(AGENT_MODEL):
-            finish(t, Status.FAILED, "deliverable_invalid", "; ".join(problems[:MAX_PROBLEMS]))
+        if last or model_for(run.state, DecisionKind.SUMMARIZE).startswith(AGENT_MODEL):
+            finish(run, Status.FAILED, "deliverable_invalid", "; ".join(problems[:MAX_PROBLEMS]))
         return
     if answer is not None:
-        t.emit(ev.Summarized.model_validate(_said(answer, background)))
+        run.emit(ev.Summarized.model_validate(_said(answer, background)))
     completed = background.ending == "completed"
     status = Status.COMPLETED if completed else Status.ABANDONED
-    finish(t, status, background.ending_reason, "" if completed else background.rationale)
+    finish(run, status, background.ending_reason, "" if completed else background.rationale)
 
 
 def _said(answer: JsonObject, background: BackgroundState) -> JsonObject:
     return {**answer, "rationale": answer["rationale"] or background.rationale}
 
 
-def _problems(t: TransitionBuilder, answer: JsonObject | None) -> tuple[str, ...]:
+def _problems(run: TransitionBuilder, answer: JsonObject | None) -> tuple[str, ...]:
     """Say what is wrong with the last words; those of an abandoned run need no deliverable."""
-    task, background = t.state.created.background, t.state.background
+    task, background = run.state.created.background, run.state.background
     schema = task.deliverable_schema if task is not None else None
     if schema is None or background is None or background.ending != "completed":
         return ()
     if answer is None:
-        return _unread(t)
+        return _unread(run)
     if answer["deliverable"] is None:
         return ("the deliverable is missing",)
     return tuple(schema_faults(schema, answer["deliverable"]))
 
 
-def _unread(t: TransitionBuilder) -> tuple[str, ...]:
+def _unread(run: TransitionBuilder) -> tuple[str, ...]:
     """Say why the answer that has just come could not be taken: its faults, or the words of who read it."""
     told = ("the answer is not a summary with a deliverable",)
-    match next((e.event for e in t.entries if isinstance(e.event, ev.DecisionMissed | ev.DecisionReceived)), None):
+    match next((e.event for e in run.entries if isinstance(e.event, ev.DecisionMissed | ev.DecisionReceived)), None):
         case ev.DecisionMissed(message=why):
             return (*told, why)
         case ev.DecisionReceived(decision=said):

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import Finish, GiveUp
 from towpath_contracts.decisions.request import DecisionKind
-from towpath_engine.handlers.background.conclude import conclude, last_words, summarized
-from towpath_engine.handlers.background.reflect import reflect, reflected
+from towpath_engine.handlers.background.conclude import conclude, request_summary, take_summary
+from towpath_engine.handlers.background.reflect import request_reflection, take_reflection
 from towpath_engine.handlers.final_reports import close_iteration
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.transition import TransitionBuilder
@@ -18,40 +18,40 @@ from towpath_engine.rules.background import plan_is_completed
 from towpath_engine.state.run import Status
 
 
-def background_done(t: TransitionBuilder, instruction: Finish) -> bool:
+def finish_background(run: TransitionBuilder, instruction: Finish) -> bool:
     """Take a model's explicit completion; the run ends once its last words are there."""
-    conclude(t, "completed", "responded", payload=instruction.payload)
+    conclude(run, "completed", "responded", payload=instruction.payload)
     return False
 
 
-def background_given_up(t: TransitionBuilder, instruction: GiveUp) -> bool:
+def give_up_background(run: TransitionBuilder, instruction: GiveUp) -> bool:
     """Take an abandonment; it has a rationale."""
-    conclude(t, "abandoned", "abandoned", rationale=instruction.rationale)
+    conclude(run, "abandoned", "abandoned", rationale=instruction.rationale)
     return False
 
 
-def plan_completed(t: TransitionBuilder) -> bool:
+def stop_when_plan_completed(run: TransitionBuilder) -> bool:
     """Conclude a run whose plan is completed where nobody reflects upon it; says whether it did."""
-    if t.state.created.background_settings.enable_reflection or not plan_is_completed(t.state):
+    if run.state.created.background_settings.enable_reflection or not plan_is_completed(run.state):
         return False
-    conclude(t, "completed", "plan_completed")
-    return last_words(t)
+    conclude(run, "completed", "plan_completed")
+    return request_summary(run)
 
 
-def too_many_failures(t: TransitionBuilder) -> bool:
+def stop_after_failures(run: TransitionBuilder) -> bool:
     """End a run that fails again and again; says whether it did."""
-    background, limit = t.state.background, t.state.created.background_settings.max_failures
+    background, limit = run.state.background, run.state.created.background_settings.max_failures
     if background is None or background.failures < limit:
         return False
     message = f"{background.failures} iterations in a row have failed; the last error was: {background.last_error}"
-    finish(t, Status.FAILED, "max_failures_exceeded", message)
+    finish(run, Status.FAILED, "max_failures_exceeded", message)
     return True
 
 
-BACKGROUND_PHASES: tuple[Callable[[TransitionBuilder], bool], ...] = (last_words, reflect)
-BACKGROUND_CHECKS: tuple[Callable[[TransitionBuilder], bool], ...] = (close_iteration, plan_completed)
-BACKGROUND_LIMITS: tuple[Callable[[TransitionBuilder], bool], ...] = (too_many_failures,)
+BACKGROUND_PHASES: tuple[Callable[[TransitionBuilder], bool], ...] = (request_summary, request_reflection)
+BACKGROUND_CHECKS: tuple[Callable[[TransitionBuilder], bool], ...] = (close_iteration, stop_when_plan_completed)
+BACKGROUND_LIMITS: tuple[Callable[[TransitionBuilder], bool], ...] = (stop_after_failures,)
 BACKGROUND_ANSWERS: dict[DecisionKind, Callable[[TransitionBuilder, JsonObject | None], None]] = {
-    DecisionKind.REFLECT: reflected,
-    DecisionKind.SUMMARIZE: summarized,
+    DecisionKind.REFLECT: take_reflection,
+    DecisionKind.SUMMARIZE: take_summary,
 }

@@ -9,18 +9,18 @@ from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import OpenCall
 
 
-def next_turn(t: TransitionBuilder, ended: OpenCall) -> None:
+def send_next_call(run: TransitionBuilder, ended: OpenCall) -> None:
     """Ask for the call that has waited for *ended*, which has its outcome now."""
-    tools, queued = t.state.snapshot.tools, t.state.queued
+    tools, queued = run.state.snapshot.tools, run.state.queued
     if not tools[ended.call.tool].internal:
         return
     if starts_child(ended.call.tool):
-        going_on = [c.call for c in t.state.calls if not c.status and starts_child(c.call.tool)]
-        for moved_up in going_on[t.state.max_parallel - 1 : t.state.max_parallel]:
-            t.ask(moved_up.execution_id)
+        going_on = [c.call for c in run.state.calls if not c.status and starts_child(c.call.tool)]
+        for moved_up in going_on[run.state.max_parallel - 1 : run.state.max_parallel]:
+            run.send_effect(moved_up.execution_id)
         return
-    for call in t.state.calls:
+    for call in run.state.calls:
         later = not call.status and call.call.call_index > ended.call.call_index
         own = tools[call.call.tool].internal and not starts_child(call.call.tool)
         if later and own and call.call.execution_id not in queued:
-            t.ask(call.call.execution_id)
+            run.send_effect(call.call.execution_id)

@@ -18,18 +18,18 @@ LONGEST_PAUSE = timedelta(days=365)
 """A gate has an end; a run that waits for a switch longer than this goes on burning its own time."""
 
 
-def on_call_paused(t: TransitionBuilder, fact: facts.CallPaused) -> None:
+def on_call_paused(run: TransitionBuilder, fact: facts.CallPaused) -> None:
     """Open the gate of a call that is held back; another gate of the same call is over."""
-    call = t.state.open_call(fact.execution_id)
+    call = run.state.open_call(fact.execution_id)
     switch = fact.switch
-    wanted = paused_gate(t.state.run_id, fact.execution_id, switch.switch_id)
-    if call is None or t.state.status is Status.CANCELLING or wanted in call.closed_gates:
+    wanted = paused_gate(run.state.run_id, fact.execution_id, switch.switch_id)
+    if call is None or run.state.status is Status.CANCELLING or wanted in call.closed_gates:
         return
-    gate = gate_of(t.state, fact.execution_id)
+    gate = gate_of(run.state, fact.execution_id)
     if gate is not None and gate.gate_id == wanted:
         return
-    close_gate(t, fact.execution_id, "settled", "a switch holds the call now")
-    t.emit(
+    close_gate(run, fact.execution_id, "settled", "a switch holds the call now")
+    run.emit(
         ev.GateOpened(
             gate_id=wanted,
             gate_type=PAUSED,
@@ -38,9 +38,9 @@ def on_call_paused(t: TransitionBuilder, fact: facts.CallPaused) -> None:
             detail={
                 "tool": call.call.tool,
                 "args": json_safe(call.call.shown_args()),
-                "agent": t.state.agent_key,
+                "agent": run.state.agent_key,
                 "switch": switch.model_dump(mode="json"),
             },
-            expires_at=t.now + LONGEST_PAUSE,
+            expires_at=run.now + LONGEST_PAUSE,
         )
     )

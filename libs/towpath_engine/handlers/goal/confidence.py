@@ -20,12 +20,12 @@ INTERVAL = "interval"
 FAILURES = "failures"
 
 
-def check_confidence(t: TransitionBuilder) -> bool:
+def check_confidence(run: TransitionBuilder) -> bool:
     """Ask how sure the model is where there is an occasion; says whether it was asked."""
-    goal = t.state.goal
-    if goal is None or goal.confidence_step == t.state.step or reached(t.state) or not trigger_of(t.state, goal):
+    goal = run.state.goal
+    if goal is None or goal.confidence_step == run.state.step or reached(run.state) or not trigger_of(run.state, goal):
         return False
-    request_assessment(t, DecisionKind.CONFIDENCE)
+    request_assessment(run, DecisionKind.CONFIDENCE)
     return True
 
 
@@ -43,24 +43,24 @@ def trigger_of(state: RunState, goal: GoalState) -> str:
     return INTERVAL if state.step % settings.confidence_every == 0 else ""
 
 
-def take_confidence(t: TransitionBuilder, answer: JsonObject | None) -> None:
+def take_confidence(run: TransitionBuilder, answer: JsonObject | None) -> None:
     """Take the answer; a low one goes to a person or back to the model."""
-    goal = t.state.goal
+    goal = run.state.goal
     if goal is None:
         return
-    settings = t.state.created.goal_settings
-    trigger = trigger_of(t.state, goal) or INTERVAL
+    settings = run.state.created.goal_settings
+    trigger = trigger_of(run.state, goal) or INTERVAL
     score = 0.0 if answer is None else min(1.0, max(0.0, answer["confidence"]))
     reason = "the answer could not be read" if answer is None else answer["reason"]
-    t.emit(ev.ConfidenceMeasured(step=t.state.step, score=score, trigger=trigger, reason=reason))
+    run.emit(ev.ConfidenceMeasured(step=run.state.step, score=score, trigger=trigger, reason=reason))
     low = score < settings.confidence_threshold
     said = f"Low confidence: {score:.2f}" if low else f"Confidence {score:.2f}, asked for: {trigger}"
     match who_decides(settings.autonomy, trigger, score, settings.confidence_threshold):
         case "person":
-            detail = {**confidence_payload(t.state), "confidence": score, "trigger": trigger, "why": reason}
-            open_run_gate(t, GATE, f"confidence:{t.state.step}", said, detail)
+            detail = {**confidence_payload(run.state), "confidence": score, "trigger": trigger, "why": reason}
+            open_run_gate(run, GATE, f"confidence:{run.state.step}", said, detail)
         case "model":
             text = f"{said} ({reason}). Change the way to the goal, or ask a person with REQUEST_GATE."
-            t.emit(ev.NoteAdded(step=t.state.step, text=text))
+            run.emit(ev.NoteAdded(step=run.state.step, text=text))
         case "nobody":
             return

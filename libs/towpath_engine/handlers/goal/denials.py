@@ -10,11 +10,11 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
 from towpath_engine.handlers.decision_requests import request_assessment
-from towpath_engine.handlers.goal.specialist import ask_specialist, may_ask
+from towpath_engine.handlers.goal.specialist import ask_specialist, can_ask_specialist
 from towpath_engine.handlers.goal.validate import action_failed
 from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.rules.autonomy import consults_alone
+from towpath_engine.rules.autonomy import asks_specialist_without_person
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import OpenCall, OpenChild, RunState
 
@@ -43,7 +43,7 @@ def _helped_by_others(denial: JsonObject) -> bool:
     return person is None or bool(person.get("role"))
 
 
-def points_elsewhere(state: RunState) -> bool:
+def is_denied(state: RunState) -> bool:
     """Say whether the action was denied, so that another attempt is a matter of the ladder."""
     return denied_call(state) is not None
 
@@ -57,39 +57,44 @@ def _climbed(goal: GoalState, tool: str, rung: str) -> bool:
     return f"{tool}:{rung}" in goal.rungs
 
 
-def seek_alternative(t: TransitionBuilder) -> bool:
+def seek_alternative(run: TransitionBuilder) -> bool:
     """Ask for an allowed action in the same step, once; says whether it did."""
-    goal, call = t.state.goal, denied_call(t.state)
-    if goal is None or call is None or goal.helped_step == t.state.step or _climbed(goal, call.call.tool, ALTERNATIVE):
+    goal, call = run.state.goal, denied_call(run.state)
+    if (
+        goal is None
+        or call is None
+        or goal.helped_step == run.state.step
+        or _climbed(goal, call.call.tool, ALTERNATIVE)
+    ):
         return False
     allowed = _alternatives(_denial(call))
     if not allowed:
         return False
     names = ", ".join(allowed)
-    _sought(t, call, "alternative", names)
-    t.emit(ev.NoteAdded(step=t.state.step, text=f"{call.call.tool} was denied. You may use: {names}."))
-    request_assessment(t, DecisionKind.REPLAN)
+    _sought(run, call, "alternative", names)
+    run.emit(ev.NoteAdded(step=run.state.step, text=f"{call.call.tool} was denied. You may use: {names}."))
+    request_assessment(run, DecisionKind.REPLAN)
     return True
 
 
-def seek_help(t: TransitionBuilder) -> bool:
+def seek_help(run: TransitionBuilder) -> bool:
     """After a step that failed by a denial: a specialist in a run of its own, or a person; says whether a run began."""
-    goal, call = t.state.goal, denied_call(t.state)
+    goal, call = run.state.goal, denied_call(run.state)
     if goal is None or call is None:
         return False
-    if goal.helped_step == t.state.step and goal.helped_by != ALTERNATIVE:
-        if goal.helped_by == SPECIALIST and _asked_in_vain(t.state, call):
-            _ask_person(t, call)
+    if goal.helped_step == run.state.step and goal.helped_by != ALTERNATIVE:
+        if goal.helped_by == SPECIALIST and _asked_in_vain(run.state, call):
+            _ask_person(run, call)
         return False
-    deadline = t.state.active_deadline()
-    if deadline is not None and deadline <= t.now:
+    deadline = run.state.active_deadline()
+    if deadline is not None and deadline <= run.now:
         return False  # what comes next says so; a specialist would have no time
-    specialist = _specialist(t.state, goal, call)
-    if specialist is None or not may_ask(t.state, specialist, call):
-        _ask_person(t, call)
+    specialist = _specialist(run.state, goal, call)
+    if specialist is None or not can_ask_specialist(run.state, specialist, call):
+        _ask_person(run, call)
         return False
-    _sought(t, call, "specialist", specialist)
-    ask_specialist(t, specialist, call, str(_denial(call).get("reason", "")))
+    _sought(run, call, "specialist", specialist)
+    ask_specialist(run, specialist, call, str(_denial(call).get("reason", "")))
     return True
 
 
@@ -110,7 +115,7 @@ def _told(children: list[OpenChild]) -> list[JsonObject]:
 def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:
     """Return the agent to ask: one that has the right, of those that the goal names where it names any."""
     settings, tool = state.created.goal_settings, call.call.tool
-    if _climbed(goal, tool, SPECIALIST) or not consults_alone(settings.autonomy):
+    if _climbed(goal, tool, SPECIALIST) or not asks_specialist_without_person(settings.autonomy):
         return None
     if _denial(call).get("violation_type") == LIMITED:
         return None
@@ -120,17 +125,17 @@ def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:
     return next(iter(both or [key for key in named if tool in state.snapshot.agents[key].equipped_tools]), None)
 
 
-def _ask_person(t: TransitionBuilder, call: OpenCall) -> None:
-    _sought(t, call, "person", "")
+def _ask_person(run: TransitionBuilder, call: OpenCall) -> None:
+    _sought(run, call, "person", "")
     denial, tool = _denial(call), call.call.tool
-    vain = _asked_in_vain(t.state, call)
+    vain = _asked_in_vain(run.state, call)
     found = "; ".join(f"specialist {c.agent_key} was asked in vain (run {c.child_id}: {_ended_as(c)})" for c in vain)
-    said = f"{t.state.agent_key} may not use {tool}, and {found or 'nothing else was found'}"
+    said = f"{run.state.agent_key} may not use {tool}, and {found or 'nothing else was found'}"
     reason = f"{said}: {denial.get('reason', '')}"
     detail = {"tool": tool, "args": call.shown_args(), "denial": denial, **({"asked": _told(vain)} if vain else {})}
-    open_run_gate(t, GATE, f"denied:{tool}", reason, detail)
+    open_run_gate(run, GATE, f"denied:{tool}", reason, detail)
 
 
-def _sought(t: TransitionBuilder, call: OpenCall, rung: "ev.Rung", target: str) -> None:
+def _sought(run: TransitionBuilder, call: OpenCall, rung: "ev.Rung", target: str) -> None:
     reason = str(_denial(call).get("reason", ""))
-    t.emit(ev.HelpSought(step=t.state.step, tool=call.call.tool, rung=rung, target=target, reason=reason))
+    run.emit(ev.HelpSought(step=run.state.step, tool=call.call.tool, rung=rung, target=target, reason=reason))

@@ -24,18 +24,18 @@ CRITERIA_MET = "criteria_met"
 PROGRESS_COMPLETE = "progress_complete"
 
 
-def goal_claimed(_t: TransitionBuilder, _instruction: Finish) -> bool:
+def take_claim(_run: TransitionBuilder, _instruction: Finish) -> bool:
     """Take a model's word that it is done: it ends nothing, the phases look at what happened."""
     return False
 
 
-def stop_when_reached(t: TransitionBuilder) -> bool:
+def stop_when_reached(run: TransitionBuilder) -> bool:
     """End a run whose goal is reached; says whether it is."""
-    goal = t.state.goal
-    if goal is None or not reached(t.state):
+    goal = run.state.goal
+    if goal is None or not reached(run.state):
         return False
-    reason = CRITERIA_MET if criteria_of(t.state) else PROGRESS_COMPLETE
-    finish(t, Status.COMPLETED, reason, "", final=final_of(t.state, goal))
+    reason = CRITERIA_MET if criteria_of(run.state) else PROGRESS_COMPLETE
+    finish(run, Status.COMPLETED, reason, "", final=final_of(run.state, goal))
     return True
 
 

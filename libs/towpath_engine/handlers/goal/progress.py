@@ -15,30 +15,30 @@ from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import RunState
 
 
-def measure_progress(t: TransitionBuilder) -> bool:
+def measure_progress(run: TransitionBuilder) -> bool:
     """Measure how far the goal is where something new is known, or ask a model; says whether it was asked."""
-    goal = t.state.goal
-    if goal is None or goal.progress_step == t.state.step:
+    goal = run.state.goal
+    if goal is None or goal.progress_step == run.state.step:
         return False
     if goal.fresh:
-        _by_reports(t, goal)
+        _by_reports(run, goal)
         return False
-    if goal.tests is not None or goal.artifacts or not _asks_model(t.state, goal):
+    if goal.tests is not None or goal.artifacts or not _asks_model(run.state, goal):
         return False
-    request_assessment(t, DecisionKind.PROGRESS)
+    request_assessment(run, DecisionKind.PROGRESS)
     return True
 
 
-def take_progress(t: TransitionBuilder, answer: JsonObject | None) -> None:
+def take_progress(run: TransitionBuilder, answer: JsonObject | None) -> None:
     """Take a model's word on progress; one that can't be read, or knows nothing, leaves it as it was."""
-    goal = t.state.goal
+    goal = run.state.goal
     if goal is None:
         return
     said = None if answer is None else answer["progress"]
     reason = "the answer could not be read" if answer is None else answer["reason"]
     score = goal.progress if said is None else min(1.0, max(0.0, said))
     source = "none" if said is None else "model"
-    t.emit(ev.ProgressMeasured(step=t.state.step, source=source, score=score, reason=reason))
+    run.emit(ev.ProgressMeasured(step=run.state.step, source=source, score=score, reason=reason))
 
 
 def _asks_model(state: RunState, goal: GoalState) -> bool:
@@ -50,23 +50,23 @@ def _asks_model(state: RunState, goal: GoalState) -> bool:
     return state.created.goal_settings.validate_steps and goal.succeeded and bool(state.calls)
 
 
-def _by_reports(t: TransitionBuilder, goal: GoalState) -> None:
+def _by_reports(run: TransitionBuilder, goal: GoalState) -> None:
     if goal.tests is not None:
-        _emit(t, "tests", progress_by_tests(goal.tests, goal.measured_tests))
+        _emit(run, "tests", progress_by_tests(goal.tests, goal.measured_tests))
     elif goal.measured_tests is None and goal.artifacts:
-        _emit(t, "artifacts", progress_by_artifacts(goal.artifacts, goal.expected_artifacts))
+        _emit(run, "artifacts", progress_by_artifacts(goal.artifacts, goal.expected_artifacts))
     else:
-        _emit(t, "tests", Measure(score=0.0), goal.misreported or "no test ran")
+        _emit(run, "tests", Measure(score=0.0), goal.misreported or "no test ran")
 
 
-def _emit(t: TransitionBuilder, source: "ev.ProgressSource", measure: Measure, reason: str = "") -> None:
-    t.emit(
+def _emit(run: TransitionBuilder, source: "ev.ProgressSource", measure: Measure, reason: str = "") -> None:
+    run.emit(
         ev.ProgressMeasured(
-            step=t.state.step,
+            step=run.state.step,
             source=source,
             score=measure.score,
             metrics=measure.metrics,
             reason=reason,
-            artifacts=() if t.state.goal is None else t.state.goal.artifacts,
+            artifacts=() if run.state.goal is None else run.state.goal.artifacts,
         )
     )

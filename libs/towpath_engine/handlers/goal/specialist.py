@@ -6,7 +6,7 @@ The child acts by its own rights under every grant of its parent; nothing that w
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.text import truncate
-from towpath_engine.handlers.children import may_spawn, spawn
+from towpath_engine.handlers.children import can_spawn, spawn_children
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import OpenCall, RunState
 
@@ -14,18 +14,18 @@ SPECIALIST = "specialist"
 ARGUMENT_CHARS = 4_000
 
 
-def may_ask(state: RunState, agent_key: str, call: OpenCall) -> bool:
+def can_ask_specialist(state: RunState, agent_key: str, call: OpenCall) -> bool:
     """Say whether *agent_key* can be asked about *call*: it exists, is another, and was not asked in this step."""
     asked = any(c.purpose == SPECIALIST and c.subject == call.call.tool for c in state.children)
     known = agent_key in state.snapshot.agents and agent_key != state.agent_key
-    return known and not asked and may_spawn(state)
+    return known and not asked and can_spawn(state)
 
 
-def ask_specialist(t: TransitionBuilder, agent_key: str, call: OpenCall, reason: str) -> None:
+def ask_specialist(run: TransitionBuilder, agent_key: str, call: OpenCall, reason: str) -> None:
     """Start the specialist's run; what it answers is shown to this agent as an output of `agent:<key>`."""
     tool, arguments = call.call.tool, truncate(canonical_json(call.shown_args()), ARGUMENT_CHARS)
     wanted = (
-        f"{t.state.agent_key} may not call {tool} ({reason}). Do what it needs and answer with the result. "
-        f"The call it wanted: {tool} {arguments}. What it is for: {t.state.created.user_message}"
+        f"{run.state.agent_key} may not call {tool} ({reason}). Do what it needs and answer with the result. "
+        f"The call it wanted: {tool} {arguments}. What it is for: {run.state.created.user_message}"
     )
-    spawn(t, [ChildTask(agent_key=agent_key, user_message=wanted, purpose=SPECIALIST, subject=tool)])
+    spawn_children(run, [ChildTask(agent_key=agent_key, user_message=wanted, purpose=SPECIALIST, subject=tool)])

@@ -10,7 +10,14 @@ from towpath_contracts.tools.child_tools import starts_child
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.loop_signatures import errors_of
-from towpath_engine.rules.criteria import criteria_of, has_texts, helpers, met_now, reached, unmet_words
+from towpath_engine.rules.criteria import (
+    criteria_of,
+    describe_unmet,
+    has_texts,
+    met_now,
+    reached,
+    successful_specialists,
+)
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import RunState
 
@@ -26,57 +33,57 @@ def action_failed(state: RunState) -> bool:
     return bool(state.calls) and all(call.status != "succeeded" for call in state.calls)
 
 
-def validate(t: TransitionBuilder) -> bool:
+def validate(run: TransitionBuilder) -> bool:
     """Say what came of the step, or ask a model; says whether it was asked."""
-    goal = t.state.goal
-    if goal is None or goal.validated_step == t.state.step:
+    goal = run.state.goal
+    if goal is None or goal.validated_step == run.state.step:
         return False
-    if goal.claimed is not None and not criteria_of(t.state):
+    if goal.claimed is not None and not criteria_of(run.state):
         return False  # progress decides, and is measured next
     if goal.refused:
-        _told(t, goal, "outcome", success=False, reason=_refused(goal), signature=f"refused:{goal.refused}")
-    elif action_failed(t.state) and not helpers(t.state):
-        reason, signature = _failure(t.state, goal), errors_of(t.state.calls)
-        _told(t, goal, "outcome", success=False, reason=reason, signature=signature)
-    elif _needs_model(t.state, goal):
-        request_assessment(t, DecisionKind.VALIDATE)
+        _told(run, goal, "outcome", success=False, reason=_refused(goal), signature=f"refused:{goal.refused}")
+    elif action_failed(run.state) and not successful_specialists(run.state):
+        reason, signature = _failure(run.state, goal), errors_of(run.state.calls)
+        _told(run, goal, "outcome", success=False, reason=reason, signature=signature)
+    elif _needs_model(run.state, goal):
+        request_assessment(run, DecisionKind.VALIDATE)
         return True
     else:
-        _by_record(t, goal)
+        _by_record(run, goal)
     return False
 
 
-def take_validation(t: TransitionBuilder, answer: JsonObject | None) -> None:
+def take_validation(run: TransitionBuilder, answer: JsonObject | None) -> None:
     """Take a model's judgement of the step; one that can't be read says that nothing is valid."""
-    goal = t.state.goal
+    goal = run.state.goal
     if goal is None:
         return
     judged = answer or {"valid": False, "reason": "the validation could not be read", "criteria": [], "uncertain": True}
-    met = met_now(t.state, goal, judged)
-    unmet = unmet_words(t.state, met) if goal.claimed is not None else ""
+    met = met_now(run.state, goal, judged)
+    unmet = describe_unmet(run.state, met) if goal.claimed is not None else ""
     success = judged["valid"] and not unmet
     reason = f"not done: {unmet}" if unmet else judged["reason"]
     signature = "" if success else f"validation:{NOT_REACHED if unmet else 'not_valid'}"
-    _emit(t, goal, "model", success, reason, met, signature, uncertain=judged["uncertain"])
+    _emit(run, goal, "model", success, reason, met, signature, uncertain=judged["uncertain"])
 
 
-def answer_claim(t: TransitionBuilder) -> bool:
+def answer_claim(run: TransitionBuilder) -> bool:
     """Tell a model that says it is done what is not; the run goes on. Asks for nothing."""
-    goal = t.state.goal
+    goal = run.state.goal
     if goal is None or goal.claimed is None or goal.refused == NOT_REACHED:
         return False
-    done = reached(t.state)
-    if goal.validated_step != t.state.step:  # no criteria: what was measured decides
+    done = reached(run.state)
+    if goal.validated_step != run.state.step:  # no criteria: what was measured decides
         reason = f"progress is {goal.progress:.2f} by {goal.progress_source}"
-        _told(t, goal, "none", success=done, reason=reason, signature="" if done else f"refused:{NOT_REACHED}")
+        _told(run, goal, "none", success=done, reason=reason, signature="" if done else f"refused:{NOT_REACHED}")
     if not done:
-        t.emit(
+        run.emit(
             ev.DecisionRefused(
-                step=t.state.step,
-                epoch=t.state.epoch,
-                agent_key=t.state.agent_key,
+                step=run.state.step,
+                epoch=run.state.epoch,
+                agent_key=run.state.agent_key,
                 code=NOT_REACHED,
-                feedback=_not_done(t.state),
+                feedback=_not_done(run.state),
             )
         )
     return False
@@ -84,7 +91,7 @@ def answer_claim(t: TransitionBuilder) -> bool:
 
 def _not_done(state: RunState) -> str:
     goal = state.goal or GoalState()
-    unmet = unmet_words(state, goal.met)
+    unmet = describe_unmet(state, goal.met)
     if unmet:
         return f"Not done: these acceptance criteria are not met: {unmet}. Go on."
     if criteria_of(state):
@@ -103,23 +110,25 @@ def _needs_model(state: RunState, goal: GoalState) -> bool:
 
 
 def _self_evident(state: RunState) -> bool:
-    if helpers(state):
+    if successful_specialists(state):
         return True
     specs = [state.snapshot.tools[call.call.tool] for call in state.calls]
     known = all(spec.reports or (spec.internal and not starts_child(spec.name)) for spec in specs)
     return known and all(call.status == "succeeded" for call in state.calls)
 
 
-def _by_record(t: TransitionBuilder, goal: GoalState) -> None:
-    met = met_now(t.state, goal)
-    unmet = unmet_words(t.state, met) if goal.claimed is not None else ""
-    source = "outcome" if t.state.calls or goal.claimed is not None else "none"
+def _by_record(run: TransitionBuilder, goal: GoalState) -> None:
+    met = met_now(run.state, goal)
+    unmet = describe_unmet(run.state, met) if goal.claimed is not None else ""
+    source = "outcome" if run.state.calls or goal.claimed is not None else "none"
     signature = f"refused:{NOT_REACHED}" if unmet else ""
-    _emit(t, goal, source, not unmet, f"not done: {unmet}" if unmet else _by_others(t.state), met, signature)
+    _emit(run, goal, source, not unmet, f"not done: {unmet}" if unmet else _by_others(run.state), met, signature)
 
 
 def _by_others(state: RunState) -> str:
-    return "; ".join(f"{child.agent_key} did {child.subject} in run {child.child_id}" for child in helpers(state))
+    return "; ".join(
+        f"{child.agent_key} did {child.subject} in run {child.child_id}" for child in successful_specialists(state)
+    )
 
 
 def _failure(state: RunState, goal: GoalState) -> str:
@@ -136,12 +145,12 @@ def _refused(goal: GoalState) -> str:
     return f"no usable other action in attempt {goal.attempt}: {goal.refusal}"
 
 
-def _told(t: TransitionBuilder, goal: GoalState, source: str, *, success: bool, reason: str, signature: str) -> None:
-    _emit(t, goal, source, success, reason, met_now(t.state, goal), signature)
+def _told(run: TransitionBuilder, goal: GoalState, source: str, *, success: bool, reason: str, signature: str) -> None:
+    _emit(run, goal, source, success, reason, met_now(run.state, goal), signature)
 
 
 def _emit(
-    t: TransitionBuilder,
+    run: TransitionBuilder,
     goal: GoalState,
     source: str,
     success: bool,
@@ -153,10 +162,10 @@ def _emit(
 ) -> None:
     if goal.misreported:
         reason = f"{reason}; {goal.misreported}" if reason else goal.misreported
-        t.emit(ev.NoteAdded(step=t.state.step, text=f"{goal.misreported}. It counts as no report."))
-    t.emit(
+        run.emit(ev.NoteAdded(step=run.state.step, text=f"{goal.misreported}. It counts as no report."))
+    run.emit(
         ev.StepValidated(
-            step=t.state.step,
+            step=run.state.step,
             attempt=goal.attempt,
             source=source,
             success=success,

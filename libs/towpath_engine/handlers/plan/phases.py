@@ -15,49 +15,57 @@ from towpath_contracts.networks.plan_checks import PLAN_INVALID, check_plan
 from towpath_contracts.networks.references import UndefinedReferenceError
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.tree_limits import MAX_DEPTH
-from towpath_engine.handlers.children import may_spawn, pending_children
+from towpath_engine.handlers.children import can_spawn, pending_children
 from towpath_engine.handlers.decision_requests import request_assessment
-from towpath_engine.handlers.final_reports import skip_rest, tell
+from towpath_engine.handlers.final_reports import report_step_end, skip_remaining_steps
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.plan.start_step import child_of_step_ended, inputs_of, start_children
-from towpath_engine.handlers.plan_status import move
+from towpath_engine.handlers.plan_status import move_plan
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.requests.planner import MAX_ATTEMPTS, faults_error, to_be_mended
+from towpath_engine.requests.planner import MAX_ATTEMPTS, correction_request, faults_error
 from towpath_engine.rules.members import members_of
-from towpath_engine.rules.plan_results import Outcome, current_step, error, outcome_of, output_of, skipped, stage_said
+from towpath_engine.rules.plan_results import (
+    PlanStepOutcome,
+    current_step,
+    error,
+    outcome_of,
+    output_of,
+    skipped,
+    stage_answer,
+)
 from towpath_engine.rules.templates import InputTooLargeError
-from towpath_engine.state.plan import Composition
+from towpath_engine.state.plan import PlanRunState
 from towpath_engine.state.run import RunState, Status
 
 PLAN_FAILED = "plan_failed"
 COMPLETED = "plan_completed"
 
 
-def compose(t: TransitionBuilder) -> None:
+def continue_plan(run: TransitionBuilder) -> None:
     """Do what a composed run does instead of asking for a decision: take its plan, have it written, or go on in it."""
-    held = t.state.composition or Composition()
+    held = run.state.composition or PlanRunState()
     match held.phase:
         case "plan_init":
-            _begin(t)
+            _begin(run)
         case "planner_active":
-            request_assessment(t, DecisionKind.COMPILE_PLAN)
+            request_assessment(run, DecisionKind.COMPILE_PLAN)
         case "plan_validated" | "merging_results":
-            _dispatch(t)
+            _dispatch(run)
         case _:
             return  # children of a step are under way: whoever ends last comes here again
 
 
-def _begin(t: TransitionBuilder) -> None:
-    task, swarm = t.state.created.plan, t.state.created.swarm
-    move(t, "start_plan")
+def _begin(run: TransitionBuilder) -> None:
+    task, swarm = run.state.created.plan, run.state.created.swarm
+    move_plan(run, "start_plan")
     if swarm is not None:
-        _accept(t, flow_plan(swarm.swarm), "flow")
+        _accept(run, flow_plan(swarm.swarm), "flow")
     elif task is not None and task.plan is not None:
-        _take(t, task, task.plan, "given")
+        _take(run, task, task.plan, "given")
     else:
-        request_assessment(t, DecisionKind.COMPILE_PLAN)
-    if not t.state.is_final and t.state.composition is not None and t.state.composition.phase == "plan_validated":
-        _dispatch(t)
+        request_assessment(run, DecisionKind.COMPILE_PLAN)
+    if not run.state.is_final and run.state.composition is not None and run.state.composition.phase == "plan_validated":
+        _dispatch(run)
 
 
 def flow_plan(swarm: CompiledSwarm) -> Plan:
@@ -74,121 +82,123 @@ def flow_plan(swarm: CompiledSwarm) -> Plan:
     return Plan(id="flow", steps=tuple(steps), chain=True)
 
 
-def _accept(t: TransitionBuilder, plan: Plan, origin: str) -> None:
-    t.emit(ev.PlanAccepted.model_validate({"plan": plan, "origin": origin}))
-    move(t, "planner_finished")
+def _accept(run: TransitionBuilder, plan: Plan, origin: str) -> None:
+    run.emit(ev.PlanAccepted.model_validate({"plan": plan, "origin": origin}))
+    move_plan(run, "planner_finished")
 
 
-def _take(t: TransitionBuilder, task: PlanTask, written: JsonObject | None, origin: str) -> list[str]:
+def _take(run: TransitionBuilder, task: PlanTask, written: JsonObject | None, origin: str) -> list[str]:
     """Accept a plan, or return what is wrong with it; one that the caller gave is not asked for again."""
     faults = ["the answer is no JSON object"]
     if written is not None:
-        plan, found = check_plan(written, agents=members_of(t.state), bindings=task.bindings)
+        plan, found = check_plan(written, agents=members_of(run.state), bindings=task.bindings)
         if plan is not None:
-            _accept(t, plan.model_copy(update={"bindings": {**plan.bindings, **task.bindings}}), origin)
+            _accept(run, plan.model_copy(update={"bindings": {**plan.bindings, **task.bindings}}), origin)
             return []
         faults = [one.detail for one in found]
     if origin == "given":
-        _refuse(t, faults)
+        _refuse(run, faults)
     return faults
 
 
-def _refuse(t: TransitionBuilder, faults: list[str]) -> None:
+def _refuse(run: TransitionBuilder, faults: list[str]) -> None:
     told = faults_error(PLAN_INVALID, faults)
-    move(t, "validation_failed", error=told)
-    finish(t, Status.FAILED, PLAN_INVALID, told["message"])
+    move_plan(run, "validation_failed", error=told)
+    finish(run, Status.FAILED, PLAN_INVALID, told["message"])
 
 
-def planned(t: TransitionBuilder, answer: JsonObject | None) -> None:
+def take_plan(run: TransitionBuilder, answer: JsonObject | None) -> None:
     """Take the plan that a model wrote; one that can't be carried out it may mend once, told every fault."""
-    task, held = t.state.created.plan, t.state.composition
+    task, held = run.state.created.plan, run.state.composition
     if task is None or held is None or held.phase != "planner_active":
         return
-    faults = _take(t, task, answer, "planned")
+    faults = _take(run, task, answer, "planned")
     if not faults:
         return
     if held.attempts >= MAX_ATTEMPTS:
-        _refuse(t, faults)
+        _refuse(run, faults)
     else:
-        move(t, "start_plan", error=to_be_mended(faults, answer))
+        move_plan(run, "start_plan", error=correction_request(faults, answer))
 
 
-def _dispatch(t: TransitionBuilder) -> None:
+def _dispatch(run: TransitionBuilder) -> None:
     """Begin the next step: everything that it asks is rendered before anything starts."""
-    held = t.state.composition
+    held = run.state.composition
     if held is None or held.plan is None:
         return
     step = held.plan.steps[len(held.reports)]
-    move(t, "next_step" if held.phase == "merging_results" else "dispatch_step", step_id=step.id)
-    if not may_spawn(t.state):
-        _fail(t, Outcome(report=_unstarted(step, "depth_exceeded", f"children stand at most {MAX_DEPTH} deep")))
+    move_plan(run, "next_step" if held.phase == "merging_results" else "dispatch_step", step_id=step.id)
+    if not can_spawn(run.state):
+        _fail(
+            run, PlanStepOutcome(report=_unstarted(step, "depth_exceeded", f"children stand at most {MAX_DEPTH} deep"))
+        )
         return
     try:
-        inputs = inputs_of(t.state, held, step)
+        inputs = inputs_of(run.state, held, step)
     except UndefinedReferenceError as undefined:
-        _fail(t, Outcome(report=_unstarted(step, "reference_undefined", str(undefined))))
+        _fail(run, PlanStepOutcome(report=_unstarted(step, "reference_undefined", str(undefined))))
         return
     except InputTooLargeError as large:
-        _fail(t, Outcome(report=_unstarted(step, "input_too_large", str(large))))
+        _fail(run, PlanStepOutcome(report=_unstarted(step, "input_too_large", str(large))))
         return
-    t.emit(ev.PlanStepStarted(index=len(held.reports), step_id=step.id, inputs=inputs))
-    start_children(t)
-    move(t, "step_dispatched", step_id=step.id)
+    run.emit(ev.PlanStepStarted(index=len(held.reports), step_id=step.id, inputs=inputs))
+    start_children(run)
+    move_plan(run, "step_dispatched", step_id=step.id)
 
 
 def _unstarted(step: PlanStep, code: str, message: str) -> StepReport:
     return skipped(step).model_copy(update={"status": "failed", "error": error(code, message)})
 
 
-def close_step(t: TransitionBuilder) -> bool:
+def close_step(run: TransitionBuilder) -> bool:
     """Say what came of the step once all its children have ended, and end the run where that decides it."""
-    held = t.state.composition
-    if held is None or held.phase != "awaiting_results" or pending_children(t.state):
+    held = run.state.composition
+    if held is None or held.phase != "awaiting_results" or pending_children(run.state):
         return False
-    child_of_step_ended(t)  # agents that were not started because a person was asked
-    if pending_children(t.state):
+    child_of_step_ended(run)  # agents that were not started because a person was asked
+    if pending_children(run.state):
         return False
-    step, outcome = current_step(held), outcome_of(t.state, held)
+    step, outcome = current_step(held), outcome_of(run.state, held)
     if outcome.report.status != "success":
-        _fail(t, outcome)
+        _fail(run, outcome)
         return False
-    tell(t, outcome)
-    move(t, "parallel_complete" if step.type == "parallel" else "step_succeeded", step_id=step.id)
+    report_step_end(run, outcome)
+    move_plan(run, "parallel_complete" if step.type == "parallel" else "step_succeeded", step_id=step.id)
     if held.plan is not None and held.at + 1 == len(held.plan.steps):
-        _complete(t)
+        _complete(run)
     return False
 
 
-def _fail(t: TransitionBuilder, outcome: Outcome) -> None:
+def _fail(run: TransitionBuilder, outcome: PlanStepOutcome) -> None:
     """A step that does not succeed ends the plan; what comes after it is skipped."""
     report = outcome.report
-    tell(t, outcome)
+    report_step_end(run, outcome)
     why = report.error or error(PLAN_FAILED, f"the step is {report.status}")
-    move(t, "step_failed", step_id=report.id, error=why)
-    skip_rest(t)
-    finish(t, Status.FAILED, PLAN_FAILED, f"step {report.id} is {report.status}: {why['code']}: {why['message']}")
+    move_plan(run, "step_failed", step_id=report.id, error=why)
+    skip_remaining_steps(run)
+    finish(run, Status.FAILED, PLAN_FAILED, f"step {report.id} is {report.status}: {why['code']}: {why['message']}")
 
 
-def _complete(t: TransitionBuilder) -> None:
-    move(t, "all_done")
-    held = t.state.composition or Composition()
+def _complete(run: TransitionBuilder) -> None:
+    move_plan(run, "all_done")
+    held = run.state.composition or PlanRunState()
     chained = held.plan is not None and held.plan.chain
-    final = _last_words(t.state, held) if chained else output_of(held).model_dump(mode="json")
-    finish(t, Status.COMPLETED, COMPLETED, "", final=final)
+    final = _last_words(run.state, held) if chained else output_of(held).model_dump(mode="json")
+    finish(run, Status.COMPLETED, COMPLETED, "", final=final)
 
 
-def _last_words(state: RunState, held: Composition) -> JsonObject:
+def _last_words(state: RunState, held: PlanRunState) -> JsonObject:
     """Return what a workflow gives: the answer of its last agent, or those of its last stage, joined."""
     answer = state.children[0].final if current_step(held).type == "agent" else None
-    return {"message": stage_said(state, held)} if answer is None else answer
+    return {"message": stage_answer(state, held)} if answer is None else answer
 
 
-def step_child_ended(t: TransitionBuilder, _child_id: UUID) -> None:
+def step_child_ended(run: TransitionBuilder, _child_id: UUID) -> None:
     """Look at the end of a child while others of its step may still run."""
-    child_of_step_ended(t)
+    child_of_step_ended(run)
 
 
-COMPOSED_PHASES: tuple[Callable[[TransitionBuilder], bool], ...] = (close_step,)
-COMPOSED_ANSWERS: dict[DecisionKind, Callable[[TransitionBuilder, JsonObject | None], None]] = {
-    DecisionKind.COMPILE_PLAN: planned
+PLAN_PHASES: tuple[Callable[[TransitionBuilder], bool], ...] = (close_step,)
+PLAN_ANSWERS: dict[DecisionKind, Callable[[TransitionBuilder, JsonObject | None], None]] = {
+    DecisionKind.COMPILE_PLAN: take_plan
 }

@@ -10,14 +10,14 @@ from towpath_contracts.networks.plan import AgentCall, PlanStep
 from towpath_contracts.networks.references import BINDINGS, RESULT
 from towpath_contracts.networks.swarm import CompiledSwarm, SwarmTask
 from towpath_contracts.runs.children import ChildTask
-from towpath_engine.handlers.children import spawn, stop_child
+from towpath_engine.handlers.children import spawn_children, stop_child
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.background import active_ms
 from towpath_engine.reducers.references import size_of
 from towpath_engine.rules.members import nested_swarms
-from towpath_engine.rules.plan_results import current_step, failed, stage_said, succeeded
-from towpath_engine.rules.templates import InputTooLargeError, asked_of
-from towpath_engine.state.plan import Composition
+from towpath_engine.rules.plan_results import current_step, failed, stage_answer, succeeded
+from towpath_engine.rules.templates import InputTooLargeError, render_input
+from towpath_engine.state.plan import PlanRunState
 from towpath_engine.state.run import RunState
 
 STEP_CHARS = 200_000
@@ -30,16 +30,16 @@ PURPOSE = "plan_step"
 """What the children of a composed run are for."""
 
 
-def inputs_of(state: RunState, held: Composition, step: PlanStep) -> tuple[str, ...]:
+def inputs_of(state: RunState, held: PlanRunState, step: PlanStep) -> tuple[str, ...]:
     """Return what each agent of *step* is asked.
 
     Raises UndefinedReferenceError and InputTooLargeError.
     """
     plan = held.plan
     chained = plan is not None and plan.chain and held.reports
-    said = stage_said(state, held) if chained else state.created.user_message
+    said = stage_answer(state, held) if chained else state.created.user_message
     scopes = {RESULT: held.results, BINDINGS: plan.bindings if plan is not None else {}}
-    inputs = tuple(asked_of(call, scopes, said) for call in step.calls)
+    inputs = tuple(render_input(call, scopes, said) for call in step.calls)
     if sum(map(len, inputs)) > STEP_CHARS or size_of(inputs) > STEP_BYTES:
         msg = (
             f"what the agents of the step are asked has more than {STEP_CHARS} characters together, "
@@ -49,17 +49,17 @@ def inputs_of(state: RunState, held: Composition, step: PlanStep) -> tuple[str, 
     return inputs
 
 
-def start_children(t: TransitionBuilder) -> None:
+def start_children(run: TransitionBuilder) -> None:
     """Start as many agents of the current step as may run at the same time; none while a person is asked."""
-    held = t.state.composition
-    if held is None or t.state.waits_at_run_gate:
+    held = run.state.composition
+    if held is None or run.state.waits_at_run_gate:
         return
     step = current_step(held)
-    begun = len(t.state.children)
-    free = _width(t.state, step) - sum(not child.ended for child in t.state.children)
+    begun = len(run.state.children)
+    free = _width(run.state, step) - sum(not child.ended for child in run.state.children)
     chosen = list(enumerate(step.calls))[begun : begun + max(0, free)]
     if chosen:
-        spawn(t, [_task(t.state, held, step, place, call, t.now) for place, call in chosen])
+        spawn_children(run, [_task(run.state, held, step, place, call, run.now) for place, call in chosen])
 
 
 def _width(state: RunState, step: PlanStep) -> int:
@@ -68,7 +68,7 @@ def _width(state: RunState, step: PlanStep) -> int:
     return min(limit for limit in (block, state.max_parallel, len(step.calls)) if limit is not None)
 
 
-def _task(state: RunState, held: Composition, step: PlanStep, place: int, call: AgentCall, now: datetime) -> ChildTask:
+def _task(state: RunState, held: PlanRunState, step: PlanStep, place: int, call: AgentCall, now: datetime) -> ChildTask:
     swarm = nested_swarms(state).get(call.agent_key) if call.agent_key not in state.snapshot.agents else None
     path = state.created.swarm.path if state.created.swarm is not None else ()
     within = None if swarm is None else SwarmTask(name=call.agent_key, path=(*path, call.agent_key), swarm=swarm)
@@ -84,7 +84,7 @@ def _task(state: RunState, held: Composition, step: PlanStep, place: int, call: 
     )
 
 
-def _answers(held: Composition, step: PlanStep) -> bool:
+def _answers(held: PlanRunState, step: PlanStep) -> bool:
     """Say whether the answer of the one agent of *step* is that of the run."""
     return held.plan is not None and held.plan.chain and step == held.plan.steps[-1] and step.type == "agent"
 
@@ -97,7 +97,7 @@ def _steps(state: RunState, nested: CompiledSwarm | None) -> int | None:
     return None if own is None else own.swarm.agent_steps
 
 
-def _time_left(state: RunState, held: Composition, step: PlanStep, call: AgentCall, now: datetime) -> int | None:
+def _time_left(state: RunState, held: PlanRunState, step: PlanStep, call: AgentCall, now: datetime) -> int | None:
     """Return the time of an agent: its own, and what is left of its step's; the run's is `spawn`'s to see to."""
     spent = active_ms(state, now) - held.began_ms
     left = None if step.timeout_ms is None else max(1, step.timeout_ms - spent)
@@ -105,17 +105,17 @@ def _time_left(state: RunState, held: Composition, step: PlanStep, call: AgentCa
     return min(limits, default=None)
 
 
-def child_of_step_ended(t: TransitionBuilder) -> None:
+def child_of_step_ended(run: TransitionBuilder) -> None:
     """Start more agents of the step; or stop all others, where the end of one decides it."""
-    held = t.state.composition
+    held = run.state.composition
     if held is None or held.phase != "awaiting_results":
         return
-    why = _decided(t.state, current_step(held))
+    why = _decided(run.state, current_step(held))
     if not why:
-        start_children(t)
+        start_children(run)
         return
-    for child in t.state.children:
-        stop_child(t, child, why)
+    for child in run.state.children:
+        stop_child(run, child, why)
 
 
 def _decided(state: RunState, step: PlanStep) -> str:

@@ -13,7 +13,7 @@ from towpath_contracts.subjects import DEFAULT_POOL, pool_of
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.state.budget import Means
+from towpath_engine.state.budget import BudgetMode
 from towpath_engine.state.run import RunState, Status
 
 EXCEEDED = "budget_exceeded"
@@ -21,32 +21,32 @@ UNPRICED = "price_unknown"
 """Money was limited while a run was asking a model whose price nobody knows; at submit such a task is refused."""
 
 
-def on_budget_applied(t: TransitionBuilder, fact: facts.BudgetApplied) -> None:
+def on_budget_applied(run: TransitionBuilder, fact: facts.BudgetApplied) -> None:
     """Take note of what the run spends from."""
-    t.emit(ev.BudgetApplied(scopes=fact.scopes, prices=fact.prices))
+    run.emit(ev.BudgetApplied(scopes=fact.scopes, prices=fact.prices))
 
 
-def on_budget_refused(t: TransitionBuilder, fact: facts.BudgetRefused) -> None:
+def on_budget_refused(run: TransitionBuilder, fact: facts.BudgetRefused) -> None:
     """Ask for less from now on; where that was refused as well, or less has no price either, for nothing."""
-    budget = t.state.budget
+    budget = run.state.budget
     if budget is None:
         return
-    means = Means.NOTHING
-    if budget.means is Means.ALL:
-        lean = Means.NOTHING if fact.refusal.unpriced else Means.LEAN
-        means = Means.LAST_ANSWER if t.state.snapshot.force_respond else lean
-    t.emit(ev.BudgetRefused(step=t.state.step, refusal=fact.refusal, means=str(means)))
+    means = BudgetMode.NOTHING
+    if budget.means is BudgetMode.ALL:
+        lean = BudgetMode.NOTHING if fact.refusal.unpriced else BudgetMode.LEAN
+        means = BudgetMode.LAST_ANSWER if run.state.snapshot.force_respond else lean
+    run.emit(ev.BudgetRefused(step=run.state.step, refusal=fact.refusal, means=str(means)))
 
 
-def on_budget_warned(t: TransitionBuilder, fact: facts.BudgetWarned) -> None:
+def on_budget_warned(run: TransitionBuilder, fact: facts.BudgetWarned) -> None:
     """Tell the model once that a limit is near, or ask a person whether the run may go on."""
-    budget = t.state.budget
+    budget = run.state.budget
     key = f"{fact.scope}:{fact.key}:{fact.unit}"
-    if budget is None or key in budget.warned or t.state.status is Status.CANCELLING:
+    if budget is None or key in budget.warned or run.state.status is Status.CANCELLING:
         return  # a run that stops asks nobody whether it may go on
-    t.emit(
+    run.emit(
         ev.BudgetWarned(
-            step=t.state.step,
+            step=run.state.step,
             scope=fact.scope,
             key=fact.key,
             unit=fact.unit,
@@ -59,27 +59,27 @@ def on_budget_warned(t: TransitionBuilder, fact: facts.BudgetWarned) -> None:
     said = f"{format_amount(fact.unit, fact.spent)} of the {fact.scope} budget of {limit} are spent"
     if fact.on_soft == "gate":
         detail: JsonObject = {"scope": fact.scope, "budget": fact.key, "unit": fact.unit, "limit": fact.limit}
-        open_run_gate(t, "budget", f"budget:{key}", said, {**detail, "spent": fact.spent})
+        open_run_gate(run, "budget", f"budget:{key}", said, {**detail, "spent": fact.spent})
     else:
-        t.emit(ev.NoteAdded(step=t.state.step, text=f"{said}. Come to an end soon."))
+        run.emit(ev.NoteAdded(step=run.state.step, text=f"{said}. Come to an end soon."))
 
 
-def stop_without_budget(t: TransitionBuilder) -> bool:
+def stop_without_budget(run: TransitionBuilder) -> bool:
     """End the run that may ask for nothing any more, or had its last answer; says whether it did."""
-    budget = t.state.budget
-    if budget is None or budget.means not in (Means.NOTHING, Means.ANSWERING):
+    budget = run.state.budget
+    if budget is None or budget.means not in (BudgetMode.NOTHING, BudgetMode.ANSWERING):
         return False
     refusal = budget.refused
     assert refusal is not None
     reason = UNPRICED if refusal.unpriced else EXCEEDED
     error: JsonObject = {"status": "error", "error": reason, "message": refusal.told()}
-    finish(t, Status.FAILED, reason, refusal.told(), final={**error, **refusal.model_dump(mode="json")})
+    finish(run, Status.FAILED, reason, refusal.told(), final={**error, **refusal.model_dump(mode="json")})
     return True
 
 
 def last_answer_only(state: RunState) -> bool:
     """Whether nothing but an answer may be asked of the model, and no tool at all."""
-    return state.budget is not None and state.budget.means in (Means.LAST_ANSWER, Means.ANSWERING)
+    return state.budget is not None and state.budget.means in (BudgetMode.LAST_ANSWER, BudgetMode.ANSWERING)
 
 
 def attempt_of(state: RunState, fact: facts.DecisionMade | facts.DecisionFailed) -> AttemptAnswered | None:
@@ -89,15 +89,15 @@ def attempt_of(state: RunState, fact: facts.DecisionMade | facts.DecisionFailed)
     return AttemptAnswered(attempt=fact.attempt, called_in=fact.called_in, uncounted=fact.uncounted)
 
 
-def correct_usage(t: TransitionBuilder, fact: facts.DecisionMade | facts.DecisionFailed) -> None:
+def correct_usage(run: TransitionBuilder, fact: facts.DecisionMade | facts.DecisionFailed) -> None:
     """Take from an answer that nobody waits for what it used, once, where that attempt was estimated."""
-    told, budget = attempt_of(t.state, fact), t.state.budget
+    told, budget = attempt_of(run.state, fact), run.state.budget
     if told is None or budget is None or (isinstance(fact, facts.DecisionFailed) and fact.code == CALL_LOST):
         return  # whoever says that a call is lost does not know what it used
     found = [budget.estimated(fact.request_id, attempt) for attempt in (told.attempt, told.called_in)]
-    if not any(hold is not None and _asked_of(t.state, hold.model) == fact.pool for hold in found):
+    if not any(hold is not None and _asked_of(run.state, hold.model) == fact.pool for hold in found):
         return
-    t.emit(
+    run.emit(
         ev.UsageCorrected(request_id=fact.request_id, model=fact.model, usage=fact.usage, cost=fact.cost, answered=told)
     )
 

@@ -13,13 +13,13 @@ from towpath_engine.reducers.iterations import HARD, iteration_due
 from towpath_engine.state.run import RunState, Status
 
 
-def stop_at_deadline(t: TransitionBuilder) -> bool:
+def stop_at_deadline(run: TransitionBuilder) -> bool:
     """End the run if its active time is used up; says whether it did."""
-    deadline = t.state.active_deadline()
-    if deadline is None or deadline > t.now or asks_at_deadline(t.state):
-        return t.state.background is not None and stop_late_iteration(t)
-    limit = t.state.created.timeout_ms
-    finish(t, Status.TIMED_OUT, "deadline_exceeded", f"the run used its {limit} ms of active time")
+    deadline = run.state.active_deadline()
+    if deadline is None or deadline > run.now or asks_at_deadline(run.state):
+        return run.state.background is not None and stop_late_iteration(run)
+    limit = run.state.created.timeout_ms
+    finish(run, Status.TIMED_OUT, "deadline_exceeded", f"the run used its {limit} ms of active time")
     return True
 
 
@@ -28,21 +28,21 @@ def asks_at_deadline(state: RunState) -> bool:
     return state.goal is not None and state.created.goal_settings.on_timeout == "gate"
 
 
-def stop_late_iteration(t: TransitionBuilder) -> bool:
+def stop_late_iteration(run: TransitionBuilder) -> bool:
     """End a background run whose iteration takes twice as long as it may; says whether it did."""
-    due = iteration_due(t.state)
-    if due is None or due > t.now:
+    due = iteration_due(run.state)
+    if due is None or due > run.now:
         return False
-    limit = t.state.created.background_settings.iteration_timeout_ms
-    finish(t, Status.FAILED, "iteration_timeout", f"an iteration took more than {HARD} times {limit} ms")
+    limit = run.state.created.background_settings.iteration_timeout_ms
+    finish(run, Status.FAILED, "iteration_timeout", f"an iteration took more than {HARD} times {limit} ms")
     return True
 
 
-def ask_at_deadline(t: TransitionBuilder) -> bool:
+def ask_at_deadline(run: TransitionBuilder) -> bool:
     """Ask a person whether a run may go on whose time is used up; says whether it waits."""
-    deadline = t.state.active_deadline()
-    if not asks_at_deadline(t.state) or deadline is None or deadline > t.now:
+    deadline = run.state.active_deadline()
+    if not asks_at_deadline(run.state) or deadline is None or deadline > run.now:
         return False
-    limit = t.state.created.timeout_ms
-    open_run_gate(t, OUT_OF_TIME, OUT_OF_TIME, f"the run used its {limit} ms of active time", {"timeout_ms": limit})
+    limit = run.state.created.timeout_ms
+    open_run_gate(run, OUT_OF_TIME, OUT_OF_TIME, f"the run used its {limit} ms of active time", {"timeout_ms": limit})
     return True

@@ -10,9 +10,9 @@ from typing import Literal
 from towpath_contracts.decisions.decision import PLAIN_KINDS
 from towpath_contracts.networks.goal import Autonomy
 from towpath_engine.reducers.loop_counters import LOOP_THRESHOLD, MAX_HANDOFFS
-from towpath_engine.state.run import Detectors
+from towpath_engine.state.run import LoopCounters
 
-Rung = Literal["nudge", "replan", "gate", "stop"]
+LoopAction = Literal["nudge", "replan", "gate", "stop"]
 """A note to the model; a note and the request for another plan; a person decides; the run ends."""
 
 LOOP_GATE = "loop_detected"
@@ -22,7 +22,7 @@ GOAL = "goal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loop:
+class DetectedLoop:
     """A loop that a detector found. `told` is for the model, `why` for people."""
 
     detector: str
@@ -37,7 +37,9 @@ class Loop:
         return f"{self.detector}:{self.signature}"
 
 
-def rung(loop: Loop, detectors: Detectors, kind: str, autonomy: Autonomy, *, gated: bool = False) -> Rung:
+def next_action(
+    loop: DetectedLoop, detectors: LoopCounters, kind: str, autonomy: Autonomy, *, gated: bool = False
+) -> LoopAction:
     """Return what is to be done about *loop* now; `detectors` know how often something was done about it before.
 
     *gated* is a network whose author wants a person asked where a run would be stopped.
@@ -46,7 +48,7 @@ def rung(loop: Loop, detectors: Detectors, kind: str, autonomy: Autonomy, *, gat
     return steps[min(detectors.nudged.count(loop.key), len(steps) - 1)]
 
 
-def _ladder(detector: str, kind: str, autonomy: Autonomy, *, gated: bool) -> tuple[Rung, ...]:
+def _ladder(detector: str, kind: str, autonomy: Autonomy, *, gated: bool) -> tuple[LoopAction, ...]:
     """Say who is asked: a low autonomy asks a person at once, a high one nobody."""
     if kind in PLAIN_KINDS:
         if gated:
@@ -60,14 +62,14 @@ def _ladder(detector: str, kind: str, autonomy: Autonomy, *, gated: bool) -> tup
     return ("gate",) if kind == GOAL and detector == "errors" else ("nudge", "replan", "gate")
 
 
-def found(detectors: Detectors) -> Loop | None:
+def find_loop(detectors: LoopCounters) -> DetectedLoop | None:
     """Return the loop that was found and that nothing was done about yet, in the fixed order of the detectors."""
     return _errors(detectors) or _cycle(detectors) or _results(detectors) or _handoffs(detectors)
 
 
-def loop_of_calls(detectors: Detectors, signature: str, names: str) -> Loop:
+def loop_of_calls(detectors: LoopCounters, signature: str, names: str) -> DetectedLoop:
     """Return the loop of calls that were just asked for once more, and are not run."""
-    return Loop(
+    return DetectedLoop(
         detector="calls",
         signature=signature,
         count=detectors.call_count + 1,
@@ -76,9 +78,9 @@ def loop_of_calls(detectors: Detectors, signature: str, names: str) -> Loop:
     )
 
 
-def _errors(detectors: Detectors) -> Loop | None:
+def _errors(detectors: LoopCounters) -> DetectedLoop | None:
     count, signature = detectors.error_count, detectors.error_signature
-    loop = Loop(
+    loop = DetectedLoop(
         detector="errors",
         signature=signature,
         count=count,
@@ -90,13 +92,13 @@ def _errors(detectors: Detectors) -> Loop | None:
     return None if count == LOOP_THRESHOLD and loop.key in detectors.nudged else loop
 
 
-def _cycle(detectors: Detectors) -> Loop | None:
+def _cycle(detectors: LoopCounters) -> DetectedLoop | None:
     cycle = detectors.cycle
     if not cycle:
         return None
     length = len(cycle)
     first = cycle.index(min(cycle))  # the same circle has the same name, wherever it is entered
-    return Loop(
+    return DetectedLoop(
         detector="cycle",
         signature="|".join((*cycle[first:], *cycle[:first])),
         count=length,
@@ -105,11 +107,11 @@ def _cycle(detectors: Detectors) -> Loop | None:
     )
 
 
-def _results(detectors: Detectors) -> Loop | None:
+def _results(detectors: LoopCounters) -> DetectedLoop | None:
     count = detectors.result_count
     if count < LOOP_THRESHOLD:
         return None
-    return Loop(
+    return DetectedLoop(
         detector="results",
         signature=detectors.result_signature,
         count=count,
@@ -118,12 +120,12 @@ def _results(detectors: Detectors) -> Loop | None:
     )
 
 
-def _handoffs(detectors: Detectors) -> Loop | None:
+def _handoffs(detectors: LoopCounters) -> DetectedLoop | None:
     handoffs, count = detectors.handoffs, detectors.handoff_count
     same = handoffs.count(handoffs[-1]) if handoffs else 0
     if count <= detectors.handoff_told or (same < LOOP_THRESHOLD and count <= MAX_HANDOFFS):
         return None
-    return Loop(
+    return DetectedLoop(
         detector="handoffs",
         signature="ping-pong",
         count=count,

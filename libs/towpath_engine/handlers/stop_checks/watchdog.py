@@ -15,23 +15,23 @@ from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import RunState, Status
 
-Rung = Literal["nudge", "gate", "resend", "note"]
+FindingAction = Literal["nudge", "gate", "resend", "note"]
 """What a report leads to: a note to the model, a person, what is overdue sent again, or nothing but the record."""
 
 GATE = "loop_detected"
 """The type of the gate that a finding opens: for a person it is a loop, whoever has found it."""
 
 
-def take_report(t: TransitionBuilder, fact: facts.WatchdogReported) -> bool:
+def take_report(run: TransitionBuilder, fact: facts.WatchdogReported) -> bool:
     """Take a report; says whether the run must look at what is overdue. Nothing comes of one that is no news."""
-    if not _is_news(t.state, fact):
+    if not _is_news(run.state, fact):
         return False
-    rung = _rung(t.state, fact)
-    t.emit(
+    rung = _rung(run.state, fact)
+    run.emit(
         ev.WatchdogReported(
             finding=fact.finding,
             key=fact.key,
-            step=t.state.step,
+            step=run.state.step,
             steps=fact.steps,
             score=fact.score,
             detail=fact.detail,
@@ -56,7 +56,7 @@ def _is_news(state: RunState, fact: facts.WatchdogReported) -> bool:
     return acts and not any(specs[name].polling for name in fact.tools if name in specs)
 
 
-def _rung(state: RunState, fact: facts.WatchdogReported) -> Rung:
+def _rung(state: RunState, fact: facts.WatchdogReported) -> FindingAction:
     """A nudge first, then a person where the kind of run has one to ask; its autonomy moves this."""
     if fact.finding not in ABOUT_THE_MODEL:
         return "note" if state.status is Status.QUEUED else "resend"
@@ -67,13 +67,13 @@ def _rung(state: RunState, fact: facts.WatchdogReported) -> Rung:
     return "gate" if autonomy == "low" or (again and autonomy != "high") else "nudge"
 
 
-def stop_on_finding(t: TransitionBuilder) -> bool:
+def stop_on_finding(run: TransitionBuilder) -> bool:
     """Begin the step with what the watchdog found; says whether the run waits for a person now."""
-    untold = t.state.watch.untold
+    untold = run.state.watch.untold
     if untold is None:
         return False
     if untold.action == "nudge":
-        t.emit(ev.NoteAdded(step=t.state.step, text=untold.text))
+        run.emit(ev.NoteAdded(step=run.state.step, text=untold.text))
         return False
-    open_run_gate(t, GATE, untold.key, untold.text, {"finding": untold.finding})
+    open_run_gate(run, GATE, untold.key, untold.text, {"finding": untold.finding})
     return True

@@ -18,7 +18,7 @@ from towpath_contracts.tools.calls import ToolFailure
 from towpath_contracts.tools.child_tools import DELEGATE, ORCHESTRATE
 from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS
 from towpath_contracts.tree_limits import MAX_DEPTH
-from towpath_engine.handlers.children import may_spawn, spawn
+from towpath_engine.handlers.children import can_spawn, spawn_children
 from towpath_engine.handlers.gates import close_gate
 from towpath_engine.handlers.internal_outcomes import end_own_call
 from towpath_engine.handlers.stop_checks.deadline import stop_at_deadline
@@ -33,30 +33,30 @@ DELEGATION_FAILED = "delegation_failed"
 PURPOSE_PLAN, PURPOSE_DELEGATE = "orchestrate", "delegate"
 
 
-def start_child(t: TransitionBuilder, call: OpenCall, args: JsonObject, fact: facts.ToolPermitted) -> bool:
+def start_child(run: TransitionBuilder, call: OpenCall, args: JsonObject, fact: facts.ToolPermitted) -> bool:
     """Start the child run that a permitted call stands for; return whether the call failed instead.
 
     A call that fails says every reason at once. Its caller goes on from there.
     """
     tool = call.call.tool
-    if any(child.execution_id == fact.execution_id for child in t.state.children):
+    if any(child.execution_id == fact.execution_id for child in run.state.children):
         return False
-    close_gate(t, fact.execution_id, "settled", "the call has started")
-    if stop_at_deadline(t):
+    close_gate(run, fact.execution_id, "settled", "the call has started")
+    if stop_at_deadline(run):
         return False
     try:
-        task = _plan_task(t.state, args) if tool == ORCHESTRATE else _delegate_task(t.state, tool, args)
+        task = _plan_task(run.state, args) if tool == ORCHESTRATE else _delegate_task(run.state, tool, args)
     except ToolRefusedError as error:
         failure = ToolFailure(code=error.code, message=_cut(str(error)), hint=error.hint, began=False)
-        end_own_call(t, call, failure=failure, policy_version=fact.policy_version)
+        end_own_call(run, call, failure=failure, policy_version=fact.policy_version)
         return True
     of_call = {"execution_id": fact.execution_id, "subject": tool, "policy_version": fact.policy_version}
-    spawn(t, [task.model_copy(update=of_call)])
+    spawn_children(run, [task.model_copy(update=of_call)])
     return False
 
 
 def _check_depth(state: RunState) -> None:
-    if not may_spawn(state):
+    if not can_spawn(state):
         said = f"children stand at most {MAX_DEPTH} deep"
         raise ToolRefusedError(DEPTH_EXCEEDED, said, "Do the work yourself, with your other tools.")
 
@@ -100,18 +100,18 @@ def _delegate_task(state: RunState, tool: str, args: JsonObject) -> ChildTask:
     )
 
 
-def close_call_of(t: TransitionBuilder, child: OpenChild) -> OpenCall | None:
+def close_call_of(run: TransitionBuilder, child: OpenChild) -> OpenCall | None:
     """Say of the call that *child* was what became of it; returns the call, None where it was none that is open."""
-    call = None if child.execution_id is None else t.state.open_call(child.execution_id)
+    call = None if child.execution_id is None else run.state.open_call(child.execution_id)
     if call is None:
         return None
     final = child.final or {}
     if call.call.tool == ORCHESTRATE and _is_report(final):
-        end_own_call(t, call, result=_report(child, final), child=child)
+        end_own_call(run, call, result=_report(child, final), child=child)
     elif child.status == Status.COMPLETED:
-        end_own_call(t, call, result=final, child=child)
+        end_own_call(run, call, result=final, child=child)
     else:
-        end_own_call(t, call, failure=_failure(call, child, final), child=child)
+        end_own_call(run, call, failure=_failure(call, child, final), child=child)
     return call
 
 

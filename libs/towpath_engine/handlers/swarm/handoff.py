@@ -11,7 +11,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.networks.swarm import CompiledSwarm, SwarmTask, handoff_name_in
 from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.text import as_text
-from towpath_engine.handlers.children import may_spawn, spawn
+from towpath_engine.handlers.children import can_spawn, spawn_children
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.routes import handoff_of, routes_of
@@ -26,77 +26,77 @@ PURPOSE = "handoff"
 """What the child is for that a run is handed over to."""
 
 
-def answered(t: TransitionBuilder, instruction: Finish) -> bool:
+def answer_or_hand_over(run: TransitionBuilder, instruction: Finish) -> bool:
     """End the run with an answer, or hand over to whom it names; says whether the run has ended."""
-    target = handoff_name_in(instruction.payload, routes_of(t.state))
+    target = handoff_name_in(instruction.payload, routes_of(run.state))
     if target is None:
-        finish(t, Status.COMPLETED, "responded", "", final=instruction.payload)
+        finish(run, Status.COMPLETED, "responded", "", final=instruction.payload)
         return True
-    source = t.state.agent_key
-    if hand_over(t, target, instruction.payload["message"]):
-        t.emit(ev.AgentTransferred(step=t.state.step, source=source, target=target, epoch=t.state.epoch + 1))
-    return t.state.is_final
+    source = run.state.agent_key
+    if hand_over(run, target, instruction.payload["message"]):
+        run.emit(ev.AgentTransferred(step=run.state.step, source=source, target=target, epoch=run.state.epoch + 1))
+    return run.state.is_final
 
 
-def routed(t: TransitionBuilder, instruction: Transfer) -> bool:
+def take_transfer(run: TransitionBuilder, instruction: Transfer) -> bool:
     """Count a transfer that an agent asked for; says whether another agent of this run is to act now."""
     said = "" if instruction.context is None else as_text(instruction.context)
-    return hand_over(t, instruction.target, said)
+    return hand_over(run, instruction.target, said)
 
 
-def hand_over(t: TransitionBuilder, target: str, said: str) -> bool:
+def hand_over(run: TransitionBuilder, target: str, said: str) -> bool:
     """Count a handoff; says whether *target* is to act in this run: not after the last one, nor where it is a swarm."""
-    swarm, held = handoff_of(t.state), t.state.swarm or SwarmState()
+    swarm, held = handoff_of(run.state), run.state.swarm or SwarmState()
     if swarm is None:
         return True
     if held.handoffs >= swarm.max_handoffs:
-        told = f"{t.state.agent_key} hands over to {target} after {held.handoffs} handoffs, which is the limit"
-        finish(t, Status.FAILED, TOO_MANY, told)
+        told = f"{run.state.agent_key} hands over to {target} after {held.handoffs} handoffs, which is the limit"
+        finish(run, Status.FAILED, TOO_MANY, told)
         return False
     nested = swarm.swarms.get(target)
-    if nested is not None and not may_spawn(t.state):
-        finish(t, Status.FAILED, TOO_DEEP, f"the run of {target} would stand too deep")
+    if nested is not None and not can_spawn(run.state):
+        finish(run, Status.FAILED, TOO_DEEP, f"the run of {target} would stand too deep")
         return False
     count = held.handoffs + 1
-    t.emit(ev.HandedOff(step=t.state.step, source=t.state.agent_key, target=target, count=count, said=said))
+    run.emit(ev.HandedOff(step=run.state.step, source=run.state.agent_key, target=target, count=count, said=said))
     if nested is not None:
-        _spawn(t, target, nested)
+        _spawn(run, target, nested)
     return nested is None
 
 
-def _spawn(t: TransitionBuilder, name: str, swarm: CompiledSwarm) -> None:
+def _spawn(run: TransitionBuilder, name: str, swarm: CompiledSwarm) -> None:
     """A nested swarm begins with the user's message alone."""
-    above = t.state.created.swarm
+    above = run.state.created.swarm
     path = (*(() if above is None else above.path), name)
     task = ChildTask(
         agent_key=swarm.first_agent,
-        user_message=t.state.created.user_message,
+        user_message=run.state.created.user_message,
         swarm=SwarmTask(name=name, path=path, swarm=swarm),
         max_steps=swarm.max_steps,
         purpose=PURPOSE,
-        response_schema=t.state.created.response_schema,
+        response_schema=run.state.created.response_schema,
     )
-    spawn(t, [task])
+    spawn_children(run, [task])
 
 
-def nested_ended(t: TransitionBuilder, child_id: UUID) -> None:
+def finish_like_nested_swarm(run: TransitionBuilder, child_id: UUID) -> None:
     """End the run as the nested swarm did that it was handed over to."""
-    child = next((c for c in t.state.children if c.child_id == child_id), None)
+    child = next((c for c in run.state.children if c.child_id == child_id), None)
     if child is None or child.purpose != PURPOSE:
         return  # it was a call's: the run goes on with what came of it
     if child.status == Status.COMPLETED:
-        finish(t, Status.COMPLETED, "responded", "", final=child.final)
+        finish(run, Status.COMPLETED, "responded", "", final=child.final)
     else:
-        finish(t, Status.FAILED, FAILED, f"what the run was handed over to is {child.status}: {child.reason}")
+        finish(run, Status.FAILED, FAILED, f"what the run was handed over to is {child.status}: {child.reason}")
 
 
-def stop_after_agent_steps(t: TransitionBuilder) -> bool:
+def stop_after_agent_steps(run: TransitionBuilder) -> bool:
     """End a run whose agent has used the steps of its turn; says whether it did."""
-    task, held = t.state.created.swarm, t.state.swarm
-    if task is None or held is None or steps_of_turn(t.state) < task.swarm.agent_steps:
+    task, held = run.state.created.swarm, run.state.swarm
+    if task is None or held is None or steps_of_turn(run.state) < task.swarm.agent_steps:
         return False
-    told = f"{t.state.agent_key} gave no answer within {task.swarm.agent_steps} steps"
-    finish(t, Status.FAILED, "max_steps_exceeded", told)
+    told = f"{run.state.agent_key} gave no answer within {task.swarm.agent_steps} steps"
+    finish(run, Status.FAILED, "max_steps_exceeded", told)
     return True
 
 

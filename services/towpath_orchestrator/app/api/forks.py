@@ -19,7 +19,7 @@ from towpath_contracts.rpc import RECORD_ACTION
 from towpath_contracts.runs.records import ForkRun
 from towpath_contracts.tasks import RunAccepted
 from towpath_contracts.tools.access import RecordAction
-from towpath_engine.handlers.fork import ForkPoint, ForkRefusedError
+from towpath_engine.handlers.fork import ForkPointFinder, ForkRefusedError
 from towpath_engine.reducers.fork import inherited_of
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, Wire
@@ -78,7 +78,7 @@ class RunForks:
         except ValidationError as error:
             detail = f"this version can't read the snapshot of {version.name}@v{version.version}"
             raise ProblemError(problem("fork_refused", detail, run_id=str(request.run_id))) from error
-        point = ForkPoint(header.run_id, snapshot, request.options.from_step)
+        point = ForkPointFinder(header.run_id, snapshot, request.options.from_step)
         parent = await _walk(record, point)
         forked, task = await self._begun(request, parent, point)
         await self._audit(request, forked)
@@ -92,7 +92,9 @@ class RunForks:
             forked=forked,
         )
 
-    async def _begun(self, request: ForkRun, parent: RunCreated, point: ForkPoint) -> tuple[RunForked, RunCreated]:
+    async def _begun(
+        self, request: ForkRun, parent: RunCreated, point: ForkPointFinder
+    ) -> tuple[RunForked, RunCreated]:
         """Return the fact and the task that the new run begins with."""
         options = request.options
         try:
@@ -136,7 +138,7 @@ class RunForks:
         )
 
 
-async def _walk(record: StoredRecord, point: ForkPoint) -> RunCreated:
+async def _walk(record: StoredRecord, point: ForkPointFinder) -> RunCreated:
     """Show the run's entries to *point* until it has seen enough; returns the parent's task."""
     task: RunCreated | None = None
     async for recorded in record.events():

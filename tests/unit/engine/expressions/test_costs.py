@@ -8,8 +8,8 @@ from tests.support.engine.machine import use
 
 from towpath_contracts.canonical import canonical_json
 from towpath_engine.expressions.criterion import compile_criterion, fault_of
-from towpath_engine.rules.criteria import scene_of
-from towpath_engine.rules.criteria_input import CUT, MAX_CHARS, MAX_ITEMS, MAX_VALUES, shortened
+from towpath_engine.rules.criteria import criteria_input
+from towpath_engine.rules.criteria_input import CUT, MAX_CHARS, MAX_ITEMS, MAX_VALUES, shorten
 
 
 def values_in(value: Any) -> int:
@@ -69,13 +69,13 @@ def test_what_takes_long_is_refused_at_submit_and_kept_by_runs_that_have_begun(t
 
 def test_answers_are_seen_within_bounds_and_small_ones_as_they_are() -> None:
     small = {"a": [1, None, True, 2.5, "x" * 1_000], "b": {"c": {"d": []}}}
-    assert shortened(small) == small and shortened("x" * MAX_CHARS) == "x" * MAX_CHARS
-    long = shortened("x" * (MAX_CHARS + 1))
+    assert shorten(small) == small and shorten("x" * MAX_CHARS) == "x" * MAX_CHARS
+    long = shorten("x" * (MAX_CHARS + 1))
     assert len(long) == MAX_CHARS and long.endswith(CUT)
-    assert shortened(list(range(1_000))) == list(range(MAX_ITEMS))
-    assert len(shortened({str(n): n for n in range(1_000)})) == MAX_ITEMS
+    assert shorten(list(range(1_000))) == list(range(MAX_ITEMS))
+    assert len(shorten({str(n): n for n in range(1_000)})) == MAX_ITEMS
     for large in ([[1] * 300] * 300, {str(n): {"x": [[n]] * 9} for n in range(300)}, [{"y" * 999: "z" * 999}] * 300):
-        seen = shortened(large)
+        seen = shorten(large)
         assert values_in(seen) <= MAX_VALUES and len(canonical_json(seen)) < 2 * MAX_CHARS
 
 
@@ -91,7 +91,7 @@ def test_only_what_an_expression_looks_at_is_given_to_it() -> None:
     machine = goal_run("tests.failed == 0")
     state = machine.state
     assert state.goal is not None
-    scene = scene_of(state, state.goal)
+    scene = criteria_input(state, state.goal)
     assert scene["workspace"] == {"files": {}} and scene["claimed"] is None
     scene["workspace"] = {"files": {"a.md": {"size": 3, "digest": "d"}}}
     for text in ("workspace.files['a.md'].size == 3", "workspace['files'].all(f, f == 'a.md')", "has(workspace.files)"):

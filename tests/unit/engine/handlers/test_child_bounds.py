@@ -15,7 +15,7 @@ from towpath_contracts.runs.children import AskChild
 from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE
 from towpath_engine.advance import wake_at
 from towpath_engine.handlers.children import pending_children
-from towpath_engine.handlers.quarantine import parking
+from towpath_engine.handlers.quarantine import quarantine_on_error
 
 PLAN = {"steps": [step("b")]}
 REPORT = {"success": True, "steps": [], "bindings": {}, "errors": []}
@@ -86,10 +86,10 @@ def test_e11_a_parked_run_tells_its_children_to_stop_until_they_have() -> None:
 
 def test_e11_a_run_that_is_parked_by_an_error_wakes_to_tell_its_children() -> None:
     run = PlanRun(block(ask("ann"), ask("bob")))
-    run.state = parking(run.state, ValueError("broken"), run.now).state
+    run.state = quarantine_on_error(run.state, ValueError("broken"), run.now).state
     wanted = wake_at(run.state)
     assert wanted is not None and wanted <= run.now + timedelta(seconds=5)
-    again = parking(run.state, ValueError("its children can't be heard either"), run.now).state
+    again = quarantine_on_error(run.state, ValueError("its children can't be heard either"), run.now).state
     assert wake_at(again) is None, "a run that is parked anew while it is parked is left alone"
 
 

@@ -12,10 +12,17 @@ from towpath_contracts.decisions.request import Cost
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.children import AskChild, ChildTask
 from towpath_engine.advance import advance, wake_at
-from towpath_engine.handlers.children import below_of, birth_of, child_id, may_spawn, spawn, told_of
+from towpath_engine.handlers.children import (
+    can_spawn,
+    child_id,
+    cost_of_children,
+    new_child_run,
+    report_for_parent,
+    spawn_children,
+)
 from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.reducers.references import carried
+from towpath_engine.reducers.references import inline_or_reference
 from towpath_engine.replay import create
 from towpath_engine.requests.effects import message_of
 from towpath_engine.state.run import EffectKind, RunState
@@ -24,7 +31,7 @@ from towpath_engine.state.run import EffectKind, RunState
 def asked(machine: Machine, *agents: str, **more: Any) -> list["ev.ChildStarted"]:
     """Let the run, in the middle of its step, start a child for each of *agents*."""
     transition = TransitionBuilder(state=machine.state, now=machine.now)
-    spawn(transition, [ChildTask(agent_key=key, user_message=f"help {key}", **more) for key in agents])
+    spawn_children(transition, [ChildTask(agent_key=key, user_message=f"help {key}", **more) for key in agents])
     machine.state = transition.state
     return [entry.event for entry in transition.entries if isinstance(entry.event, ev.ChildStarted)]
 
@@ -45,7 +52,7 @@ def waiting_parent(*agents: str) -> tuple[Machine, list["ev.ChildStarted"]]:
 
 
 def born(parent: RunState, started: "ev.ChildStarted", machine: Machine) -> RunState:
-    birth = birth_of(parent, started)
+    birth = new_child_run(parent, started)
     state, _first = create(birth.child_id, parent.snapshot, birth.task, machine.now)
     return state
 
@@ -103,14 +110,14 @@ def test_children_stand_three_deep_and_no_deeper() -> None:
     machine = Machine()
     state = machine.state
     for depth in (1, 2, 3):
-        assert may_spawn(state)
+        assert can_spawn(state)
         machine.state = state
         (started,) = asked(machine, "expert")
         state = born(machine.state, started, machine)
         assert state.created.parent is not None
         assert (state.created.parent.depth, state.created.parent.root_id) == (depth, RUN)
     machine.state = state
-    assert not may_spawn(state)
+    assert not can_spawn(state)
     with pytest.raises(ValueError, match="at most 3 deep"):
         asked(machine, "expert")
 
@@ -205,11 +212,11 @@ def test_a_child_tells_its_parent_its_end() -> None:
         run_id=state.run_id, request_id=pending.effect_id, attempt=1, decision=respond({"found": 1})
     )
     _entries, _effects, state = advance(state, said, machine.now)
-    word = told_of(state)
+    word = report_for_parent(state)
     assert word is not None
     assert (word.run_id, word.child_id, word.status, word.ended) == (RUN, started.child_id, "completed", True)
     assert word.final == {"found": 1} and word.child_seq == state.seq
-    assert told_of(machine.state) is None
+    assert report_for_parent(machine.state) is None
 
 
 def test_an_older_word_that_comes_late_does_not_stop_the_parents_time() -> None:
@@ -224,7 +231,7 @@ def test_a_parked_child_is_an_end_for_its_parent_unless_that_can_still_cancel_it
     state = born(machine.state, child, machine)
     transition = TransitionBuilder(state=state, now=machine.now)
     transition.emit(ev.RunQuarantined(code="execution_conflict", message="the ledger says otherwise"))
-    word = told_of(transition.state)
+    word = report_for_parent(transition.state)
     assert word is not None and (word.status, word.ended) == ("quarantined", True)
     fed(machine, facts.CancelRequested(run_id=RUN, by="ann"))
     assert fed(machine, word) == [], "its own end, by the cancel, counts"
@@ -244,10 +251,10 @@ def test_a_parked_parent_still_tells_its_children_to_stop() -> None:
 
 
 def test_a_very_large_answer_of_a_child_is_cut_for_its_parent() -> None:
-    large = carried({"text": "x" * 600_000})
+    large = inline_or_reference({"text": "x" * 600_000})
     assert large is not None and large["blob"].startswith("sha256:") and large["bytes"] > 600_000
     assert len(large["preview"]) == 2_000
-    assert carried({"text": "small"}) == {"text": "small"} and carried(None) is None
+    assert inline_or_reference({"text": "small"}) == {"text": "small"} and inline_or_reference(None) is None
 
 
 def test_a_child_that_waits_for_people_is_asked_seldom() -> None:
@@ -288,7 +295,9 @@ def test_a_child_begins_with_what_its_siblings_and_their_children_have_cost() ->
     (second,) = asked(machine, "clerk")
     child = born(machine.state, second, machine)
     assert child.created.spent == Cost(usd=0.75, price_known=True)
-    assert told_of(machine.state) is None and below_of(machine.state) == Cost(usd=0.75, price_known=True)
+    assert report_for_parent(machine.state) is None and cost_of_children(machine.state) == Cost(
+        usd=0.75, price_known=True
+    )
     told(machine, second, "failed", 9, reason="child_gone")
     (third,) = asked(machine, "clerk")
     assert born(machine.state, third, machine).created.spent == Cost(), "nobody knows what that one has cost"
@@ -297,8 +306,8 @@ def test_a_child_begins_with_what_its_siblings_and_their_children_have_cost() ->
 def test_a_child_tells_what_its_own_children_have_cost() -> None:
     machine, (started,) = waiting_parent("expert")
     machine.state = born(machine.state, started, machine)
-    quiet = told_of(machine.state)
+    quiet = report_for_parent(machine.state)
     assert quiet is not None and quiet.below is None and "below" not in quiet.model_dump_json()
     spending = replace(machine.state, below=Cost(usd=2.0, price_known=True))
-    word = told_of(spending)
+    word = report_for_parent(spending)
     assert word is not None and word.below == Cost(usd=2.0, price_known=True)

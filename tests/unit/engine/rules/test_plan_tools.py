@@ -9,14 +9,14 @@ from towpath_engine.requests.background_context import PLAN_SHOWN_BYTES, shown_p
 from towpath_engine.rules.plan_tools import NO_PLAN, apply_plan, status_of
 from towpath_engine.rules.tool_result import ToolRefusedError
 from towpath_engine.state.limits import json_bytes
-from towpath_engine.state.workspace import Plan, PlanStep, plan_from
+from towpath_engine.state.workspace import WorkspacePlan, WorkspacePlanStep, plan_from
 
 
 class Kept:
     """A plan under its tools; a refused call changes nothing."""
 
     def __init__(self, *titles: str) -> None:
-        self.plan: Plan | None = None
+        self.plan: WorkspacePlan | None = None
         if titles:
             self("plan_setup", objective="o", steps=[{"title": title} for title in titles])
 
@@ -51,7 +51,10 @@ def test_ids_are_counted_from_s001_and_go_on_after_the_highest() -> None:
     kept = Kept("one", "two")
     assert kept("plan_add_step", title="three", details="  ")["step_id"] == "S003"
     assert kept.steps() == ["S001 one pending", "S002 two pending", "S003 three pending"]
-    kept.plan = Plan(objective="o", steps=(PlanStep(step_id="S007", title="x"), PlanStep(step_id="Sabc", title="y")))
+    kept.plan = WorkspacePlan(
+        objective="o",
+        steps=(WorkspacePlanStep(step_id="S007", title="x"), WorkspacePlanStep(step_id="Sabc", title="y")),
+    )
     assert kept("plan_add_step", title="next")["step_id"] == "S008", "ids whose rest is no number are skipped"
     kept("plan_mark_step", step_id="s007", status="done")
     again = Kept("first")
@@ -144,6 +147,8 @@ def test_a_prompt_shows_a_large_plan_without_its_older_words_and_says_so() -> No
             kept("plan_mark_step", step_id=f"S{number:03d}", status="in_progress", note=f"{note}" * 400)
     shown = shown_plan(kept.plan)
     assert shown["left_out"] == "older notes" and {tuple(step["notes"]) for step in shown["steps"]} == {("2" * 400,)}
-    huge = Plan(objective="o", steps=tuple(PlanStep(step_id="S1", title="t", details="d" * 512) for _ in range(999)))
+    huge = WorkspacePlan(
+        objective="o", steps=tuple(WorkspacePlanStep(step_id="S1", title="t", details="d" * 512) for _ in range(999))
+    )
     bare = shown_plan(huge)
     assert bare["left_out"].startswith("notes and details, and ") and json_bytes(bare) < PLAN_SHOWN_BYTES + 200

@@ -6,7 +6,7 @@ import pytest
 
 from towpath_contracts.networks.plan import AgentCall
 from towpath_contracts.networks.references import UndefinedReferenceError
-from towpath_engine.rules.templates import MAX_INPUT, InputTooLargeError, asked_of
+from towpath_engine.rules.templates import MAX_INPUT, InputTooLargeError, render_input
 
 SCOPES = {
     "result": {
@@ -21,7 +21,7 @@ SCOPES = {
 
 def asked(prompt: str = "", with_: Any = None) -> str:
     call = AgentCall.model_validate({"agent_key": "ann", "prompt": prompt, "with": with_ or {}})
-    return asked_of(call, SCOPES, "otherwise")
+    return render_input(call, SCOPES, "otherwise")
 
 
 def test_e4_results_and_bindings_are_filled_in_by_path() -> None:
@@ -73,5 +73,5 @@ def test_e4_however_often_something_is_referred_to_what_comes_out_is_bounded() -
         {"with": {"x": "y" * MAX_INPUT}},
     ):
         with pytest.raises(InputTooLargeError, match="more than 100000 characters"):
-            asked_of(AgentCall.model_validate({"agent_key": "ann", **call}), scopes, "")
-    assert len(asked_of(AgentCall(agent_key="ann", prompt="{{ result.big.t }}" * 6), scopes, "")) == 96_000
+            render_input(AgentCall.model_validate({"agent_key": "ann", **call}), scopes, "")
+    assert len(render_input(AgentCall(agent_key="ann", prompt="{{ result.big.t }}" * 6), scopes, "")) == 96_000

@@ -6,7 +6,7 @@ from tests.support.engine.machine import Machine, use
 
 from towpath_contracts import facts
 from towpath_contracts.events import log as ev
-from towpath_engine.handlers.children import told_of
+from towpath_engine.handlers.children import report_for_parent
 from towpath_engine.state.run import EffectKind, Status
 
 
@@ -123,9 +123,9 @@ def test_a_child_tells_which_tools_worked_in_it() -> None:
     child = Machine(parent=parent)
     child.decide(use("echo", text="a"))
     child.fail()
-    told = told_of(child.state)
+    told = report_for_parent(child.state)
     assert told is not None and told.worked == ()
     child.decide(use("echo", text="b"))
     child.finish()
-    told = told_of(child.state)
-    assert told is not None and told.worked == ("echo",) and told_of(top.state) is None
+    told = report_for_parent(child.state)
+    assert told is not None and told.worked == ("echo",) and report_for_parent(top.state) is None

@@ -10,7 +10,7 @@ from tests.support.engine.plan_machine import NETWORK, PlanRun, ask, block, step
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.children import AskChild
-from towpath_engine.handlers.children import birth_of, told_of
+from towpath_engine.handlers.children import new_child_run, report_for_parent
 from towpath_engine.replay import create
 from towpath_engine.requests.effects import StoreText
 from towpath_engine.rules.plan_results import RESULTS_BYTES
@@ -182,7 +182,7 @@ def test_e7_a_plan_that_stands_three_deep_starts_nobody() -> None:
     assert deep.children == [] and deep.output["errors"][0]["error"]["code"] == "depth_exceeded"
     shallow = PlanRun(step("ann"), parent={**parent, "depth": 2})
     (child,) = shallow.children
-    begun = birth_of(shallow.state, child).task.parent
+    begun = new_child_run(shallow.state, child).task.parent
     assert begun is not None and begun.depth == 3
 
 
@@ -245,7 +245,7 @@ def test_e11_a_cancel_reaches_every_child_and_waits_for_it() -> None:
 def test_a_large_answer_travels_as_a_reference_and_is_stored_by_who_gave_it() -> None:
     run = PlanRun(step("ann"))
     (begun,) = run.children
-    birth = birth_of(run.state, begun)
+    birth = new_child_run(run.state, begun)
     child = Machine(NETWORK, start=False)
     child.state, first = create(RUN, NETWORK, birth.task, run.now)
     child.watch = Watch(NETWORK, first)
@@ -254,7 +254,7 @@ def test_a_large_answer_travels_as_a_reference_and_is_stored_by_who_gave_it() ->
     child.decide(respond(answer))
     (stored,) = [effect.message for effect in child.sent if isinstance(effect.message, StoreText)]
     assert stored.text == canonical_json(answer) and stored.digest == digest_text(stored.text)
-    told = told_of(child.state)
+    told = report_for_parent(child.state)
     assert told is not None and told.final is not None
     assert (told.final["blob"], told.final["bytes"]) == (stored.digest, len(stored.text))
     assert len(told.final["preview"]) == 2_000

@@ -7,7 +7,13 @@ from tests.support.engine.plan_machine import PlanRun, ask, block, step
 
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.plan_events import PlanState, PlanTrigger
-from towpath_engine.handlers.plan_status import OVER, TABLE, IllegalTransitionError, move, target_of
+from towpath_engine.handlers.plan_status import (
+    FINAL_PLAN_STATES,
+    PLAN_TRANSITIONS,
+    IllegalTransitionError,
+    move_plan,
+    target_of,
+)
 from towpath_engine.handlers.transition import TransitionBuilder
 
 STATES: tuple[PlanState, ...] = get_args(PlanState)
@@ -16,15 +22,15 @@ TRIGGERS: tuple[PlanTrigger, ...] = get_args(PlanTrigger)
 
 def test_e6_the_table_has_the_sources_words_and_no_way_out_of_an_end() -> None:
     """Row E6: FSM states and events of the source; next-step and all-done have their own."""
-    assert {state for pair, state in TABLE.items()} | {"plan_init"} == set(STATES)
-    assert {trigger for _state, trigger in TABLE} == set(TRIGGERS)
-    assert not any(state in OVER for state, _trigger in TABLE)
-    for state in set(STATES) - OVER:
+    assert {state for pair, state in PLAN_TRANSITIONS.items()} | {"plan_init"} == set(STATES)
+    assert {trigger for _state, trigger in PLAN_TRANSITIONS} == set(TRIGGERS)
+    assert not any(state in FINAL_PLAN_STATES for state, _trigger in PLAN_TRANSITIONS)
+    for state in set(STATES) - FINAL_PLAN_STATES:
         assert {target_of(state, trigger) for trigger in ("timeout", "cancelled", "panic")} == {"failed"}
     reached, left = {"plan_init"}, [("plan_init")]
     while left:
         source = left.pop()
-        new = {target for (state, _), target in TABLE.items() if state == source} - reached
+        new = {target for (state, _), target in PLAN_TRANSITIONS.items() if state == source} - reached
         reached |= new
         left += new
     assert reached == set(STATES), "every state can be reached"
@@ -33,7 +39,7 @@ def test_e6_the_table_has_the_sources_words_and_no_way_out_of_an_end() -> None:
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("trigger", TRIGGERS)
 def test_e6_what_is_not_in_the_table_is_refused(state: PlanState, trigger: PlanTrigger) -> None:
-    if (state, trigger) in TABLE:
+    if (state, trigger) in PLAN_TRANSITIONS:
         assert target_of(state, trigger) in STATES
     else:
         with pytest.raises(IllegalTransitionError, match=f"{trigger} is not possible in {state}"):
@@ -44,7 +50,7 @@ def test_e6_an_illegal_trigger_writes_nothing() -> None:
     run = PlanRun(step("ann"))
     transition = TransitionBuilder(state=run.state, now=run.now)
     with pytest.raises(IllegalTransitionError):
-        move(transition, "all_done")
+        move_plan(transition, "all_done")
     assert transition.entries == []
 
 

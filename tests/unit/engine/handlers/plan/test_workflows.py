@@ -6,7 +6,7 @@ from tests.support.engine.machine import RUN
 from tests.support.engine.plan_machine import NETWORK, PlanRun
 
 from towpath_contracts.events import log as ev
-from towpath_engine.handlers.children import birth_of
+from towpath_engine.handlers.children import new_child_run
 from towpath_engine.handlers.plan.phases import flow_plan
 
 
@@ -87,7 +87,7 @@ def test_b9_a_swarm_is_a_member_like_an_agent() -> None:
     started = run.children[-1]
     assert started.task.swarm is not None and started.task.agent_key == "bob"
     assert (started.task.swarm.name, started.task.swarm.path) == ("editors", ("editors",))
-    birth = birth_of(run.state, started)
+    birth = new_child_run(run.state, started)
     assert birth.task.kind == "swarm"
     child = PlanRun(
         network=NETWORK, kind="swarm", swarm=birth.task.swarm, user_message=birth.task.user_message,

@@ -11,7 +11,7 @@ from towpath_contracts import facts
 from towpath_contracts.budgets import UNITS, Amounts, AppliedScope, Budget, BudgetRefusal, ModelPrice, UnitLimits
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_contracts.events import log as ev
-from towpath_engine.state.budget import BudgetState, Means, charges
+from towpath_engine.state.budget import BudgetMode, BudgetState, account_changes
 from towpath_orchestrator.adapters.budget_store import charge_rows
 
 PRICE = ModelPrice(input_micros=1_000_000, output_micros=2_000_000)
@@ -285,7 +285,7 @@ def test_budget_charges_are_the_difference_of_two_states() -> None:
     machine = Spender()
     before = machine.budget
     machine.answer(use("echo", text="a"))
-    changed = charges(before, machine.budget)
+    changed = account_changes(before, machine.budget)
     assert [(one.scope, one.key) for one in changed] == [("run", str(RUN)), ("project", "default")]
     for one in changed:
         for unit in UNITS:
@@ -305,7 +305,7 @@ def test_budget_nothing_more_is_asked_of_a_model_when_a_lease_ends() -> None:
     machine = Spender()
     machine.refuse()
     machine.refuse()
-    assert machine.budget.means is Means.NOTHING
+    assert machine.budget.means is BudgetMode.NOTHING
     machine.now += timedelta(seconds=1)
     machine.wake()
     assert machine.finished.reason == "budget_exceeded"
@@ -330,11 +330,11 @@ def test_budget_a_last_answer_that_waits_for_its_time_is_asked_for_and_used() ->
     machine.answer(use("edit", text="a"))
     machine.refuse()
     machine.fail()
-    assert machine.requests == [] and machine.budget.means is Means.LAST_ANSWER
+    assert machine.requests == [] and machine.budget.means is BudgetMode.LAST_ANSWER
     machine.wake()
     (request,) = machine.requests
     assert isinstance(request, DecisionRequest) and request.kind == "replan"
-    assert machine.budget.means is Means.ANSWERING
+    assert machine.budget.means is BudgetMode.ANSWERING
     machine.answer(respond({"answer": "done"}))
     assert (machine.finished.status, machine.finished.reason) == ("completed", "criteria_met")
 
@@ -356,7 +356,7 @@ def test_budget_money_refuses_a_model_that_has_no_price() -> None:
     none = {"spent": 0, "reserved": 0, "wanted": 0}
     refusal = BudgetRefusal(scope="day", key="d", unit="usd_micros", limit=10**6, unpriced="scripted:task", **none)
     machine.feed(facts.BudgetRefused(run_id=RUN, refusal=refusal))
-    assert machine.budget.means is Means.NOTHING, "less of it has no price either"
+    assert machine.budget.means is BudgetMode.NOTHING, "less of it has no price either"
     machine.wake()
     assert (machine.finished.status, machine.finished.reason) == ("failed", "price_unknown")
     assert "no price is known of scripted:task" in machine.finished.final["message"]

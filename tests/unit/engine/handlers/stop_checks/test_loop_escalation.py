@@ -11,11 +11,11 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.background import BackgroundSettings, BackgroundTask
 from towpath_contracts.networks.goal import GoalSettings, GoalTask
-from towpath_engine.handlers.stop_checks.loop_escalation import Loop, Rung, rung
+from towpath_engine.handlers.stop_checks.loop_escalation import DetectedLoop, LoopAction, next_action
 from towpath_engine.reducers.loop_counters import after_refusal, after_step, after_validation
-from towpath_engine.reducers.loop_inheritance import handed_over, inherited_detectors
+from towpath_engine.reducers.loop_inheritance import counters_for_child, inherited_detectors
 from towpath_engine.replay import create
-from towpath_engine.state.run import Detectors, dump_state, load_state
+from towpath_engine.state.run import LoopCounters, dump_state, load_state
 
 
 def goal_run(autonomy: str = "medium", **more: Any) -> Machine:
@@ -72,12 +72,12 @@ def gates(machine: Machine) -> list[str]:
     ],
 )
 def test_c13_autonomy_and_the_kind_of_run_decide_what_is_done_about_a_loop(
-    detector: str, kind: str, autonomy: Any, gated: bool, ladder: list[Rung]
+    detector: str, kind: str, autonomy: Any, gated: bool, ladder: list[LoopAction]
 ) -> None:
     """Row C13: autonomy low, medium, high decides who is asked: low a person at once, high nobody."""
-    loop = Loop(detector=detector, signature="x", count=3, told="", why="")
-    before = [Detectors(nudged=(loop.key,) * times) for times in range(len(ladder))]
-    assert [rung(loop, detectors, kind, autonomy, gated=gated) for detectors in before] == ladder
+    loop = DetectedLoop(detector=detector, signature="x", count=3, told="", why="")
+    before = [LoopCounters(nudged=(loop.key,) * times) for times in range(len(ladder))]
+    assert [next_action(loop, detectors, kind, autonomy, gated=gated) for detectors in before] == ladder
 
 
 def test_b8_the_third_equal_call_in_a_row_is_a_loop_whatever_the_order_of_keys_and_calls() -> None:
@@ -139,7 +139,7 @@ def test_c5_there_is_one_gate_for_a_loop_and_a_person_decides_how_it_goes_on() -
         machine.timer(after=60)
     assert len(gates(machine)) == 1, "time and resends open no second one"
     machine.resolve("approved")
-    assert machine.state.detectors == Detectors(), "a person's word clears the counters"
+    assert machine.state.detectors == LoopCounters(), "a person's word clears the counters"
     for _ in range(2):
         failing(machine)
     assert len(gates(machine)) == 1
@@ -171,7 +171,7 @@ def test_a_loop_that_a_person_stops_or_nobody_looks_at_ends_as_escalated(verdict
 
 def test_several_attempts_of_one_step_count_as_one_error() -> None:
     """The error of a step is that of its last attempt."""
-    detectors = after_refusal(Detectors(), "arguments_invalid", "no", step=1)
+    detectors = after_refusal(LoopCounters(), "arguments_invalid", "no", step=1)
     detectors = after_refusal(detectors, "arguments_invalid", "no", step=2)
     assert detectors.error_count == 2
     for feedback, count in (("no", 3), ("never", 1), ("no", 3)):
@@ -184,7 +184,7 @@ def test_steps_that_are_judged_to_have_failed_are_errors_in_a_row_although_their
     """What is counted is the error of the validation."""
     machine = goal_run()
     take(machine, use("echo", text="x"))
-    tools, calls, detectors, counted = machine.network.tools, machine.state.calls, Detectors(), []
+    tools, calls, detectors, counted = machine.network.tools, machine.state.calls, LoopCounters(), []
     for step, valid in enumerate((False, False, True, False, False, False), 1):
         detectors = after_step(detectors, calls, tools, step)
         assert detectors.error_count == 0, "a success clears, until it is judged"
@@ -275,10 +275,10 @@ def test_a_child_begins_with_the_counters_of_its_parent() -> None:
         parent.decide(use("echo", text=f"{parent.state.step}"))
         parent.fail(message="disk is full")
     parent.decide(route("expert"))
-    given = handed_over(parent.state.detectors)
+    given = counters_for_child(parent.state.detectors)
     created = parent.state.created.model_copy(update={"detectors": given})
     child, _ = create(RUN, parent.network, RunCreated.model_validate_json(created.model_dump_json()), parent.now)
     assert (child.detectors.error_count, child.detectors.error_signature) == (2, "tool_exception:disk is full")
     assert child.detectors.handoffs == () and child.detectors.error_step == 0
-    assert handed_over(Detectors()) is None and inherited_detectors(None) == Detectors()
+    assert counters_for_child(LoopCounters()) is None and inherited_detectors(None) == LoopCounters()
     assert '"detectors"' not in parent.state.created.model_dump_json(), "what nobody counted is not written"

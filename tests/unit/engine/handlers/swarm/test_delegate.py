@@ -12,8 +12,8 @@ from tests.support.engine.team_machine import INNER, MEMBERS, NETWORK, TEAM, Lea
 from towpath_contracts import facts
 from towpath_contracts.tools.child_tools import ORCHESTRATE
 from towpath_engine.advance import wake_at
-from towpath_engine.handlers.children import birth_of
-from towpath_engine.handlers.fork import ForkPoint, ForkRefusedError
+from towpath_engine.handlers.children import new_child_run
+from towpath_engine.handlers.fork import ForkPointFinder, ForkRefusedError
 from towpath_engine.reducers.fork import inherited_of
 from towpath_engine.state.run import EffectKind, RunState
 from towpath_readings.effects import effects_of
@@ -99,14 +99,14 @@ def test_e7_whatever_a_caller_lowers_holds_for_every_run_below() -> None:
     crowd = {"steps": [block(*map(ask, MEMBERS[:4]))]}
     run.decide(use(ORCHESTRATE, plan=crowd, max_parallel=4))
     run.permit()
-    born = birth_of(run.state, run.children[0]).task
+    born = new_child_run(run.state, run.children[0]).task
     assert born.plan is not None and born.parent is not None and born.parent.max_parallel == 2
     below = PlanRun(*crowd["steps"], network=NETWORK, parent=born.parent, cursors={})
     assert len(below.children) == 2
     below.end()
     assert len(below.children) == 3
-    assert birth_of(below.state, below.children[0]).task.parent.max_parallel == 2  # type: ignore[union-attr]
-    assert "max_parallel" not in birth_of(Lead().state, run.children[0]).task.model_dump(mode="json")["parent"]
+    assert new_child_run(below.state, below.children[0]).task.parent.max_parallel == 2  # type: ignore[union-attr]
+    assert "max_parallel" not in new_child_run(Lead().state, run.children[0]).task.model_dump(mode="json")["parent"]
 
 
 def test_a_permission_that_is_told_again_starts_nothing() -> None:
@@ -320,6 +320,6 @@ def test_a_fork_begins_after_delegates_that_have_ended_and_not_while_one_runs() 
 
 def before(run: Lead, step: int) -> RunState:
     """Return what the run knew before a step."""
-    point = ForkPoint(run.state.run_id, run.network, step)
+    point = ForkPointFinder(run.state.run_id, run.network, step)
     next((entry for entry in run.entries if point.saw(entry)), None)
     return point.state()

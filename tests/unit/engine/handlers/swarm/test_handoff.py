@@ -11,7 +11,7 @@ from towpath_contracts.decisions.decision import decision_schema
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.runs.children import ChildTask
-from towpath_engine.handlers.fork import ForkPoint
+from towpath_engine.handlers.fork import ForkPointFinder
 from towpath_engine.reducers.fork import inherited_of
 
 RING = tuple(f"a{n:02}" for n in range(12))
@@ -281,7 +281,7 @@ def test_a_fork_knows_the_conversation() -> None:
     run.decide(use("lookup", text="x"))
     run.finish(0, "found")
     run.decide(respond("expert"))
-    point = ForkPoint(run.state.run_id, run.network, 3)
+    point = ForkPointFinder(run.state.run_id, run.network, 3)
     for entry in run.entries:
         point.saw(entry)
     inherited = inherited_of(point.state(), new_script=True)
