@@ -74,16 +74,12 @@ from towpath_engine.state.run import RunState, Status
 Handler = Callable[[TransitionBuilder, Any], None]
 
 
-def ignore(_run: TransitionBuilder, _fact: facts.AnyFact) -> None:
-    """Do nothing: the fact has no meaning in this stage of a run."""
-
-
 class ByStage(NamedTuple):
-    """Which handler takes a fact in each stage of a run."""
+    """Which handler takes a fact in each stage of a run; None where the fact means nothing in that stage."""
 
     live: Handler
-    ended: Handler = ignore
-    quarantined: Handler = ignore
+    ended: Handler | None = None
+    quarantined: Handler | None = None
 
 
 HANDLERS: dict[type, ByStage] = {
@@ -129,7 +125,9 @@ def advance(
     """
     transition = TransitionBuilder(state=state, now=now)
     if fact.run_id == state.run_id:
-        _handler(state, fact)(transition, fact)
+        handler = _handler(state, fact)
+        if handler is not None:
+            handler(transition, fact)
     after = transition.state
     effects = tuple(
         message_of(after, pending) for pending in after.pending if pending.effect_id in transition.effect_ids
@@ -138,7 +136,7 @@ def advance(
     return tuple(transition.entries), (*stored, *effects) if stored else effects, after
 
 
-def _handler(state: RunState, fact: facts.AnyFact) -> Handler:
+def _handler(state: RunState, fact: facts.AnyFact) -> Handler | None:
     on = HANDLERS[type(fact)]
     if state.is_final:
         return on.ended

@@ -8,7 +8,7 @@ from typing import Any
 
 from towpath_contracts.events import log as ev
 from towpath_engine.advance import wake_at
-from towpath_engine.handlers.children import below_of
+from towpath_engine.handlers.children import cost_of_children
 from towpath_engine.state.run import RunState
 from towpath_orchestrator.adapters.storable_text import storable
 from towpath_orchestrator.core.transitions import Transition
@@ -27,7 +27,7 @@ def outcome_of(state: RunState) -> str | None:
     if state.created.parent is not None:  # what its parent may have to ask for
         body["cursors"] = {queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key}
         body["worked"] = state.worked
-        below = below_of(state)
+        below = cost_of_children(state)
         body |= {} if below is None else {"below": below.model_dump(mode="json")}
     return json.dumps(body)
 

@@ -13,7 +13,7 @@ from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.facts import CancelRequested, ChildReported
 from towpath_contracts.runs.children import AskChild
 from towpath_engine.handlers.children import UNREADABLE, is_over
-from towpath_engine.reducers.references import carried
+from towpath_engine.reducers.references import inline_or_reference
 from towpath_engine.state.run import Status
 from towpath_orchestrator.core.transitions import Transition
 
@@ -69,7 +69,7 @@ def _report(request: AskChild, row: Mapping[str, Any]) -> ChildReported:
         status=row["status"],
         ended=is_over(row["status"]),
         reason=row["reason"],
-        final=carried(outcome.get("final")),
+        final=inline_or_reference(outcome.get("final")),
         usage=Usage.model_validate(outcome.get("usage") or {}),
         cost=Cost.model_validate(outcome.get("cost") or {}),
         below=Cost.model_validate(outcome["below"]) if "below" in outcome else None,

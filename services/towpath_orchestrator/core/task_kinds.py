@@ -18,8 +18,8 @@ from towpath_contracts.networks.swarm import CompiledSwarm, SwarmTask
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.workspace import MAX_MOUNT_BYTES, MAX_MOUNT_FILES, FileEntry, PathRefusedError, clean_path
+from towpath_engine.expressions.criterion import fault_of, names_in
 from towpath_engine.publish.networks import model_is_known
-from towpath_engine.rules.expressions import fault_of, names_in
 
 GOAL_BYTES = 128 * 1024
 """Bytes of JSON. A goal goes into every request to a model."""

@@ -16,10 +16,10 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.facts import AnyFact, ToolPermitted
 from towpath_engine.advance import advance
-from towpath_engine.handlers.children import birth_of
-from towpath_engine.handlers.quarantine import parking
+from towpath_engine.handlers.children import new_child_run
+from towpath_engine.handlers.quarantine import quarantine_on_error
 from towpath_engine.replay import create
-from towpath_engine.requests.effects import Effect, StoreText, message_of, sayable_again
+from towpath_engine.requests.effects import Effect, StoreText, message_of, resendable_effects
 from towpath_engine.state.run import RunState
 
 
@@ -93,7 +93,7 @@ def fold_facts(state: RunState, facts: Sequence[IncomingFact], now: datetime) ->
         transition.gates = transition.gates or bool(after.gates)
         wanted.update({effect.effect.effect_id: effect for effect in effects})
     if ignored_again:  # it was folded before, perhaps by a process that died before it could send
-        transition.effects = [message_of(transition.state, p) for p in sayable_again(transition.state)]
+        transition.effects = [message_of(transition.state, p) for p in resendable_effects(transition.state)]
     else:
         pending = {p.effect_id for p in transition.state.pending}
         transition.effects = [effect for key, effect in wanted.items() if key in pending]
@@ -101,7 +101,7 @@ def fold_facts(state: RunState, facts: Sequence[IncomingFact], now: datetime) ->
 
 
 def _park(transition: Transition, text: str, error: Exception, now: datetime) -> None:
-    parked = parking(transition.state, error, now)
+    parked = quarantine_on_error(transition.state, error, now)
     transition.facts.append((transition.state.seq + 1, text))
     transition.entries.extend(parked.entries)
     transition.texts.extend(event_text(entry.event) for entry in parked.entries)
@@ -123,7 +123,7 @@ def child_transitions(parent: RunState, entries: list[LogEntry], now: datetime) 
     children: list[Transition] = []
     for entry in entries:
         if isinstance(entry.event, ev.ChildStarted):
-            birth = birth_of(parent, entry.event)
+            birth = new_child_run(parent, entry.event)
             state, first = create(birth.child_id, parent.snapshot, birth.task, now)
             children.append(Transition(before_seq=0, state=state, entries=[first], texts=[event_text(first.event)]))
     return children

@@ -15,8 +15,8 @@ from tests.support.tas.two_ledgers import memory
 
 from towpath_contracts.budgets import UNITS
 from towpath_contracts.runs.children import ChildTask
-from towpath_engine.handlers.children import birth_of, spawn
-from towpath_engine.handlers.transition import Transition as TransitionBuilder
+from towpath_engine.handlers.children import new_child_run, spawn_children
+from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.replay import create
 from towpath_engine.state.run import RunState
 from towpath_fabric.postgres.pinned_connection import Lane
@@ -56,10 +56,10 @@ async def pools(database: DatabaseUrl) -> AsyncIterator[tuple[Any, Any]]:
 
 def born(parent: RunState, *agents: str) -> list[Transition]:
     transition = TransitionBuilder(state=parent, now=NOW)
-    spawn(transition, [ChildTask(agent_key=key, user_message=f"help\x00 {key}") for key in agents])
+    spawn_children(transition, [ChildTask(agent_key=key, user_message=f"help\x00 {key}") for key in agents])
     found = []
     for entry in transition.entries:
-        birth = birth_of(parent, entry.event)  # type: ignore[arg-type]
+        birth = new_child_run(parent, entry.event)  # type: ignore[arg-type]
         state, first = create(birth.child_id, parent.snapshot, birth.task, NOW)
         found.append(Transition(before_seq=0, state=state, entries=[first], texts=[event_text(first.event)]))
     return found

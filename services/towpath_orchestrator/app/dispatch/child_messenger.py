@@ -5,7 +5,7 @@ import asyncio
 from towpath_contracts import subjects
 from towpath_contracts.facts import CancelRequested, ChildReported
 from towpath_contracts.runs.children import AskChild
-from towpath_engine.handlers.children import told_of
+from towpath_engine.handlers.children import report_for_parent
 from towpath_engine.state.run import RunState
 from towpath_fabric.ports import Database, Wire
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -25,7 +25,7 @@ class ChildMessenger:
 
     async def report_to_parent(self, child: RunState) -> None:
         """Post what a child has to report; a parent that misses it asks."""
-        report = told_of(child)
+        report = report_for_parent(child)
         if report is not None:
             await self._post(report)
 

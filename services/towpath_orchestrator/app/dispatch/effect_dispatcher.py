@@ -15,7 +15,7 @@ from towpath_contracts.rpc import RAISE_FENCE, RECORD_OUTCOME
 from towpath_contracts.runs.children import AskChild
 from towpath_contracts.tools.access import FenceAnswer, RaiseFence
 from towpath_contracts.tools.internal_outcomes import InternalOutcome, RecordOutcome
-from towpath_engine.requests.effects import Effect, StoreText, message_of, sayable_again
+from towpath_engine.requests.effects import Effect, StoreText, message_of, resendable_effects
 from towpath_engine.state.run import RunState
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ports import Wire
@@ -65,7 +65,7 @@ class EffectDispatcher:
 
     async def send_pending_again(self, state: RunState) -> None:
         """Send what is pending in *state* once more, in the same attempt: whoever has it already ignores the repeat."""
-        for pending in sayable_again(state):
+        for pending in resendable_effects(state):
             await self.send(message_of(state, pending), state)
 
     async def send(self, effect: Effect, state: RunState) -> None:
