@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from towpath.agents.base import BaseAgent
     from towpath.agents.request import AgentRequest
     from towpath.client import Client
+    from towpath.client.run_handle import run
     from towpath.errors import (
         AgentError,
         DeclarationError,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from towpath.tasks.mounts import HostMount
     from towpath.tasks.objectives import AgentRunResult, Objective
     from towpath.tasks.plans import PlanDraft, PlanRun, call, plan
-    from towpath.tasks.run_handle import run
     from towpath.tools.arguments import System
     from towpath.tools.context import ToolContext
     from towpath.tools.declaration import Tool, tool
@@ -74,7 +74,7 @@ _HOMES = {
     "load_network": "towpath.networks.spec_files",
     "load_policy": "towpath.networks.spec_files",
     "plan": "towpath.tasks.plans",
-    "run": "towpath.tasks.run_handle",
+    "run": "towpath.client.run_handle",
     "run_process": "towpath.tools.process",
     "tool": "towpath.tools.declaration",
 }
