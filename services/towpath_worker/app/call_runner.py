@@ -26,7 +26,7 @@ from towpath_worker.app.call import CallStage, WorkerCall
 from towpath_worker.app.call_execution import NOT_STARTED, CallExecutor, cancelled_failure, mark_uncertain
 from towpath_worker.app.outcome_outbox import LateOutcomeReporter, OutcomeOutbox
 from towpath_worker.app.registration import Registration
-from towpath_worker.app.start_claims import StartClaim, claim_start
+from towpath_worker.app.start_claims import StartDecision, claim_start
 from towpath_worker.core.results import CutOffError, failure_of
 from towpath_worker.metrics import WorkerMetrics
 
@@ -169,7 +169,7 @@ class CallRunner:
             now=self._registration.now_s(),
         )
 
-    async def _claim(self, call: WorkerCall, claims: TicketClaims) -> StartClaim:
+    async def _claim(self, call: WorkerCall, claims: TicketClaims) -> StartDecision:
         call.claim_id = uuid4()
         request = ClaimStart(
             execution_id=call.invocation.execution_id,
@@ -181,14 +181,14 @@ class CallRunner:
         )
         return await claim_start(self._bus, request, claims.expires_at, self._registration.now_s)
 
-    async def _drop_refused(self, call: WorkerCall, claim: StartClaim) -> None:
+    async def _drop_refused(self, call: WorkerCall, claim: StartDecision) -> None:
         """Drop a call whose start TAS refused: another worker has it, or nobody may run it. Its deadline ends it."""
         self._metrics.refused.labels("claim").inc()
         self._log.info("claim refused", execution_id=call.key, tool=call.invocation.tool, reason=claim.reason)
         for delivery in call.deliveries:
             await ack(delivery)
 
-    def _not_started(self, call: WorkerCall, claim: StartClaim) -> ToolOutcome | None:
+    def _not_started(self, call: WorkerCall, claim: StartDecision) -> ToolOutcome | None:
         """Return the outcome of a call that certainly did not begin: cancelled, or frozen past its time to start."""
         if call.cancel_reason is not None:
             return self._executor.failed(call, cancelled_failure(call))

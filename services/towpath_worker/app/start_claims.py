@@ -28,7 +28,7 @@ UNAVAILABLE = "unavailable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartClaim:
+class StartDecision:
     """TAS's answer. A granted claim must start by `start_by_s` and end by `lease_until_s` (monotonic).
 
     `probe` says whether the tool's probe is asked first, and what an unclear answer means (`ClaimAnswer`).
@@ -53,14 +53,14 @@ def wall_s() -> float:
 
 async def claim_start(
     bus: Bus, request: ClaimStart, expires_at: float, now_s: Callable[[], float] = wall_s
-) -> StartClaim:
+) -> StartDecision:
     """Ask until TAS answers, or the ticket has expired (*expires_at*, seconds since the epoch, by *now_s*)."""
     pause_s = 0.1
     while True:
         sent_s = monotonic()
         answer = await _request(bus, request)
         if answer is not None:
-            return StartClaim(
+            return StartDecision(
                 granted=answer.granted,
                 reason=answer.reason,
                 start_by_s=sent_s + answer.start_by_ms / 1000,
@@ -70,7 +70,7 @@ async def claim_start(
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
         if now_s() > expires_at:
-            return StartClaim(granted=False, reason=EXPIRED)
+            return StartDecision(granted=False, reason=EXPIRED)
 
 
 async def _request(bus: Bus, request: ClaimStart) -> ClaimAnswer | None:
