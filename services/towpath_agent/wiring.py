@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from towpath.agents.base import BaseAgent
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
-from towpath.tools.toolbox import collect, load_module
+from towpath.toolbox import collect, load_module
 from towpath_agent.app.agent_server import AgentOptions, AgentServer
 from towpath_agent.settings import AgentSettings
 from towpath_contracts.subjects import DEFAULT_POOL, agent_model, pool_of

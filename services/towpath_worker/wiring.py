@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
+from towpath.toolbox import Toolbox, collect, load_module
 from towpath.tools import builtin
-from towpath.tools.toolbox import Toolbox, collect, load_module
 from towpath_fabric.service import Service
 from towpath_worker.adapters.mcp.config import ServersFile
 from towpath_worker.adapters.mcp.server_list import make_servers

@@ -8,7 +8,7 @@ import sys
 
 from pydantic import TypeAdapter
 
-from towpath.tools.toolbox import collect, load_module
+from towpath.toolbox import collect, load_module
 from towpath_contracts.tools.calls import ToolSpec
 
 

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from nats.aio.msg import Msg
 
+from towpath.toolbox import Toolbox
 from towpath.tools.declaration import AnyTool
-from towpath.tools.toolbox import Toolbox
 from towpath_contracts.canonical import digest
 from towpath_contracts.rpc import DEAD_LETTER_CALLS
 from towpath_contracts.subjects import for_toolset

@@ -8,8 +8,8 @@ import asyncio
 import re
 from collections.abc import Iterable
 
+from towpath.toolbox import Toolbox
 from towpath.tools.declaration import AnyTool
-from towpath.tools.toolbox import Toolbox
 from towpath_contracts.base import Token
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import REGISTER_TOOLS

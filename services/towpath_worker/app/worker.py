@@ -18,8 +18,8 @@ from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from towpath.hooks import Hook, HookEvent, Hooks
+from towpath.toolbox import Toolbox
 from towpath.tools.declaration import AnyTool
-from towpath.tools.toolbox import Toolbox
 from towpath_contracts import subjects
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.strict_json import json_fault

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from tests.support.worker import worker_tools
 
 from towpath.hooks import Hook
+from towpath.toolbox import Toolbox, collect
 from towpath.tools.declaration import AnyTool
-from towpath.tools.toolbox import Toolbox, collect
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 from towpath_worker.adapters.mcp.config import ServersFile

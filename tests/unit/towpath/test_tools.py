@@ -14,10 +14,10 @@ import pytest
 from pydantic import BaseModel, Field
 
 from towpath import DeclarationError, System, Tool, ToolContext, ToolError, tool
+from towpath.toolbox import Toolbox, collect, load_module
 from towpath.tools.arguments import ArgumentsInvalidError
 from towpath.tools.declaration import seconds
 from towpath.tools.docstrings import parse_docstring
-from towpath.tools.toolbox import Toolbox, collect, load_module
 from towpath_contracts.tools.calls import EffectClass
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.support.places import ROOT
 
 from towpath import DidNotHappen, Happened, ToolContext, Unclear
-from towpath.tools.toolbox import collect, load_module
+from towpath.toolbox import collect, load_module
 from towpath_worker.core.results import encode_result
 
 PAGE = ROOT / "docs" / "tools.md"
