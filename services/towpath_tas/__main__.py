@@ -1,4 +1,4 @@
-"""Composition root of the tool-access service."""
+"""Entry point of the tool-access service: reads the settings and keys, and serves."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the tool-access service counts."""
+"""Prometheus metrics of the tool-access service."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 

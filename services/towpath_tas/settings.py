@@ -1,4 +1,4 @@
-"""What the tool-access service needs to know beside what every service does."""
+"""Settings of the tool-access service, in addition to those of every service."""
 
 from pathlib import Path
 

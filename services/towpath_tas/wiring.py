@@ -1,7 +1,10 @@
-"""The hot parts of one replica, put together on whatever stands for the database and the broker.
+"""Builds the objects of one replica and connects them to the broker and the database.
 
-The only place that knows which of them needs which other. `__main__` gives it Postgres and NATS; the simulation
-gives it tables and a broker in memory, so that what is simulated is what runs.
+Only this module knows which object needs which other. `CallWiring` holds the path of a call, on any database and
+broker: `__main__` gives it Postgres and NATS, the simulation its versions in memory, so the code that is simulated is
+the code that runs.
+
+A replica without a sealing key does not start: an audit that is not sealed would prove nothing.
 """
 
 import functools

@@ -1,1 +1,1 @@
-"""One file per outside thing: the tables, the condition language, the signing key."""
+"""One module per external system: the tables, the condition language, key files, checkpoint receivers."""

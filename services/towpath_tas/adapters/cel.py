@@ -1,8 +1,8 @@
 """Conditions in CEL, the Common Expression Language.
 
-An expression is compiled once, may name only what a condition may see, and never raises while it is weighed: an
-error of any kind is `UNCLEAR`. CEL always ends, but nested macros can take long, so a caller's own conditions (the
-grant of a task) may use none.
+An expression is compiled once, may only use the names that a condition may see, and never raises when it is evaluated:
+any error is `UNCLEAR`. Every CEL expression terminates, but nested macros can take long, so conditions that come from
+callers (in the grant of a task) may not use macros.
 """
 
 import functools

@@ -1,6 +1,6 @@
-"""Where checkpoints go outside of the database: a file, the structured log, an HTTP witness.
+"""Publishes checkpoints outside of the database: to a file, the structured log, or an HTTP witness.
 
-A checkpoint that could not be handed out is a warning, never a reason to stop sealing: the next one covers it.
+A checkpoint that can't be published is logged as a warning and never stops sealing: the next checkpoint covers it.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""The keys that sign tickets and checkpoints: one file, one key, the same for every replica.
+"""Loads the keys that sign tickets and checkpoints: one file, one key, the same for every replica.
 
-The file is read by its owner only, and a key that others may read is refused. A key is made only where that is
-asked for, and never over another one: two processes that start at once end up with the same key.
+Only the owner may read the file; a key that others can read is refused. A key is created only on request, and never
+replaces another: two processes that start at the same time end up with the same key.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""The ledger in Postgres: rows to values and back, and the two statements that change it.
+"""The ledger in Postgres: converts rows, and runs the two statements that change it.
 
-A change is stored only under the revision and the policy version it was made with; what was not stored is said by
-being left out of the answer, never by an error.
+A change is stored only if the row still has the revision, and the project the policy version, that it was made with.
+Calls that were not stored are missing in the result; that is no error.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""What the service can read of a run by itself: the task as it was submitted, and what earlier calls have returned.
+"""Reads what a run has seen: its task as it was submitted, and what its earlier calls returned.
 
-Nothing here is told by a model or a worker about where a value comes from; it is compared with what the ledger
-and the run's own log say. What can't be read is left out, and counts as not seen.
+This comes from the ledger and the run's own log, never from claims of a model or a worker about where a value is from.
+What can't be read is left out and counts as not seen.
 """
 
 import json

@@ -1,1 +1,1 @@
-"""Handlers: parse, load, ask the core, store, publish, acknowledge."""
+"""Handlers: parse, load, call the core, store, publish, acknowledge."""

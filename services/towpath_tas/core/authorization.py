@@ -1,7 +1,7 @@
-"""May this call happen? Registry, arguments, the task's grant and the matrix, in this order.
+"""May this call run? Checks the registry, the arguments, the task's grant and the matrix, in this order.
 
-The right to a call is the conjunction of all of them, and every answer that is not a clear yes is a no. The answer
-depends on nothing but what is given here, so the same question under the same versions has the same answer.
+All of them must agree, and every answer that is not a clear yes is a no. The decision depends on the arguments given
+here alone, so the same query under the same versions gets the same decision.
 """
 
 import dataclasses

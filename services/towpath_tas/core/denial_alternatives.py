@@ -1,7 +1,7 @@
-"""What is left to an agent that was refused: other tools, other agents, a person.
+"""What a refused agent can do instead: other tools, other agents, a person who may approve.
 
-What is named is really open, by the rules, the chain of grants and the network as they are. Where arguments or a
-limit decide, it is said (`conditional`), since nobody knows the arguments of a call that was not asked for. An agent
+Everything that is named is really open, by the rules, the grants and the network as they are. Where arguments or a
+limit decide, it is marked `conditional`, since the arguments of a call that was not asked for are unknown. An agent
 that is named as a specialist may make the very call that was refused.
 """
 

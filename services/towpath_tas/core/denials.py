@@ -1,7 +1,7 @@
-"""What a refused agent hears: why, what it may use instead, and what to try.
+"""The text of a denial: why, which tools may be used instead, and what to try.
 
-A denial is material for the model's next decision. It names only tools that this agent may really use, nearest
-first, and never says more about a rule than its name and condition.
+A denial is input for the model's next decision. It names only tools that this agent may really use, nearest first, and
+discloses no more of a rule than its name and condition.
 """
 
 import difflib

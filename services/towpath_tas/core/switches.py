@@ -1,6 +1,6 @@
-"""What is paused in a project, put to one call.
+"""Finds the stop switch that holds a call.
 
-A switch names things by globs, as rules do, and holds whoever it matches; it never says what is allowed.
+A switch names things by globs, as rules do, and holds everything that matches. It never allows anything.
 """
 
 from collections.abc import Iterable, Mapping

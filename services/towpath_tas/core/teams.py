@@ -1,6 +1,6 @@
-"""What a published network says of its agents: which tools they have, those of a team's lead too.
+"""Reads from a published network which tools its agents have, including those of a team's lead.
 
-A network that can't be read has no teams here; nobody gets a right from what stands in it.
+A network that can't be read has no teams here. Nobody gets a right from what a network says.
 """
 
 import json

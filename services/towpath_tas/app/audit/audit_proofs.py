@@ -1,7 +1,7 @@
-"""Proofs of runs and of single calls: their entries with paths to a signed checkpoint.
+"""Proofs for a run or a single call: its audit entries with their paths to a signed checkpoint.
 
-A proof shows entries of the asking project only, and says nothing of what it does not hold; it is checked by
-`towpath audit verify`, which needs nothing else.
+A proof holds entries of the requesting project only, and does not prove that there are no others. `towpath audit
+verify` checks it without any server.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""The audit as people ask for it, and blobs on their way in.
+"""Queries of the audit log, and uploads and downloads of the blobs of calls.
 
-An audit answer holds nothing of another project. A blob is stored only under the digest of its own bytes, and only
-for a call that is under way and shows a genuine ticket.
+An answer never holds anything of another project. A blob is stored only under the digest of its own bytes, and only for
+a call in progress that shows a valid ticket.
 """
 
 import base64

@@ -1,8 +1,8 @@
-"""The sealer: gives every committed entry of the audit its leaf, and signs what the log has become.
+"""Seals the audit log: gives every committed entry its leaf in the Merkle tree, and signs checkpoints of the tree.
 
-One sealer at a time holds the lock, whichever replica it is. Leaves and checkpoint are one commit; a checkpoint
-leaves the database only after it. A log that does not fit its own last checkpoint is never sealed further: whoever
-changed it would get a signature for it.
+One sealer at a time holds the lock, in whichever replica. Leaves and checkpoint are stored in one commit, and a
+checkpoint is published only after it. A log that does not match its own last checkpoint is never sealed again: a
+signature would confirm the change of whoever altered it.
 """
 
 import asyncio

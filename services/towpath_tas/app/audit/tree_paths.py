@@ -1,7 +1,7 @@
-"""Paths of leaves to the root of a tree, without reading the tree whole.
+"""Computes the path of a leaf to the root of the Merkle tree without reading the whole tree.
 
-A path is computed from stored leaf hashes and from the edges of stored checkpoints, and nothing is signed because
-of it: whoever gets it checks it against a root that was signed before.
+A path is computed from stored leaf hashes and stored checkpoints. It needs no trust: whoever receives it checks it
+against a root that was signed before.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Dead letters of the streams between this service and the workers.
 
-A worker may speak of deliveries only, and is believed only as far as the ledger agrees, also about whose letter it
-is: one that the ledger does not know is nobody's. What a run hears is the ledger's word. A letter goes back only into a
-stream that is this service's to write.
+A worker may report deliveries only, and its report counts only as far as the ledger confirms it, including whose call
+it was. The run is told what the ledger says, not what the worker says. A dead letter is republished only into a stream
+that this service writes.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
-"""Sends what a stored step wants sent: invocations with their tickets, facts, stops.
+"""Publishes what a stored change wants sent: invocations with their tickets, facts for runs, requests to stop.
 
-Nothing is sent before its step is stored, and nothing here is waited for. What gets lost is asked for again by the
-run, and answered from the ledger.
+Nothing is sent before its change is stored, and nothing waits for delivery: a run asks again for what got lost, and is
+answered from the ledger.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Words from outside the loops: raised fences, people's decisions on approvals and on unknown calls.
+"""Commands about stored calls: raise a fence, decide an approval, settle an unknown call, record an internal outcome.
 
-A word counts from the commit on that stores it; before that it is not answered. Whoever is refused hears why.
+A command counts from the commit that stores it, and is not answered before. A refusal says why.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
-"""Carries steps of calls into the ledger: guess or read, decide, write; again where the picture had changed.
+"""Applies messages about calls to the ledger: read or guess the row, decide, write; again if the row has changed.
 
-What is remembered here is a guess, and Postgres is the judge. A step made from a guess counts only once its
-change was stored under the revision it expects; a step that changes nothing counts only if it was made from a row
-just read. So memory saves queries and never decides anything, and replicas need not know of each other.
+The cache holds guesses; Postgres decides. A decision made from a cached row counts only if its change was stored under
+the revision that it expects. A decision that changes nothing counts only if it was made from a row that was just read.
+So the cache saves queries and never decides anything, and replicas need not know of each other.
 """
 
 import time

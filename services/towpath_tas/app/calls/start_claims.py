@@ -1,7 +1,7 @@
-"""`svc.tas.claim_start`: may I start now? Questions that arrive together share one commit.
+"""Answers `svc.tas.claim_start`: may a worker start a call now? Claims that arrive together share one commit.
 
-An answer leaves only after its claim is stored. Where it can't be stored, the answer is `unavailable`, and the
-worker asks again with the same claim id.
+An answer is sent only after its claim is stored. If it can't be stored the answer is `unavailable`, and the worker asks
+again with the same claim id.
 """
 
 import asyncio

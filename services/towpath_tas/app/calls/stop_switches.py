@@ -1,8 +1,8 @@
-"""Setting the stop switch.
+"""Sets, clears and lists stop switches.
 
-A switch holds from the commit on that stores it, in every replica: the same commit moves the version that each
-decision and each start is stored under. It stands in the audit in that commit too. Waking the runs that wait is a
-courtesy after it: who is not woken asks again by itself.
+A switch holds from the commit that stores it, in every replica: the same commit increments the version under which
+every decision and every start is stored, and writes the audit entry. Waking the runs that wait is only faster: a run
+that is not woken asks again by itself.
 """
 
 from collections.abc import AsyncIterator

@@ -1,8 +1,7 @@
-"""`tool.outcome`: what came of a call. One commit per batch, then facts to the runs and confirmations to the workers.
+"""Handles `tool.outcome`: one commit per batch, then facts to the runs and confirmations to the workers.
 
-A worker forgets an outcome only when it is told that the ledger holds it, so a confirmation never leaves before
-the commit; and one that is kept as evidence only, or can't be placed at all, is confirmed too, since sending it again
-would change nothing.
+A worker deletes an outcome when it is told that the ledger has it, so a confirmation never leaves before the commit. An
+outcome that is only kept as evidence, or belongs to no call, is confirmed too: sending it again would change nothing.
 """
 
 import asyncio

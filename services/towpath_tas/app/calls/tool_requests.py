@@ -1,7 +1,7 @@
-"""`tool.request`: may this call happen? One commit per batch, then the invocations go out.
+"""Handles `tool.request`: one commit per batch, then the invocations are sent.
 
-A request is acknowledged after its decision is stored and sent, never before. A request for a call that is not
-known is taken for new, and Postgres says so if it is not.
+A request is acknowledged after its decision is stored and sent, never before. A request for an unknown call is assumed
+to be new, and Postgres rejects the row if it is not.
 """
 
 import asyncio

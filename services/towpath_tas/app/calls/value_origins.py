@@ -1,7 +1,7 @@
-"""What is known of a run when it matters where a value of a call comes from.
+"""Loads and caches what runs have seen, to tell where the values of a call come from.
 
-Read only for calls whose answer rests on it, in one query for all runs of a batch; an ended call tells nothing
-new, so what was read once is kept. What could not be read makes values unknown, never trusted.
+Read only for calls whose decision depends on it, in one query for all runs of a batch. An ended call never changes, so
+what was read once is kept. What could not be read makes values unknown, never trusted.
 """
 
 import asyncio

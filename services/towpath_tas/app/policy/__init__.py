@@ -1,1 +1,1 @@
-"""Handlers around the permission matrix: versions, questions, differences, the tool registry."""
+"""Handlers of the permission matrix and the tool registry: versions, queries, comparison, registration."""

@@ -1,6 +1,6 @@
-"""Questions about rights: dry runs, what an agent may do, what tools there are.
+"""Queries about rights: dry runs, what an agent may do, which tools there are.
 
-A question changes nothing and is answered by the same rules that decide.
+A query changes nothing, and is answered by the code that decides live calls.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""The matrix as a thing that people change: apply, show, follow a file.
+"""Applies and shows policies (the text of the permission matrix), and watches a policy file.
 
-A policy is applied whole or not at all, every version is kept, and every change is in the audit in the same
-transaction. An equal text is no change.
+A policy is applied whole or not at all, every version is kept, and every change is audited in the same transaction. An
+identical text is no change.
 """
 
 import asyncio

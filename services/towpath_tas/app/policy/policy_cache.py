@@ -1,7 +1,7 @@
-"""The matrices and registries in memory, one pair per project.
+"""Caches what decides in each project: matrix, tool registry, stop switches, shadow policy.
 
-What is in memory is only as good as its version numbers. A decision is stored together with the versions it rests
-on, and Postgres refuses it where they have moved; then the project is forgotten here and loaded again.
+The cache is only as good as its version numbers. A decision is stored with the versions that it was made with, and
+Postgres rejects it if they have changed; then the project is dropped here and loaded again.
 """
 
 import json

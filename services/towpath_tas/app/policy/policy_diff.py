@@ -1,7 +1,7 @@
-"""Looking back with another matrix: `policy diff`.
+"""Compares recorded decisions with a proposed matrix (`policy diff`).
 
-Looking back never holds up what happens now. A diff is asked for in pieces of bounded time; calls are read a few
-at a time by the audit's own order, weighed in a thread that steps aside after every handful, and one piece at a time.
+A comparison must not slow down live calls. It runs in pieces of bounded time, one at a time; calls are read a few at a
+time in the order of the audit, and evaluated in a thread that pauses after every few.
 """
 
 import asyncio

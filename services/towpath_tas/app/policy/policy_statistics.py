@@ -1,7 +1,7 @@
-"""How often what was decided, and how it ended.
+"""Counts decisions and how their calls ended.
 
-Figures are counted from the audit, never kept beside it. A window is a range of the audit's ids, so a short one
-costs little however long the audit is; a huge one is cut at its old end, and the answer says so.
+The figures are counted from the audit, never stored beside it. A time window is a range of audit ids, so a short one
+costs little however long the audit is. A very large one is cut at its old end, and the answer says so.
 """
 
 from datetime import timedelta

@@ -1,7 +1,7 @@
-"""`python -m towpath_tas.app.policy.policy_test_runner`: what a policy file says to a test's cases, without a platform.
+"""`python -m towpath_tas.app.policy.policy_test_runner`: runs a policy test file without a platform.
 
-JSON in (`test`, and perhaps `policy`, as texts), JSON out, nothing else is read or written. It is how the command
-line asks the code that decides, which it may not import.
+Reads JSON from stdin (the texts `test` and, optionally, `policy`), writes JSON to stdout, and touches nothing else. The
+command line starts it as a process because it may not import the code that decides.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""The matrix's past and its single rules: versions, the change log, going back, changing one rule.
+"""Older versions of the matrix and changes of single rules: list, change log, roll back, edit one rule.
 
-Nothing here stores a matrix by itself. Going back and changing a rule make a whole new text and apply it like any
+Nothing here stores a matrix by itself. Rolling back and editing a rule produce a whole new text and apply it like any
 other, on top of the version that it was made from.
 """
 

@@ -1,6 +1,6 @@
-"""What the tool-access service has to say about a matrix that is put in force, beside that it can be read.
+"""Warnings and hints about a policy that is valid but probably not what was meant.
 
-Warnings and hints change nothing, unless who applies the matrix asks for strictness: then a warning refuses it.
+They change nothing, unless the policy is applied with `strict`: then a warning refuses it.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""A second matrix that is weighed for live calls and never obeyed.
+"""Shadow policies: a second matrix that is evaluated for live calls and never obeyed.
 
-Setting one is audited and holds from the next batch on, because it moves the registry's version like everything
-else that decisions are made with. What it would have said otherwise is an audit entry of phase `shadow` beside the
-decision, written in the same commit.
+Setting one is audited and takes effect with the next batch, because it increments the registry version, which every
+decision is checked against. Where it decides differently, an audit entry of phase `shadow` is written in the same
+commit as the decision.
 """
 
 import asyncio

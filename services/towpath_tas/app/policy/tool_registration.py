@@ -1,7 +1,7 @@
-"""Workers offer tools; a policy admin decides about the doubtful ones.
+"""Registers the tools that workers offer; a policy admin decides about the doubtful ones.
 
-A registration is taken or left per tool, in one transaction with its audit, and every accepted change moves the
-registry's version, so that no decision rests on an outdated definition.
+A registration is accepted or refused per tool, in one transaction with its audit entries. Every accepted change
+increments the registry version, so that no decision uses an outdated definition.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""What an approval is bound to, and what changed since.
+"""What an approval is bound to, and what changed since it was asked for.
 
-The digest covers every bound field, and the arguments by their own digest. What changed is told before → after,
-arguments field by field, bounded: a person reads it, and arguments may be huge.
+The digest covers every bound field, and the arguments by their own digest. Changes are listed as before → after,
+arguments field by field, with limits: a person reads them, and arguments may be huge.
 """
 
 import json

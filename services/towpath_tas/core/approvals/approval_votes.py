@@ -1,8 +1,8 @@
-"""What people say about a call that waits for them: yes, no, or other arguments.
+"""Votes on a call that waits for approval: approve, deny, or edit the arguments.
 
-A word counts once, from somebody with the role who did not ask for the call himself, about the call as it was
-shown. One no denies; a yes counts towards the quorum. Who changes the arguments makes another call: the matrix is asked
-about it first, everybody else's yes is gone, and the editor's own word is one of the quorum, never all of a larger one.
+A vote counts once, from a person with the role who did not submit the run, and only about the call as it was shown. One
+denial denies; an approval counts towards the quorum. An edit makes another call of it: the matrix decides about that
+call first, the approvals of all others are dropped, and the editor's own vote counts as one of the quorum.
 """
 
 from dataclasses import replace

@@ -1,9 +1,9 @@
-"""A person's say about one exact call.
+"""Approvals of single calls: asking for one, using it up, and what happens when it expires or the call has changed.
 
-An approval covers this tool with these arguments, this definition, these rules, this agent and this snapshot,
-once, until it expires. It is used up in the same change of the ledger that permits the call. Whatever drifted in
-between voids it, and a fresh one is asked for that says what changed; at most `MAX_REVISIONS` times, then by a manual
-gate, which no further change survives. What people say is taken by `voting`.
+An approval covers this tool with these arguments, this definition, these rules, this agent and this snapshot, once,
+until it expires. It is used up in the same ledger change that permits the call. Any change in between voids it, and a
+new approval is asked for that lists the changes: at most `MAX_REVISIONS` times, then by a manual gate, which allows no
+further change. `approval_votes` counts the votes.
 """
 
 import json

@@ -1,8 +1,9 @@
-"""Who may start a call right now.
+"""Decides which worker may start a call.
 
-Law: `irreversible` has one claim until a person says retry; `idempotent` and `reconcilable` have one at a time, the
-next when the lease of the last is over, and a `reconcilable` call is probed before it runs again. A claim that is not
-clearly granted means: do not run. A refusal changes nothing, so asking again with the same claim id is always safe.
+An `irreversible` call gets one claim, until a person asks for a retry. `idempotent` and `reconcilable` calls get one
+claim at a time, the next when the lease of the last has expired; a `reconcilable` call is probed before it runs again.
+A claim that is not clearly granted means: do not run. A refusal changes nothing, so asking again with the same claim id
+is always safe.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
-"""Calls of internal tools: permitted here, applied by the run machine, and closed by its word.
+"""Calls of internal tools: permitted here, applied by the run itself, and closed by its report.
 
-No worker is asked and no ticket is made. The run's log is the truth about such a call: what it says counts
-whatever a clock or a fence has made of the row meanwhile; a call that was never permitted can't have been applied.
+No worker is involved and no ticket is issued. The run's log is the source of truth about such a call: its report counts
+whatever a deadline or a fence has made of the row meanwhile. A call that was never permitted can't have been applied.
 """
 
 from towpath_contracts.canonical import digest, json_safe

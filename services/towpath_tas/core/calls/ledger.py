@@ -1,15 +1,15 @@
 """The life of a call, from the first request to its end.
 
     (no row) ──────────── request ──────────────────────────► denied | awaiting_approval | permitted | void
-    awaiting_approval ─── request, once a person has spoken ─► permitted | denied | awaiting_approval (it drifted)
+    awaiting_approval ─── request, once a person decided ──► permitted | denied | awaiting_approval (it has changed)
     permitted ─────────── claim ────────────────────────────► started
     permitted, started ── outcome ──────────────────────────► succeeded | failed
     permitted, started ── request, deadline or lease over ──► failed | unknown | permitted (next attempt)
     all that may not run ─ fence ───────────────────────────► void | unknown
     unknown ───────────── late outcome, or a person ────────► succeeded | failed | permitted (next attempt)
 
-Nothing is dispatched that has no row; what has an end is answered from the row; what can't be known is `unknown`.
-The functions are total: any message in any state gives a Step, and a Step changes a row by exactly one revision.
+Nothing is dispatched without a row; an ended call is answered from its row; an outcome that nobody knows is `unknown`.
+The functions are total: any message in any state gives a `LedgerChange`, which changes a row by exactly one revision.
 """
 
 import json

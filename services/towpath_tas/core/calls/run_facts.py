@@ -1,6 +1,6 @@
-"""What a run is told about its calls, as the JSON that is both stored in the ledger and sent.
+"""Builds the facts that a run receives about its calls, as the JSON that is both stored and sent.
 
-A fact is made once and stored with the change that it reports, so that a repeat says the very same thing.
+A fact is built once and stored with the change that it reports, so that a repeat sends exactly the same.
 """
 
 import json

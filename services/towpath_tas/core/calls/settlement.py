@@ -1,7 +1,8 @@
-"""Ending calls from outside: a raised fence, and a person's word on an unknown call.
+"""Ends calls from outside: a raised fence, and a person's decision about an unknown call.
 
-A fence ends what never started and stops what runs; it never says of a started call that it did not happen. A
-person's word on an unknown call is final; only `retry` opens the call again, and not in a run that was stopped.
+A fence ends calls that never started and stops those that run; it never claims of a started call that it did not
+happen. A person's decision about an unknown call is final; only `retry` opens the call again, and not in a run that was
+stopped.
 """
 
 from datetime import datetime, timedelta

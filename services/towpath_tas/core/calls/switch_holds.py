@@ -1,11 +1,11 @@
-"""The stop switch: calls that would go out wait in the ledger instead.
+"""Stop switches: calls that would be sent wait in the ledger instead.
 
-    permitted, about to be sent or claimed ── a switch holds it ──► requested (held: no ticket of it is good any more)
-    requested ── asked for again, and nothing holds it ──────────► permitted, by the rules as they are then
+    permitted, about to be sent or claimed ── a switch holds it ──► requested (held: its tickets are invalid)
+    requested ── requested again, and nothing holds it ──────────► permitted, by the rules of that time
 
-A switch decides only *when*. What is refused is refused at once, what runs goes on, and what is held is authorized
-anew before it goes out: a pause opens nothing. An approval that was given is used up when its call is first held, so a
-long pause can't let it expire; it covers the call later only if nothing of what it was shown has changed.
+A switch decides only *when*. A denied call is denied at once, a running call goes on, and a held call is authorized
+again before it is sent, so a pause allows nothing. An approval is used up when its call is first held, so that it can't
+expire during a long pause; it covers the call later only if nothing that it was shown for has changed.
 """
 
 import json

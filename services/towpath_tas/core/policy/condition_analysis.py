@@ -1,7 +1,7 @@
-"""What can be said of a condition by reading it: which of its parts can never be the boolean true.
+"""Finds the parts of a condition that can never be the boolean true.
 
-Advice only, and silent where it is not sure. A part is told only if the schema of every tool in question says that
-what stands there is something else than a boolean; how conditions are weighed is `conditions` alone.
+Used for warnings only, and reports nothing where it is not sure: a part is reported only if the schemas of all tools in
+question say that the value there is no boolean. Conditions are evaluated elsewhere (`conditions`).
 """
 
 import re

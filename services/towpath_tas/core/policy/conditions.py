@@ -1,7 +1,7 @@
-"""What a rule's condition may see, and what its answer may be.
+"""What a condition of a rule may see, and what its result may be.
 
-Only the boolean true is a yes. Everything else that is not the boolean false, an error above all, is `UNCLEAR`,
-and an unclear condition never allows: it counts as met on a rule that restricts, and as not met on one that allows.
+Only the boolean true is a yes. Everything that is neither true nor false, above all an error, is `UNCLEAR`, and an
+unclear condition never allows: it counts as met on a rule that restricts, and as not met on a rule that allows.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Expected verdicts: a file of questions with the answers that a matrix must give (`towpath policy test`).
+"""Policy tests: a file of calls with the verdicts that a matrix must give (`towpath policy test`).
 
-A case is answered by the matrix and the grants alone, by the code that decides live calls; the tool's schema and
-the registry have no part in it, so a test needs no platform. A file with any problem is refused whole.
+The matrix and the grants alone decide a case, by the code that decides live calls. The tool's schema and the registry
+are not used, so a test needs no platform. A file with any problem is refused whole.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
-"""What a task was granted, put to one call.
+"""Checks a call against the grants of its task.
 
-Every grant of the chain must let the call through, by an entry whose names cover it and whose condition is exactly
-true. A condition that can't be compiled, errs or answers anything else lets nothing through.
+Every grant of the chain must allow the call, by an entry whose names match it and whose condition is exactly true. A
+condition that can't be compiled, fails or gives anything else allows nothing.
 """
 
 from collections.abc import Mapping, Sequence

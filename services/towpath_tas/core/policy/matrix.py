@@ -1,8 +1,8 @@
-"""The permission matrix: who may do what with which tool.
+"""The permission matrix: which agent may use which tool.
 
-Deny beats approval beats allow, and no rule means deny. The order of the rules in the file decides nothing but
-which of several equal rules is named. A rule whose limit is used up denies: a limit is a limit, not the end of a
-rule.
+Deny takes precedence over require_approval, and that over allow; without a matching rule the verdict is deny. The order
+of the rules decides nothing but which of several equal rules is named. A rule whose limit is used up denies, instead of
+not applying: otherwise a wider rule would lift the limit.
 """
 
 import fnmatch

@@ -1,7 +1,7 @@
-"""What a rule's patterns cover, compared with each other and with known names.
+"""Compares the patterns of rules with each other and with known names.
 
-Law: `covers` is never wrong when it says yes; it may say no where only a closer look would find that one covers the
-other, since what rests on it is advice.
+`covers` is always right when it says yes. It may say no where only a closer look would find that one pattern covers the
+other: its results are used for warnings only.
 """
 
 import difflib

@@ -1,6 +1,6 @@
-"""What is probably wrong with a matrix that can be read: names that nobody has, rules that never decide.
+"""Finds what is probably wrong in a valid matrix: unknown names, rules that never decide.
 
-Advice only. Nothing here changes what a rule means; a policy may be applied before its tools and networks exist.
+Warnings only: nothing here changes what a rule means, and a policy may be applied before its tools and networks exist.
 """
 
 import re

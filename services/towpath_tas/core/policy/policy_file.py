@@ -1,7 +1,7 @@
-"""The matrix as people write it: YAML, checked whole.
+"""Reads a policy: YAML, validated as a whole.
 
-A file with any problem is refused, and every problem is told at once with its line, so that one look mends it.
-YAML anchors are refused: a permission must be readable where it stands.
+A file with any problem is refused, and all problems are reported at once with their lines, so that they can be fixed in
+one go. YAML anchors are refused: a permission must be readable where it stands.
 """
 
 import difflib

@@ -1,7 +1,7 @@
-"""Putting one rule into a matrix's text, or taking one out, and leaving everything else as people wrote it.
+"""Adds, replaces or removes one rule in the text of a policy, and leaves the rest as people wrote it.
 
-An edit is kept only if reading the new text gives exactly the rules of the old one with that one change. Where the
-lines of a rule can't be told apart (rules on one line), the list of rules is written anew: same rules, no comments.
+An edit is accepted only if the new text reads as exactly the old rules with that one change. Where the lines of a rule
+can't be told apart (several rules on one line), the list of rules is written anew: same rules, no comments.
 """
 
 from collections.abc import Mapping, Sequence

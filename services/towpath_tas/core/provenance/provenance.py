@@ -1,8 +1,8 @@
-"""Where the values of a call come from: the task, a system of record, untrusted output, or nowhere known.
+"""Where the values of a call come from: the task, a system of record, untrusted output, or an unknown place.
 
-A value is trusted only for what it wholly is: the task's own text says it, or a field of a system of record equals
-it. That it also stands in untrusted output takes nothing away. What is not seen counts as not known, never as trusted.
-What this can't see (paraphrase, derived values, encodings, side channels) is said in docs/tool-access.md.
+A value is trusted only as a whole: the text of the task contains it, or a field of a system of record equals it. It
+stays trusted if untrusted output contains it too. What was not seen counts as unknown, never as trusted. What this
+can't detect (paraphrase, derived values, encodings, side channels) is listed in docs/tool-access.md.
 """
 
 import re

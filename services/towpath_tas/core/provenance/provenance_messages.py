@@ -1,7 +1,7 @@
-"""When it matters where values come from, and what a refused model hears about it.
+"""Decides when the origin of values has to be looked up, and describes it in denials.
 
-What a run has seen is read only where a rule names it, or a person has to decide; a tool that only reads and
-declares no sink is looked at only for rules that ask for more than sinks.
+What a run has seen is read only where a rule names it or a person has to decide. For a tool that only reads and
+declares no sink it is read only for rules that ask for more than sinks.
 """
 
 import functools

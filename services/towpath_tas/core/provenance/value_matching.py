@@ -1,7 +1,7 @@
-"""When two values are the same, and when a text holds a value, in whatever shape it was written.
+"""Decides when two values are the same, and when a text contains a value, in whatever form it was written.
 
-To trust, values must be the same but for spelling that changes no meaning (case of a mail address, spaces in an
-account number); to distrust, it is enough that one could be the other in disguise. So the two never share a form.
+To trust, values must be equal but for spelling that changes no meaning (case of a mail address, spaces in an account
+number). To distrust, it is enough that one could be the other in disguise. So the two use different normal forms.
 """
 
 import html

@@ -1,1 +1,1 @@
-"""The tool registry and the check of arguments."""
+"""The tool registry and the validation of arguments."""

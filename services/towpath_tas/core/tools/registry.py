@@ -1,9 +1,8 @@
-"""The tools of a project, and what becomes of a worker's proposal.
+"""The tools of a project, and what becomes of a tool that a worker proposes.
 
-Nobody makes a tool less strict by saying so. A weaker effect class, trusted output, a new report, a lost
-`sensitive` or another owner waits for a policy admin; everything that only adds or tightens is taken at once. A
-discovered tool that its server defines anew waits too, and holds the calls meanwhile: the one that was accepted is not
-there any more.
+Nobody makes a tool less strict by proposing it. A weaker effect class, trusted output, a new report, a lost `sensitive`
+or another owner waits for a policy admin; everything that only adds or tightens is accepted at once. A discovered tool
+whose server has redefined it waits too, and holds the calls meanwhile: the accepted one does not exist any more.
 """
 
 from collections.abc import Callable, Iterable, Mapping
