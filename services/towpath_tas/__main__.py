@@ -28,7 +28,7 @@ from towpath_tas.wiring import CallPorts, CallWiring, note_signer, serve, serve_
 
 
 class ToolAccessService:
-    """Wires the parts of one replica once database and broker are there."""
+    """Builds and starts one replica once database and broker are connected."""
 
     def __init__(self, service: Service, settings: TasSettings, signer: TicketSigner, notes: Signer) -> None:
         self._service = service
@@ -38,72 +38,72 @@ class ToolAccessService:
         self._metrics = TasMetrics(service.registry)
 
     async def start(self) -> None:
-        """Declare streams, apply the policy file, answer requests, begin to work."""
+        """Declare streams, apply the policy file, answer requests, start the loops."""
         service, bus, pool = self._service, self._service.bus, self._service.pool
         await self._ensure()
         window = 2 * self._settings.batch_size
         asked = PullConsumer(bus.nc, TOOLREQ_CONSUMER, window=window, rebind=self._ensure)
         ended = PullConsumer(bus.nc, TOOLOUT_CONSUMER, window=window, rebind=self._ensure)
         ports = CallPorts(pool=pool, bus=bus, asked=asked, ended=ended, telemetry=service.telemetry)
-        parts = CallWiring(ports, self._signer, self._settings, self._metrics, service.log)
-        await parts.read_time()
-        policies = PolicyStore(pool, parts.policy_cache)
+        calls = CallWiring(ports, self._signer, self._settings, self._metrics, service.log)
+        await calls.read_time()
+        policies = PolicyStore(pool, calls.policy_cache)
         if self._settings.policy_file is not None:
             watch = PolicyFileWatcher(policies, self._settings.policy_file, self._settings.policy_project, service.log)
-            await watch.look()
+            await watch.check()
             service.loop(watch.run)
-        self._answer(parts, policies)
-        parts.answer()
+        self._answer(calls, policies)
+        calls.answer()
         start_audit(service, self._settings, self._notes, self._metrics)
         for consumer in (asked, ended):
             await consumer.start()
             service.on_stop(consumer.stop)
-        await parts.claims.start()
-        service.on_stop(parts.claims.stop)
-        for loop in (*parts.loops, Housekeeping(pool, service.log).run):
+        await calls.claims.start()
+        service.on_stop(calls.claims.stop)
+        for loop in (*calls.loops, Housekeeping(pool, service.log).run):
             service.loop(loop)
 
-    def _answer(self, parts: CallWiring, policies: PolicyStore) -> None:
+    def _answer(self, calls: CallWiring, policies: PolicyStore) -> None:
         bus, pool = self._service.bus, self._service.pool
         access, audit, blobs = (
-            AccessQueries(pool, parts.policy_cache),
+            AccessQueries(pool, calls.policy_cache),
             AuditQueries(pool),
-            CallBlobs(pool, parts.tickets),
+            CallBlobs(pool, calls.tickets),
         )
-        tools = ToolRegistrations(pool, bus, parts.tickets, trusting=self._settings.embedded)
+        tools = ToolRegistrations(pool, bus, calls.tickets, trusting=self._settings.embedded)
         serve(bus, rpc.CHECK_ACCESS, access.check)
         serve(bus, rpc.GET_PERMISSIONS, access.permissions)
         serve(bus, rpc.CHECK_GRANT, access.check_grant)
         serve(bus, rpc.DESCRIBE_TOOLS, access.describe)
         serve(bus, rpc.APPLY_POLICY, policies.apply)
         serve(bus, rpc.GET_POLICY, policies.show)
-        self._look_back(parts, policies)
+        self._answer_history(calls, policies)
         serve(bus, rpc.REGISTER_TOOLS, tools.register)
-        serve_toolsets(bus, tools, parts.dead_letters)
+        serve_toolsets(bus, tools, calls.dead_letters)
         serve(bus, rpc.DECIDE_PROPOSAL, tools.decide)
         serve(bus, rpc.AUDIT_QUERY, audit.query)
         serve(bus, rpc.RECORD_ACTION, audit.record)
         serve(bus, rpc.BLOB_PUT, blobs.put)
         serve(bus, rpc.BLOB_GET_CALLS, blobs.get)
 
-    def _look_back(self, parts: CallWiring, policies: PolicyStore) -> None:
+    def _answer_history(self, calls: CallWiring, policies: PolicyStore) -> None:
         bus, pool = self._service.bus, self._service.pool
         versions, shadow = PolicyHistory(pool, policies), ShadowPolicies(pool)
         serve(bus, rpc.POLICY_VERSIONS, versions.list_versions)
         serve(bus, rpc.POLICY_CHANGES, versions.changes)
         serve(bus, rpc.ROLL_BACK_POLICY, versions.roll_back)
         serve(bus, rpc.CHANGE_RULE, versions.change_rule)
-        serve(bus, rpc.DIFF_POLICY, PolicyDiffs(pool, parts.policy_cache).diff)
+        serve(bus, rpc.DIFF_POLICY, PolicyDiffs(pool, calls.policy_cache).diff)
         serve(bus, rpc.SET_SHADOW, shadow.set)
         serve(bus, rpc.GET_SHADOW, shadow.view)
         serve(bus, rpc.GET_STATISTICS, PolicyStatistics(pool).statistics)
 
     async def _ensure(self) -> None:
-        """Declare streams and consumers, also those of every toolset that a project ever registered."""
+        """Declare streams and consumers, including those of every toolset that any project has registered."""
         try:
             rows: list[Any] = await self._service.pool.fetch(QUERIES.toolsets)
         except DATABASE_DOWN as error:
-            raise TimeoutError from error  # "not now": whoever wanted this tries again
+            raise TimeoutError from error  # callers retry after a TimeoutError
         extra = tuple(exec_consumer(row["project"], row["toolset"]) for row in rows)
         await ensure_streams(self._service.bus.nc, extra)
 

@@ -56,7 +56,7 @@ Handler = Callable[[Any], Awaitable[Message]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPorts:
-    """Where a replica touches the world: `asked` are tool requests, `ended` outcomes."""
+    """A replica's connections: `asked` delivers tool requests, `ended` delivers outcomes."""
 
     pool: Database
     bus: Wire
@@ -66,7 +66,7 @@ class CallPorts:
 
 
 def serve(bus: Wire, method: rpc.Method, handler: Handler) -> None:
-    """Answer *method*; while Postgres is away the answer is `unavailable`, so that nobody waits for a timeout."""
+    """Answer *method*; while Postgres is down answer `unavailable`, so that callers don't wait for a timeout."""
 
     @functools.wraps(handler)
     async def reachable(request: Any) -> Message:
@@ -79,7 +79,7 @@ def serve(bus: Wire, method: rpc.Method, handler: Handler) -> None:
 
 
 class CallWiring:
-    """One replica's way of a call: first `read_time`, then `answer` and `claims.start`, then all `loops` for ever."""
+    """The objects on the path of a call. Call `read_time`, then `answer` and `claims.start`, then run all `loops`."""
 
     def __init__(
         self, ports: CallPorts, signer: TicketSigner, settings: TasSettings, metrics: TasMetrics, log: Logger
@@ -122,11 +122,11 @@ class CallWiring:
         )
 
     async def read_time(self) -> None:
-        """Ask Postgres for its time, before anything else."""
+        """Set the replica's clock from Postgres, before anything else."""
         await self.ledger.read_time(self._ports.pool)
 
     def answer(self) -> None:
-        """Answer the orchestrator and people about calls."""
+        """Answer requests of the orchestrator and of people about calls."""
         bus = self._ports.bus
         serve(bus, rpc.RAISE_FENCE, self._commands.raise_fence)
         serve(bus, rpc.RESOLVE_APPROVAL, self._commands.resolve_approval)
@@ -142,11 +142,11 @@ class CallWiring:
 
 
 SEAL_KEY_NAME = "seal.key"
-"""The name of the embedded platform's sealing key, which lies beside the one that signs tickets."""
+"""File name of the embedded platform's sealing key, next to the ticket key."""
 
 
 def note_signer(settings: TasSettings) -> Signer:
-    """Return what signs checkpoints; the embedded platform makes its key. Raises KeyFileError."""
+    """Return the signer of checkpoints; on the embedded platform its key is created. Raises KeyFileError."""
     path = settings.seal_key_file
     if path is None and settings.embedded and settings.ticket_key_file is not None:
         path = settings.ticket_key_file.with_name(SEAL_KEY_NAME)
@@ -160,7 +160,7 @@ def note_signer(settings: TasSettings) -> Signer:
 
 
 def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics: TasMetrics) -> None:
-    """Answer what is asked of the log, and begin to seal it."""
+    """Answer requests about the audit log, and start to seal it."""
     pool, bus, log = service.pool, service.bus, service.log
     outlets: list[CheckpointPublisher] = [CheckpointLog(log)]
     if settings.checkpoint_file is not None:
@@ -187,7 +187,11 @@ Token = Annotated[str, Path()]
 
 
 def serve_toolsets(bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadLetters) -> None:
-    """Answer registrations and dead letters of workers whose credential is bound to project and toolset."""
+    """Answer registrations and dead letters of workers on `svc.tas.<method>.<project>.<toolset>`.
+
+    The broker lets a worker's credential publish on the subjects of its own project and toolsets only. So the subject
+    is trusted, and a request about another toolset is refused.
+    """
 
     async def register(request: RegisterTools, project: Token, toolset: Token) -> ToolsRegistered:
         subject = for_toolset(rpc.REGISTER_TOOLS.subject, project, toolset)
@@ -202,7 +206,7 @@ def serve_toolsets(bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadL
     bus.subscriber(for_toolset(rpc.DEAD_LETTER_CALLS.subject, "{project}", "{toolset}"))(report)
 
 
-def require_same_toolset(said: str, meant: str) -> None:
-    """Raise `forbidden` where a worker *said* something of another toolset than the one that it is *meant* to serve."""
-    if said != meant:
-        raise ProblemError(problem("forbidden", f"this credential is of another toolset: {said} is not {meant}"))
+def require_same_toolset(requested: str, allowed: str) -> None:
+    """Raise `forbidden` unless the *requested* subject is the one that the credential *allowed*."""
+    if requested != allowed:
+        raise ProblemError(problem("forbidden", f"this credential is of another toolset: {requested} is not {allowed}"))

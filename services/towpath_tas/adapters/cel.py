@@ -15,10 +15,10 @@ from towpath_tas.core.policy.conditions import VARIABLES, Condition, ConditionCo
 from towpath_tas.core.provenance.provenance_messages import MEMBERS, unknown_members
 
 MAX_CHARS = 4_096
-"""A condition longer than this is a program, and belongs into a tool."""
+"""A longer condition is a program, and belongs in a tool."""
 
 MAX_COMPILED = 4_096
-"""Compiled conditions of callers that are kept; they come with every task."""
+"""Compiled conditions of callers that are cached; they come with every task."""
 
 _MACRO_VARIABLE = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
 _ANY_MACRO = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(")
@@ -36,13 +36,11 @@ _FUNCTIONS = frozenset(
 
 @functools.cache
 def _library() -> Any:
-    """Import the library at the first condition: its command line comes with it, and only a few need either."""
+    """Import the library with the first condition: it brings a command line with it, and few processes need it."""
     return importlib.import_module("cel")
 
 
 class CelCondition:
-    """One compiled expression."""
-
     __slots__ = ("_names", "_program", "text")
 
     def __init__(self, text: str) -> None:
@@ -57,9 +55,9 @@ class CelCondition:
         if unknown:
             msg = f"unknown name {', '.join(sorted(unknown))}: a condition sees {', '.join(sorted(VARIABLES))}"
             raise ValueError(msg)
-        unheard = unknown_members(text)
-        if unheard:
-            msg = f"origin has no {', '.join(sorted(unheard))}: it has {', '.join(sorted(MEMBERS))}"
+        missing = unknown_members(text)
+        if missing:
+            msg = f"origin has no {', '.join(sorted(missing))}: it has {', '.join(sorted(MEMBERS))}"
             raise ValueError(msg)
         strange = {name for name in self._program.functions() if not _OPERATOR.search(name)} - _FUNCTIONS
         if strange:
@@ -67,7 +65,7 @@ class CelCondition:
             raise ValueError(msg)
 
     def __call__(self, context: Mapping[str, Any]) -> ConditionResult:
-        """Answer for *context*; see `Condition`."""
+        """Evaluate on *context*; see `Condition`."""
         try:
             if isinstance(context, ConditionContext) and self._names <= context.ready:
                 answer = self._program.execute(context.prepared)
@@ -80,7 +78,7 @@ class CelCondition:
         return ConditionResult.NO if answer is False else ConditionResult.UNCLEAR
 
     def _prepared(self, context: Mapping[str, Any]) -> Any:
-        """Turn the names that this condition uses into the engine's values, those of a `ConditionContext` only once."""
+        """Convert the names that this condition uses to values of the engine; for a `ConditionContext` only once."""
         if not isinstance(context, ConditionContext):
             return dict(context)
         if context.prepared is None:
@@ -112,9 +110,9 @@ def _pattern(text: str) -> Any:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Say whether the regular expression *pattern* is found in *text*, in time linear in both.
+    """Return whether the regular expression *pattern* is found in *text*, in linear time.
 
-    Raises ValueError for a pattern that linear engines do not know (look-around, back-references).
+    Raises ValueError for a pattern that linear engines do not support (look-around, back-references).
     """
     try:
         return _pattern(pattern).execute({"text": text}) is True

@@ -14,14 +14,13 @@ WITNESS_TIMEOUT_S = 5.0
 
 
 class CheckpointFile:
-    """Appends every checkpoint to a file, which `towpath audit verify --checkpoint` takes as it is."""
+    """Appends every checkpoint to a file, in the form that `towpath audit verify --checkpoint` reads."""
 
     def __init__(self, path: Path, log: Logger) -> None:
         self._path = path
         self._log = log
 
     async def publish(self, note: str) -> None:
-        """Append *note*."""
         try:
             await asyncio.to_thread(self._append, note)
         except OSError as error:
@@ -33,27 +32,25 @@ class CheckpointFile:
 
 
 class CheckpointLog:
-    """Writes every checkpoint into the service's own log, which is collected by somebody else."""
+    """Writes every checkpoint into the service's structured log."""
 
     def __init__(self, log: Logger) -> None:
         self._log = log
 
     async def publish(self, note: str) -> None:
-        """Log *note*."""
         self._log.info("audit checkpoint", note=note)
 
 
 class CheckpointWitness:
-    """Posts every checkpoint to an address of the operator's choice; redirects are not followed."""
+    """Posts every checkpoint to a URL that the operator chose; redirects are not followed."""
 
     def __init__(self, url: str, log: Logger) -> None:
         self._url = url
         self._log = log
 
     async def publish(self, note: str) -> None:
-        """POST *note* as text."""
         try:
-            async with asyncio.timeout(WITNESS_TIMEOUT_S):  # httpx2's own begins anew with every byte
+            async with asyncio.timeout(WITNESS_TIMEOUT_S):  # httpx2's own timeout restarts with every byte
                 await self._post(note)
         except TimeoutError:
             self._log.warning("the witness could not be reached", error=f"no answer in {WITNESS_TIMEOUT_S:g} s")

@@ -22,9 +22,9 @@ class KeyFileError(Exception):
 
 
 def load_key(path: Path, *, create: bool = False, what: str = "ticket key") -> Ed25519PrivateKey:
-    """Return the key in *path* (PEM, or 32 raw bytes in base64); make it first where *create* and there is none.
+    """Return the key in *path* (PEM, or 32 raw bytes in base64); with *create*, make one if there is none.
 
-    *what* names it in messages. Raises KeyFileError.
+    *what* names the key in messages. Raises KeyFileError.
     """
     if create and not path.exists():
         _make(path)
@@ -56,10 +56,10 @@ def _parse(text: bytes, path: Path) -> Ed25519PrivateKey:
 
 
 def _make(path: Path) -> None:
-    """Write a new key beside its place and link it there: `link` fails where another process was first."""
+    """Write a new key to a temporary file and link it: `link` fails if another process was first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     raw = base64.b64encode(Ed25519PrivateKey.generate().private_bytes_raw()) + b"\n"
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".key-")  # mkstemp opens it for its owner alone
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".key-")  # mkstemp makes it readable by its owner only
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(raw)

@@ -21,7 +21,7 @@ from towpath_tas.core.policy.matrix import RateLimit
 QUERIES = Queries.load("towpath_tas.adapters")
 
 _EDIT = ("asked_digest", "edited_by")
-"""Columns of a call that only an edit writes, with its approval."""
+"""Columns of a call that only an edit writes, together with its approval."""
 
 _CALL = tuple(field.name for field in fields(LedgerCall) if field.name not in _EDIT)
 _CHANGE = (
@@ -39,7 +39,7 @@ _approval_values = attrgetter(*_APPROVAL)
 
 
 class SeenVersions(NamedTuple):
-    """The versions of a project's policy and registry that decisions were made with."""
+    """The versions of policy and registry that decisions were made with."""
 
     project: str
     policy_version: int
@@ -47,10 +47,9 @@ class SeenVersions(NamedTuple):
 
 
 class LimitUse(NamedTuple):
-    """One use of a limited rule by one call: of a run's limit, or of a project's rate where `project` is given.
+    """One use of a limited rule by one call: of a run's limit, or of a project's rate if `project` is given.
 
-    `base` is the count that the decision saw of the run; the `calls` in `per_s` seconds of a rate are weighed when they
-    are counted.
+    `base` is the run's count at the decision; rates (`calls` in `per_s` seconds) are checked when they are counted.
     """
 
     run_id: UUID
@@ -63,7 +62,7 @@ class LimitUse(NamedTuple):
 
 
 class WriteResult(NamedTuple):
-    """What a write did: the calls that were stored, the projects whose versions have moved, Postgres's time."""
+    """What a write did: which calls were stored, which projects have newer versions, and Postgres's time."""
 
     calls: frozenset[UUID]
     stale: tuple[str, ...]
@@ -72,7 +71,7 @@ class WriteResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCall:
-    """What the database knows of a call: the row, its current approval, its run's fence."""
+    """What the database has of a call: its row, its current approval, the fence of its run."""
 
     call: LedgerCall | None
     approval: Approval | None
@@ -81,19 +80,19 @@ class StoredCall:
 
 
 async def read_calls(lane: Lane, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, StoredCall]:
-    """Read calls by (run id, execution id); every key is in the answer."""
+    """Read calls by (run id, execution id); the result has every key."""
     rows = await lane.fetch(QUERIES.read_calls, [run for run, _ in keys], [execution for _, execution in keys])
     return {row["asked"]: _stored_call(row) for row in rows}
 
 
 async def read_counts(lane: Lane, keys: Sequence[tuple[UUID, str]]) -> dict[tuple[UUID, str], int]:
-    """Read how often a run has used limited rules."""
+    """Read how often runs have used limited rules."""
     rows = await lane.fetch(QUERIES.read_counts, [run for run, _ in keys], [rule for _, rule in keys])
     return {(row["run_id"], row["rule"]): row["used"] for row in rows}
 
 
 async def read_rates(lane: Any, keys: Sequence[tuple[str, RateLimit]]) -> dict[tuple[str, str], int]:
-    """Read how many calls rules with a rate have let through in the windows of now, by (project, rule)."""
+    """Read how many calls rules with a rate allowed in the current windows, by (project, rule)."""
     rows = await lane.fetch(
         QUERIES.read_rates,
         [project for project, _ in keys],
@@ -106,7 +105,7 @@ async def read_rates(lane: Any, keys: Sequence[tuple[str, RateLimit]]) -> dict[t
 async def open_calls(
     lane: Lane, changes: Sequence[LedgerChange], counts: Sequence[LimitUse], seen: Sequence[SeenVersions]
 ) -> WriteResult:
-    """Insert new rows with everything that belongs to them, in one commit."""
+    """Insert new rows with all that belongs to them, in one commit."""
     calls = sorted(
         (_call_row(change.call) for change in changes if change.call is not None), key=lambda row: (row[0], row[1])
     )
@@ -126,7 +125,6 @@ async def change_calls(lane: Any, changes: Sequence[LedgerChange], seen: Sequenc
 
 
 def call_from_row(row: Mapping[str, Any]) -> LedgerCall:
-    """Return the call of a ledger row."""
     values = {name: row[name] for name in _CALL} | {name: row[name] or "" for name in _EDIT}
     values["effect_class"] = EffectClass(values["effect_class"])
     values["status"] = CallStatus(values["status"])
@@ -135,7 +133,6 @@ def call_from_row(row: Mapping[str, Any]) -> LedgerCall:
 
 
 def audit_row(note: AuditNote) -> tuple[Any, ...]:
-    """Return *note* as a row of the audit."""
     call = note.call
     return (
         note.always,
@@ -168,7 +165,7 @@ def platform_audit_row(
     run_id: UUID | None = None,
     detail: Any = None,
 ) -> tuple[Any, ...]:
-    """Return a row of the audit that belongs to no call: policies, tools, what people do with runs."""
+    """Return an audit row that belongs to no call: policies, tools, what people do with runs."""
     text = json.dumps(detail or {}, separators=(",", ":"))
     return (True, project, run_id, None, phase, verdict, tool, "", "", "", "", actor, None, version, "", text)
 
@@ -249,7 +246,7 @@ def _claims_from(text: str) -> tuple[StartClaim, ...]:
             at=_read_time(more[0]) if more else None,
             probe=more[1] if more else "",
         )
-        for claim_id, attempt, worker, until, *more in json.loads(text)  # older rows end with `until`
+        for claim_id, attempt, worker, until, *more in json.loads(text)  # rows of earlier releases end with `until`
     )
 
 

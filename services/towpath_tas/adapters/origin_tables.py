@@ -19,18 +19,18 @@ PAGE_SIZE = 500
 """Calls of one run that are read at once."""
 
 MAX_BLOB_BYTES = 1_048_576
-"""Of a larger result only the beginning is looked at."""
+"""Only the beginning of a larger result is read."""
 
 QuerySource = Lane | Any
-"""A lane or a pool."""
+"""A connection or a pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTask:
-    """What a run begins with: texts, and inputs by name. Of a `born` run, another one's child, no caller wrote them.
+    """What a run begins with: texts, and inputs by name. No caller wrote the task of a `born` run (a child).
 
-    `parent` is the run whose child or fork it is, with the step that this one knows nothing of any more. A `composed`
-    run, a plan or workflow, tells its children what earlier ones have answered.
+    `parent` is the run that it is a child or fork of, with the first step of that run which it does not know. A
+    `composed` run (a plan or workflow) passes earlier answers on to its children.
     """
 
     project: str
@@ -43,7 +43,7 @@ class RunTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutput:
-    """What one ended call has told its run, as the fact that was sent."""
+    """The result of one ended call, as the fact that its run received."""
 
     run_id: UUID
     execution_id: UUID
@@ -55,19 +55,19 @@ class CallOutput:
 
 
 async def read_tasks(source: QuerySource, runs: Collection[UUID]) -> dict[UUID, RunTask]:
-    """Read the tasks of *runs*; a run that is not there is left out."""
+    """Read the tasks of *runs*; unknown runs are left out."""
     rows = await source.fetch(QUERIES.read_tasks, list(runs))
     return {row["run_id"]: _task(json.loads(row["created"])) for row in rows}
 
 
 async def read_outputs(source: QuerySource, runs: Collection[UUID], known: Collection[UUID]) -> list[CallOutput]:
-    """Read what ended calls of *runs* have told, but those *known*; at most `PAGE_SIZE` of each run."""
+    """Read the results of ended calls of *runs* except those *known*; at most `PAGE_SIZE` per run."""
     rows = await source.fetch(QUERIES.read_outputs, list(runs), list(known), PAGE_SIZE)
     return [_output(row) for row in rows]
 
 
 async def read_spec(source: QuerySource, project: str, tool: str, version: int) -> Mapping[str, Any]:
-    """Read the definition of a tool as it was for a call; empty where it is not known."""
+    """Read the definition of a tool in the version of a call; empty if unknown."""
     row = await source.fetchrow(QUERIES.spec_of, project, tool, version)
     found: Mapping[str, Any] = json.loads(row["spec"]) if row is not None else {}
     return found
@@ -101,7 +101,7 @@ def _is_composed(created: Mapping[str, Any]) -> bool:
 
 
 def _strings(written: Any) -> Iterator[str]:
-    """Return every text of a plan: its caller wrote all of it, as the prompts of its steps or values for them."""
+    """Return every text of a plan: its caller wrote all of it, as prompts of its steps or values for them."""
     waiting = [written]
     while waiting:
         value = waiting.pop()
@@ -117,7 +117,7 @@ def _parent_of(created: Mapping[str, Any]) -> tuple[UUID, int] | None:
     forked, born = created.get("forked_from"), created.get("parent")
     if forked:
         return UUID(forked["run_id"]), int(forked["step"])
-    # A child is born when the calls of its parent's step are over: it may know what they have returned.
+    # A child is created after the calls of its parent's step have ended: it may know their results.
     return (UUID(born["run_id"]), int(born["step"]) + 1) if born else None
 
 
@@ -134,5 +134,5 @@ def _output(row: Mapping[str, Any]) -> CallOutput:
 
 
 def is_full_page(outputs: Sequence[CallOutput]) -> bool:
-    """Say whether a page was full, so that there may be more."""
+    """Return whether a page is full, so that there may be more."""
     return len(outputs) >= PAGE_SIZE

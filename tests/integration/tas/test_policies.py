@@ -115,7 +115,7 @@ async def test_a_restart_leaves_what_was_changed_since_the_file_was_applied(tas:
         policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())))
 
         async def begin() -> int:
-            await PolicyFileWatcher(policies, file, tas.caller.project, log).look()
+            await PolicyFileWatcher(policies, file, tas.caller.project, log).check()
             version: int = (await ask(tas, rpc.GET_POLICY)).version
             return version
 

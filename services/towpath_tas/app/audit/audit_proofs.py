@@ -15,21 +15,21 @@ from towpath_tas.app.audit.sealer import QUERIES, BrokenLogError, Sealer, known_
 from towpath_tas.app.audit.tree_paths import MissingLeavesError, TreePaths
 
 MAX_ENTRIES = 500
-"""Of one proof; whoever needs more of a run names a call, or exports a bundle."""
+"""Entries of one proof; a longer run needs proofs of single calls, or a bundle."""
 
 MAX_SHOWN_BYTES = 300_000
-"""Payloads of one proof; what comes on top stands in it by its commitment alone."""
+"""Payloads of one proof; of the rest it has the commitments only."""
 
 
 class AuditProofs:
-    """Proves what the log holds of runs."""
+    """Answers requests for proofs."""
 
     def __init__(self, pool: Any, sealer: Sealer) -> None:
         self._pool = pool
         self._sealer = sealer
 
     async def prove(self, request: ProveRun) -> AuditProof:
-        """Return the proof; raises ProblemError where there is nothing to prove, too much, or a log that is broken."""
+        """Return the proof; raises ProblemError if there is nothing to prove, too much, or the log is broken."""
         note, size = await self._checkpoint(request.size)
         async with self._pool.acquire() as connection:
             selection = (request.project, request.run_id, request.execution_id, size, MAX_ENTRIES + 1)

@@ -21,23 +21,23 @@ from towpath_tas.app.calls.dispatcher import TicketIssuer
 from towpath_tas.app.policy.policy_diff import HISTORY, ID_TIME_SLACK, entry_at
 
 MAX_TOTAL = 10_000
-"""Matches are counted up to here; more than that nobody reads, and counting would take long."""
+"""Matches are counted up to this number: counting more would take long."""
 
 MAX_SCANNED = 1_000_000
-"""Entries that one page looks through at most: a second or two of Postgres."""
+"""Entries that one page scans at most: a second or two of Postgres."""
 
 CHUNK_BYTES = 256 * 1024
 MAX_CHUNKS = MAX_RESULT_BYTES // CHUNK_BYTES
 
 
 class AuditQueries:
-    """Answers questions about the audit, and takes what people did that is no call."""
+    """Answers queries, and records actions of people that are no tool calls."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
     async def record(self, request: RecordAction) -> ActionDone:
-        """Write an entry; when this answers it is committed."""
+        """Store an entry; it is committed when this returns."""
         detail = {**request.detail, "reason": request.reason}
         entry = platform_audit_row(
             *(request.project, request.action, "asked"), actor=request.actor, run_id=request.run_id, detail=detail
@@ -48,7 +48,7 @@ class AuditQueries:
     async def query(self, request: AuditQuery) -> AuditPage:
         """Return a page of entries, newest first.
 
-        A page looks through a bounded part of the audit: it may be empty and still have a page before it.
+        A page scans a bounded part of the audit: it may be empty and still have a page before it.
         """
         filters = (
             *(request.project, request.run_id, request.execution_id, request.agent_key, request.tool),
@@ -69,7 +69,7 @@ class AuditQueries:
         return AuditPage(entries=tuple(_entry(row) for row in page), next_before=before, total=total)
 
     async def _window(self, request: AuditQuery) -> tuple[int, int]:
-        """The first and the last entry that the times of *request* can mean."""
+        """Return the first and last entry that the times of *request* can mean."""
         first = 1 if request.since is None else await entry_at(self._pool, request.since, -ID_TIME_SLACK)
         if request.until is not None:
             return first, await entry_at(self._pool, request.until, ID_TIME_SLACK) - 1
@@ -77,14 +77,14 @@ class AuditQueries:
 
 
 class CallBlobs:
-    """Takes large results in pieces, and gives the files that a call works with."""
+    """Stores large results in pieces, and returns the files of a call."""
 
     def __init__(self, pool: Any, tickets: TicketIssuer) -> None:
         self._pool = pool
         self._tickets = tickets
 
     async def put(self, chunk: BlobChunk) -> ActionDone:
-        """Take one piece; the last one completes the blob. Raises ProblemError for anything that is not in order."""
+        """Store one piece; the last one completes the blob. Raises ProblemError for anything invalid."""
         claims = await self._allowed(chunk)
         execution_id = claims.execution_id
         if await self._pool.fetchval(QUERIES.blob_exists, claims.project, chunk.digest):
@@ -102,7 +102,7 @@ class CallBlobs:
         return ActionDone(detail="stored")
 
     async def get(self, request: CallBlob) -> BlobChunk:
-        """Return one piece of the list of files of a call under way, or of a file in it; raises ProblemError."""
+        """Return one piece of the file list of a call in progress, or of a file in it; raises ProblemError."""
         claims = self._opened(request.ticket)
         row = await self._pool.fetchrow(QUERIES.files_of_call, claims.run_id, claims.execution_id)
         if row is None:

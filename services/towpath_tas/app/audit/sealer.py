@@ -29,19 +29,19 @@ MAX_LEAVES_PER_SEAL = 10_000
 
 
 class BrokenLogError(Exception):
-    """The stored log does not fit its last checkpoint; the message says how."""
+    """The stored log does not match its last checkpoint; the message says how."""
 
 
 class CheckpointPublisher(Protocol):
-    """Where checkpoints go outside of the database."""
+    """Publishes checkpoints outside of the database."""
 
     async def publish(self, note: str) -> None:
-        """Hand a checkpoint out; what goes wrong is logged, never raised."""
+        """Publish a checkpoint; a failure is logged, never raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal:
-    """A checkpoint as it is stored."""
+    """A stored checkpoint."""
 
     seal_id: int
     edge: TreeEdge
@@ -50,16 +50,16 @@ class Seal:
 
 
 class Sealer:
-    """Seals for one replica, about every *every_s* seconds; after *idle_s* without entries it signs that.
+    """Seals for one replica, every *every_s* seconds; without new entries, it signs that every *idle_s* seconds.
 
-    *publish_s* is the least time between two checkpoints that are handed out; the newest always is in the end.
+    At least *publish_s* pass between two published checkpoints; the newest one is always published in the end.
     """
 
     def __init__(
         self,
         pool: Any,
         signer: Signer,
-        outlets: Sequence[CheckpointPublisher],
+        publishers: Sequence[CheckpointPublisher],
         metrics: TasMetrics,
         log: Logger,
         *,
@@ -69,28 +69,28 @@ class Sealer:
     ) -> None:
         self.signer = signer
         self._pool = pool
-        self._outlets = tuple(outlets)
+        self._publishers = tuple(publishers)
         self._metrics = metrics
         self._log = log
         self._every_s = every_s
         self._idle = timedelta(seconds=idle_s)
         self._publish_s = publish_s
-        self._introduced = False
-        self._seen: Seal | None = None  # the last committed one that this sealer saw or signed
-        self._queued = 0  # the newest one that was put up for handing out
+        self._key_stored = False
+        self._seen: Seal | None = None  # the last committed one that this sealer read or signed
+        self._queued = 0  # the newest one that was queued for publishing
         self._unpublished: str | None = None
         self._published = -publish_s
 
     async def run(self) -> None:
-        """Seal for ever; what is sealed is handed out beside it, since an outlet may take its time."""
+        """Seal and publish forever, in parallel: a publisher may be slow."""
         async with asyncio.TaskGroup() as both:
             both.create_task(self._keep_sealing())
-            both.create_task(self._keep_handing_out())
+            both.create_task(self._keep_publishing())
 
-    async def _keep_handing_out(self) -> None:
+    async def _keep_publishing(self) -> None:
         while True:
             await asyncio.sleep(self._every_s)
-            await self._hand_out()
+            await self._publish_newest()
 
     async def _keep_sealing(self) -> None:
         while True:
@@ -105,11 +105,11 @@ class Sealer:
                 self._log.error("the audit is not sealed any more", problem=str(error))
 
     async def seal(self) -> Seal | None:
-        """Seal what waits, or sign that nothing does; None where another sealer is at it just now.
+        """Seal the waiting entries, or sign that there are none; None while another sealer holds the lock.
 
-        Raises BrokenLogError, and what `DATABASE_DOWN` lists: then nothing was sealed, and everything waits.
+        Raises BrokenLogError, and what `DATABASE_DOWN` lists: then nothing was sealed, and the entries wait.
         """
-        await self._introduce()
+        await self._store_key()
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(QUERIES.try_seal_lock):
                 return None
@@ -118,11 +118,11 @@ class Sealer:
         return sealed
 
     async def current(self, *, fresh: bool = False) -> Seal:
-        """Return a checkpoint over everything that was committed before this was called.
+        """Return a checkpoint that covers everything committed before the call.
 
-        That is the last one where nothing came since, unless it is older than *idle_s* or a *fresh* one is asked for.
+        That is the last one if nothing came since, unless it is older than *idle_s* or a *fresh* one is required.
         """
-        await self._introduce()
+        await self._store_key()
         while True:
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute(QUERIES.seal_lock)
@@ -142,7 +142,7 @@ class Sealer:
             self._queued, self._unpublished = sealed.seal_id, sealed.note
 
     async def _seal(self, connection: Any, *, reuse: bool = False) -> tuple[Seal, bool]:
-        """Seal under the lock; say too whether nothing more waits. *reuse*: a young seal will do where nothing does."""
+        """Seal under the lock; also return whether nothing waits. *reuse*: a recent seal will do if nothing does."""
         last = await self.last(connection)
         try:
             rows = await connection.fetch(QUERIES.take_leaves, MAX_LEAVES_PER_SEAL)
@@ -169,60 +169,61 @@ class Sealer:
     async def last(self, connection: Any) -> Seal | None:
         """Return the last checkpoint, if there is one.
 
-        Raises BrokenLogError where it is not one of ours, or does not follow from the last one that this sealer knows.
+        Raises BrokenLogError if it is not signed by a known key, or does not follow from the last one that this sealer
+        saw.
         """
-        await self._went_on(connection)
+        await self._check_continues(connection)
         row = await connection.fetchrow(QUERIES.last_seal)
         if row is None:
             return None
         try:
             edge = TreeEdge.unpacked(row["size"], row["edge"])
             text, _ = open_note(row["note"], await known_keys(connection))
-            said = Checkpoint.read(text)
+            signed = Checkpoint.read(text)
         except (ValueError, NoteError) as error:
             msg = f"checkpoint {row['seal_id']} can't be believed: {error}"
             raise BrokenLogError(msg) from error
-        if (said.size, said.root) != (edge.size, edge.root) or said.root != row["root"]:
+        if (signed.size, signed.root) != (edge.size, edge.root) or signed.root != row["root"]:
             msg = f"checkpoint {row['seal_id']} was signed for another tree than the stored one"
             raise BrokenLogError(msg)
         last = Seal(seal_id=row["seal_id"], edge=edge, at=row["at"], note=row["note"])
         self._seen = last
         return last
 
-    async def _went_on(self, connection: Any) -> None:
-        """Raise BrokenLogError where the table went back: its newest seals are gone, or others stand in their place.
+    async def _check_continues(self, connection: Any) -> None:
+        """Raise BrokenLogError if seals that this sealer knows are missing or replaced (the database was set back).
 
-        What is left would fit itself, and the next signature would be under a second history of the same log.
+        The remaining log would match itself, and the next signature would start a second history of the same log.
         """
         if self._seen is None:
             return
         row = await connection.fetchrow(QUERIES.seal_known, self._seen.seal_id)
         if row["size"] is None and row["first"] is not None and row["first"] > self._seen.seal_id:
-            return  # retention dropped it, and what it kept goes on from there
+            return  # retention dropped it, and the rest continues from there
         if (row["size"], row["root"]) != (self._seen.edge.size, self._seen.edge.root):
             msg = f"checkpoint {self._seen.seal_id} over {self._seen.edge.size} leaves was signed, and is not stored"
             raise BrokenLogError(msg)
 
-    async def _introduce(self) -> None:
-        """Store this sealer's public key before it first seals: bundles carry it, and a new key stands in the log."""
-        if self._introduced:
+    async def _store_key(self) -> None:
+        """Store this sealer's public key before its first seal: bundles contain it, and the log records a new key."""
+        if self._key_stored:
             return
         public = self.signer.public
         async with self._pool.acquire() as connection, connection.transaction():
             if await connection.fetchval(QUERIES.add_key, public.text) is not None:
-                said = {"key": public.text, "fingerprint": public.fingerprint}
-                entry = platform_audit_row("", "audit.key", "used", actor="tas", detail=said)
+                detail = {"key": public.text, "fingerprint": public.fingerprint}
+                entry = platform_audit_row("", "audit.key", "used", actor="tas", detail=detail)
                 await connection.execute(LEDGER.add_audit, [entry])
-        self._introduced = True
+        self._key_stored = True
 
-    async def _hand_out(self) -> None:
+    async def _publish_newest(self) -> None:
         if self._unpublished is None or monotonic() - self._published < self._publish_s:
             return
         note, self._unpublished, self._published = self._unpublished, None, monotonic()
-        for outlet in self._outlets:
-            await outlet.publish(note)
+        for publisher in self._publishers:
+            await publisher.publish(note)
 
 
 async def known_keys(connection: Any) -> list[PublicKey]:
-    """Return every public key that ever sealed this log, the oldest first."""
+    """Return every public key that ever sealed this log, oldest first."""
     return [PublicKey.read(row["public_key"]) for row in await connection.fetch(QUERIES.keys)]

@@ -11,15 +11,15 @@ from towpath_audit.merkle import TreeEdge, node_hash, tree_root
 from towpath_tas.app.audit.sealer import QUERIES
 
 BLOCK_LEAVES = 4_096
-"""Leaf hashes that are read at once, 128 KB; a larger subtree is taken from a checkpoint or in halves."""
+"""Leaf hashes that are read at once, 128 KB; a larger subtree comes from a checkpoint or is split."""
 
 
 class MissingLeavesError(Exception):
-    """Leaves that a path needs are gone and no checkpoint stands for them; the message says which."""
+    """Leaves that a path needs are missing and no checkpoint replaces them; the message says which."""
 
 
 class TreePaths:
-    """Finds paths in the log of one *connection*; what it has read once it remembers."""
+    """Computes paths in the log of one *connection*; caches what it has read."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -68,18 +68,20 @@ class TreePaths:
         return node_hash(await self._root(low, middle), await self._root(middle, high))
 
     async def _stored(self, low: int, high: int) -> bytes | None:
-        """Return the root of a perfect subtree from the edge of a checkpoint that ends before its sibling does."""
+        """Return the root of a perfect subtree from a checkpoint that ends before its sibling does."""
         row = await self._connection.fetchrow(QUERIES.edge_within, high, 2 * high - low)
         if row is None:
             return None
         try:
             edge = TreeEdge.unpacked(row["size"], row["edge"])
         except ValueError:
-            return None  # somebody has changed it: the leaves themselves say what they are
-        return edge.hashes[low.bit_count()]  # one hash for each perfect subtree before it, as for each bit of its place
+            return None  # it was altered: use the leaves themselves
+        return edge.hashes[
+            low.bit_count()
+        ]  # one hash for each perfect subtree before it, that is for each bit of its index
 
     async def _leaves(self, low: int, high: int) -> Sequence[bytes]:
-        """Return the leaf hashes of a subtree, as far as they are kept; it lies within one block that is read whole."""
+        """Return the stored leaf hashes of a subtree, which lies within one block that is read whole."""
         begin = low - low % BLOCK_LEAVES
         if begin not in self._blocks:
             rows = await self._connection.fetch(QUERIES.leaf_hashes, begin, begin + BLOCK_LEAVES)

@@ -29,7 +29,7 @@ OWN_STREAMS = frozenset({DELIVERIES, "TOOLOUT"})
 
 
 class WorkerDeadLetters:
-    """Keeps what workers report and sends letters again."""
+    """Stores dead letters that workers report, and republishes them."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class WorkerDeadLetters:
         self._log = log
 
     async def send_fact(self, fact: MessageDead) -> bool:
-        """Hand a fact to its run; False where the broker does not take it now."""
+        """Send a fact to its run; False if the broker did not accept it."""
         return await self._bus.store(subjects.run_inbox("tas", fact.run_id), fact.model_dump_json().encode())
 
     async def report(self, request: ReportDead) -> ActionDone:
-        """Keep a delivery that a worker could not handle, and send the call out again if it waits for just that."""
+        """Store a delivery that a worker could not read, and send the call again if it waits for that delivery."""
         project, toolset = _addressee(request)
         body = reported_body(request)
         known = await confirmed(self._pool, about_of(body), addressee=(project, toolset))
@@ -60,10 +60,10 @@ class WorkerDeadLetters:
             self._log.error("too many open dead letters, this one is only counted", stream=DELIVERIES)
         self._metrics.dead.labels(DELIVERIES).inc()
         if request.tells and known.run_id is not None and known.effect_id is not None:
-            await self._again(known.run_id, known.effect_id, known.attempt, project, toolset, request.reason)
+            await self._dispatch_again(known.run_id, known.effect_id, known.attempt, project, toolset, request.reason)
         return ActionDone(detail="kept")
 
-    async def _again(
+    async def _dispatch_again(
         self, run_id: UUID, execution_id: UUID, attempt: int, project: str, toolset: str, reason: str
     ) -> None:
         times: int = await self._pool.fetchval(QUERIES.dead_deliveries, run_id, execution_id)
@@ -83,7 +83,7 @@ class WorkerDeadLetters:
         await self._dispatcher.send(update.change)
 
     async def republish(self, request: Republish) -> ActionDone:
-        """Put a dead letter back into its stream; raises ProblemError where it is none of this service's."""
+        """Publish a dead letter again in its stream; raises ProblemError for a stream of another service."""
         row = await self._pool.fetchrow(QUERIES.dead_letter, request.dead_letter_id)
         if row is None or row["stream"] not in OWN_STREAMS:
             detail = f"no dead letter {request.dead_letter_id} of {', '.join(sorted(OWN_STREAMS))}"
@@ -94,21 +94,21 @@ class WorkerDeadLetters:
         return ActionDone(detail=f"sent again on {row['subject']}")
 
 
-async def confirmed(pool: Database, said: About, addressee: tuple[str, str] | None = None) -> About:
-    """Return *said* with the project of its call where the ledger knows that call, else NOBODY.
+async def confirmed(pool: Database, reported: About, addressee: tuple[str, str] | None = None) -> About:
+    """Return *reported* with the project of its call if the ledger has that call, else NOBODY.
 
-    *addressee* is project and toolset that the call must be of.
+    *addressee* is the project and toolset that the call must belong to.
     """
-    if said.run_id is None or said.effect_id is None:
+    if reported.run_id is None or reported.effect_id is None:
         return NOBODY
-    row = await pool.fetchrow(QUERIES.project_of_call, said.run_id, said.effect_id)
+    row = await pool.fetchrow(QUERIES.project_of_call, reported.run_id, reported.effect_id)
     if row is None or addressee not in (None, (row["project"], row["toolset"])):
         return NOBODY
-    return replace(said, project=row["project"])
+    return replace(reported, project=row["project"])
 
 
 def _addressee(request: ReportDead) -> tuple[str, str]:
-    """Return project and toolset of the delivery's subject; raises ProblemError for anything but a delivery."""
+    """Return project and toolset of the delivery's subject; raises ProblemError for any other subject."""
     tokens = request.subject.split(".")
     if request.stream != DELIVERIES or len(tokens) != 4 or tokens[:2] != ["tool", "exec"]:
         raise ProblemError(problem("forbidden", "a worker may report deliveries only"))

@@ -21,11 +21,11 @@ from towpath_tas.metrics import TasMetrics
 MESSAGE_ID = "Nats-Msg-Id"
 
 MAX_TICKETS = 16_384
-"""Tickets remembered, so that an outcome that shows one is recognised without a signature check."""
+"""Issued tickets that are cached, so that most outcomes need no signature check."""
 
 
 class TicketIssuer:
-    """Makes tickets and recognises them."""
+    """Issues tickets and checks them."""
 
     def __init__(self, signer: TicketSigner, clock: DatabaseTime, life_s: int) -> None:
         self._signer = signer
@@ -35,15 +35,14 @@ class TicketIssuer:
         self._issued: dict[str, TicketClaims] = {}
 
     def public_keys(self) -> dict[str, str]:
-        """Return the keys that workers check tickets with."""
         return self._signer.public_keys()
 
     def now(self) -> datetime | None:
-        """Return the time by which tickets expire; None as long as Postgres has not told it."""
+        """Return Postgres's time, by which tickets expire; None until it is known."""
         return self._clock.now() if self._clock.known else None
 
     def issue(self, call: LedgerCall) -> str:
-        """Return the ticket for the current attempt of *call*. It ends with the call's deadline at the latest."""
+        """Return the ticket for the current attempt of *call*. It expires with the call's deadline at the latest."""
         now = self._clock.now().timestamp()
         claims = TicketClaims.model_construct(
             execution_id=call.execution_id,
@@ -66,7 +65,7 @@ class TicketIssuer:
         return ticket
 
     def fault(self, ticket: str, execution_id: UUID, attempt: int, run_id: UUID, *, at_start: bool) -> str:
-        """Return what is wrong with *ticket* for this call, or an empty string; *at_start* also looks at its expiry."""
+        """Return what is wrong with *ticket* for this call, or an empty string; *at_start* also checks its expiry."""
         claims = self._issued.get(ticket)
         if claims is None:
             try:
@@ -78,12 +77,12 @@ class TicketIssuer:
         return "expired" if at_start and self._clock.now().timestamp() > claims.expires_at else ""
 
     def read(self, ticket: str) -> TicketClaims:
-        """Return what a genuine ticket says, however old it is; raises TicketRefusedError."""
+        """Return the claims of a valid ticket, however old it is; raises TicketRefusedError."""
         return self._issued.get(ticket) or self._verifier.open(ticket)
 
 
 class CallDispatcher:
-    """Publishes the effects of steps."""
+    """Publishes the effects of ledger changes."""
 
     def __init__(self, bus: Wire, tickets: TicketIssuer, metrics: TasMetrics) -> None:
         self._bus = bus
@@ -91,7 +90,7 @@ class CallDispatcher:
         self._metrics = metrics
 
     async def send(self, change: LedgerChange, root: UUID | None = None) -> None:
-        """Send everything that *change* wants sent; *root* is the run above the call's, whose trace it belongs to."""
+        """Publish all effects of *change*; *root* is the root run of the call, whose trace it belongs to."""
         for effect in change.effects:
             match effect:
                 case DispatchCall() if is_internal(effect.call):
@@ -136,7 +135,7 @@ class CallDispatcher:
 
 
 def invocation_body(call: LedgerCall, ticket: str, root: UUID | None = None) -> bytes:
-    """Return the ToolInvocation of *call* as JSON; the arguments are JSON already and are not read again."""
+    """Return the ToolInvocation of *call* as JSON. The arguments are JSON already and are not parsed again."""
     files = f',"workspace":{json.dumps(call.workspace)}' if call.workspace else ""
     above = f',"root_run_id":"{root}"' if root is not None else ""
     return (

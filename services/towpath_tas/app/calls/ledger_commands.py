@@ -26,7 +26,7 @@ from towpath_tas.core.calls.switch_holds import hold
 
 
 class LedgerCommands:
-    """Carries words from outside into the ledger."""
+    """Applies commands to the ledger."""
 
     def __init__(self, pool: Database, ledger: LedgerStore, dispatcher: CallDispatcher) -> None:
         self._pool = pool
@@ -34,7 +34,7 @@ class LedgerCommands:
         self._dispatcher = dispatcher
 
     async def raise_fence(self, request: RaiseFence) -> FenceAnswer:
-        """Store a fence, void what has not started, stop the rest; the same question has the same kind of answer."""
+        """Store a fence, void calls that have not started, ask running ones to stop. May be repeated."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(QUERIES.lock_fence, request.run_id)
             row = await connection.fetchrow(QUERIES.raise_fence, request.run_id, request.project, request.fence)
@@ -54,7 +54,7 @@ class LedgerCommands:
         return _fence_answer(request, row["fence"], after, row["at"])
 
     async def resolve_approval(self, request: ResolveGate) -> ActionDone:
-        """Store a person's word on an approval, then tell the run; raises ProblemError where it does not count."""
+        """Store a person's vote on an approval, then inform the run; raises ProblemError if it does not count."""
         found = await self._pool.fetchrow(QUERIES.find_approval, request.approval_id, request.project)
         if found is None:
             raise ProblemError(problem("gate_not_found", f"no approval {request.approval_id} in {request.project}"))
@@ -68,11 +68,11 @@ class LedgerCommands:
                 return problem("gate_settled", "the call has a newer approval, which shows what changed")
             return approval_votes.resolve(context.call, context.approval, request, context.authorize, now=context.now)
 
-        update = await self._settle(found["run_id"], found["execution_id"], request.project, decide)
+        update = await self._apply(found["run_id"], found["execution_id"], request.project, decide)
         return ActionDone(detail=f"approval {request.approval_id}: {_approval_progress(update)}")
 
     async def settle_call(self, request: SettleCall) -> ActionDone:
-        """Store a person's word on an unknown call, then tell the run; raises ProblemError where nothing is open."""
+        """Store a person's decision about an unknown call, then inform the run; raises ProblemError if settled."""
 
         def decide(context: DecisionContext) -> LedgerChange | Problem:
             call = context.call
@@ -80,21 +80,21 @@ class LedgerCommands:
                 return problem("tool_call_not_found", f"no call {request.execution_id} in {request.project}")
             return on_settle(call, request.verdict, request.actor, request.reason, now=context.now, fence=context.fence)
 
-        await self._settle(request.run_id, request.execution_id, request.project, decide)
+        await self._apply(request.run_id, request.execution_id, request.project, decide)
         return ActionDone(detail=f"call {request.execution_id}: {request.verdict}")
 
     async def record_outcome(self, request: RecordOutcome) -> InternalOutcome:
-        """Store what a run says of a call that it applied itself; when this answers it is committed."""
+        """Store the outcome of a call that its run applied itself."""
         refused: list[str] = [""]
 
         def decide(context: DecisionContext) -> LedgerChange:
             change, refused[0] = on_recorded(context.call, request)
             return change
 
-        await self._settle(request.run_id, request.execution_id, request.project, decide)
+        await self._apply(request.run_id, request.execution_id, request.project, decide)
         return InternalOutcome(execution_id=request.execution_id, refused=refused[0])
 
-    async def _settle(
+    async def _apply(
         self,
         run_id: UUID,
         execution_id: UUID,
@@ -103,15 +103,17 @@ class LedgerCommands:
     ) -> LedgerUpdate:
         refused: list[Problem] = []
 
-        def decided(context: DecisionContext) -> LedgerChange:
+        def decide_or_refuse(context: DecisionContext) -> LedgerChange:
             refused.clear()
-            word = decide(context)
-            if isinstance(word, Problem):
-                refused.append(word)
+            result = decide(context)
+            if isinstance(result, Problem):
+                refused.append(result)
                 return NO_CHANGE
-            return hold(context.call, word, context.active_switch())
+            return hold(context.call, result, context.active_switch())
 
-        update = LedgerUpdate(run_id=run_id, execution_id=execution_id, project=project, decide=decided, read=True)
+        update = LedgerUpdate(
+            run_id=run_id, execution_id=execution_id, project=project, decide=decide_or_refuse, read=True
+        )
         lane = Lane(self._pool)
         try:
             await self._ledger.apply(lane, [update])
@@ -128,7 +130,7 @@ class LedgerCommands:
 
 
 def _approval_progress(update: LedgerUpdate) -> str:
-    """Say how far the approval is after the word, or as it was found where the word was a repetition."""
+    """Describe how far the approval is after the vote, or as it was found if the vote was a repetition."""
     found = update.context.approval if update.context is not None else None
     approval = update.change.approvals[-1] if update.change.approvals else found
     return approval_votes.format_progress(approval) if approval is not None else ""

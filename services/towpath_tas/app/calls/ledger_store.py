@@ -43,42 +43,40 @@ from towpath_tas.core.provenance.provenance import RunKnowledge
 from towpath_tas.metrics import TasMetrics
 
 MAX_ROUNDS = 8
-"""Rounds before a contested call is handed back; each lost round means that somebody else got on."""
+"""Rounds before a call is given back as contested; each lost round means that another replica made progress."""
 
 MAX_CACHED_ARGS_CHARS = 4_096
-"""Calls with longer arguments are not remembered: memory stays bounded, and such calls are slow anyway."""
+"""Calls with longer arguments are not cached: memory stays bounded, and such calls are slow anyway."""
 
 
 NO_CHANGE = LedgerChange()
 
 
 class DatabaseTime:
-    """Postgres's clock as it was last told, moved on by this machine's monotonic clock."""
+    """Postgres's time: as it was last read, advanced by this machine's monotonic clock."""
 
     def __init__(self) -> None:
         self._database_time: datetime | None = None
         self._read_at = 0.0
 
     def set(self, at: datetime) -> None:
-        """Take what Postgres said just now."""
         self._database_time, self._read_at = at, monotonic()
 
     @property
     def known(self) -> bool:
-        """Whether Postgres has told its time."""
         return self._database_time is not None
 
     def now(self) -> datetime:
-        """Return Postgres's time; raises RuntimeError before it was ever told."""
+        """Return the time; raises RuntimeError before it was first read."""
         if self._database_time is None:
-            msg = "Postgres has not told its time yet"
+            msg = "Postgres's time was not read yet"
             raise RuntimeError(msg)
         return self._database_time + timedelta(seconds=monotonic() - self._read_at)
 
 
 @dataclass(slots=True)
 class DecisionContext:
-    """What a step is decided on. `used` and `rates` are None until the counters of limited rules were asked for."""
+    """What a decision is based on. `used` and `rates` are None until the counters of limited rules were read."""
 
     call: LedgerCall | None
     approval: Approval | None
@@ -91,17 +89,16 @@ class DecisionContext:
     needs_origin: bool = False
 
     def with_origin(self, query: AuthorizationQuery) -> AuthorizationQuery:
-        """Return *query* with where its values come from, where that was looked up."""
+        """Return *query* with the origin of its values, if that was loaded."""
         return query if self.known is None else self.bundle.with_origin(query, self.known)
 
     def authorize(self, query: AuthorizationQuery) -> AuthorizationDecision:
-        """Ask the matrix."""
         decision = self.bundle.authorize(self.with_origin(query), self.used, self.rates)
         self.needs_origin = self.needs_origin or decision.needs_origin
         return decision
 
     def active_switch(self, who: Principal | None = None, tool: str = "") -> Switch | None:
-        """Return the switch that holds this call, or, where there is none yet, what *who* asks of *tool*."""
+        """Return the switch that holds this call; if there is no call yet, the one that holds *tool* for *who*."""
         if not self.bundle.switches.open:
             return None
         if self.call is not None:
@@ -111,10 +108,10 @@ class DecisionContext:
 
 @dataclass(slots=True, eq=False)
 class LedgerUpdate:
-    """One message about one call; `decide` is pure.
+    """One message about one call, and what came of it; `decide` is pure.
 
-    *fresh* says that no row is expected, *read* that the row must be read and not guessed. Limits of a run count under
-    *counted_for*: the run that a caller submitted, whichever run below it calls.
+    *fresh*: no row is expected. *read*: the row must be read and not taken from the cache. Limits of a run are counted
+    under *usage_run_id*: the root run, whichever run below it calls. `apply` sets `change`, or `error`, or `contested`.
     """
 
     run_id: UUID
@@ -132,12 +129,11 @@ class LedgerUpdate:
 
     @property
     def usage_key(self) -> UUID:
-        """The run under which limits are counted."""
         return self.usage_run_id or self.run_id
 
 
 class LedgerStore:
-    """The ledger as the handlers see it."""
+    """The ledger as the handlers use it."""
 
     def __init__(
         self, policy_cache: PolicyCache, clock: DatabaseTime, metrics: TasMetrics, log: Logger, *, cache_calls: int
@@ -151,18 +147,18 @@ class LedgerStore:
         self._origins = RunKnowledgeCache()
 
     async def read_time(self, source: Any) -> None:
-        """Ask Postgres for its time once."""
+        """Read the time once, before any decision needs it."""
         row = await source.fetchrow(QUERIES.now)
         self.clock.set(row[0])
 
     def cached_call(self, execution_id: UUID) -> LedgerCall | None:
-        """Return the last known row of a call, which may be outdated."""
+        """Return the cached row of a call, which may be outdated."""
         return self._calls.get(execution_id)
 
     async def apply(self, lane: Lane, updates: Sequence[LedgerUpdate]) -> None:
-        """Carry out *updates*, in order where they are about one call. Each gets its step, or `error`, or `contested`.
+        """Apply *updates*, in order where they are about the same call.
 
-        Raises what `DATABASE_DOWN` lists; then nothing is known about any of them, and all may be applied again.
+        Raises what `DATABASE_DOWN` lists. Then it is unknown which of them were stored, and all may be applied again.
         """
         left = list(updates)
         while left:
@@ -216,21 +212,21 @@ class LedgerStore:
             )
 
     def _decide(self, update: LedgerUpdate) -> bool:
-        """Decide one entry; False where its step must be made again from a row that was read."""
+        """Decide one update; False if it must be decided again from a row that was read."""
         if update.context is None:
             return False
         try:
             update.change = update.decide(update.context)
-        except Exception as error:  # noqa: BLE001 - whatever a bug raises, one message must not take the batch with it
+        except Exception as error:  # noqa: BLE001 - a bug in one decision must not fail the whole batch
             self._log.error("a call can't be handled", execution_id=str(update.execution_id), exc_info=error)
             update.error = f"{type(error).__name__}: {error}"[:500]
             return False
         return update.read or update.change.call is not None
 
     async def _decide_with_origins(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> list[LedgerUpdate]:
-        """Decide again, knowing where values come from, what rests on that.
+        """Decide again, with the origin of values, where the decision depends on it.
 
-        Without it, a condition that asks for it is unclear, and so restricts.
+        Without it, a condition that asks for the origin is unclear, and so restricts.
         """
         contexts = ((update, update.context) for update in decided)
         wanting = {update: context for update, context in contexts if context is not None and context.needs_origin}
@@ -248,7 +244,7 @@ class LedgerStore:
         return [update for update in decided if update not in wanting or self._decide(update)]
 
     async def _decide_with_directories(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> None:
-        """Decide denials again, knowing the agents of their network: a refused model hears who may do it."""
+        """Decide denials again, with the agents of their network: the denial names agents that may do it."""
         refused = {update: call.snapshot_digest for update in decided if (call := _denied_call(update)) is not None}
         strange = {digest for digest in refused.values() if not self._policy_cache.has_directory(digest)}
         if not strange:
@@ -265,7 +261,7 @@ class LedgerStore:
                 self._decide(update)
 
     async def _decide_with_usage(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> None:
-        """Decide again, knowing the counters, what rests on limited rules."""
+        """Decide again, with the counters, where the decision depends on limited rules."""
         limited = [update for update in decided if update.change.counted or update.change.rated]
         if not limited:
             return
@@ -282,7 +278,7 @@ class LedgerStore:
                 update.base = {rule: base[update.usage_key, rule] for rule in rules}
                 self._decide(update)
                 for rule in update.change.counted:
-                    used[update.usage_key, rule] += 1  # the next call of this batch comes after this one
+                    used[update.usage_key, rule] += 1  # later calls of this batch are counted on top
                 for rate in update.change.rated:
                     rates[project, rate.rule] += 1
 
@@ -302,7 +298,7 @@ class LedgerStore:
         return settled
 
     async def _write_group(self, lane: Lane, group: Sequence[LedgerUpdate]) -> set[LedgerUpdate]:
-        """Write a group; what Postgres refuses must not take the others with it."""
+        """Write a group; if Postgres rejects one row, the others are written one by one."""
         try:
             written = await self._store(lane, group)
         except (asyncpg.PostgresError, ValueError, OverflowError) as error:
@@ -381,7 +377,7 @@ def _decision_context(
 
 
 def _limit_uses(group: Iterable[LedgerUpdate]) -> list[LimitUse]:
-    """Every use of a limited rule. All calls of a batch share the base that was read: Postgres adds them up."""
+    """Return every use of a limited rule. All calls of a batch share the base that was read: Postgres adds them up."""
     counts = []
     for update in group:
         run_id, execution_id = update.usage_key, update.execution_id

@@ -28,14 +28,14 @@ from towpath_tas.core.calls.switch_holds import hold_claim
 from towpath_tas.metrics import TasMetrics
 
 MAX_WAITING = 4_096
-"""Questions in memory; more are dropped unanswered, and their workers ask again."""
+"""Claims in memory; more are dropped without an answer, and their workers ask again."""
 
 REFUSED = ClaimAnswer(granted=False, reason="unavailable")
 
 
 @dataclass(slots=True)
 class PendingClaim:
-    """One question on its way."""
+    """A claim that waits for its answer."""
 
     message: Msg
     claim: ClaimStart
@@ -43,14 +43,14 @@ class PendingClaim:
     answer: ClaimAnswer = field(default=REFUSED)
 
     def decide(self, context: DecisionContext) -> LedgerChange:
-        """Ask the core, and keep its answer for when the step is stored."""
+        """Call the core, and keep its answer until the change is stored."""
         change, answer = on_claim(context.call, self.claim, self.fault, now=context.now, fence=context.fence)
         change, self.answer = hold_claim(context.call, change, answer, context.active_switch())
         return change
 
 
 class StartClaimServer:
-    """The loop of claims. One per process; `run` never returns."""
+    """Answers claims. One per process; `run` never returns."""
 
     def __init__(
         self,
@@ -71,19 +71,17 @@ class StartClaimServer:
         self._log = log
         self._waiting: list[Msg] = []
         self._arrived = asyncio.Event()
-        self._ear: Ear | None = None
+        self._subscription: Ear | None = None
 
     async def start(self) -> None:
-        """Take questions; replicas share them. Not through FastStream: this is on the way of every effect."""
-        self._ear = await self._bus.listen(CLAIM_START.subject, self._on_asked, shared=True)
+        """Subscribe; replicas share the claims. Without FastStream: every effect waits for this answer."""
+        self._subscription = await self._bus.listen(CLAIM_START.subject, self._on_claim, shared=True)
 
     async def stop(self) -> None:
-        """Take no more questions."""
-        if self._ear is not None:
-            await self._ear.stop()
+        if self._subscription is not None:
+            await self._subscription.stop()
 
     async def run(self) -> None:
-        """Answer for ever."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
@@ -98,7 +96,7 @@ class StartClaimServer:
                 for item in items:
                     await self._reply(item.message, problem("unavailable", "the ledger can't be reached"))
 
-    async def _on_asked(self, message: Msg) -> None:
+    async def _on_claim(self, message: Msg) -> None:
         if len(self._waiting) < MAX_WAITING:
             self._waiting.append(message)
             self._arrived.set()

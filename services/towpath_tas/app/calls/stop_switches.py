@@ -27,7 +27,7 @@ from towpath_tas.core.switches import OpenSwitches
 SWITCHES = Queries.load("towpath_tas.adapters", "switches.sql")
 
 MAX_SWITCHES = 1_000
-"""Open switches of one project: each call may be looked up in all of them once."""
+"""Open switches of one project: a call may have to be compared with all of them."""
 
 PAGE_SIZE = 500
 
@@ -53,12 +53,11 @@ class SwitchCommands:
         return SwitchSet(switch=switch, changed=changed, stopping=stopping)
 
     async def list(self, request: ListSwitches) -> SwitchList:
-        """Return what is paused in a project."""
         rows = await self._pool.fetch(SWITCHES.open_switches, request.project)
         return SwitchList(switches=tuple(Switch(**dict(row)) for row in rows))
 
     async def _store(self, request: SetSwitch) -> tuple[Switch | None, bool]:
-        """Set it and say so in the audit, in one transaction; an equal setting changes no switch."""
+        """Store the switch and its audit entry in one transaction; an identical setting changes no switch."""
         place = (request.project, request.kind, request.name)
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchrow(QUERIES.lock_project, request.project)
@@ -86,7 +85,7 @@ class SwitchCommands:
             self._log.warning("runs that waited for a switch go on by themselves", why=str(error))
 
     async def _stop(self, request: SetSwitch, switch: Switch) -> int:
-        """Ask every call that runs under *switch* to stop, in the words of who asks; they report what they came to."""
+        """Ask every running call under *switch* to stop, with the reason of the request; outcomes arrive as usual."""
         switches, stopping = OpenSwitches((switch,)), 0
         why = switch.model_copy(update={"paused_by": request.actor, "reason": request.reason}).told()
         async for call in self._running(request.project):
@@ -116,7 +115,7 @@ def _check(request: SetSwitch) -> None:
 
 
 async def _existing_switch(connection: Any, request: SetSwitch) -> Switch | None:
-    """Return the switch as it stands; who stops what runs under one that others have set stands in the audit too."""
+    """Return the switch as it is. A request to stop calls under an existing switch is audited too."""
     row = await connection.fetchrow(SWITCHES.find_switch, request.project, request.kind, request.name)
     switch = None if row is None else Switch(**dict(row))
     if switch is not None and request.paused and request.stop_running:

@@ -36,7 +36,7 @@ CONTESTED_S = 0.2
 
 
 class OutcomeIdentity(Message):
-    """What of an outcome names it to its worker; the rest may be unreadable."""
+    """The fields that identify an outcome to its worker; the rest may be unreadable."""
 
     execution_id: UUID
     attempt: int
@@ -45,14 +45,13 @@ class OutcomeIdentity(Message):
 
 @dataclass(slots=True)
 class PendingOutcome:
-    """One outcome on its way; `fault` says what is wrong with its ticket."""
+    """An outcome in progress; `fault` says what is wrong with its ticket."""
 
     message: Msg
     outcome: ToolOutcome
     fault: str
 
     def decide(self, context: DecisionContext) -> LedgerChange:
-        """Ask the core."""
         change = on_outcome(
             context.call,
             self.outcome,
@@ -65,7 +64,6 @@ class PendingOutcome:
         return hold(context.call, change, context.active_switch())
 
     def update(self) -> LedgerUpdate:
-        """Return what the book has to do."""
         again = deliveries(self.message) > 1 or self.outcome.status == "ticket_expired"
         return LedgerUpdate(
             run_id=self.outcome.run_id, execution_id=self.outcome.execution_id, decide=self.decide, read=again
@@ -73,7 +71,7 @@ class PendingOutcome:
 
 
 class ToolOutcomeConsumer:
-    """The loop of tool outcomes. One per process; `run` never returns."""
+    """Consumes tool outcomes. One per process; `run` never returns."""
 
     def __init__(
         self,
@@ -101,7 +99,6 @@ class ToolOutcomeConsumer:
         self._batch_size = batch_size
 
     async def run(self) -> None:
-        """Handle outcomes for ever."""
         while True:
             messages = await self._consumer.take(self._batch_size)
             self._metrics.batch.labels("outcome").observe(len(messages))
@@ -122,7 +119,7 @@ class ToolOutcomeConsumer:
             outcome = ToolOutcome.model_validate_json(message.data)
         except ValidationError as error:
             reason = f"not a tool outcome: {describe_validation_error(error)}"
-            if await self._dead.set_aside(message, reason, await self._whose(message)):
+            if await self._dead.set_aside(message, reason, await self._owner_of(message)):
                 await self._confirm_unreadable(message)
             return None
         fault = self._tickets.fault(
@@ -130,15 +127,15 @@ class ToolOutcomeConsumer:
         )
         return PendingOutcome(message, outcome, fault)
 
-    async def _whose(self, message: Msg) -> About:
-        """Return whose outcome it is, as far as the ledger knows the call that it names: anybody may name a run."""
+    async def _owner_of(self, message: Msg) -> About:
+        """Return the run and project of an outcome if the ledger has the call that it names: anybody may name a run."""
         try:
             return await confirmed(self._dead.pool, about_of(message.data))
         except DATABASE_DOWN:
-            return NOBODY  # the letter can't be stored now either, so the message comes again
+            return NOBODY  # the dead letter can't be stored now either, so the message is redelivered
 
     async def _confirm_unreadable(self, message: Msg) -> None:
-        """Let the worker forget an outcome that can never be taken, where it can be seen which one it was."""
+        """Confirm an outcome that can never be stored, if it can be identified, so that the worker deletes it."""
         subject = _confirm_subject(message)
         if not subject:
             return
@@ -152,7 +149,7 @@ class ToolOutcomeConsumer:
         await self._bus.post(subject, OutcomeConfirmed(keys=keys).model_dump_json().encode())
 
     def _update(self, item: PendingOutcome) -> LedgerUpdate:
-        """What memory knows of a call is not what came of its approval, which the run may have missed."""
+        """The cache has no resolution of the call's approval, which the run may have missed: then read the row."""
         update = item.update()
         known = self._ledger.cached_call(item.outcome.execution_id)
         update.read = update.read or (known is not None and known.approval_id is not None)
@@ -171,9 +168,9 @@ class ToolOutcomeConsumer:
             await crash_point_sent("tas.outcome_confirmed")
 
     async def _finish(self, item: PendingOutcome, update: LedgerUpdate) -> bool:
-        """Send and acknowledge; say whether the outcome has found its place."""
+        """Send and acknowledge; return whether the outcome was stored or set aside."""
         if update.error:
-            # Once it is set aside it has found its place: the worker would send it again for ever.
+            # A set-aside outcome is confirmed too: otherwise the worker would send it forever.
             return await self._dead.failed(item.message, update.error, About(run_id=update.run_id))
         if update.contested:
             await nak(item.message, CONTESTED_S)
@@ -190,11 +187,11 @@ class ToolOutcomeConsumer:
 
 
 def _confirm_subject(message: Msg) -> str:
-    """Return the subject on which the worker waits, or an empty string where none may be written to."""
+    """Return the subject on which the worker waits, or an empty string if it is not an allowed one."""
     subject: str = (message.headers or {}).get(CONFIRM_HEADER, "")
     return subject if _is_inbox(subject) else ""
 
 
 def _is_inbox(subject: str) -> bool:
-    """A worker names where it listens; anywhere else would let it speak with this service's voice."""
+    """A worker names the subject of its confirmation: with any other it could make this service publish for it."""
     return subject.startswith(("tool.confirm.", "_INBOX")) and not any(sign in subject for sign in " *>\r\n\t")

@@ -38,7 +38,7 @@ CONTESTED_S = 0.2
 
 @dataclass(slots=True)
 class PendingRequest:
-    """One request on its way."""
+    """A request in progress."""
 
     message: Msg
     request: ToolRequest
@@ -46,7 +46,7 @@ class PendingRequest:
     args_digest: str
 
     def decide(self, context: DecisionContext) -> LedgerChange:
-        """Ask the core; where it first decides a call, a shadow has its say beside it."""
+        """Call the core; on the first decision about a call, the shadow policy is evaluated too."""
         change = on_held_request(
             context.call,
             self.request,
@@ -63,7 +63,6 @@ class PendingRequest:
         return with_shadow_note(change, context.with_origin(self.query), context.bundle)
 
     def update(self) -> LedgerUpdate:
-        """Return what the book has to do."""
         request = self.request
         again = deliveries(self.message) > 1 or request.attempt > 1
         return LedgerUpdate(
@@ -78,7 +77,7 @@ class PendingRequest:
 
 
 class ToolRequestConsumer:
-    """The loop of tool requests. One per process; `run` never returns."""
+    """Consumes tool requests. One per process; `run` never returns."""
 
     def __init__(
         self,
@@ -104,7 +103,6 @@ class ToolRequestConsumer:
         self._batch_size = batch_size
 
     async def run(self) -> None:
-        """Handle requests for ever."""
         while True:
             messages = await self._consumer.take(self._batch_size)
             self._metrics.batch.labels("request").observe(len(messages))
@@ -170,7 +168,7 @@ class ToolRequestConsumer:
         self._metrics.stay_seconds.labels("request").observe(age_s(item.message))
         await crash_point_sent("tas.request_before_ack")
         if update.change.dead_letter_reason:
-            known = About(run_id=update.run_id, project=item.request.project)  # the step itself tells the run
+            known = About(run_id=update.run_id, project=item.request.project)  # the change itself informs the run
             await self._dead.set_aside(item.message, update.change.dead_letter_reason, known)
         else:
             await ack(item.message)

@@ -24,21 +24,21 @@ from towpath_tas.adapters.origin_tables import (
 from towpath_tas.core.provenance.provenance import RunKnowledge, ValueSource
 
 MAX_RUNS = 256
-"""Runs that are remembered; one that comes back later is read again."""
+"""Runs that are cached; others are read again."""
 
 MAX_CHARS = 32_000_000
-"""Text of tool output that all remembered runs hold together."""
+"""Characters of tool output in all cached runs together."""
 
 MAX_SPECS = 4_096
 MAX_ANCESTORS = 16
-"""Runs above a run, whose child or fork it is, that are looked at."""
+"""Parent runs that are followed from a run upwards."""
 
 FIRST_STEP = 1
 EARLIER_AGENTS = "earlier agents"
-"""Who told a later step of a plan something, as a denial says it."""
+"""The source of what a later step of a plan was given, as a denial names it."""
 
 MAX_PAGES = 8
-"""Pages of calls read of one run: more calls than these no run makes before its limits end it."""
+"""Pages of calls read of one run: its limits end a run before it makes more calls."""
 
 
 @dataclass(slots=True)
@@ -50,14 +50,14 @@ class _Run:
 
 
 class RunKnowledgeCache:
-    """Reads and keeps what runs have seen."""
+    """Reads and caches what runs have seen."""
 
     def __init__(self) -> None:
         self._runs: dict[UUID, _Run] = {}
         self._specs: dict[tuple[str, str, int], tuple[bool, tuple[str, ...]]] = {}
 
     async def of(self, source: QuerySource, wanted: Mapping[UUID, str]) -> dict[UUID, RunKnowledge]:
-        """Return what is known now of these runs, named with their projects; raises what `DATABASE_DOWN` lists."""
+        """Return what these runs, given with their projects, have seen so far; raises what `DATABASE_DOWN` lists."""
         runs = {run_id: self._known(run_id, project) for run_id, project in wanted.items()}
         fresh = [run_id for run_id, run in runs.items() if not run.kept]
         if fresh:
@@ -68,7 +68,7 @@ class RunKnowledgeCache:
         for run_id, run in runs.items():
             if run.kept:
                 self._runs.pop(run_id, None)
-                self._runs[run_id] = run  # the last one now: the first is forgotten first
+                self._runs[run_id] = run  # most recently used last; the first is evicted first
         self._make_room()
         return {run_id: run.knowledge for run_id, run in runs.items()}
 
@@ -77,10 +77,10 @@ class RunKnowledgeCache:
         return found if found is not None and found.project == project else _Run(project)
 
     async def _begin(self, source: QuerySource, run: _Run, task: RunTask | None) -> None:
-        """Take what the caller said, and what a fork or a child knows: calls that runs above it made before it began.
+        """Add what the caller submitted, and what a fork or a child inherits: earlier calls of the runs above it.
 
-        What a child was told to do, a model may have written: its root's task vouches, and that of no run between. A
-        later step of a plan or workflow is told what agents before it answered, which nobody vouches for.
+        A model may have written the task of a child, so only the task of its root run is trusted. A later step of a
+        plan or workflow receives answers of earlier agents, which are not trusted.
         """
         if task is None or task.project != run.project:
             return
@@ -101,7 +101,7 @@ class RunKnowledgeCache:
                 for text in task.texts:
                     run.knowledge.add_untrusted(ValueSource(EARLIER_AGENTS, before - 1), text)
             task = found
-        run.knowledge.missed()  # whose child the run may be is not known: nothing that it was told vouches
+        run.knowledge.missed()  # the run's ancestors are unknown: nothing in its task is trusted
 
     async def _read(self, source: QuerySource, runs: Mapping[UUID, _Run], *, before: int | None = None) -> None:
         for _ in range(MAX_PAGES):
@@ -113,7 +113,7 @@ class RunKnowledgeCache:
                     continue
                 if output.project == run.project and (before is None or output.step < before):
                     await self._take(source, run.knowledge, output)
-                run.seen.add(output.execution_id)  # only now: another lane that asks meanwhile reads it itself
+                run.seen.add(output.execution_id)  # only now: a concurrent reader must read it itself
             if not is_full_page(outputs):
                 return
         for run in runs.values():
@@ -125,7 +125,7 @@ class RunKnowledgeCache:
             _add_person_statement(known, fact)
             return
         if fact.get("type") == "tool.denied":
-            return  # why somebody said no names what shall not be, and so vouches for nothing
+            return  # the reason of a denial names what must not happen, so it is not trusted
         failure = fact.get("failure")
         if failure:
             known.add_untrusted(seen, f"{failure.get('message', '')} {failure.get('hint', '')}")
@@ -137,7 +137,7 @@ class RunKnowledgeCache:
             known.add_output(seen, fact["result"], trusted=trusted, fields=fields)
 
     async def _trust(self, source: QuerySource, output: CallOutput) -> tuple[bool, tuple[str, ...]]:
-        """Return what the tool's definition of that call promised of its output."""
+        """Return which output the tool's definition of that version declares as trusted."""
         key = (output.project, output.tool, output.tool_version)
         found = self._specs.get(key)
         if found is None:
@@ -162,7 +162,7 @@ def _add_task(known: RunKnowledge, task: RunTask) -> None:
 
 
 def _add_person_statement(known: RunKnowledge, fact: Mapping[str, Any]) -> None:
-    """A person has said that the call happened: their words are as good as the task's (those of a "no" are not)."""
+    """A person stated that the call happened: their text is trusted like the task's (that of a refusal is not)."""
     result = fact.get("result")
     if isinstance(result, dict):
         known.add_task(str(result.get("reason", "")))
@@ -171,12 +171,12 @@ def _add_person_statement(known: RunKnowledge, fact: Mapping[str, Any]) -> None:
 def _add_blob(
     known: RunKnowledge, seen: ValueSource, data: bytes, *, whole: bool, trusted: bool, fields: Sequence[str]
 ) -> None:
-    """Take a large result; one that was not read whole, or is no JSON, is text that nobody vouches for."""
+    """Add a large result; one that was not read whole, or is no JSON, is untrusted text."""
     try:
         if whole:
             known.add_output(seen, json.loads(data), trusted=trusted, fields=fields)
             return
-    except (ValueError, RecursionError):  # the bytes are a worker's: what is in them is anybody's guess
+    except (ValueError, RecursionError):  # a worker sent these bytes: they may be anything
         whole = False
     known.missed()
     known.add_untrusted(seen, data.decode("utf-8", "replace"))

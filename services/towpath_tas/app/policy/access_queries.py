@@ -33,10 +33,10 @@ from towpath_tas.core.policy.matrix import Principal, Rule
 from towpath_tas.core.teams import delegates_in
 
 MAX_PROPOSALS = 200
-"""Told at once: a person looks at them one by one."""
+"""Proposals in one answer: a person reviews them one by one."""
 
 MAX_PROPOSAL_CHARS = 300_000
-"""Of their specs together: one message carries them."""
+"""Characters of their specs in one answer, which is one message."""
 
 _PROPOSAL_COLUMNS = ("version", "digest", "status", "reason", "owner", "worker", "held", "proposed_at")
 
@@ -51,7 +51,7 @@ class AccessQueries:
         self._advice = PolicyWarnings(pool, policy_cache)
 
     async def check(self, request: CheckAccess) -> AccessVerdict:
-        """Say what the matrix would say to a call, and how every rule for the tool was weighed."""
+        """Return what the matrix would decide about a call, and how each rule for the tool was evaluated."""
         bundle = await self._policy_cache.current(self._pool, request.project)
         who = Principal(request.network, request.agent_key, request.agent_type, request.caller, request.project)
         try:
@@ -104,7 +104,7 @@ class AccessQueries:
         )
 
     async def permissions(self, request: GetPermissions) -> Permissions:
-        """List every tool that some rule opens to, or bars from, this agent, whoever calls; a lead's delegates too."""
+        """List every tool that a rule allows or denies to this agent, for any caller; a lead's delegates too."""
         bundle = await self._policy_cache.current(self._pool, request.project)
         who = Principal(request.network, request.agent_key, request.agent_type, "*", request.project)
         found = []
@@ -115,12 +115,12 @@ class AccessQueries:
         return Permissions(policy_version=bundle.matrix.version, permissions=tuple(found))
 
     async def _delegates(self, request: GetPermissions) -> tuple[ToolSpec, ...]:
-        """Return the tools of a team's lead, which nobody registers: they come with the network that is in force."""
+        """Return the tools of a team's lead: nobody registers them, they come with the published network."""
         spec = await self._pool.fetchval(QUERIES.network_spec, request.project, request.network)
         return () if spec is None else delegates_in(spec, request.agent_key)
 
     async def describe(self, request: DescribeTools) -> ToolsDescribed:
-        """Return current specs; names without one are left out, and those that the grants leave no way to."""
+        """Return current specs; unknown names are left out, and tools that the grants exclude."""
         bundle = await self._policy_cache.current(self._pool, request.project)
         known = bundle.registry.tools
         names = known.keys() if request.names is None else set(request.names)
@@ -137,7 +137,7 @@ class AccessQueries:
         )
 
     async def check_grant(self, request: CheckGrant) -> GrantChecked:
-        """Say what is wrong with the conditions of a grant, all at once; what they may see is told, if not that."""
+        """Return all problems of the conditions of a grant, including names that they may not use."""
         problems = await asyncio.to_thread(grant_problems, request.grant, compile_grant)
         return GrantChecked(problems=problems)
 
@@ -155,7 +155,7 @@ class AccessQueries:
 
 
 def _permission(tool: str, operation: str, rules: tuple[Rule, ...]) -> Permission:
-    """The strictest effect that holds without conditions, else the one that conditions may give."""
+    """Return the strictest effect that holds without conditions, else the one that conditions may give."""
     certain = {rule.effect for rule in rules if rule.when is None}
     possible = {rule.effect for rule in rules}
     verdict = "deny"

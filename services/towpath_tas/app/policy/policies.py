@@ -24,24 +24,24 @@ from towpath_tas.core.policy.policy_file import read_policy, rule_from_row, rule
 
 FILE_POLL_S = 0.5
 FILE_ACTOR = "file"
-"""Who applies the policy file, in the audit and beside the versions."""
+"""The actor of changes from the policy file, in the audit and in the list of versions."""
 
 MAX_NAMED = 50
-"""Rules named in one audit entry; a larger change is told by its numbers."""
+"""Rules named in one audit entry; of a larger change it has only the counts."""
 
 
 class PolicyStore:
-    """Applies and shows matrices."""
+    """Applies and shows policies."""
 
     def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
         self._pool = pool
         self._advice = PolicyWarnings(pool, policy_cache)
 
     async def apply(self, request: ApplyPolicy) -> PolicyApplied:
-        """Store a matrix as the next version.
+        """Store a policy as the next version.
 
-        Raises ProblemError `policy_invalid` with everything that is wrong, with `strict` also what probably is, and
-        `policy_moved` where another version than the one that was named is in force.
+        Raises ProblemError `policy_invalid` with all errors, with `strict` also all warnings, and `policy_moved` if
+        another version than the named one is in force.
         """
         found = await asyncio.to_thread(read_policy, request.text, compile_condition)
         if found.problems:
@@ -71,7 +71,7 @@ class PolicyStore:
         )
 
     async def show(self, request: GetPolicy) -> PolicyView:
-        """Return the matrix in force, version 0 where none was ever applied; or a version; ProblemError if unknown."""
+        """Return the policy in force (version 0: there is none), or a version; raises ProblemError if unknown."""
         if request.version is None:
             row = await self._pool.fetchrow(QUERIES.policy, request.project)
         else:
@@ -92,7 +92,7 @@ class PolicyStore:
         )
 
     async def last_of(self, project: str, actor: str, source: str) -> str:
-        """Return the digest of what *actor* applied last from *source*; empty where that was nothing."""
+        """Return the digest of the last policy that *actor* applied from *source*; empty if there is none."""
         found: str | None = await self._pool.fetchval(QUERIES.policy_of_file, project, actor, source)
         return found or ""
 
@@ -130,10 +130,10 @@ class PolicyStore:
 
 
 class PolicyFileWatcher:
-    """Follows a file: applies it whenever it changes, also while nobody looked; a bad one changes nothing.
+    """Applies a policy file whenever it changes, including while no replica ran; an invalid one changes nothing.
 
-    A file that says what it said when it was last applied is no change: what people have changed since stays, also
-    over a restart.
+    A file with the text that was last applied from it is no change, also after a restart: what people have changed
+    since then stays.
     """
 
     def __init__(self, policies: PolicyStore, path: Path, project: str, log: Logger) -> None:
@@ -145,12 +145,11 @@ class PolicyFileWatcher:
         self._missing = False
 
     async def run(self) -> None:
-        """Look for ever."""
         while True:
-            await self.look()
+            await self.check()
             await asyncio.sleep(FILE_POLL_S)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Apply the file if it is not the one applied last."""
         stamp = await asyncio.to_thread(_stamp, self._path)
         if stamp is None:
@@ -175,19 +174,19 @@ class PolicyFileWatcher:
             self._log.error("policy refused", file=str(self._path), problem=str(error))
         except ProblemError as error:
             self._applied = stamp
-            self._refused(error)
+            self._log_refused(error)
         except DATABASE_DOWN as error:
             self._log.warning("postgres is away, the policy file waits", error=str(error))
         else:
             self._applied = stamp
-            self._told(applied)
+            self._log_applied(applied)
 
-    def _refused(self, error: ProblemError) -> None:
+    def _log_refused(self, error: ProblemError) -> None:
         self._log.error("policy refused", file=self._path.name, problems=len(error.problem.errors))
         for entry in error.problem.errors:
             self._log.error("policy problem", file=self._path.name, at=entry.pointer, problem=entry.detail)
 
-    def _told(self, applied: PolicyApplied) -> None:
+    def _log_applied(self, applied: PolicyApplied) -> None:
         for warning in (*applied.warnings, *applied.hints):
             self._log.info("policy warning", warning=warning)
         if applied.changed:

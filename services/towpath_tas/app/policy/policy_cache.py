@@ -34,21 +34,21 @@ MAX_DIRECTORIES = 1_024
 """Snapshots whose agents are kept in memory."""
 
 MAX_PROJECTS = 512
-"""Projects kept in memory; the one that was not used for longest is loaded again when it comes back."""
+"""Projects in memory; the least recently used one is dropped."""
 
 
 class PolicyCache:
-    """Loads and keeps what decides in each project."""
+    """Loads and caches the policy bundles of projects."""
 
     def __init__(self, metrics: TasMetrics, own: tuple[ToolVersion, ...] = BUILT_IN) -> None:
-        """*own* are the platform's own tools: every project has them."""
+        """*own* are the tools of the platform itself: every project has them."""
         self._metrics = metrics
         self._own = own
         self._bundles: dict[str, PolicyBundle] = {}
         self._directories: dict[str, AgentDirectory] = {}
 
     def known(self, project: str) -> PolicyBundle | None:
-        """Return the law of *project* if it is in memory."""
+        """Return the cached bundle of *project*, or None."""
         return self._bundles.get(project)
 
     def forget(self, project: str) -> None:
@@ -56,7 +56,7 @@ class PolicyCache:
         self._bundles.pop(project, None)
 
     async def of(self, source: "Lane | Any", project: str) -> PolicyBundle:
-        """Return the law of *project*, loaded if it is not in memory. *source* is a lane or a pool."""
+        """Return the bundle of *project*, loaded if it is not cached. *source* is a connection or a pool."""
         bundle = self._bundles.pop(project, None)
         if bundle is None:
             bundle = await self._load(source, project)
@@ -66,11 +66,11 @@ class PolicyCache:
         return bundle
 
     def has_directory(self, snapshot_digest: str) -> bool:
-        """Say whether the agents of a snapshot were asked for already."""
+        """Return whether the agents of a snapshot were looked up already."""
         return snapshot_digest in self._directories
 
     async def load_directories(self, source: "Lane | Any", digests: Iterable[str]) -> None:
-        """Learn the agents of snapshots; of one that is not there, or can't be read, nobody is known."""
+        """Load the agents of snapshots; a missing or unreadable one has no agents."""
         wanted = sorted(set(digests))
         rows = {row["digest"]: row["snapshot"] for row in await source.fetch(SWITCHES.snapshots, wanted)}
         while self._directories and len(self._directories) + len(wanted) > MAX_DIRECTORIES:
@@ -79,7 +79,7 @@ class PolicyCache:
             self._directories[digest] = _directory(rows.get(digest))
 
     async def current(self, source: "Lane | Any", project: str) -> PolicyBundle:
-        """Return the law of *project* as Postgres has it now."""
+        """Return the bundle of *project* in the versions that Postgres has now."""
         state = await source.fetchrow(QUERIES.project_state, project)
         versions = (state["policy_version"], state["registry_version"]) if state else (0, 0)
         bundle = self._bundles.get(project)
@@ -88,7 +88,7 @@ class PolicyCache:
         return await self.of(source, project)
 
     async def _load(self, source: "Lane | Any", project: str) -> PolicyBundle:
-        """Read versions first: if they move while the rest is read, the law is stale by its number and refused."""
+        """Read versions first: if they change while the rest is read, writes with this bundle are rejected."""
         self._metrics.reloads.inc()
         state = await source.fetchrow(QUERIES.project_state, project)
         policy, registry = (state["policy_version"], state["registry_version"]) if state else (0, 0)
@@ -96,7 +96,7 @@ class PolicyCache:
         tools = await source.fetch(QUERIES.tools, project)
         shadow = await source.fetchrow(QUERIES.shadow, project)
         matrix = Matrix([rule_from_row(json.loads(row["rule"])) for row in rules], compile_condition, policy)
-        known = [*self._own, *map(_tool, tools)]  # a tool of that name that a worker registered before stays
+        known = [*self._own, *map(_tool, tools)]  # an earlier registration under such a name takes precedence
         bundle = PolicyBundle(matrix, ToolRegistry(known, matches, registry), compile_grant)
         bundle.directories = self._directories
         bundle.switches = OpenSwitches(
@@ -115,7 +115,6 @@ def _directory(text: str | None) -> AgentDirectory:
 
 
 def seen_versions(project: str, bundle: PolicyBundle) -> SeenVersions:
-    """Return the versions that *bundle* stands for."""
     return SeenVersions(project, bundle.matrix.version, bundle.registry.version)
 
 

@@ -26,27 +26,27 @@ from towpath_tas.core.policy.policy_file import read_policy
 HISTORY = Queries.load("towpath_tas.adapters", "history.sql")
 
 CHUNK_CALLS = 200
-"""Calls read at once: with the largest arguments that is 50 MB, and the loop takes in usual ones in a few ms."""
+"""Calls read at once: with the largest arguments they are 50 MB; usual ones are read in a few ms."""
 
 PIECE_S = 2.0
-"""A piece is handed over after this long, whatever its limit: whoever asks waits five seconds at most."""
+"""A piece is returned after this long, whatever its limit: clients wait five seconds at most."""
 
 MIN_SPAN, MAX_SPAN = 2_000, 64_000
-"""Entries looked through for one chunk: other projects' lie between a project's own, so it grows while they do."""
+"""Entries scanned for one chunk. It grows while entries of other projects lie between a project's own."""
 
 CALLS_BETWEEN_PAUSES = 20
 PAUSE_S = 0.000_5
-"""The thread lets the loop run after so many calls (a millisecond's work), for at least this long."""
+"""The thread pauses after so many calls (a millisecond's work), so that the event loop can run."""
 
 ID_TIME_SLACK = timedelta(minutes=5)
-"""Ids rise with time only to within the length of a commit and the steps of a clock."""
+"""Ids follow time only to within the length of a commit and the adjustments of a clock."""
 
 MAX_CACHED_MATRICES = 4
 """Proposed matrices kept compiled between the pieces of their diffs."""
 
 
 class PolicyDiffs:
-    """Weighs recorded calls by matrices that are not in force."""
+    """Compares recorded decisions with policies that are not in force."""
 
     def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
         self._pool = pool
@@ -55,12 +55,12 @@ class PolicyDiffs:
         self._turn = asyncio.Lock()
 
     async def diff(self, request: DiffPolicy) -> PolicyDiff:
-        """Return one piece of what the proposed matrix would have decided otherwise; ProblemError `policy_invalid`."""
+        """Return one piece of what the proposed policy decides differently; raises ProblemError `policy_invalid`."""
         async with self._turn:
             matrix = await self._matrix(request.text)
             after, last = await self._bounds(request)
             bundle = await self._policy_cache.current(self._pool, request.project)
-            weighing = PolicyComparison(matrix, bundle.registry.specs())
+            comparison = PolicyComparison(matrix, bundle.registry.specs())
             until = monotonic() + PIECE_S
             left, span = request.limit, MIN_SPAN
             while after < last and left > 0 and monotonic() < until:
@@ -68,16 +68,16 @@ class PolicyDiffs:
                 most = min(CHUNK_CALLS, left)
                 window = (request.since, request.until)
                 rows = await self._pool.fetch(HISTORY.decisions, request.project, after, upper, *window, most)
-                await asyncio.to_thread(_compare, rows, weighing)
+                await asyncio.to_thread(_compare, rows, comparison)
                 full = len(rows) == most
                 after = rows[-1]["decision"] if full else upper
                 span = MIN_SPAN if full else min(span * 2, MAX_SPAN)
                 left -= len(rows)
         return PolicyDiff(
             version=bundle.matrix.version,
-            calls=weighing.calls,
-            groups=await asyncio.to_thread(weighing.groups),
-            left_out=dict(weighing.left_out),
+            calls=comparison.calls,
+            groups=await asyncio.to_thread(comparison.groups),
+            left_out=dict(comparison.left_out),
             next_after=after if after < last else None,
             last=last,
         )
@@ -93,7 +93,7 @@ class PolicyDiffs:
         return found
 
     async def _bounds(self, request: DiffPolicy) -> tuple[int, int]:
-        """The entries to look at: after the first number, up to the second. Fixed by the first piece, so it ends."""
+        """Return the entries to scan: after the first number, up to the second. The first piece fixes them."""
         if request.after is not None and request.last is not None:
             return request.after, request.last
         last = await self._pool.fetchval(HISTORY.last_entry)
@@ -104,13 +104,13 @@ class PolicyDiffs:
 
 
 async def entry_at(pool: Any, moment: datetime, slack: timedelta) -> int:
-    """Return the id of the first audit entry that is not older than *moment* moved by *slack*."""
+    """Return the id of the first audit entry that is not older than *moment* plus *slack*."""
     found: int = await pool.fetchval(HISTORY.entry_at, shifted(moment, slack))
     return found
 
 
 def shifted(moment: datetime, by: timedelta) -> datetime:
-    """Return *moment* moved by *by*; at the ends of the calendar there is nothing to move to."""
+    """Return *moment* plus *by*, or *moment* at the ends of the calendar."""
     try:
         return moment + by
     except OverflowError:
@@ -125,10 +125,10 @@ def _compile(text: str) -> Matrix:
     return without_limits(found.rules, compile_condition)
 
 
-def _compare(rows: Sequence[Any], weighing: PolicyComparison) -> None:
+def _compare(rows: Sequence[Any], comparison: PolicyComparison) -> None:
     for number, row in enumerate(rows):
         if not row["repeated"]:
-            weighing.add(_recorded_decision(row))
+            comparison.add(_recorded_decision(row))
         if number % CALLS_BETWEEN_PAUSES == CALLS_BETWEEN_PAUSES - 1:
             time.sleep(PAUSE_S)
 

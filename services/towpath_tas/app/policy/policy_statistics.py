@@ -23,13 +23,13 @@ COUNTS = (
 
 
 class PolicyStatistics:
-    """Answers how often."""
+    """Answers `policy stats`."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
     async def statistics(self, request: GetStatistics) -> Statistics:
-        """Count the window by the dimensions that are asked for; 1,000 groups at most, the largest."""
+        """Count the window by the requested dimensions; the 1,000 largest groups at most."""
         until = request.until or await self._pool.fetchval(QUERIES.now)
         since = request.since or shifted(until, -DAY)
         first = await entry_at(self._pool, since, -ID_TIME_SLACK)
@@ -40,12 +40,12 @@ class PolicyStatistics:
             since = max(since, await self._pool.fetchval(HISTORY.entry_time, first))
         by = list(dict.fromkeys(request.by))
         rows = await self._pool.fetch(HISTORY.statistics, request.project, first, end, since, until, by, MAX_ROWS)
-        whole = [row for row in rows if row["whole"]]
+        totals = [row for row in rows if row["whole"]]
         return Statistics(
             since=since,
             until=until,
             by=tuple(by),
-            total=_figures_of(whole[0], ()),
+            total=_figures_of(totals[0], ()),
             rows=tuple(_figures_of(row, by) for row in rows if not row["whole"]),
             complete=complete,
         )

@@ -17,7 +17,7 @@ from towpath_tas.core.policy.policy_file import read_policy
 
 
 def run_test(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cases with their lines and, where a policy was given, their results; or what is wrong with a file."""
+    """Return the cases with their lines and, if a policy is given, their results; or the problems of a file."""
     read = read_expectations(request["test"])
     if read.found is None:
         return {"file": "test", "problems": _problems(read.problems)}
@@ -55,7 +55,7 @@ def _problems(found: tuple[ProblemDetail, ...]) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """Answer what stands on stdin; returns the exit code."""
+    """Run the test on stdin; returns the exit code."""
     sys.stdout.write(json.dumps(run_test(json.loads(sys.stdin.read()))))
     return 0
 

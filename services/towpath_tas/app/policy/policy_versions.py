@@ -30,14 +30,14 @@ from towpath_tas.app.policy.policy_diff import HISTORY
 from towpath_tas.core.policy.rule_edits import EMPTY, RuleEdit, put_rule, remove_rule
 
 MAX_ROUNDS = 4
-"""Rounds against others who change the same matrix; then whoever asks is told that it moves."""
+"""Rounds if others change the same policy meanwhile; after them the request fails with `policy_moved`."""
 
 MAX_CHANGES = 200
-"""Changed rules listed for one version; a larger change is told by its number."""
+"""Changed rules listed for one version; of a larger change the rest is counted."""
 
 
 class PolicyHistory:
-    """Answers questions about versions, and makes new ones out of old ones."""
+    """Lists versions, and makes new ones from old ones."""
 
     def __init__(self, pool: Any, policies: PolicyStore) -> None:
         self._pool = pool
@@ -55,7 +55,7 @@ class PolicyHistory:
         )
 
     async def changes(self, request: ListVersions) -> PolicyChanges:
-        """Return a page of the change log, newest first: who, when, why, and rule by rule what changed."""
+        """Return a page of the change log, newest first: who, when, why, and each changed rule."""
         rows = await self._page(request)
         page = rows[: request.limit]
         wanted = {row["version"] - back for row in page for back in (0, 1)}
@@ -83,10 +83,10 @@ class PolicyHistory:
         )
 
     async def change_rule(self, request: ChangeRule) -> RuleChanged:
-        """Put one rule in or take one out.
+        """Add, replace or remove one rule.
 
-        Raises ProblemError `policy_invalid`, `rule_not_found`, and `policy_moved` where the version that was named is
-        not in force, or others kept changing the matrix.
+        Raises ProblemError `policy_invalid`, `rule_not_found`, and `policy_moved` if the named version is not in force,
+        or others kept changing the policy.
         """
         for _ in range(MAX_ROUNDS):
             now = await self._policies.show(GetPolicy(project=request.project))
@@ -145,7 +145,7 @@ def _rule_changes(before: Mapping[str, JsonObject], after: Mapping[str, JsonObje
         elif new is None:
             changes.append(RuleChange(name=name, change="removed", before=old))
         else:
-            # An older release stored fewer members: what it did not know is what a rule without it says.
+            # Older releases stored fewer members: a missing one has its default.
             fields = tuple(key for key in new if key != "digest" and key in old and old[key] != new[key])
             if fields:
                 changes.append(RuleChange(name=name, change="altered", fields=fields, before=old, after=new))

@@ -17,39 +17,39 @@ from towpath_tas.core.policy.policy_file import ParsedPolicy, rule_from_row
 from towpath_tas.core.teams import agents_of
 
 MAX_SCANNED = 50_000
-"""The newest audit entries that are looked at for rules in use: a bounded part of however many there are."""
+"""The newest audit entries that are scanned for rules in use."""
 
 MIN_DECISIONS = 100
-"""Decisions under the matrix in force before one can say that a rule is not used."""
+"""Decisions under the policy in force before a rule can be called unused."""
 
 MAX_NETWORKS = 500
 
 
 class PolicyFindings(NamedTuple):
-    """Warnings, which strictness turns into problems, and hints, which nothing does."""
+    """Warnings, which `strict` turns into problems, and hints, which never are."""
 
     warnings: tuple[ProblemDetail, ...]
     hints: tuple[str, ...]
 
 
 class PolicyWarnings:
-    """Looks at a matrix beside the tools, networks and decisions of its project."""
+    """Compares a policy with the tools, networks and decisions of its project."""
 
     def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
         self._pool = pool
         self._policy_cache = policy_cache
 
     async def about(self, project: str, found: ParsedPolicy) -> PolicyFindings:
-        """Say what is probably wrong with a policy that can be read."""
+        """Return what is probably wrong with a valid policy."""
         bundle = await self._policy_cache.current(self._pool, project)
         around = await self._around(project, bundle)
-        doubts = await asyncio.to_thread(check, found.rules, found.lines, around)
-        hints = tuple(doubt.detail for doubt in doubts if doubt.code in HINTS)
+        findings = await asyncio.to_thread(check, found.rules, found.lines, around)
+        hints = tuple(finding.detail for finding in findings if finding.code in HINTS)
         unused = await self._unused(project, bundle.matrix.version, found)
-        return PolicyFindings(tuple(doubt for doubt in doubts if doubt.code not in HINTS), (*hints, *unused))
+        return PolicyFindings(tuple(finding for finding in findings if finding.code not in HINTS), (*hints, *unused))
 
     async def about_question(self, who: Principal, tool: str, bundle: PolicyBundle) -> tuple[str, ...]:
-        """Say which networks and agents a question about *tool*, and the rules that speak of it, name in vain."""
+        """Return which networks and agents do not exist that a query about *tool*, or a rule for it, names."""
         around = await self._around(who.project, bundle)
         if len(around.networks) >= MAX_NETWORKS:
             return ()  # there may be more, and one of them may have the name
@@ -64,7 +64,7 @@ class PolicyWarnings:
         )
 
     async def _unused(self, project: str, version: int, found: ParsedPolicy) -> tuple[str, ...]:
-        """Name the rules that the matrix in force has too and that gave no right to anything lately."""
+        """Return the rules of the policy in force that allowed nothing lately."""
         rows = await self._pool.fetch(QUERIES.rules_named, project, version, MAX_SCANNED)
         decisions = sum(row["calls"] for row in rows)
         if decisions < MIN_DECISIONS:

@@ -20,17 +20,17 @@ from towpath_tas.core.policy.policy_comparison import CHANGES
 from towpath_tas.core.policy.policy_file import read_policy, rule_row
 
 MAX_DIVERGENCES = 10_000
-"""Divergences counted for one report, the newest; more than that nobody needs to decide."""
+"""Divergences counted for one report, the newest."""
 
 
 class ShadowPolicies:
-    """Sets shadows and reports what they found."""
+    """Sets shadow policies and reports where they differ."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
     async def set(self, request: SetShadow) -> ShadowView:
-        """Set or, without a text, end the shadow; raises ProblemError `policy_invalid`."""
+        """Set the shadow, or end it without a text; raises ProblemError `policy_invalid`."""
         if request.text is None:
             return await self._end(request)
         found = await asyncio.to_thread(read_policy, request.text, compile_condition)
@@ -49,7 +49,7 @@ class ShadowPolicies:
         return await self.view(GetShadow(project=request.project))
 
     async def view(self, request: GetShadow) -> ShadowView:
-        """Return the shadow that was set last, and what it has said otherwise since it was set."""
+        """Return the shadow that was set last, and where it differed since then."""
         row = await self._pool.fetchrow(HISTORY.shadow_state, request.project)
         if row is None:
             return ShadowView(on=False)
@@ -88,7 +88,7 @@ def _groups(rows: Sequence[Any]) -> tuple[DiffGroup, ...]:
 
 
 def _group(row: Any) -> DiffGroup:
-    """One divergence. Its verdict reads `allow->deny`: what was decided, and what the shadow would have."""
+    """Return the group of one divergence. Its verdict is `allow->deny`: the decision, and the one of the shadow."""
     was, _, now = row["verdict"].partition("->")
     example = DiffExample(
         run_id=row["run_id"],

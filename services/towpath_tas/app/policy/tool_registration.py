@@ -27,12 +27,12 @@ from towpath_tas.core.tools.arguments import ArgumentSchema
 from towpath_tas.core.tools.registry import ToolVersion, has_drifted, judge_proposal, spec_digest
 
 MAX_TOOLS = 512
-"""Tools in one registration; a worker with more is several workers."""
+"""Tools in one registration; a worker with more should be several workers."""
 
 
 @dataclass(slots=True)
 class _StoredTool:
-    """What is stored of one tool: its current version, its newest number, and what awaits or was refused by digest.
+    """What is stored of one tool: its current version, its newest number, undecided and refused versions by digest.
 
     `held_by` is the version that holds the calls of the current one, or 0.
     """
@@ -44,7 +44,7 @@ class _StoredTool:
 
 
 class ToolRegistrations:
-    """Takes registrations and decisions about them."""
+    """Handles registrations of tools and decisions about them."""
 
     def __init__(self, pool: Any, bus: Bus, tickets: TicketIssuer, *, trusting: bool) -> None:
         self._pool = pool
@@ -53,7 +53,7 @@ class ToolRegistrations:
         self._trusting = trusting
 
     async def register(self, request: RegisterTools) -> ToolsRegistered:
-        """Take a worker's proposal, and make sure that its queue exists; raises ProblemError for an unusable one."""
+        """Store what a worker proposes, and make sure that its queue exists; raises ProblemError for an invalid one."""
         _check(request)
         await self._ensure_queue(request.project, request.toolset)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -98,7 +98,7 @@ class ToolRegistrations:
         return ActionDone(detail=f"{request.name} version {request.version}: {status}")
 
     async def _ensure_queue(self, project: str, toolset: str) -> None:
-        """A broker that lost its data has no streams either: then everything is declared again."""
+        """Declare the consumer; a broker that lost its data has no streams either, so then everything is declared."""
         consumer = exec_consumer(project, toolset)
         try:
             try:
@@ -117,7 +117,7 @@ class ToolRegistrations:
         known: _StoredTool,
         audits: list[tuple[Any, ...]],
     ) -> bool:
-        """Hold the calls of a tool that is not what was accepted, or let them go on; say whether that changed."""
+        """Hold the calls of a tool that is not the accepted one, or release them; return whether that changed."""
         holds = standing.version if has_drifted(spec, known.current) else 0
         if holds == known.held_by:
             return False
@@ -158,7 +158,7 @@ class ToolRegistrations:
 
 
 def _check(request: RegisterTools) -> None:
-    """Refuse a registration that could never work, with everything that is wrong with it."""
+    """Refuse a registration that could never work, with all its problems."""
     problems = []
     if len(request.tools) > MAX_TOOLS:
         problems.append(ProblemDetail(pointer="/tools", detail=f"at most {MAX_TOOLS} tools at once"))
