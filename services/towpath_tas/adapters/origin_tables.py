@@ -84,10 +84,10 @@ async def read_blob(source: QuerySource, project: str, digest: str) -> tuple[byt
 def _task(created: Mapping[str, Any]) -> RunTask:
     inputs = {**(created.get("labels") or {}), **(created.get("system_params") or {})}
     goal, background = created.get("goal") or {}, created.get("background") or {}
-    said = (created.get("user_message"), goal.get("goal"), background.get("objective"), *_strings(created.get("plan")))
+    texts = (created.get("user_message"), goal.get("goal"), background.get("objective"), *_strings(created.get("plan")))
     return RunTask(
         project=str(created.get("project", "")),
-        texts=tuple(dict.fromkeys(str(text) for text in said if text)),
+        texts=tuple(dict.fromkeys(str(text) for text in texts if text)),
         inputs=inputs,
         parent=_parent_of(created),
         born=bool(created.get("parent")),

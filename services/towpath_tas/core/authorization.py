@@ -81,7 +81,7 @@ class AuthorizationQuery:
     snapshot_digest: str = ""
 
     def context(self) -> dict[str, Any]:
-        """What conditions see."""
+        """Return what conditions see."""
         return {
             "args": self.args,
             "run": {
@@ -99,12 +99,11 @@ class AuthorizationQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationDecision:
-    """The answer. `basis` are the deciding rules as (name, digest): what an approval is bound to.
+    """The decision. `basis` are the deciding rules as (name, digest), which an approval is bound to.
 
-    `needs_origin`: it was given without knowing where the values come from, and that matters; ask with `Law.traced`.
+    `needs_origin`: it was made without the origin of the values, and that matters; repeat it with `with_origin`.
 
-    How long an approval may wait, how many people it takes and what follows its expiry is the strictest that any of
-    them says.
+    Expiry, quorum and what follows expiry are the strictest of all deciding rules.
     """
 
     effect: RuleEffect
@@ -125,25 +124,25 @@ class AuthorizationDecision:
 
 Authorize = Callable[[AuthorizationQuery], AuthorizationDecision]
 GRANT_PREFIX = "grant "
-"""How the name begins under which a grant's conditions stand beside those of rules, whose names have no space."""
+"""Prefix of the names of conditions in grants; names of rules have no space, so they can't collide."""
 
 
 class PolicyBundle:
-    """Everything that decides in one project at one moment: the matrix and the registry."""
+    """Everything that decides in one project at one moment: matrix, registry, switches, shadow policy."""
 
     def __init__(self, matrix: Matrix, registry: ToolRegistry, compile_grant: ConditionCompiler) -> None:
         self.matrix = matrix
         self.registry = registry
         self.compile_grant = compile_grant
         self.switches = OpenSwitches()
-        """What is paused; it decides only when a call goes out."""
+        """What is paused; it decides only when a call is sent."""
         self.shadow: Matrix | None = None
         self.directories: Mapping[str, AgentDirectory] = {}
-        """The agents of snapshots by digest, as far as they are known; denials name them."""
+        """The agents of snapshots by digest, as far as loaded; denials name them."""
         self._alternatives: dict[tuple[Principal, str, str, bool], tuple[Alternative, ...]] = {}
 
     def with_origin(self, query: AuthorizationQuery, known: RunKnowledge) -> AuthorizationQuery:
-        """Return *query* with where its values come from, by what is *known* of its run."""
+        """Return *query* with the origin of its values, by what is *known* of its run."""
         tool = self.registry.tools.get(query.tool)
         if tool is None:
             return query
@@ -153,7 +152,7 @@ class PolicyBundle:
     def authorize(
         self, query: AuthorizationQuery, used: Mapping[str, int] | None = None, rates: Mapping[str, int] | None = None
     ) -> AuthorizationDecision:
-        """Answer *query*; *used* counts the run's earlier calls by the name of a limited rule, *rates* those of now."""
+        """Decide *query*; *used* counts the run's calls by limited rule, *rates* those of the current windows."""
         tool = self.registry.tools.get(query.tool)
         naming = {} if tool is None else self._naming_origin(query, tool.spec.operation)
         stated = query.origin is not None
@@ -174,11 +173,11 @@ class PolicyBundle:
         return dataclasses.replace(decision, origin=query.call_origin, denial=denial)
 
     def _reads(self, name: str, when: str, scene: ConditionContext) -> bool:
-        """Say whether a condition can't be answered without reading: `origin.writes && …` can, for who only reads."""
+        """Return whether a condition needs the origin: `origin.writes && …` does not, for a tool that only reads."""
         return name.startswith(GRANT_PREFIX) or self.matrix.met(when, scene) is ConditionResult.UNCLEAR
 
     def _naming_origin(self, query: AuthorizationQuery, operation: str) -> dict[str, str]:
-        """Return the conditions that ask where values come from, by their rules' names; those of grants have places."""
+        """Return the conditions that use the origin, by the names of their rules; those of grants by their position."""
         found = {}
         for matrix in (self.matrix,) if self.shadow is None else (self.matrix, self.shadow):
             if matrix.names_origin:
@@ -250,7 +249,7 @@ class PolicyBundle:
         return self._no(query, denial, tool, verdict, used, others=others)
 
     def _others(self, query: AuthorizationQuery) -> tuple[Alternative, ...]:
-        """Return what the agent may do instead, nearest first. Remembered: who is denied is denied again."""
+        """Return what the agent may do instead, nearest first. Cached: a denied agent is often denied again."""
         directory = self._directory(query)
         key = (query.who, query.tool, query.snapshot_digest, bool(directory))
         kept = not query.grants and not self.matrix.names_run
@@ -290,7 +289,7 @@ class PolicyBundle:
         *,
         others: tuple[Alternative, ...] | None = None,
     ) -> AuthorizationDecision:
-        """Refuse, with whom and what may help; *others* where that was looked up already."""
+        """Deny, with agents and people who may help; *others* if they were computed already."""
         agents: tuple[Specialist, ...] = ()
         if denial.violation_type not in HELPED_BY_OTHERS:
             others = ()
@@ -325,7 +324,6 @@ def _strictest(deciding: Sequence[Rule]) -> dict[str, Any]:
 
 
 def query_of_request(request: ToolRequest, args_text: str) -> AuthorizationQuery:
-    """Return the question that a request puts."""
     return AuthorizationQuery(
         run_id=request.run_id,
         project=request.project,
@@ -343,12 +341,12 @@ def query_of_request(request: ToolRequest, args_text: str) -> AuthorizationQuery
 
 
 def with_edited_args(query: AuthorizationQuery, call: LedgerCall) -> AuthorizationQuery:
-    """Return *query* with the arguments that a person has put in the place of those which the run asks for."""
+    """Return *query* with the arguments that a person put in place of the requested ones."""
     return replace(query, args=json.loads(call.args), args_text=call.args)
 
 
 def query_of_call(call: LedgerCall) -> AuthorizationQuery:
-    """Return the question that a stored call once put, to put it again."""
+    """Return the query of a stored call, to authorize it again."""
     context = json.loads(call.context)
     return AuthorizationQuery(
         run_id=call.run_id,

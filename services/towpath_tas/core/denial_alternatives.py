@@ -22,20 +22,20 @@ from towpath_tas.core.policy.matrix import LimitUsage, Matrix, MatrixVerdict, Pr
 HELPED_BY_OTHERS = frozenset(
     {Violation.PERMISSION, Violation.TOOL_UNKNOWN, Violation.NOT_GRANTED, Violation.LIMIT, Violation.DRIFTED}
 )
-"""Violations after which another tool or another agent may help; after the rest the call itself must change."""
+"""Violations after which another tool or agent may help; after all others the call itself must change."""
 
 MAX_SPECIALISTS = 5
 """Agents named; the first of them is the one to ask."""
 
 _CALL_BOUND = re.compile(r"\b(?:args|origin)\b")
-"""Conditions that name these can't be answered for another call than the one that was asked for."""
+"""Conditions that use these depend on the call, so they can't be evaluated for another one."""
 
 Opening = Literal["allow", "require_approval"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentEntry:
-    """An agent of a network, as far as others have to know it."""
+    """What other agents have to know of an agent of the network."""
 
     key: str
     agent_type: str
@@ -45,7 +45,7 @@ class AgentEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedCall:
-    """Who was refused, under which grants, and what the conditions saw of the call."""
+    """Who was refused, under which grants, and what conditions saw of the call."""
 
     who: Principal
     grants: Grants
@@ -53,11 +53,10 @@ class RefusedCall:
 
 
 AgentDirectory = Mapping[str, AgentEntry]
-"""The agents of one snapshot by their keys; an empty one is not known."""
+"""The agents of one snapshot by key; empty if unknown."""
 
 
 def directory_of(snapshot: Snapshot) -> AgentDirectory:
-    """Return the agents of *snapshot*."""
     return {
         key: AgentEntry(
             key=key,
@@ -76,7 +75,7 @@ def alternatives(
     compiler: ConditionCompiler,
     directory: AgentDirectory,
 ) -> tuple[Alternative, ...]:
-    """Return what of *specs*, nearest first, the refused agent may do instead; only what its network gives it."""
+    """Return which of *specs*, nearest first, the refused agent may use instead; only tools of its network."""
     own = directory.get(refused.who.agent)
     scene = ConditionContext({**refused.context, "args": {}, "origin": {}})
     found: list[Alternative] = []
@@ -99,7 +98,7 @@ def specialists(
     directory: AgentDirectory,
     used: LimitUsage,
 ) -> tuple[Specialist, ...]:
-    """Return the agents of the network that may make this very call, those first to whom a route leads."""
+    """Return the agents of the network that may make this very call, first those that a route leads to."""
     own = directory.get(refused.who.agent)
     routes = own.routes if own is not None else frozenset[str]()
     found = []
@@ -118,7 +117,7 @@ def specialists(
 
 
 def escalation(violation: str, verdict: MatrixVerdict | None) -> Escalation:
-    """Say which person could open what was refused, if any."""
+    """Return which person could allow what was refused, if any."""
     match violation:
         case Violation.PERMISSION if verdict is not None:
             return _by_rules(verdict)
@@ -139,18 +138,18 @@ def escalation(violation: str, verdict: MatrixVerdict | None) -> Escalation:
 def with_alternatives(
     denial: Denial, others: tuple[Alternative, ...], agents: tuple[Specialist, ...], person: Escalation
 ) -> Denial:
-    """Return *denial* with the rungs of the ladder, and with words for them that a model reads."""
-    words = [denial.suggestion] if denial.suggestion else []
+    """Return *denial* with alternatives, specialists and escalation, and with text about them for the model."""
+    sentences = [denial.suggestion] if denial.suggestion else []
     if agents:
-        words.append(_describe_specialist(agents[0]))
+        sentences.append(_describe_specialist(agents[0]))
     if person.role == "approver" and person.rule is not None:
-        words.append(f"A person may approve it: {person.why}.")
+        sentences.append(f"A person may approve it: {person.why}.")
     changes = {
         "alternatives": others,
         "allowed_tools": denial.allowed_tools or tuple(one.tool for one in others),
         "specialists": agents,
         "escalation": person,
-        "suggestion": " ".join(words),
+        "suggestion": " ".join(sentences),
     }
     return denial.model_copy(update=changes)
 
@@ -158,7 +157,7 @@ def with_alternatives(
 def _alternative(
     refused: RefusedCall, spec: ToolSpec, matrix: Matrix, compiler: ConditionCompiler, scene: ConditionContext
 ) -> Alternative | None:
-    """Say how *spec* stands with the agent that asked, whatever the arguments; None where it is closed to it."""
+    """Return whether the agent may use *spec*, whatever the arguments; None if it may not."""
     lets = _granted(refused.grants, spec, compiler, scene)
     rules = matrix.candidates(refused.who, spec.name, spec.operation, discovered=spec.discovered)
     sure = [rule for rule in rules if not _depends_on_call(rule.when) and matrix.applies(rule, scene)]
@@ -186,7 +185,7 @@ def _alternative(
 def _granted(
     grants: Sequence[Sequence[JsonObject]], spec: ToolSpec, compiler: ConditionCompiler, scene: ConditionContext
 ) -> ConditionResult:
-    """Say whether the chain lets some call of *spec* through: for sure, perhaps, or never."""
+    """Return whether the grants allow some call of *spec*: certainly, perhaps, or never."""
     worst = ConditionResult.YES
     for grant in grants:
         entries = [entry for entry in grant if covers_operation(entry, spec.name, spec.operation)]

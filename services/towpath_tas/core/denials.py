@@ -12,7 +12,7 @@ from towpath_contracts.tools.grants import Grants, chain_covers
 from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, Principal, Rule
 
 MAX_ALLOWED = 10
-"""Names told; a model chooses badly from long lists."""
+"""Tools named in a denial; models choose badly from long lists."""
 
 
 class Violation:
@@ -32,7 +32,7 @@ class Violation:
 def allowed_tools(
     matrix: Matrix, who: Principal, specs: Iterable[ToolSpec], grants: Grants, wanted: str
 ) -> tuple[str, ...]:
-    """Return the tools that rules and *grants* open to *who*, perhaps on conditions, nearest to *wanted* first."""
+    """Return the tools that rules and *grants* allow to *who*, perhaps on conditions, nearest to *wanted* first."""
 
     def rules(spec: ToolSpec) -> tuple[Rule, ...]:
         return matrix.candidates(who, spec.name, spec.operation, discovered=spec.discovered)
@@ -54,7 +54,7 @@ def rank(specs: Sequence[ToolSpec], wanted: str) -> tuple[str, ...]:
 
 
 def denied_by_matrix(verdict: MatrixVerdict, tool: str, operation: str, allowed: tuple[str, ...]) -> Denial:
-    """Say why the matrix refused, and what would pass."""
+    """Return why the matrix refused, and what would pass."""
     rule = verdict.rule
     if verdict.limited is not None:
         reason = _describe_limit(verdict, verdict.limited, tool)
@@ -80,48 +80,50 @@ def _describe_limit(verdict: MatrixVerdict, rule: Rule, tool: str) -> str:
 
 
 def denied_unknown(tool: str, known: Sequence[str], allowed: tuple[str, ...]) -> Denial:
-    """Say that there is no such tool, and which was probably meant."""
+    """There is no such tool; name the one that was probably meant."""
     near = difflib.get_close_matches(tool, [name for name in known if name in allowed], n=1)
     suggestion = f"Did you mean {near[0]}?" if near else _suggest((), allowed)
     return _denial(Violation.TOOL_UNKNOWN, f"there is no tool named {tool}", None, allowed, suggestion)
 
 
 def denied_arguments(tool: str, problems: Sequence[str]) -> Denial:
-    """Say what is wrong with the arguments; another tool would not help."""
+    """The arguments are invalid; another tool would not help."""
     reason = f"the arguments of {tool} are not valid: " + "; ".join(problems)
     return _denial(Violation.ARGUMENTS, reason, None, (), f"Call {tool} again with corrected arguments.")
 
 
 def denied_drifted(tool: str, version: int) -> Denial:
-    """Say that a server defines its tool anew, and that nobody has accepted that yet."""
+    """A server has redefined its tool, and nobody has accepted the new definition yet."""
     reason = f"{tool} is not what was accepted under this name: its calls are held until version {version} is accepted"
     suggestion = "A policy admin has to look at it; go on with other tools, or respond with what is missing."
     return _denial(Violation.DRIFTED, reason, None, (), suggestion)
 
 
 def denied_grant(tool: str, operation: str) -> Denial:
-    """Say that the task itself was submitted with fewer rights."""
+    """The task was submitted with fewer rights."""
     reason = f"this task was not granted {tool} ({operation})"
     return _denial(Violation.NOT_GRANTED, reason, None, (), "Use only what this task was granted, or respond.")
 
 
 def denied_by_person(tool: str, reason: str, rule: str, *, expired: bool) -> Denial:
-    """Say that a person refused, in that person's words, or that nobody answered in time."""
+    """A person refused, with that person's reason, or nobody answered in time."""
     if expired:
-        said = f"nobody approved {tool} in time"
-        return _denial(Violation.APPROVAL_EXPIRED, said, rule, (), "Find another way, or respond with what is missing.")
+        message = f"nobody approved {tool} in time"
+        return _denial(
+            Violation.APPROVAL_EXPIRED, message, rule, (), "Find another way, or respond with what is missing."
+        )
     return _denial(Violation.APPROVAL_DENIED, reason, rule, (), "Do not ask for the same again; take the reason in.")
 
 
 def denied_lost(tool: str) -> Denial:
-    """Say that the approval which this call waited for is gone."""
+    """The approval that this call waited for no longer exists."""
     return _denial(Violation.APPROVAL_EXPIRED, f"the approval of {tool} is gone", None, (), "Find another way.")
 
 
 def denied_changing(tool: str, times: int, rule: str) -> Denial:
-    """Say that what a person decided about kept changing, until nobody was asked any more."""
-    said = f"{tool}, or what decides about it, changed {times} times while it waited for a person"
-    return _denial(Violation.APPROVAL_EXPIRED, said, rule, (), "Find another way, or respond with what is missing.")
+    """The call kept changing while people were asked about it."""
+    message = f"{tool}, or what decides about it, changed {times} times while it waited for a person"
+    return _denial(Violation.APPROVAL_EXPIRED, message, rule, (), "Find another way, or respond with what is missing.")
 
 
 def _denial(violation: str, reason: str, rule: str | None, allowed: tuple[str, ...], suggestion: str) -> Denial:

@@ -10,15 +10,15 @@ from towpath_tas.core.policy.matrix import MAX_CACHED, Principal, glob_matches
 
 
 class OpenSwitches:
-    """What is paused in one project."""
+    """The open stop switches of one project."""
 
     def __init__(self, switches: Iterable[Switch] = ()) -> None:
-        """Take the open *switches*; of several that hold a call the first is named."""
+        """If several hold a call, the first is named."""
         self.open = tuple(switches)
         self._found: dict[tuple[Principal, str], Switch | None] = {}
 
     def find(self, who: Principal, tool: str) -> Switch | None:
-        """Return the switch that holds calls of *tool* by *who*; None where nothing does."""
+        """Return the switch that holds calls of *tool* by *who*, or None."""
         if not self.open:
             return None
         key = (who, tool)

@@ -16,7 +16,7 @@ from towpath_tas.core.policy.policy_checks import NetworkAgent
 
 
 def agents_of(spec: str) -> Sequence[NetworkAgent]:
-    """Return the agents of a network, given as JSON, with the tools that they are equipped with."""
+    """Return the agents of a network, given as JSON, with their tools."""
     written = json.loads(spec)
     delegates = _delegates(written)
     return [
@@ -30,7 +30,7 @@ def agents_of(spec: str) -> Sequence[NetworkAgent]:
 
 
 def delegates_in(spec: str, agent_key: str) -> tuple[ToolSpec, ...]:
-    """Return the tools by which *agent_key* asks the members of the teams that it leads in a network."""
+    """Return the tools by which *agent_key* asks the members of the teams that it leads."""
     return _delegates(json.loads(spec)).get(agent_key, ())
 
 
@@ -39,5 +39,5 @@ def _delegates(written: JsonObject) -> dict[str, tuple[ToolSpec, ...]]:
         return {}
     try:
         return delegates_of(members_by_swarm(NetworkSpec.model_validate(written)))
-    except ValidationError:  # an earlier version of the platform took it
+    except ValidationError:  # an earlier release accepted it
         return {}

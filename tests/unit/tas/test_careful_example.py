@@ -78,7 +78,7 @@ def test_the_careful_rules_hold_what_nobody_vouches_for(tool: str, args: dict[st
 
 def test_behind_output_that_was_not_seen_whole_nothing_is_written_without_a_person() -> None:
     short = known()
-    short.missed()
+    short.mark_incomplete()
     rules = bundle()
     for tool, args, effect in (
         ("mail.send", {"to": ["ann@acme.example"], "body": "all is well"}, "require_approval"),

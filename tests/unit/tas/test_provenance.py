@@ -143,7 +143,7 @@ def test_a_text_is_as_bad_as_what_points_somewhere_in_it() -> None:
     assert [one["path"] for one in found.shown()] == ["to[0]", "body"]
     assert found.shown()[1]["piece"] == "http://www.evil-site.com/a?b=1"
     assert found.shown()[1]["tool"] == "mail.read"
-    assert [one.path for one in found.doubtful()] == ["body"]
+    assert [one.path for one in found.untrusted_values()] == ["body"]
     assert seen(known, body="Dear Ann, all is well.")["args"]["body"] == "unknown"
 
 
@@ -168,8 +168,8 @@ def test_without_declared_sinks_every_argument_of_a_writing_tool_is_one() -> Non
 
 def test_nested_sinks_are_named_by_their_path() -> None:
     spec = SEND.model_copy(update={"sinks": ("to.account",)})
-    told = knowledge(untrusted="A-77 hello").origin(spec, {"to": [{"account": "A-77", "note": "hello"}]}).told
-    assert {one.path: (one.word, one.sink) for one in told if "(name)" not in one.path} == {
+    told = knowledge(untrusted="A-77 hello").origin(spec, {"to": [{"account": "A-77", "note": "hello"}]}).values
+    assert {one.path: (one.label, one.sink) for one in told if "(name)" not in one.path} == {
         "to[0].account": ("untrusted", True),
         "to[0].note": ("untrusted", False),
     }
@@ -297,4 +297,6 @@ def test_what_the_task_says_is_never_called_untrusted(data: st.DataObject) -> No
 def test_no_text_breaks_the_search(value: str, text: str) -> None:
     TrustedText(text).holds(value)
     list(pointers(text))
-    assert worst(one.word for one in knowledge(text, untrusted=text, trusted=value).origin(SEND, {"to": [text]}).told)
+    assert worst(
+        one.label for one in knowledge(text, untrusted=text, trusted=value).origin(SEND, {"to": [text]}).values
+    )

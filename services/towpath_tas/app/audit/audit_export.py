@@ -223,10 +223,10 @@ def _check_cursor(request: AuditExport, signer: Signer) -> None:
 
 
 def _signed_bytes(cursor: AuditCursor, request: AuditExport, previous: str) -> bytes:
-    said = cursor.model_dump(mode="json", exclude={"signature"})
-    said["effects_since"] = _iso_time(cursor.effects_since)
+    content = cursor.model_dump(mode="json", exclude={"signature"})
+    content["effects_since"] = _iso_time(cursor.effects_since)
     sent_scope = (request.project, _iso_time(request.since), _iso_time(request.until), previous)
-    return _CURSOR_FORMAT + serialize_line({"cursor": said, "asked": sent_scope}).encode()
+    return _CURSOR_FORMAT + serialize_line({"cursor": content, "asked": sent_scope}).encode()
 
 
 def _iso_time(at: datetime | None) -> str | None:

@@ -101,7 +101,7 @@ class RunKnowledgeCache:
                 for text in task.texts:
                     run.knowledge.add_untrusted(ValueSource(EARLIER_AGENTS, before - 1), text)
             task = found
-        run.knowledge.missed()  # the run's ancestors are unknown: nothing in its task is trusted
+        run.knowledge.mark_incomplete()  # the run's ancestors are unknown: nothing in its task is trusted
 
     async def _read(self, source: QuerySource, runs: Mapping[UUID, _Run], *, before: int | None = None) -> None:
         for _ in range(MAX_PAGES):
@@ -117,7 +117,7 @@ class RunKnowledgeCache:
             if not is_full_page(outputs):
                 return
         for run in runs.values():
-            run.knowledge.missed()
+            run.knowledge.mark_incomplete()
 
     async def _take(self, source: QuerySource, known: RunKnowledge, output: CallOutput) -> None:
         fact, seen = output.fact, ValueSource(output.tool, output.step)
@@ -178,5 +178,5 @@ def _add_blob(
             return
     except (ValueError, RecursionError):  # a worker sent these bytes: they may be anything
         whole = False
-    known.missed()
+    known.mark_incomplete()
     known.add_untrusted(seen, data.decode("utf-8", "replace"))

@@ -22,31 +22,31 @@ def run_test(request: Mapping[str, Any]) -> dict[str, Any]:
     if read.found is None:
         return {"file": "test", "problems": _problems(read.problems)}
     found = read.found
-    said = {
+    answer = {
         "cases": [
             {**case.model_dump(mode="json"), "line": line} for case, line in zip(found.cases, read.lines, strict=True)
         ],
         "policy": found.policy,
     }
     if request.get("policy") is None:
-        return said
+        return answer
     policy = read_policy(request["policy"], compile_condition)
     if policy.problems:
         return {"file": "policy", "problems": _problems(policy.problems)}
-    return {**said, "results": _results(Matrix(policy.rules, compile_condition), found)}
+    return {**answer, "results": _results(Matrix(policy.rules, compile_condition), found)}
 
 
 def _results(matrix: Matrix, found: PolicyTest) -> list[dict[str, Any]]:
     return [_result(run_case(matrix, case, compile_grant), case) for case in found.cases]
 
 
-def _result(said: CaseResult, case: Any) -> dict[str, Any]:
+def _result(result: CaseResult, case: Any) -> dict[str, Any]:
     return {
-        "ok": is_expected(case, said),
-        "verdict": said.verdict,
-        "rule": said.rule,
-        "reason": said.reason,
-        "trace": [one.model_dump(mode="json") for one in said.trace],
+        "ok": is_expected(case, result),
+        "verdict": result.verdict,
+        "rule": result.rule,
+        "reason": result.reason,
+        "trace": [one.model_dump(mode="json") for one in result.trace],
     }
 
 

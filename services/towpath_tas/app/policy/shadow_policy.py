@@ -37,13 +37,20 @@ class ShadowPolicies:
         if found.problems:
             count = len(found.problems)
             raise ProblemError(problem("policy_invalid", f"{count} problem(s)", errors=found.problems))
-        said = digest_text(request.text)
+        text_digest = digest_text(request.text)
         rules = json.dumps([rule_row(rule) for rule in found.rules])
-        detail = {"digest": said, "rules": len(found.rules), "source": request.source, "note": request.note}
+        detail = {"digest": text_digest, "rules": len(found.rules), "source": request.source, "note": request.note}
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchrow(QUERIES.lock_project, request.project)
             await connection.execute(
-                HISTORY.set_shadow, request.project, True, said, rules, request.source, request.note, request.actor
+                HISTORY.set_shadow,
+                request.project,
+                True,
+                text_digest,
+                rules,
+                request.source,
+                request.note,
+                request.actor,
             )
             await self._changed(connection, request, "policy.shadow_set", detail)
         return await self.view(GetShadow(project=request.project))

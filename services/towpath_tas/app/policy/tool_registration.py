@@ -132,20 +132,28 @@ class ToolRegistrations:
     async def _take(
         self, connection: Any, request: RegisterTools, spec: ToolSpec, known: _StoredTool, audits: list[tuple[Any, ...]]
     ) -> ToolStanding:
-        said = spec_digest(spec)
+        new_digest = spec_digest(spec)
         standing = judge_proposal(spec, request.owner, known.current, trusting=self._trusting)
         if standing.status == "unchanged" and known.current is not None:
-            return ToolStanding(name=spec.name, version=known.current.version, digest=said, status="unchanged")
-        if standing.status == "pending" and said in known.undecided:
-            version, reason = known.undecided[said]
-            return ToolStanding(name=spec.name, version=version, digest=said, status="pending", reason=reason)
+            return ToolStanding(name=spec.name, version=known.current.version, digest=new_digest, status="unchanged")
+        if standing.status == "pending" and new_digest in known.undecided:
+            version, reason = known.undecided[new_digest]
+            return ToolStanding(name=spec.name, version=version, digest=new_digest, status="pending", reason=reason)
         version = known.newest + 1
         await connection.execute(
             QUERIES.add_tool,
-            *(request.project, spec.name, version, said, spec.model_dump_json(), standing.status, standing.reason),
+            *(
+                request.project,
+                spec.name,
+                version,
+                new_digest,
+                spec.model_dump_json(),
+                standing.status,
+                standing.reason,
+            ),
             *(spec.toolset, request.owner, request.worker),
         )
-        detail = {"version": version, "digest": said, "owner": request.owner, "reason": standing.reason}
+        detail = {"version": version, "digest": new_digest, "owner": request.owner, "reason": standing.reason}
         phase = "tool.proposed" if standing.status == "pending" else "tool.registered"
         audits.append(
             platform_audit_row(
@@ -153,7 +161,7 @@ class ToolRegistrations:
             )
         )
         return ToolStanding(
-            name=spec.name, version=version, digest=said, status=standing.status, reason=standing.reason
+            name=spec.name, version=version, digest=new_digest, status=standing.status, reason=standing.reason
         )
 
 
@@ -172,8 +180,8 @@ def _check(request: RegisterTools) -> None:
 def _spec_problems(spec: ToolSpec, at: str, toolset: str, times: int) -> list[ProblemDetail]:
     problems = []
     if spec.toolset == PLATFORM_TOOLSET or spec.internal or platform_tool(spec.name) is not None:
-        said = f"{spec.name}: names, toolset and kind of the platform's own tools are taken"
-        problems.append(ProblemDetail(pointer=f"{at}/name", code="tool_reserved", detail=said))
+        detail = f"{spec.name}: names, toolset and kind of the platform's own tools are taken"
+        problems.append(ProblemDetail(pointer=f"{at}/name", code="tool_reserved", detail=detail))
     if spec.toolset != toolset:
         problems.append(ProblemDetail(pointer=f"{at}/toolset", detail=f"{spec.name} is not of toolset {toolset}"))
     if times > 1:

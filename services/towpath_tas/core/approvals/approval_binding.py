@@ -15,10 +15,10 @@ from towpath_tas.core.authorization import AuthorizationDecision
 from towpath_tas.core.calls.call import LedgerCall
 
 MAX_CHANGES = 50
-"""Changes that are listed one by one; what is beyond is only counted."""
+"""Changes that are listed; the rest is counted."""
 
 MAX_VALUE_CHARS = 400
-"""A longer value is shown by its beginning; both whole values are in the approvals."""
+"""Of a longer value only the beginning is shown; the approvals have both values."""
 
 _MISSING = object()
 
@@ -36,12 +36,11 @@ def binding(call: LedgerCall, decision: AuthorizationDecision) -> JsonObject:
 
 
 def binding_digest(bound: Mapping[str, Any]) -> str:
-    """Return the digest that stands for *bound*."""
     return digest(bound)
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any], args: tuple[str, str]) -> tuple[FieldChange, ...]:
-    """Return what differs between two bindings; *args* are the arguments of both as JSON, empty where not known."""
+    """Return what differs between two bindings; *args* are the arguments of both as JSON, empty where unknown."""
     found = list(_changed(before, after, args))
     if len(found) > MAX_CHANGES:
         found = [*found[:MAX_CHANGES], FieldChange(field=f"and {len(found) - MAX_CHANGES} more")]
@@ -49,7 +48,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any], args: tuple[str
 
 
 def format_change(change: FieldChange) -> str:
-    """Say one change on one line: `arguments.amount: 500 → 50`."""
+    """Return one change on one line: `arguments.amount: 500 → 50`."""
     if change.before is None and change.after is None:
         return change.field
     return f"{change.field}: {_format_value(change.before)} → {_format_value(change.after)}"
@@ -84,7 +83,7 @@ def _differing(place: str, old: Any, new: Any) -> Iterator[FieldChange]:
 
 
 def _rules(before: list[Any], after: list[Any]) -> Iterator[FieldChange]:
-    old, new = ({str(name): said for name, said in rules} for rules in (before, after))
+    old, new = ({str(name): rule_digest for name, rule_digest in rules} for rules in (before, after))
     for name in (*old, *(name for name in new if name not in old)):
         if old.get(name) != new.get(name):
             yield FieldChange(field=f"rules.{name}", before=old.get(name), after=new.get(name))
@@ -98,7 +97,7 @@ def _shown(value: Any) -> Any:
 
 
 def _format_value(value: Any) -> str:
-    """A digest is told by its beginning: nobody compares 64 characters by eye."""
+    """Format a value; of a digest only the beginning: nobody compares 64 characters by eye."""
     if value is None:
         return "nothing"
     if isinstance(value, str):

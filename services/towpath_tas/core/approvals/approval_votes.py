@@ -27,23 +27,23 @@ VERDICTS = ("approved", "denied", "edit")
 
 
 def resolve(
-    call: LedgerCall, approval: Approval, said: ResolveGate, authorize: Authorize, *, now: datetime
+    call: LedgerCall, approval: Approval, request: ResolveGate, authorize: Authorize, *, now: datetime
 ) -> LedgerChange | Problem:
-    """Return what a person's word makes of an approval, or why it does not count.
+    """Return what a person's vote makes of an approval, or why it does not count.
 
-    The same word of the same person counts once and is told again: the answer to the first may have been lost.
+    A repeated vote of the same person counts once and is answered again: the first answer may have been lost.
     """
-    if _is_repeated_vote(approval, said):
+    if _is_repeated_vote(approval, request):
         return LedgerChange(effects=() if approval.status == "pending" else (resolution_fact(approval),))
-    refused = _vote_problem(call, approval, said, now=now)
+    refused = _vote_problem(call, approval, request, now=now)
     if refused is not None:
         return refused
-    if said.verdict == "edit":
-        return _edit(call, approval, said, authorize, now=now)
-    verdict: Literal["approved", "denied"] = "approved" if said.verdict == "approved" else "denied"
-    vote = ApprovalVote(actor=said.actor, verdict=verdict, reason=said.reason, at=now)
+    if request.verdict == "edit":
+        return _edit(call, approval, request, authorize, now=now)
+    verdict: Literal["approved", "denied"] = "approved" if request.verdict == "approved" else "denied"
+    vote = ApprovalVote(actor=request.actor, verdict=verdict, reason=request.reason, at=now)
     settled = _with_vote(approval, vote)
-    touched = call.next_revision()  # so that whoever looked at the call before this word has to look again
+    touched = call.next_revision()  # a new revision: concurrent decisions about this call must be made again
     return LedgerChange(
         call=touched,
         notes=(_note(touched, settled, vote),),
@@ -54,13 +54,13 @@ def resolve(
 
 
 def format_progress(approval: Approval) -> str:
-    """Say how far an approval is: `approved, 1 of 2`."""
+    """Return how far an approval is: `approved, 1 of 2`."""
     word = "denied" if approval.status == "denied" else "approved"
     return f"{word}, {len(approval.approvers)} of {approval.quorum}" if approval.quorum > 1 else word
 
 
 def _with_vote(approval: Approval, vote: ApprovalVote) -> Approval:
-    """Return the approval with one more word: settled by a no, or by the last yes of its quorum."""
+    """Return the approval with one more vote: settled by a denial, or by the last approval of its quorum."""
     after = replace(approval, votes=(*approval.votes, vote))
     if vote.verdict != "denied" and len(after.approvers) < after.quorum:
         return after
@@ -79,54 +79,54 @@ def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote) -> AuditNote
     return AuditNote(phase=phase, verdict=vote.verdict, call=call, actor=vote.actor, detail=detail)
 
 
-def is_repeated_edit(call: LedgerCall, approval: Approval, said: ResolveGate) -> bool:
-    """Say whether *said* is the very edit that made this call and its *approval*: its answer was lost."""
-    text = _canonical_args(said)
-    mine = said.verdict == "edit" and text is not None and digest_text(text) == call.args_digest
-    return mine and approval.edited_by == said.actor and said.approval_id != approval.approval_id
+def is_repeated_edit(call: LedgerCall, approval: Approval, request: ResolveGate) -> bool:
+    """Return whether *request* repeats the edit that made this call and its *approval*: its answer was lost."""
+    text = _canonical_args(request)
+    mine = request.verdict == "edit" and text is not None and digest_text(text) == call.args_digest
+    return mine and approval.edited_by == request.actor and request.approval_id != approval.approval_id
 
 
-def _is_repeated_vote(approval: Approval, said: ResolveGate) -> bool:
-    if said.verdict == "edit":
+def _is_repeated_vote(approval: Approval, request: ResolveGate) -> bool:
+    if request.verdict == "edit":
         return False
-    if approval.status != "pending" and verdict_of(approval) != said.verdict:
+    if approval.status != "pending" and verdict_of(approval) != request.verdict:
         return False
-    if not approval.votes:  # decided before words were kept one by one
-        return approval.status != "pending" and approval.decided_by == said.actor
-    yes = ("approved", "edited") if said.verdict == "approved" else ("denied",)
-    return any(vote.actor == said.actor and vote.verdict in yes for vote in approval.votes)
+    if not approval.votes:  # decided by a release that did not store single votes
+        return approval.status != "pending" and approval.decided_by == request.actor
+    yes = ("approved", "edited") if request.verdict == "approved" else ("denied",)
+    return any(vote.actor == request.actor and vote.verdict in yes for vote in approval.votes)
 
 
-def _vote_problem(call: LedgerCall, approval: Approval, said: ResolveGate, *, now: datetime) -> Problem | None:
-    if said.verdict not in VERDICTS:
+def _vote_problem(call: LedgerCall, approval: Approval, request: ResolveGate, *, now: datetime) -> Problem | None:
+    if request.verdict not in VERDICTS:
         return problem("verdict_invalid", f"an approval takes: {', '.join(VERDICTS)}")
-    if approval.role not in said.roles:
-        return problem("role_missing", f"{said.actor} does not have the role {approval.role}")
+    if approval.role not in request.roles:
+        return problem("role_missing", f"{request.actor} does not have the role {approval.role}")
     if approval.status != "pending" or call.status is not CallStatus.AWAITING_APPROVAL:
         return problem("gate_settled", f"the approval is {approval.status}, the call {call.status}")
     if now >= approval.expires_at:
         return problem("gate_settled", f"the approval expired at {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC")
-    if said.verdict == "denied" and not said.reason.strip():
+    if request.verdict == "denied" and not request.reason.strip():
         return problem("reason_required", "a denial needs a reason; the model sees it")
-    if said.digest is not None and said.digest != approval.digest:
-        return problem("digest_changed", f"the approval is for {approval.digest}, not for {said.digest}")
-    if said.verdict != "denied" and said.actor == approval.requested_by:
-        return problem("requester_may_not_approve", f"{said.actor} submitted the run that asks")
+    if request.digest is not None and request.digest != approval.digest:
+        return problem("digest_changed", f"the approval is for {approval.digest}, not for {request.digest}")
+    if request.verdict != "denied" and request.actor == approval.requested_by:
+        return problem("requester_may_not_approve", f"{request.actor} submitted the run that asks")
     return None
 
 
 def _edit(
-    call: LedgerCall, approval: Approval, said: ResolveGate, authorize: Authorize, *, now: datetime
+    call: LedgerCall, approval: Approval, request: ResolveGate, authorize: Authorize, *, now: datetime
 ) -> LedgerChange | Problem:
-    """Make another call of this one: checked like any call, bound anew, and approved by its editor alone so far."""
-    text = _canonical_args(said)
-    if said.args is None or text is None:
+    """Change the arguments: checked like a new call, bound anew, and approved by its editor only so far."""
+    text = _canonical_args(request)
+    if request.args is None or text is None:
         return problem("edit_refused", "an edit gives all arguments of the call, as one JSON object")
     if approval.gate_type == "manual":
         return problem("revisions_used_up", f"the call was changed {approval.revisions} times")
     if digest_text(text) == call.args_digest:
         return problem("edit_refused", "these are the arguments that the call has already")
-    decision = authorize(replace(query_of_call(call), args=said.args, args_text=text))
+    decision = authorize(replace(query_of_call(call), args=request.args, args_text=text))
     if decision.effect == "deny":
         return problem("edit_refused", decision.denial.reason if decision.denial else "the matrix denies it")
     edited = replace(
@@ -134,14 +134,14 @@ def _edit(
         args=text,
         args_digest=digest_text(text),
         asked_digest=call.asked_digest or call.args_digest,
-        edited_by=said.actor,
+        edited_by=request.actor,
     )
     made = replace(
         new_approval(edited, decision, now=now, before=approval), quorum=max(decision.quorum, approval.quorum)
     )
     vote = None
     if made.gate_type == "approval":
-        vote = ApprovalVote(actor=said.actor, verdict="edited", reason=said.reason, at=now)
+        vote = ApprovalVote(actor=request.actor, verdict="edited", reason=request.reason, at=now)
         made = _with_vote(made, vote)
     waiting = wait_for_approval(edited, made, decision, before=approval, why=changes_between(approval, made))
     assert waiting.call is not None
@@ -149,11 +149,11 @@ def _edit(
         phase="approval.edited",
         verdict="edited",
         call=waiting.call,
-        actor=said.actor,
+        actor=request.actor,
         detail={
             **dict(waiting.notes[0].detail or {}),
             "before": {"approval_id": str(approval.approval_id), "args_digest": call.args_digest},
-            "reason": said.reason,
+            "reason": request.reason,
             "votes": f"{len(made.approvers)} of {made.quorum}",
         },
     )
@@ -161,9 +161,9 @@ def _edit(
     return replace(waiting, notes=(*waiting.notes, note), effects=effects, vote=vote, edits=True)
 
 
-def _canonical_args(said: ResolveGate) -> str | None:
-    """Return the canonical JSON of the arguments that were given; None where they are not JSON."""
+def _canonical_args(request: ResolveGate) -> str | None:
+    """Return the canonical JSON of the given arguments; None if they are not JSON."""
     try:
-        return None if said.args is None else canonical_json(said.args)
+        return None if request.args is None else canonical_json(request.args)
     except ValueError:
         return None

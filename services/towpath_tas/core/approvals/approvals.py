@@ -24,17 +24,17 @@ from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S
 from towpath_tas.core.tools.registry import effective_class
 
 ESCALATED_TO = "policy_admin"
-"""The role that decides where a rule escalates what nobody answered in time."""
+"""The role that is asked if a rule escalates an approval that nobody answered in time."""
 
 APPROVED_GRACE = timedelta(minutes=10)
-"""A yes of the last minute is still good for this long: the run needs a moment to come back with its request."""
+"""A late approval stays usable this long: the run needs time to repeat its request."""
 
 MAX_REVISIONS = 3
-"""Drifts and edits of one call, each with an approval of its own; the next one opens a manual gate."""
+"""Changes and edits of one call, each with a new approval; the next change opens a manual gate."""
 
 
 def deny(call: LedgerCall, decision: AuthorizationDecision) -> LedgerChange:
-    """Refuse a call by the matrix."""
+    """Deny a call."""
     denial = decision.denial or denied_lost(call.tool)
     judged = replace(call, policy_version=decision.policy_version, rule=decision.rule)
     refused = judged.next_revision(status=CallStatus.DENIED, fact=run_facts.denied(judged, denial))
@@ -50,7 +50,7 @@ def deny(call: LedgerCall, decision: AuthorizationDecision) -> LedgerChange:
 def ask_for_approval(
     call: LedgerCall, decision: AuthorizationDecision, *, now: datetime, before: Approval | None = None
 ) -> LedgerChange:
-    """Let the call wait for a person; *before* is the approval that drifted, if that is why."""
+    """Let the call wait for a person; *before* is the outdated approval, if that is the reason."""
     if before is not None and before.gate_type == "manual":
         return _give_up(call, before, decision)
     approval = new_approval(call, decision, now=now, before=before)
@@ -60,7 +60,7 @@ def ask_for_approval(
 
 
 def origin_of(decision: AuthorizationDecision) -> dict[str, Any]:
-    """What the audit says of where the values came from, where that was looked up."""
+    """Return what the audit records about where the values came from, if that was looked up."""
     return {} if decision.origin is None else {"origin": decision.origin.context()}
 
 
@@ -106,7 +106,7 @@ def wait_for_approval(
     why: tuple[FieldChange, ...] = (),
     ends: Literal["void", "expired"] = "void",
 ) -> LedgerChange:
-    """Let *call* wait for *approval*, which takes the place of the one *before* because of *why*."""
+    """Let *call* wait for *approval*, which replaces the one *before* because of the changes *why*."""
     judged = replace(call, policy_version=decision.policy_version, rule=decision.rule, approvals=call.approvals + 1)
     waiting = judged.next_revision(
         status=CallStatus.AWAITING_APPROVAL,
@@ -114,7 +114,7 @@ def wait_for_approval(
         fact=run_facts.approval_required(judged, approval, why, decision.origin.shown() if decision.origin else ()),
     )
     over = () if before is None else (replace(before, status=ends),)
-    new = call.revision == 0  # every call uses up its limits once, with its row; asked again, it is not counted again
+    new = call.revision == 0  # a call counts towards its limits once, when its row is created
     detail = {
         "approval_id": str(approval.approval_id),
         "digest": approval.digest,
@@ -144,9 +144,9 @@ def on_repeat(
     now: datetime,
     deadline: datetime,
 ) -> LedgerChange:
-    """The run asks again about a call that waits: has a person spoken, and is everything still as it was shown?
+    """Handle a repeated request for a call that waits: has a person decided, and is the call still what was shown?
 
-    *deadline* is the call's from now on: the run's clock stands still while it waits for a person.
+    *deadline* is the new deadline of the call: the run's clock is stopped while it waits for a person.
     """
     if approval is None:
         return _refuse_lost(call, authorize(query))
@@ -201,7 +201,7 @@ def _consume(
 
 
 def _escalate(call: LedgerCall, approval: Approval, decision: AuthorizationDecision, *, now: datetime) -> LedgerChange:
-    """Nobody answered in time: ask the policy admins once, and after that it is a denial."""
+    """Nobody answered in time: ask the policy admins once; after that the call is denied."""
     if decision.effect == "deny":
         refused = deny(call, decision)
         return replace(refused, approvals=(replace(approval, status="expired"),))
@@ -240,14 +240,14 @@ def _refuse(call: LedgerCall, approval: Approval, *, expired: bool) -> LedgerCha
 
 
 def _give_up(call: LedgerCall, before: Approval, decision: AuthorizationDecision) -> LedgerChange:
-    """What a person decided by hand has changed as well: nobody can approve a call that does not hold still."""
+    """Deny a call that changed even after a manual gate: it can not be approved while it keeps changing."""
     denial = denied_changing(call.tool, before.revisions, before.rule)
     change = deny(call, replace(decision, effect="deny", denial=denial))
     return replace(change, approvals=(replace(before, status="void"),))
 
 
 def _refuse_lost(call: LedgerCall, decision: AuthorizationDecision) -> LedgerChange:
-    """A call that waits for an approval which is not there can't be let through by anybody."""
+    """Deny a call that waits for an approval which does not exist: nobody could approve it."""
     denial = decision.denial or denied_lost(call.tool)
     return deny(
         call,
@@ -261,14 +261,14 @@ def _usable_until(approval: Approval) -> datetime:
 
 
 def repeat_resolution(approval: Approval | None) -> tuple[SendFact, ...]:
-    """What came of an approval that is over, for a run that asks again and may have missed it."""
+    """Return the resolution of a finished approval, for a run that may have missed it."""
     if approval is None or approval.status not in {"consumed", "denied", "expired"}:
         return ()
     return (resolution_fact(approval),)
 
 
 def verdict_of(approval: Approval) -> Literal["approved", "denied", "expired"]:
-    """What people said of *approval*; one that nobody decided counts as expired."""
+    """Return what people decided about *approval*; undecided counts as expired."""
     match approval.status:
         case "approved" | "consumed":
             return "approved"
@@ -279,10 +279,10 @@ def verdict_of(approval: Approval) -> Literal["approved", "denied", "expired"]:
 
 
 def resolution_fact(approval: Approval) -> SendFact:
-    """Tell the run what came of its gate."""
+    """Return the fact about what came of a gate."""
     return SendFact(run_id=approval.run_id, fact=run_facts.gate_resolved(approval, verdict_of(approval)))
 
 
 def send_fact(call: LedgerCall) -> tuple[SendFact, ...]:
-    """Tell the run what the ledger says of the call."""
+    """Return the effect that sends the call's current fact to its run."""
     return (SendFact(run_id=call.run_id, fact=call.fact),) if call.fact else ()

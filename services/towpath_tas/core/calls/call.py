@@ -20,7 +20,7 @@ FINAL = frozenset({CallStatus.DENIED, CallStatus.SUCCEEDED, CallStatus.FAILED, C
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartClaim:
-    """One worker's wish to start, and the answer. `until` is the end of a granted lease, `at` when it was granted."""
+    """A worker's claim to start, and the answer. `until` is the end of the granted lease, `at` its beginning."""
 
     claim_id: UUID
     attempt: int
@@ -34,12 +34,12 @@ class StartClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerCall:
-    """One ledger row. `context` is JSON: the labels and the grant that a later authorization needs again.
+    """One ledger row. `context` is JSON: the labels and grants that a later authorization needs again.
 
-    `fact` is what was last told to the run about this call, as JSON, and is told again on a repeat. `accepted` names
-    whose outcome was taken; `settled_by` the person who settled an unknown call, also by letting it run again.
-    Where `edited_by` has changed the arguments, `args` and `args_digest` are the changed ones, and `asked_digest` is
-    that of the arguments which the run asked for and goes on asking for; else it is empty.
+    `fact` is what the run was last told about this call, as JSON; it is sent again on a repeat. `accepted` names whose
+    outcome was accepted; `settled_by` the person who settled an unknown call, also by letting it run again. If
+    `edited_by` has changed the arguments, `args` and `args_digest` are the changed ones, and `asked_digest` is that of
+    the requested arguments; else it is empty.
     """
 
     run_id: UUID
@@ -79,7 +79,7 @@ class LedgerCall:
 
     @property
     def workspace(self) -> str:
-        """The digest of the list of files that the tool works with; empty for most calls."""
+        """Digest of the list of files that the tool works with; empty for most calls."""
         if '"workspace"' not in self.context:
             return ""
         return str(json.loads(self.context).get("workspace", ""))
@@ -90,7 +90,7 @@ class LedgerCall:
 
     @property
     def current_claim(self) -> StartClaim | None:
-        """The claim that was granted last for the current attempt; None where none was."""
+        """The last granted claim of the current attempt, or None."""
         for claim in reversed(self.claims):
             if claim.granted and claim.attempt == self.attempt:
                 return claim
@@ -98,18 +98,18 @@ class LedgerCall:
 
     @property
     def last_granted(self) -> StartClaim | None:
-        """The claim that was granted last, whatever the attempt: the newest start that may have had an effect."""
+        """The last granted claim of any attempt: the newest start that may have had an effect."""
         return next((claim for claim in reversed(self.claims) if claim.granted), None)
 
     @property
     def ever_claimed(self) -> bool:
-        """Whether any attempt may have begun to run: then its fate can't be called "not started"."""
+        """Whether any attempt may have started: then "not started" is never true."""
         return any(claim.granted for claim in self.claims)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalVote:
-    """One person's word on an approval. Who has `edited` the arguments has also approved the call as it is now."""
+    """A person's vote on an approval. Whoever `edited` the arguments has also approved the edited call."""
 
     actor: str
     verdict: Literal["approved", "denied", "edited"]
@@ -119,11 +119,11 @@ class ApprovalVote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """What people say about exactly one call. `bound` is the JSON of everything that `digest` covers.
+    """The approval of exactly one call. `bound` is the JSON of everything that `digest` covers.
 
     `quorum` different people with `role` must approve. `args` are the arguments that were shown, as JSON; empty in rows
-    that are older than the column. `revisions` counts how often the call, or what decides it, has changed before this
-    approval. `edited_by` names who made these arguments, if a person did.
+    of older releases. `revisions` counts how often the call, or what decides it, had changed before. `edited_by` is the
+    person who edited the arguments, if any.
     """
 
     approval_id: UUID
@@ -151,13 +151,13 @@ class Approval:
 
     @property
     def approvers(self) -> tuple[str, ...]:
-        """Who has said yes, each once."""
+        """Who has approved, each once."""
         return tuple(dict.fromkeys(vote.actor for vote in self.votes if vote.verdict != "denied"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditNote:
-    """An audit entry about a call. One that is `always` kept does not depend on a change of the row."""
+    """An audit entry about a call. With `always` it is stored even if the row does not change."""
 
     phase: str
     verdict: str
@@ -167,13 +167,12 @@ class AuditNote:
     always: bool = False
 
     def detail_text(self) -> str:
-        """The detail as JSON."""
         return json.dumps(self.detail, separators=(",", ":"), default=str) if self.detail else "{}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchCall:
-    """Send this call to whoever runs it: its toolset, or the run itself where the tool is internal."""
+    """Send this call to its toolset, or to the run itself if the tool is internal."""
 
     call: LedgerCall
 
@@ -188,7 +187,7 @@ class SendFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopCall:
-    """Ask whoever runs this call to stop."""
+    """Ask the worker of this call to stop."""
 
     project: str
     toolset: str

@@ -17,18 +17,18 @@ from towpath_tas.core.calls.ledger import lease_over
 ProbeDemand = Literal["", "required", "preferred"]
 
 START_BY_MS = 5_000
-"""Between the answer and the start of the tool; a worker that slept longer must not start."""
+"""Maximum time between the answer and the start; a worker that was suspended longer must not start."""
 
 LEASE_SLACK_MS = 10_000
-"""On top of the tool's timeout: for starting, for stopping, and for the outcome to arrive."""
+"""Lease on top of the tool's timeout: for starting, stopping, and the outcome to arrive."""
 
 
 def on_claim(
     call: LedgerCall | None, request: ClaimStart, fault: str, *, now: datetime, fence: int = 0
 ) -> tuple[LedgerChange, ClaimAnswer]:
-    """Return the answer to a claim, and what it makes of the call.
+    """Return the change that a claim makes, and its answer.
 
-    *fault* says what is wrong with the ticket (`TicketFault`), and is empty for a good one; *fence* is the stored one.
+    *fault* says what is wrong with the ticket (`TicketFault`), empty for a valid one; *fence* is the stored one.
     """
     reason = _refusal(call, request, fault, now=now, fence=fence)
     if call is None or reason:
@@ -56,14 +56,14 @@ def on_claim(
 
 
 def _probe(call: LedgerCall) -> ProbeDemand:
-    """Say whether to ask the tool's probe first. A person's `retry` is for one start; then the rule holds again."""
+    """Return whether the worker must ask the tool's probe first. A person's `retry` waives that for one start."""
     if call.effect_class is not EffectClass.RECONCILABLE or not call.ever_claimed:
         return ""
     return "preferred" if call.settled_by else "required"
 
 
 def _refusal(call: LedgerCall | None, request: ClaimStart, fault: str, *, now: datetime, fence: int) -> str:
-    """Return why the claim is refused; an empty string when it is not. Each word is part of the contract."""
+    """Return why the claim is refused, or an empty string. The reasons are part of the contract."""
     if call is None:
         return "unknown_call"
     if call.status not in {CallStatus.PERMITTED, CallStatus.STARTED}:

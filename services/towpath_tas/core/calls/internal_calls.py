@@ -15,29 +15,29 @@ from towpath_tas.core.calls.run_facts import executed_args
 from towpath_tas.core.tools.registry import ToolVersion, platform_tool_version
 
 ACCEPTED_FROM_RUN = "run"
-"""Whose outcome was taken, as the row says it."""
+"""`accepted` in rows whose outcome the run reported."""
 
 _NEVER_PERMITTED = frozenset({CallStatus.DENIED, CallStatus.AWAITING_APPROVAL})
-"""A held call is `requested` again although the run may have had its permission before."""
+"""Without `requested`: a held call is in that state although the run may have received its permission before."""
 
 BUILT_IN: tuple[ToolVersion, ...] = tuple(
     tool for name in BUILT_IN_TOOLS if (tool := platform_tool_version(name)) is not None
 )
-"""What every project has without anybody registering it."""
+"""Tools that every project has without registration."""
 
 
 def platform_tools(*, orchestrate: bool) -> tuple[ToolVersion, ...]:
-    """Return the platform's own tools; those that are switched off are known to nobody."""
+    """Return the platform's own tools without those that are switched off."""
     return tuple(tool for tool in BUILT_IN if orchestrate or tool.spec.name != ORCHESTRATE)
 
 
 def is_internal(call: LedgerCall) -> bool:
-    """Say whether the run itself applies *call*."""
+    """Return whether the run itself applies *call*."""
     return call.toolset == PLATFORM_TOOLSET
 
 
 def permission_fact(call: LedgerCall) -> str:
-    """The call may be applied, as JSON; said again for every repeated request until the row has an end."""
+    """Return the permission as JSON; sent again for every repeated request until the call has ended."""
     return ToolPermitted(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:permitted:{call.attempt}",
@@ -49,13 +49,13 @@ def permission_fact(call: LedgerCall) -> str:
 
 
 def on_recorded(call: LedgerCall | None, outcome: RecordOutcome) -> tuple[LedgerChange, str]:
-    """Return what the run's word makes of its call, and why it makes nothing, if so."""
+    """Return the change that the run's report makes, and why it makes none, if so."""
     if call is None or (call.run_id, call.project) != (outcome.run_id, outcome.project):
         return LedgerChange(), "no such call is in the ledger"
     if not is_internal(call) or call.tool != outcome.tool:
         return LedgerChange(), "it is no call of an internal tool"
     if call.accepted:
-        return LedgerChange(), ""  # told again: its confirmation was lost
+        return LedgerChange(), ""  # a repeat: the confirmation was lost
     if call.status in _NEVER_PERMITTED:
         return LedgerChange(), f"the call is {call.status}: it can't have been applied"
     ended = call.next_revision(

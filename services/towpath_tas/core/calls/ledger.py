@@ -25,7 +25,7 @@ from towpath_tas.core.calls.call import FINAL, Approval, AuditNote, DispatchCall
 from towpath_tas.core.tools.registry import effective_class
 
 MAX_ATTEMPTS = 20
-"""Dispatches of one call. More means that no worker will ever finish it (clocks that disagree, leases that run out)."""
+"""Dispatches of one call. After more, no worker will ever finish it (wrong clocks, leases that keep expiring)."""
 
 
 def on_request(
@@ -39,7 +39,7 @@ def on_request(
     fence: int = 0,
     approval: Approval | None = None,
 ) -> LedgerChange:
-    """Return what a request makes of its call; *fence* is the stored one, *approval* the call's current one."""
+    """Return the change that a request makes; *fence* is the stored one, *approval* the call's current one."""
     if call is None:
         return _open(request, query, args_digest, authorize, now=now, fence=fence)
     differing = _conflict(call, request, args_digest)
@@ -60,18 +60,18 @@ def on_request(
 
 
 def with_gate_resolution(approval: Approval | None, change: LedgerChange) -> LedgerChange:
-    """Say what came of the call's approval before anything else of it: a crash may have kept that from the run."""
+    """Send the resolution of the call's approval before anything else: a crash may have kept it from the run."""
     told = approvals.repeat_resolution(approval)
     return replace(change, effects=(*told, *change.effects)) if told else change
 
 
 def repeat_fact(call: LedgerCall) -> LedgerChange:
-    """Tell the run once more what the ledger says."""
+    """Send the stored fact to the run again."""
     return LedgerChange(effects=(SendFact(run_id=call.run_id, fact=call.fact),) if call.fact else ())
 
 
 def void(call: LedgerCall) -> LedgerChange:
-    """End a call that never started and now may not: the run was cancelled or has ended."""
+    """End a call that never started and must not start any more: its run was cancelled or has ended."""
     ended = call.next_revision(status=CallStatus.VOID, fact=run_facts.finished(call, "void"))
     return LedgerChange(
         call=ended,
@@ -81,7 +81,7 @@ def void(call: LedgerCall) -> LedgerChange:
 
 
 def unknown(call: LedgerCall, reason: str, *, probe: ProbeWord = "") -> LedgerChange:
-    """End a call that was started and never clearly reported: nobody can say whether it happened."""
+    """End a call that started and has no clear outcome: nobody can tell whether it happened."""
     failure = ToolFailure(code="outcome_unknown", message=reason, hint="A person has to find out whether it happened.")
     fact = run_facts.finished(call, "unknown", failure=failure, probe=probe)
     ended = call.next_revision(status=CallStatus.UNKNOWN, fact=fact, settled_by="")
@@ -103,7 +103,7 @@ def fail(
     settled_by: str = "",
     began: bool | None = False,
 ) -> LedgerChange:
-    """End a call of which it is certain that it has no effect that matters; *began* is None where it may have run."""
+    """End a call that certainly had no effect that matters; *began* is None if it may have run."""
     failure = ToolFailure(code=code, message=message, retryable=True, hint=hint, external=True, began=began)
     ended = call.next_revision(
         status=CallStatus.FAILED,
@@ -117,14 +117,14 @@ def fail(
 
 
 def dispatch_next(call: LedgerCall, why: str, **values: Any) -> LedgerChange:
-    """Send the call out once more as the next attempt, so that the broker does not take it for a repeat."""
+    """Send the call again as the next attempt, which the broker does not drop as a duplicate."""
     again = call.next_revision(status=CallStatus.PERMITTED, attempt=call.attempt + 1, **values)
     note = AuditNote(phase="dispatch", verdict="again", call=again, detail={"attempt": again.attempt, "reason": why})
     return LedgerChange(call=again, notes=(note,), effects=(DispatchCall(call=again),))
 
 
 def lease_over(call: LedgerCall, now: datetime) -> bool:
-    """Say whether the current attempt's claim, if there is one, has run out."""
+    """Return whether the lease of the current claim, if any, has expired."""
     holder = call.current_claim
     return holder is not None and holder.until is not None and now >= holder.until
 
@@ -160,7 +160,7 @@ def _open(
 def _new_row(
     request: ToolRequest, query: AuthorizationQuery, args_digest: str, decision: AuthorizationDecision
 ) -> LedgerCall:
-    """The row before its first decision: revision 0 stands for "not stored yet"."""
+    """Return the row before its first decision: revision 0 means "not stored yet"."""
     spec = decision.tool.spec if decision.tool else None
     context: dict[str, Any] = {}
     if request.labels:
@@ -226,7 +226,7 @@ def _refuse_conflict(call: LedgerCall, differing: list[str]) -> LedgerChange:
 
 
 def _continue_open_call(call: LedgerCall, deadline: datetime, *, now: datetime, stopped: bool) -> LedgerChange:
-    """A permitted or started call without an outcome is asked about again: look at its clocks, else send it again."""
+    """A permitted or started call without outcome was requested again: check its deadline and lease, else resend it."""
     late = now >= deadline or call.attempt >= MAX_ATTEMPTS or stopped
     if call.effect_class is EffectClass.PURE:
         if late:
@@ -240,14 +240,14 @@ def _continue_open_call(call: LedgerCall, deadline: datetime, *, now: datetime, 
             return unknown(call, "an earlier attempt was started and never reported")
         return fail(call, "not_started", "no worker started it before its deadline; it did not happen")
     if not lease_over(call, now):
-        return LedgerChange()  # it runs, as far as anybody knows
+        return LedgerChange()  # it is running, as far as is known
     if call.effect_class is EffectClass.IRREVERSIBLE or late:
         return unknown(call, "it was started, and nothing was heard of it until its lease was over")
     return dispatch_next(call, "the lease of the last attempt is over")
 
 
 def _dispatch_same(call: LedgerCall, deadline: datetime) -> LedgerChange:
-    """Send the attempt once more; the broker drops it where it still has it. A later deadline is kept for claims."""
+    """Send the same attempt again; the broker drops duplicates. A later deadline is stored for claims."""
     if deadline <= call.deadline:
         return LedgerChange(effects=(DispatchCall(call=call),))
     renewed = call.next_revision(deadline=deadline)

@@ -43,7 +43,7 @@ def on_outcome(
     approval: Approval | None = None,
     fence: int = 0,
 ) -> LedgerChange:
-    """Return what an outcome makes of its call.
+    """Return the change that an outcome makes.
 
     *fault* says what is wrong with its ticket, if anything; *fence* is the stored one.
     """
@@ -54,7 +54,7 @@ def on_outcome(
             call, outcome, f"ticket {fault}", dead_letter_reason=f"an outcome with a ticket that is {fault}"
         )
     if call.accepted == _key(outcome):
-        return repeat_fact(call)  # the same outcome again: its confirmation was lost
+        return repeat_fact(call)  # a repeat: the confirmation was lost
     if outcome.status == "ticket_expired":
         return _authorize_again(call, outcome, authorize, now=now, approval=approval, stopped=fence > call.fence)
     if not _from_holder(call, outcome):
@@ -62,7 +62,7 @@ def on_outcome(
     if _is_uncertain(call, outcome):
         return with_gate_resolution(approval, _end_uncertain(call, outcome))
     if call.status not in _OPEN:
-        return _evidence(call, outcome, f"the call is {call.status} already")  # a person's word stands, too
+        return _evidence(call, outcome, f"the call is {call.status} already")  # a person's decision is final, too
     overtaken = _superseded_reason(call, outcome)
     if overtaken:
         return _evidence(call, outcome, overtaken)
@@ -72,38 +72,45 @@ def on_outcome(
 
 
 def on_dead_delivery(call: LedgerCall | None, attempt: int, toolset: str, reason: str, *, times: int) -> LedgerChange:
-    """Return what a dead delivery of *attempt* makes of a call that went to *toolset*.
+    """Return the change that a dead delivery of *attempt* makes to a call of *toolset*.
 
-    *times* counts the dead deliveries of the call, this one included; attempts that ran out of time are none.
+    *times* counts the dead deliveries of the call, including this one; attempts that timed out don't count.
     """
     if call is None or call.toolset != toolset or call.attempt != attempt:
         return LedgerChange()
     if call.status is not CallStatus.PERMITTED or call.ever_claimed:
         return LedgerChange()
     if times >= MAX_DEAD_DELIVERIES or attempt >= MAX_ATTEMPTS:
-        said = f"no worker of {toolset} can read the call: {reason}"
+        message = f"no worker of {toolset} can read the call: {reason}"
         pure = call.effect_class is EffectClass.PURE  # such calls start without a claim
         return fail(
-            call, "dead_lettered", said, hint=_MAY_HAVE_RUN if pure else _DID_NOT_HAPPEN, began=None if pure else False
+            call,
+            "dead_lettered",
+            message,
+            hint=_MAY_HAVE_RUN if pure else _DID_NOT_HAPPEN,
+            began=None if pure else False,
         )
     return dispatch_next(call, f"its delivery was a dead letter: {reason}")
 
 
 def _superseded_reason(call: LedgerCall, outcome: ToolOutcome) -> str:
-    """Return why an outcome of an earlier start says nothing about the call any more; empty where it still does.
+    """Return why an outcome of an earlier start no longer decides; empty if it does.
 
-    That one start failed does not say that a later one will; and that it happened says nothing about a second effect
-    that a person let happen.
+    A failed start does not mean that a later one fails; and a successful start says nothing about a second effect that
+    a person allowed.
     """
     if call.effect_class is EffectClass.PURE:
         return ""
     last = call.last_granted
     if outcome.status == "failed":
-        waits = call.status in {CallStatus.PERMITTED, CallStatus.REQUESTED}  # a held call is one that will start again
+        waits = call.status in {CallStatus.PERMITTED, CallStatus.REQUESTED}  # a held call will start again
         again = waits and outcome.attempt < call.attempt
         later = last is not None and last.claim_id != outcome.claim_id
         return "a later start of the call decides" if again or later else ""
-    begun = call.status in {CallStatus.STARTED, CallStatus.UNKNOWN}  # lost as well: a person is asked about that start
+    begun = call.status in {
+        CallStatus.STARTED,
+        CallStatus.UNKNOWN,
+    }  # unknown as well: a person decides about that start
     second = begun and last is not None and last.claim_id != outcome.claim_id
     if second and call.effect_class is EffectClass.IRREVERSIBLE:
         return "a person let the call run again, and that start decides"
@@ -111,13 +118,13 @@ def _superseded_reason(call: LedgerCall, outcome: ToolOutcome) -> str:
 
 
 def _is_uncertain(call: LedgerCall, outcome: ToolOutcome) -> bool:
-    """Say whether the worker cut the call off and can't tell whether it happened: not a failure, but unknown."""
+    """Return whether the worker aborted the call and can't tell whether it happened: unknown, not failed."""
     may_not_repeat = call.effect_class in {EffectClass.IRREVERSIBLE, EffectClass.RECONCILABLE}
     return may_not_repeat and outcome.failure is not None and outcome.failure.uncertain
 
 
 def _only_this_start_failed(call: LedgerCall, outcome: ToolOutcome) -> bool:
-    """Say whether the outcome is that this start never began, while an earlier one may have happened."""
+    """Return whether this start never began while an earlier one may have happened."""
     failure = outcome.failure
     if outcome.probe == "did_not_happen":
         return False
@@ -125,14 +132,14 @@ def _only_this_start_failed(call: LedgerCall, outcome: ToolOutcome) -> bool:
 
 
 def _never_began(failure: ToolFailure | None) -> bool:
-    """A code proves nothing where the worker says more: a tool may name its errors as it likes."""
+    """The worker's own statement takes precedence over the code: a tool may use any code for its errors."""
     if failure is None or failure.uncertain:
         return False
     return failure.code in NEVER_BEGAN if failure.began is None else not failure.began
 
 
 def _ignore_failed_start(call: LedgerCall, outcome: ToolOutcome, *, late: bool) -> LedgerChange:
-    """Go on as had nothing been heard: `failed` would say of the earlier start that it did not happen."""
+    """Continue as if there was no outcome: `failed` would claim that the earlier start did not happen."""
     if call.status is CallStatus.UNKNOWN:
         return _evidence(call, outcome, "an earlier start was never reported")
     if call.effect_class is EffectClass.IRREVERSIBLE or late or call.attempt >= MAX_ATTEMPTS:
@@ -172,10 +179,10 @@ def _accept(call: LedgerCall, outcome: ToolOutcome) -> LedgerChange:
 
 
 def _with_digest(outcome: ToolOutcome) -> tuple[str, ToolOutcome]:
-    """The digest is made here, from what is passed on: a worker's own word for it would prove nothing."""
+    """Compute the digest here, from what is passed on: the worker's own digest would prove nothing."""
     try:
         return digest(outcome.result), outcome
-    except ValueError:  # NaN and infinities are not JSON, and must not travel on
+    except ValueError:  # NaN and infinities are not JSON, and must not be passed on
         safe = json_safe(outcome.result)
         return digest(safe), outcome.model_copy(update={"result": safe})
 
@@ -189,17 +196,15 @@ def _authorize_again(
     approval: Approval | None,
     stopped: bool,
 ) -> LedgerChange:
-    """The ticket was too old to start with: ask the matrix once more, and send the next attempt."""
+    """The ticket expired before the start: authorize again, and send the next attempt."""
     elsewhere = call.status is not CallStatus.PERMITTED or outcome.attempt != call.attempt
     if elsewhere or stopped or now >= call.deadline:
-        return (
-            LedgerChange()
-        )  # another attempt is under way, or the next request will find the deadline over or the fence
+        return LedgerChange()  # another attempt is in progress, or the next request ends the call
     if call.attempt >= MAX_ATTEMPTS:
-        said = f"{call.attempt} tickets ended before a worker could start; check its clock"
+        message = f"{call.attempt} tickets ended before a worker could start; check its clock"
         if call.ever_claimed:
-            return unknown(call, f"an earlier attempt was started and never reported, and {said}")
-        return fail(call, "not_started", said, began=None if call.effect_class is EffectClass.PURE else False)
+            return unknown(call, f"an earlier attempt was started and never reported, and {message}")
+        return fail(call, "not_started", message, began=None if call.effect_class is EffectClass.PURE else False)
     decision = authorize(query_of_call(call))
     if decision.effect == "deny" or (
         decision.effect == "require_approval" and not is_covered(call, approval, decision)
@@ -214,7 +219,7 @@ def _authorize_again(
 
 
 def is_covered(call: LedgerCall, approval: Approval | None, decision: AuthorizationDecision) -> bool:
-    """Say whether the approval that this call has used up is for exactly what would run now."""
+    """Return whether the approval that this call has used up covers exactly what would run now."""
     if approval is None or approval.status != "consumed":
         return False
     return binding_digest(binding(call, decision)) == approval.digest

@@ -30,7 +30,7 @@ def finished(
     settled_by: str = "",
     probe: ProbeWord = "",
 ) -> str:
-    """A call has ended without a worker's outcome; *probe* is what an outcome that ends nothing has said."""
+    """Return the fact that a call ended without an accepted outcome; *probe* is what an uncertain one reported."""
     unknown = status == "unknown"
     last = call.last_granted if unknown else None
     return ToolFinished(
@@ -59,12 +59,12 @@ def _doubt_of(call: LedgerCall, last: StartClaim | None, probe: ProbeWord) -> Un
 
 
 def executed_args(call: LedgerCall) -> dict[str, Any] | None:
-    """Return the arguments as a person has changed them; the run knows those that it asked for."""
+    """Return the arguments as a person edited them; None if they are the requested ones."""
     return json.loads(call.args) if call.edited_by else None
 
 
 def reported(call: LedgerCall, outcome: ToolOutcome, result_digest: str | None) -> str:
-    """A worker's outcome was accepted. `ticket_expired` is not one."""
+    """Return the fact that a worker's outcome was accepted (`ticket_expired` is none)."""
     return ToolFinished(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:outcome:{outcome.attempt}",
@@ -88,7 +88,6 @@ def reported(call: LedgerCall, outcome: ToolOutcome, result_digest: str | None) 
 
 
 def denied(call: LedgerCall, denial: Denial) -> str:
-    """The call was refused."""
     return ToolDenied(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:denied",
@@ -101,7 +100,7 @@ def denied(call: LedgerCall, denial: Denial) -> str:
 def approval_required(
     call: LedgerCall, approval: Approval, changes: Sequence[FieldChange], origins: Sequence[dict[str, Any]] = ()
 ) -> str:
-    """The call waits for a person; *origins* says where its values come from."""
+    """Return the fact that the call waits for a person; *origins* says where its values come from."""
     return ApprovalRequired(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:approval:{call.approvals}",
@@ -128,7 +127,7 @@ def approval_required(
 
 
 def gate_resolved(approval: Approval, verdict: Literal["approved", "denied", "expired"]) -> str:
-    """A person, or the clock, has settled an approval."""
+    """Return the fact that people, or the clock, have settled an approval."""
     return GateResolved(
         run_id=approval.run_id,
         fact_id=f"{approval.approval_id}:{verdict}",
@@ -140,7 +139,7 @@ def gate_resolved(approval: Approval, verdict: Literal["approved", "denied", "ex
 
 
 def conflict(run_id: UUID, execution_id: UUID, message: str) -> str:
-    """A repeated execution id came with other contents."""
+    """Return the fact that a repeated execution id had other contents."""
     return ExecutionConflict(
         run_id=run_id, fact_id=f"{execution_id}:conflict", execution_id=execution_id, message=message
     ).model_dump_json()

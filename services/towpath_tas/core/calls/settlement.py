@@ -15,11 +15,11 @@ from towpath_tas.core.calls.call import FINAL, AuditNote, LedgerCall, LedgerChan
 from towpath_tas.core.calls.ledger import dispatch_next, fail, lease_over, unknown, void
 
 RETRY_GRACE = timedelta(minutes=5)
-"""What a call that a person lets run again may take to start, on top of its timeout."""
+"""Time to start for a call that a person lets run again, on top of its timeout."""
 
 
 def on_fence(call: LedgerCall, reason: str, *, now: datetime) -> LedgerChange:
-    """Return what a raised fence makes of a call of its run. A live claim is left alone and asked to stop."""
+    """Return the change that a raised fence makes to a call of its run. A running call is only asked to stop."""
     if call.status in FINAL:
         return LedgerChange()
     stop = StopCall(
@@ -30,13 +30,13 @@ def on_fence(call: LedgerCall, reason: str, *, now: datetime) -> LedgerChange:
     change = (
         unknown(call, "the run was stopped while it ran, and it never reported") if call.ever_claimed else void(call)
     )
-    # The answer to raise_fence tells the run; a fact for each call besides would only be ignored.
+    # The answer to raise_fence informs the run; the run would ignore a fact for each call.
     may_run = call.effect_class is EffectClass.PURE and call.status is CallStatus.PERMITTED
     return LedgerChange(call=change.call, notes=change.notes, effects=(stop,) if may_run else ())
 
 
 def is_live(call: LedgerCall, now: datetime) -> bool:
-    """Say whether somebody holds a claim to this call right now."""
+    """Return whether a worker holds a claim to this call now."""
     return call.status not in FINAL and call.current_claim is not None and not lease_over(call, now)
 
 
@@ -49,7 +49,7 @@ def on_settle(
     now: datetime,
     fence: int = 0,
 ) -> LedgerChange | Problem:
-    """Return what a person's word makes of an unknown call, or why it does not count; *fence* is the stored one."""
+    """Return the change that a person's decision about an unknown call makes, or why it does not count."""
     if call.status is not CallStatus.UNKNOWN:
         return problem("gate_settled", f"the call is {call.status}")
     match verdict:

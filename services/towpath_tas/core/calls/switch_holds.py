@@ -25,20 +25,20 @@ from towpath_tas.core.policy.matrix import Principal
 from towpath_tas.core.tools.registry import effective_class
 
 RELEASED_GRACE = timedelta(minutes=10)
-"""What a call that goes on may take to start, on top of its timeout: as long as a new one may wait for a worker."""
+"""Time to start for a released call, on top of its timeout: as long as a new one may wait for a worker."""
 
 PAUSED_REASON = "paused"
-"""The word of a refused claim."""
+"""The reason of a refused claim."""
 
 
 HELD_VERDICT = "held"
-"""The verdict of an entry about a next attempt that a switch keeps from going out."""
+"""The verdict of the audit entry about an attempt that a switch holds back."""
 
 
 def hold(before: LedgerCall | None, change: LedgerChange, switch: Switch | None) -> LedgerChange:
-    """Return *change*, or where it would send its call out under *switch* the step that lets the call wait instead.
+    """Return *change*, or, if it would send its call under *switch*, a change that lets the call wait.
 
-    Whatever is sent out again rests on the switches as well: it is stored only if they are still those of now.
+    Whatever is sent depends on the switches too: it is stored only if they have not changed.
     """
     sent = next((effect.call for effect in change.effects if isinstance(effect, DispatchCall)), None)
     if sent is None:
@@ -58,14 +58,14 @@ def hold(before: LedgerCall | None, change: LedgerChange, switch: Switch | None)
 
 
 def _as_held_attempt(note: AuditNote) -> AuditNote:
-    """An attempt that does not go out: why the one before ended stays on record, it may be a worker's word."""
+    """Return the note of an attempt that is not sent: it records why the attempt before ended."""
     return replace(note, verdict=HELD_VERDICT) if note.phase == "dispatch" else note
 
 
 def hold_claim(
     call: LedgerCall | None, change: LedgerChange, answer: ClaimAnswer, switch: Switch | None
 ) -> tuple[LedgerChange, ClaimAnswer]:
-    """Return the answer to a claim under *switch*: a new start is refused and its call waits, what runs goes on."""
+    """Return the answer to a claim under *switch*: a new start is refused and its call waits, running calls go on."""
     starts = change.call is not None and call is not None and len(change.call.claims) > len(call.claims)
     if switch is None or call is None or not starts:
         return (replace(change, policy_bound=True) if starts else change), answer
@@ -92,7 +92,7 @@ def on_held_request(
     fence: int = 0,
     approval: Approval | None = None,
 ) -> LedgerChange:
-    """Return what a request makes of its call (`ledger.on_request`), with *switch* holding it or nothing (None)."""
+    """Return the change that a request makes (`ledger.on_request`) while *switch*, or nothing, holds its call."""
     if call is None or call.status is not CallStatus.REQUESTED:
         change = on_request(call, request, query, args_digest, authorize, now=now, fence=fence, approval=approval)
         return hold(call, change, switch)
@@ -109,12 +109,11 @@ def on_held_request(
 
 
 def principal_of(call: LedgerCall) -> Principal:
-    """Return who asks for a stored call."""
     return Principal(call.network, call.agent_key, call.agent_type, call.caller, call.project)
 
 
 def _held(before: LedgerCall | None, call: LedgerCall, switch: Switch) -> LedgerCall:
-    """Return *call* as one that waits; a ticket that may be out for it is made worthless by the next attempt."""
+    """Return *call* as a waiting one; the next attempt number invalidates a ticket that may be out for it."""
     out = before is not None and before.status in {CallStatus.PERMITTED, CallStatus.STARTED}
     again = out and before is not None and call.attempt == before.attempt
     held = replace(call, status=CallStatus.REQUESTED, attempt=call.attempt + 1 if again else call.attempt)
@@ -122,9 +121,9 @@ def _held(before: LedgerCall | None, call: LedgerCall, switch: Switch) -> Ledger
 
 
 def _still_held(call: LedgerCall, switch: Switch) -> LedgerChange:
-    """Say it again; where another switch holds the call by now, that one is told from here on.
+    """Repeat the fact; if another switch holds the call by now, name that one from here on.
 
-    The row is touched, so that it is not said by a replica that has not heard of the switch being opened.
+    The row gets a new revision, so that a replica with outdated switches can't store this.
     """
     moved = call.next_revision(fact=paused_fact(call, switch))
     notes = () if moved.fact == call.fact else (_held_note(moved, switch),)
@@ -173,7 +172,7 @@ def _permitted(call: LedgerCall, decision: AuthorizationDecision, until: datetim
 
 
 def paused_fact(call: LedgerCall, switch: Switch) -> str:
-    """Return what the run is told of a held call."""
+    """Return the fact that a call is held."""
     fact_id = f"{call.execution_id}:paused:{switch.switch_id}"
     return CallPaused(
         run_id=call.run_id, fact_id=fact_id, execution_id=call.execution_id, tool=call.tool, switch=switch
@@ -186,7 +185,7 @@ def _switch_of(call: LedgerCall) -> UUID | None:
 
 
 def _resumed(call: LedgerCall) -> tuple[SendFact, ...]:
-    """Tell the run that the switch holds its call no more: whoever resumed may not have reached it."""
+    """Tell the run that the switch no longer holds its call: the notice of the person who resumed may be lost."""
     switch_id = _switch_of(call)
     if switch_id is None:
         return ()

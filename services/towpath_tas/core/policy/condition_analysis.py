@@ -16,7 +16,7 @@ _KINDS = {str: "string", int: "number", float: "number", bool: "boolean", list: 
 
 
 def never_true(when: str, schemas: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield the parts of *when* that stand where only yes or no can, and what each is by all *schemas* of arguments."""
+    """Yield the parts of *when* that must be boolean but are not, with their types according to all *schemas*."""
     for part in _boolean_parts(when):
         place = _PLACE.fullmatch(part)
         if place is None or not schemas:
@@ -28,7 +28,7 @@ def never_true(when: str, schemas: Sequence[Mapping[str, Any]]) -> Iterator[tupl
 
 
 def _boolean_parts(text: str) -> Iterator[str]:
-    """Yield the parts of *text* that are joined by && and ||, without what only surrounds or inverts them."""
+    """Yield the operands of && and || in *text*, without outer parentheses and negations."""
     text = text.strip()
     while (inner := _inner_text(text)) is not None:
         text = inner.strip()
@@ -41,7 +41,7 @@ def _boolean_parts(text: str) -> Iterator[str]:
 
 
 def _inner_text(text: str) -> str | None:
-    """Return what *text* inverts or has in parentheses as a whole; None where it is neither."""
+    """Return the operand of a negation or the content of outer parentheses; None if *text* is neither."""
     if text.startswith("!") and len(_split(text)) == 1:
         return text[1:]
     if not text.startswith("(") or not text.endswith(")"):
@@ -56,7 +56,7 @@ def _inner_text(text: str) -> str | None:
 
 
 def _split(text: str) -> list[str]:
-    """Split at every && and || that stands in no parentheses, brackets or quotes; a choice (?:) is not split."""
+    """Split at && and || outside of parentheses, brackets and quotes; a conditional (?:) is not split."""
     plain = _masked(text)
     pieces, begin, depth, place = [], 0, 0, 0
     while place < len(plain):
@@ -77,7 +77,7 @@ def _masked(text: str) -> str:
 
 
 def _kinds(schema: Any, path: Sequence[str]) -> frozenset[str]:
-    """Return the JSON kinds that the value at *path* may have; none where the schema leaves that open."""
+    """Return the JSON types that the value at *path* may have; empty if the schema leaves that open."""
     for name in path:
         if not isinstance(schema, Mapping) or any(word in schema for word in _UNDECIDED_KEYWORDS):
             return frozenset()
@@ -87,8 +87,8 @@ def _kinds(schema: Any, path: Sequence[str]) -> frozenset[str]:
         schema = members[name]
     if not isinstance(schema, Mapping) or any(word in schema for word in _UNDECIDED_KEYWORDS):
         return frozenset()
-    said = schema.get("type")
-    if said is not None:
-        return frozenset([said] if isinstance(said, str) else said)
+    declared = schema.get("type")
+    if declared is not None:
+        return frozenset([declared] if isinstance(declared, str) else declared)
     values = schema.get("enum", [schema["const"]] if "const" in schema else ())
     return frozenset(_KINDS.get(type(value), "null") for value in values)

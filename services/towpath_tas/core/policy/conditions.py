@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 VARIABLES = frozenset({"args", "run", "agent", "caller", "origin"})
-"""The names that a condition may use. `origin` says where the argument values came from."""
+"""The names that a condition may use. `origin` says where the values of arguments come from."""
 
 
 class ConditionResult(Enum):
@@ -21,10 +21,9 @@ class ConditionResult(Enum):
 
 
 class ConditionContext(dict[str, Any]):
-    """What all conditions of one decision see; nothing of it changes meanwhile.
+    """What all conditions of one decision see; it does not change meanwhile.
 
-    An engine keeps in `prepared` what it has made of the names that are `ready`, for the next condition: most of the
-    time goes there.
+    The engine caches in `prepared` the converted values of the names in `ready`: converting takes most of the time.
     """
 
     __slots__ = ("prepared", "ready")
@@ -45,7 +44,7 @@ class Condition(Protocol):
 
 
 class ConditionCompiler(Protocol):
-    """Compiles conditions; raises ValueError saying what is wrong with one."""
+    """Compiles conditions; raises ValueError with what is wrong."""
 
     def __call__(self, text: str) -> Condition:
         """Compile *text*."""

@@ -24,13 +24,13 @@ from towpath_tas.core.policy.matrix import LimitUsage, Matrix, Principal, RuleEf
 
 MAX_CASES = 10_000
 NO_RULE = ""
-"""As a case's `rule`: no rule may have decided, which is how most calls are denied."""
+"""The `rule` of a case that no rule may decide: most denied calls match no rule."""
 
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class CasePrincipal(ClientValue):
-    """Who asks, in the words of a rule's `who`."""
+    """Who asks, with the members of a rule's `who`."""
 
     project: str = "default"
     network: str = ""
@@ -40,10 +40,10 @@ class CasePrincipal(ClientValue):
 
 
 class PolicyTestCase(ClientValue):
-    """One call and what must be said to it; without `rule` any rule may say it.
+    """One call and the verdict it must get; without `rule` any rule may decide.
 
-    `operation` is the tool's word for the call. `used` counts the run's earlier calls by the name of a limited rule,
-    `rates` what a rule with a rate has let through in the window that is open.
+    `operation` is the operation of the tool. `used` counts the run's earlier calls by limited rule, `rates` the calls
+    that a rule with a rate allowed in the current window.
     """
 
     name: str = Field(default="", max_length=256)
@@ -73,7 +73,7 @@ class PolicyTest(ClientMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedPolicyTest:
-    """What reading found: the expectations with the line of every case, or the problems."""
+    """The expectations with the line of every case, or the problems."""
 
     found: PolicyTest | None = None
     lines: tuple[int, ...] = ()
@@ -82,7 +82,7 @@ class ParsedPolicyTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """What a matrix says to a case, and how every rule for the tool was weighed."""
+    """What a matrix decides about a case, and how every rule for the tool was evaluated."""
 
     verdict: RuleEffect
     rule: str | None
@@ -91,18 +91,18 @@ class CaseResult:
 
 
 def read_expectations(text: str) -> ParsedPolicyTest:
-    """Read a test file; every problem is told with its line."""
+    """Read a test file; every problem has its line."""
     try:
         root = yaml.compose(text, Loader=_LOADER)
         written = yaml.load(text, Loader=_LOADER)  # noqa: S506 - the loader is a safe one
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
-        said = getattr(error, "problem", None) or str(error)
-        return ParsedPolicyTest(problems=(ProblemDetail(code="yaml", detail=f"{where}not YAML: {said}"),))
+        detail = getattr(error, "problem", None) or str(error)
+        return ParsedPolicyTest(problems=(ProblemDetail(code="yaml", detail=f"{where}not YAML: {detail}"),))
     if not isinstance(written, Mapping):
-        said = "a test is a mapping; start with 'kind: PolicyTest'"
-        return ParsedPolicyTest(problems=(ProblemDetail(code="kind", detail=said),))
+        detail = "a test is a mapping; start with 'kind: PolicyTest'"
+        return ParsedPolicyTest(problems=(ProblemDetail(code="kind", detail=detail),))
     lines = _lines(root)
     try:
         found = PolicyTest.model_validate(dict(written))
@@ -112,7 +112,6 @@ def read_expectations(text: str) -> ParsedPolicyTest:
 
 
 def run_case(matrix: Matrix, case: PolicyTestCase, compile_grant: ConditionCompiler) -> CaseResult:
-    """Return what *matrix* says to *case*."""
     who = Principal(case.who.network, case.who.agent, case.who.agent_type, case.who.caller, case.who.project)
     query = AuthorizationQuery(
         run_id=None,
@@ -140,19 +139,19 @@ def run_case(matrix: Matrix, case: PolicyTestCase, compile_grant: ConditionCompi
     )
 
 
-def is_expected(case: PolicyTestCase, said: CaseResult) -> bool:
-    """Say whether *said* is what *case* expects."""
-    if said.verdict != case.verdict:
+def is_expected(case: PolicyTestCase, result: CaseResult) -> bool:
+    """Return whether *result* is what *case* expects."""
+    if result.verdict != case.verdict:
         return False
-    return case.rule is None or case.rule == (said.rule or NO_RULE)
+    return case.rule is None or case.rule == (result.rule or NO_RULE)
 
 
 def failures(
     matrix: Matrix, cases: Sequence[PolicyTestCase], compile_grant: ConditionCompiler
 ) -> tuple[tuple[int, CaseResult], ...]:
-    """Return the place and the answer of every case that *matrix* does not answer as expected."""
+    """Return position and result of every case that does not get its expected verdict."""
     answers = ((place, run_case(matrix, case, compile_grant)) for place, case in enumerate(cases))
-    return tuple((place, said) for place, said in answers if not is_expected(cases[place], said))
+    return tuple((place, result) for place, result in answers if not is_expected(cases[place], result))
 
 
 def _lines(root: yaml.Node | None) -> tuple[int, ...]:

@@ -14,12 +14,12 @@ from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionResul
 
 
 def granted(grants: Grants, tool: str, operation: str, context: Mapping[str, Any], compiler: ConditionCompiler) -> bool:
-    """Say whether all of *grants* let a call with *context* through."""
+    """Return whether all of *grants* allow a call with *context*."""
     return all(_lets(grant, tool, operation, context, compiler) for grant in grants)
 
 
 def grant_problems(grant: Sequence[JsonObject], compiler: ConditionCompiler) -> tuple[ProblemDetail, ...]:
-    """Return what is wrong with the conditions of a task's own *grant*, each at its place in the task."""
+    """Return the problems of the conditions of a task's own *grant*, with their pointers."""
     found = []
     for place, entry in enumerate(grant):
         when = entry.get("when")

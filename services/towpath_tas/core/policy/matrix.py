@@ -19,27 +19,27 @@ OnExpiry = Literal["deny", "escalate"]
 LimitKind = Literal["calls", "rate", "cost"]
 
 PATTERN_FIELDS = ("tool", "operation", "project", "network", "agent", "agent_type", "caller")
-"""What of a call a rule's patterns are put to, in this order."""
+"""The fields of a call that patterns of rules match, in this order."""
 
 MAX_CACHED = 20_000
 """Distinct (who, tool) pairs whose rules are remembered; callers choose some of the names, so memory must be
 bounded."""
 
 DEFAULT_EXPIRES_S = 86_400
-"""How long an approval may wait where its rule does not say: a day."""
+"""How long an approval may wait if its rule does not say: a day."""
 
 
 _TOOLSET_HEAD = re.compile(r"[A-Za-z0-9_-]+\.")
-"""How a pattern begins that names a toolset: `files.*`."""
+"""The beginning of a pattern that names a toolset: `files.*`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule of the matrix. The globs know `*`, `?` and `[…]`; `digest` is that of the rule's whole content.
+    """One rule of the matrix. Globs know `*`, `?` and `[…]`; `digest` covers the whole rule.
 
-    `quorum` people must approve, and `on_expiry` says what happens where they do not in time. `rate_calls` in any
-    window of `rate_per_s` seconds are permitted to the whole project. Costs are US dollars. With `discovered` a pattern
-    that begins with a toolset's name opens the discovered tools of it too.
+    `quorum` people must approve; `on_expiry` says what happens if they do not in time. `rate_calls` in any window of
+    `rate_per_s` seconds are allowed to the whole project. Costs are US dollars. With `discovered`, a pattern that
+    begins with the name of a toolset also allows the discovered tools of it.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks."""
+    """Who makes a call."""
 
     network: str
     agent: str
@@ -77,7 +77,7 @@ class Principal:
 
 
 class RateLimit(NamedTuple):
-    """One use of a rule that lets `calls` through in a window of `per_s` seconds."""
+    """A use of a rule that allows `calls` in a window of `per_s` seconds."""
 
     rule: str
     calls: int
@@ -86,9 +86,9 @@ class RateLimit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitUsage:
-    """What was used already, by rule name: `calls` in this run, `rates` in the project's window that is open now.
+    """What was used already, by rule name: `calls` of this run, `rates` in the project's current windows.
 
-    `spent_usd` is what the run has cost; None where a price is unknown, which no rule about costs lets through.
+    `spent_usd` is what the run has cost; None if a price is unknown, then rules with a cost limit deny.
     """
 
     calls: Mapping[str, int] = field(default_factory=dict)
@@ -101,10 +101,10 @@ NO_USAGE = LimitUsage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixVerdict:
-    """What the matrix says: the effect, the rule named for it, every rule that had a part in it, and the limits used.
+    """The verdict: the effect, the rule named for it, all deciding rules, and the limits that it uses.
 
-    `limited` is the rule whose limit is used up, where that is the reason, and `limit` says which of its limits.
-    `unmet` is the condition of an allowing rule that was not met, for the suggestion.
+    `limited` is the rule whose limit is used up, if that is the reason, and `limit` which of its limits. `unmet` are
+    rules whose conditions were not met, for the suggestion.
     """
 
     effect: RuleEffect
@@ -118,7 +118,7 @@ class MatrixVerdict:
 
 
 class Matrix:
-    """The rules of one policy version, compiled. Conditions are compiled when they are first needed."""
+    """The rules of one policy version. Conditions are compiled when they are first needed."""
 
     def __init__(self, rules: Sequence[Rule], compiler: ConditionCompiler, version: int = 0) -> None:
         """Take the *rules* in the order of their file."""
@@ -139,9 +139,9 @@ class Matrix:
         self.names_origin = any(rule.when is not None and "origin" in rule.when for rule in self.rules)
 
     def candidates(self, who: Principal, tool: str, operation: str, *, discovered: bool = False) -> tuple[Rule, ...]:
-        """Return the rules that speak of this *who*, *tool* and *operation*, whatever their conditions say.
+        """Return the rules that match *who*, *tool* and *operation*, whatever their conditions say.
 
-        Of a *discovered* tool a rule gives rights only where it names it.
+        A *discovered* tool is allowed only by rules that name it.
         """
         key = (who, tool, operation, discovered)
         found = self._found.get(key)
@@ -165,7 +165,7 @@ class Matrix:
         *,
         discovered: bool = False,
     ) -> MatrixVerdict:
-        """Return the verdict for a call with *context*, after what was *used* of the limits already."""
+        """Return the verdict for a call with *context*, given the *used* limits."""
         context = context if isinstance(context, ConditionContext) else ConditionContext(context)
         matched: dict[RuleEffect, list[Rule]] = {"deny": [], "require_approval": [], "allow": []}
         unmet = []
@@ -175,34 +175,34 @@ class Matrix:
             elif rule.effect != "deny":
                 unmet.append(rule)
         if discovered and not any(map(names_discovered, (*matched["require_approval"], *matched["allow"]))):
-            matched["require_approval"] = matched["allow"] = []  # what only restricts gives no right
+            matched["require_approval"] = matched["allow"] = []  # rules that do not name it only restrict
         return _verdict_of(matched, used, tuple(unmet))
 
     def trace(
         self, who: Principal, tool: str, operation: str, context: Mapping[str, Any], *, discovered: bool = False
     ) -> tuple[RuleTrace, ...]:
-        """Say of every rule for this tool how it was weighed."""
-        said = []
+        """Return for every rule for this tool how it was evaluated."""
+        traces = []
         for rule in self.rules:
             misses = self._misses(rule, who, tool, operation)
             if misses.startswith("tool "):
                 continue
             if misses:
-                said.append(RuleTrace(rule=rule.name, effect=rule.effect, matched=False, detail=misses))
+                traces.append(RuleTrace(rule=rule.name, effect=rule.effect, matched=False, detail=misses))
                 continue
             if discovered and rule.effect == "allow" and not names_discovered(rule):
                 detail = f"{tool} was discovered, and the rule does not name it"
-                said.append(RuleTrace(rule=rule.name, effect=rule.effect, matched=False, detail=detail))
+                traces.append(RuleTrace(rule=rule.name, effect=rule.effect, matched=False, detail=detail))
                 continue
             met = self._met(rule, context)
             detail = "" if rule.when is None else f"condition {met.value}: {rule.when}"
-            said.append(
+            traces.append(
                 RuleTrace(rule=rule.name, effect=rule.effect, matched=self.applies(rule, context), detail=detail)
             )
-        return tuple(said)
+        return tuple(traces)
 
     def _misses(self, rule: Rule, who: Principal, tool: str, operation: str) -> str:
-        """Return the first part of *rule* that does not match, or an empty string where all do."""
+        """Return the first field of *rule* that does not match, or an empty string."""
         values = (tool, operation, who.project, who.network, who.agent, who.agent_type, who.caller)
         for place, fits in self._tests[id(rule)]:
             if not fits(values[place]):
@@ -211,7 +211,7 @@ class Matrix:
         return ""
 
     def applies(self, rule: Rule, context: Mapping[str, Any]) -> bool:
-        """Say whether the condition of *rule* holds; one that is unclear holds only where the rule restricts."""
+        """Return whether the condition of *rule* holds; an unclear one holds only if the rule restricts."""
         met = self._met(rule, context)
         return met is ConditionResult.YES if rule.effect == "allow" else met is not ConditionResult.NO
 
@@ -219,12 +219,12 @@ class Matrix:
         return ConditionResult.YES if rule.when is None else self.met(rule.when, context)
 
     def met(self, when: str, context: Mapping[str, Any]) -> ConditionResult:
-        """Weigh one condition, compiled once."""
+        """Evaluate one condition, compiled once."""
         condition = self._conditions.get(when)
         if condition is None:
             try:
                 condition = self._conditions[when] = self._compiler(when)
-            except ValueError:  # it compiled when it was applied; a library that has changed since must not allow
+            except ValueError:  # it compiled when it was applied; a changed library must not allow
                 return ConditionResult.UNCLEAR
         return condition(context)
 
@@ -259,7 +259,7 @@ def _verdict_of(
 
 
 def _limit(rule: Rule, used: LimitUsage) -> LimitKind | None:
-    """Return the limit of *rule* that is used up; None where it has room, or has no limits."""
+    """Return the limit of *rule* that is used up, or None."""
     if rule.max_calls_per_run is not None and used.calls.get(rule.name, 0) >= rule.max_calls_per_run:
         return "calls"
     if rule.rate_calls is not None and used.rates.get(rule.name, 0) >= rule.rate_calls:
@@ -275,7 +275,7 @@ def _rate(rule: Rule) -> RateLimit:
 
 
 def _tests(rule: Rule) -> tuple[tuple[int, Callable[[str], object]], ...]:
-    """Return what a call must fit, by place in `PATTERN_FIELDS`; what fits everything is left out."""
+    """Return what a call must match, by position in `PATTERN_FIELDS`; without patterns that match everything."""
     patterns = ((place, getattr(rule, name)) for place, name in enumerate(PATTERN_FIELDS))
     return tuple((place, _fits(pattern)) for place, pattern in patterns if pattern != "*")
 
@@ -285,7 +285,7 @@ def _fits(pattern: str) -> Callable[[str], object]:
 
 
 def names_discovered(rule: Rule) -> bool:
-    """Say whether *rule* may open a discovered tool that it matches: it names the tool, or its toolset on purpose."""
+    """Return whether *rule* may allow a discovered tool: it names the tool, or its toolset on purpose."""
     return _is_exact(rule.tool) or (rule.discovered and _TOOLSET_HEAD.match(rule.tool) is not None)
 
 
@@ -304,5 +304,5 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 
 def glob_matches(pattern: str, value: str) -> bool:
-    """Say whether the glob *pattern* covers *value*, case and all."""
+    """Return whether the glob *pattern* matches *value*, case-sensitively."""
     return fnmatch.fnmatchcase(value, pattern)

@@ -13,19 +13,19 @@ _SIGNS = "*?["
 
 
 def is_pattern(text: str) -> bool:
-    """Say whether *text* is more than one plain name."""
+    """Return whether *text* is more than a plain name."""
     return any(sign in text for sign in _SIGNS)
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Say whether everything that *narrow* matches is matched by *wide* too."""
+    """Return whether *wide* matches everything that *narrow* matches."""
     if wide in ("*", narrow):
         return True
     if not is_pattern(narrow):
         return glob_matches(wide, narrow)
     if "?" in wide or "[" in wide or "[" in narrow:
         return False
-    return glob_matches(wide, narrow)  # what `*` of the narrow one may stand for falls to a `*` of the wide one
+    return glob_matches(wide, narrow)  # what `*` of the narrow one matches, a `*` of the wide one matches
 
 
 def matching(pattern: str, names: Collection[str]) -> list[str]:
@@ -36,13 +36,13 @@ def matching(pattern: str, names: Collection[str]) -> list[str]:
 
 
 def did_you_mean(pattern: str, names: Sequence[str]) -> str:
-    """Return a question after the name that was probably meant, or an empty string."""
+    """Return a question with the name that was probably meant, or an empty string."""
     near = difflib.get_close_matches(pattern, names, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def simplified(pattern: str) -> str:
-    """Return the plainest spelling of *pattern*: `**` is `*`, `[a]` is `a`, `*?` is `?*`."""
+    """Return the simplest form of *pattern*: `**` is `*`, `[a]` is `a`, `*?` is `?*`."""
     pieces = [piece[1] if _is_one_letter(piece) else piece for piece in _pieces(pattern)]
     changed = True
     while changed:
@@ -60,7 +60,7 @@ def simplified(pattern: str) -> str:
 
 
 def has_unclosed_bracket(pattern: str) -> bool:
-    """Say whether *pattern* has a `[` that no `]` closes: it then stands for itself, and no name has one."""
+    """Return whether *pattern* has a `[` without `]`: that matches only itself, and no name contains it."""
     place = pattern.find("[")
     while place >= 0:
         start = place + 2 if pattern[place + 1 : place + 2] == "!" else place + 1
@@ -72,7 +72,7 @@ def has_unclosed_bracket(pattern: str) -> bool:
 
 
 def _pieces(pattern: str) -> list[str]:
-    """Return the letters, signs and whole classes (`[…]`) that *pattern* is made of; what never closes is letters."""
+    """Return the letters, wildcards and classes (`[…]`) of *pattern*; an unclosed class is letters."""
     pieces, place = [], 0
     while place < len(pattern):
         end = place + 1

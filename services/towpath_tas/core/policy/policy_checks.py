@@ -26,7 +26,7 @@ MAX_PAIRS = 1_000_000
 """Pairs of rules that are compared: about a second."""
 
 MAX_WARNINGS = 200
-"""More than this nobody reads."""
+"""Warnings in one answer."""
 
 _ARGUMENT = re.compile(r"\bargs\.([A-Za-z_]\w*)|\bargs\[['\"]([^'\"]*)['\"]\]")
 _LIMITS = (
@@ -36,14 +36,14 @@ _LIMITS = (
 
 
 HINTS = frozenset({"not_equipped"})
-"""Kinds of findings that may well be meant so."""
+"""Kinds of findings that may well be intended."""
 
 Finding = tuple[str, str]
-"""The kind of a finding, and what is said of it."""
+"""The kind of a finding, and its text."""
 
 
 class NetworkAgent(NamedTuple):
-    """What a network says of one agent, as far as rules can speak of it."""
+    """What rules can match of an agent of a network."""
 
     key: str
     kind: str = ""
@@ -52,7 +52,7 @@ class NetworkAgent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectNames:
-    """What the names of a project's rules are looked up in: its tools, and its networks' agents."""
+    """The names that a project's rules may use: its tools, and the agents of its networks."""
 
     project: str = ""
     tools: Mapping[str, ToolSpec] = field(default_factory=dict)
@@ -82,18 +82,20 @@ def _findings(rules: Sequence[Rule], around: ProjectNames) -> Iterator[tuple[int
 
 
 def unknown_agents(who: Principal, tool: str, rules: Sequence[Rule], around: ProjectNames) -> tuple[str, ...]:
-    """Say what a question about *tool* and the *rules* that speak of it name and nobody has: networks and agents."""
-    said = []
+    """Return networks and agents that do not exist but are named by a query about *tool*, or by *rules* for it."""
+    problems = []
     if who.network not in around.networks:
-        said.append(f"no published network is named {who.network!r}{did_you_mean(who.network, list(around.networks))}")
+        problems.append(
+            f"no published network is named {who.network!r}{did_you_mean(who.network, list(around.networks))}"
+        )
     else:
         agents = [agent.key for agent in around.networks[who.network]]
         if who.agent not in agents:
-            said.append(f"{who.network} has no agent {who.agent!r}{did_you_mean(who.agent, agents)}")
+            problems.append(f"{who.network} has no agent {who.agent!r}{did_you_mean(who.agent, agents)}")
     for rule in rules:
         if glob_matches(rule.project, around.project) and glob_matches(rule.tool, tool):
-            said += [f"rule {rule.name}: {detail}" for code, detail in _agents(rule, around) if code not in HINTS]
-    return tuple(said[:MAX_WARNINGS])
+            problems += [f"rule {rule.name}: {detail}" for code, detail in _agents(rule, around) if code not in HINTS]
+    return tuple(problems[:MAX_WARNINGS])
 
 
 def _spelling(rule: Rule) -> Iterator[Finding]:
@@ -108,7 +110,7 @@ def _spelling(rule: Rule) -> Iterator[Finding]:
 def _tools(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
     known = matching(rule.tool, around.tools)
     if not known and rule.tool.startswith(DELEGATE):
-        return  # a team's delegates are called after its members
+        return  # the delegates of a team are named after its members
     if not known:
         yield "tool_unknown", f"no registered tool matches {rule.tool!r}{did_you_mean(rule.tool, list(around.tools))}"
         return
@@ -140,7 +142,7 @@ def _agents(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
 
 
 def _arguments(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
-    """An argument that no tool takes is missing in every call: the condition is then never clear."""
+    """An argument that no tool has is missing in every call: the condition is then always unclear."""
     tools = [around.tools[name] for name in matching(rule.tool, around.tools)]
     if rule.when is None or not tools or any(_is_open(tool) for tool in tools):
         return
@@ -154,7 +156,7 @@ def _arguments(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
 
 
 def _never_true(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
-    """What is no boolean is never true: where it has to be, an allowing rule never applies, and any other always."""
+    """A part that is no boolean is never true: an allowing rule then never applies, any other rule always."""
     tools = [around.tools[name] for name in matching(rule.tool, around.tools)]
     if rule.when is None:
         return
@@ -170,7 +172,7 @@ def _is_open(tool: ToolSpec) -> bool:
 
 
 def _names(rules: Sequence[Rule]) -> Iterator[tuple[int, Finding]]:
-    """One spelling of everything: of rules' names, and of whom and what they speak."""
+    """Names that differ in spelling only."""
     seen: dict[tuple[str, str], str] = {}
     for place, rule in enumerate(rules):
         for part in ("name", *PATTERN_FIELDS):
@@ -179,8 +181,8 @@ def _names(rules: Sequence[Rule]) -> Iterator[tuple[int, Finding]]:
                 continue
             first = seen.setdefault((part, re.sub(r"[-_]", "", word).casefold()), word)
             if first != word:
-                said = f"{part} {word!r} and, above, {first!r} differ in their spelling only"
-                yield place, ("spelling", said)
+                detail = f"{part} {word!r} and, above, {first!r} differ in their spelling only"
+                yield place, ("spelling", detail)
 
 
 def _unreachable(rules: Sequence[Rule]) -> Iterator[tuple[int, Finding]]:
@@ -205,7 +207,7 @@ def _unreachable(rules: Sequence[Rule]) -> Iterator[tuple[int, Finding]]:
 
 
 def _superseded_finding(rule: Rule, other: Rule, *, above: bool) -> Finding | None:
-    """Say why *rule* never decides because of *other*; of two equal ones the lower is told."""
+    """Return why *rule* never decides because of *other*; of two equal rules the lower one is reported."""
     if other.when not in {None, rule.when} or not all(
         covers(getattr(other, p), getattr(rule, p)) for p in PATTERN_FIELDS
     ):
@@ -217,18 +219,18 @@ def _superseded_finding(rule: Rule, other: Rule, *, above: bool) -> Finding | No
         wider = rule.effect == "deny" and not same
         return ("unreachable", f"it adds nothing to {other.name!r}, which denies more") if wider else None
     if other.effect == "deny":
-        said = f"{other.name!r} denies"
+        reason = f"{other.name!r} denies"
     elif rule.effect == "allow" and other.effect == "require_approval" and not _matters_beside(rule, other):
-        said = f"{other.name!r} asks a person"
+        reason = f"{other.name!r} asks a person"
     else:
         return None
     if same:
-        return "contradiction", f"{said} the same calls, so it never decides"
-    return "unreachable", f"it never decides: {said} wherever it applies"
+        return "contradiction", f"{reason} the same calls, so it never decides"
+    return "unreachable", f"it never decides: {reason} wherever it applies"
 
 
 def _matters_beside(rule: Rule, other: Rule) -> bool:
-    """Whether an allowing rule matters beside one that asks: by its limits, or by opening a discovered tool."""
+    """Return whether an allowing rule matters beside one that asks: by its limits, or for a discovered tool."""
     limited = any(
         getattr(rule, name) is not None for name in ("max_calls_per_run", "rate_calls", "max_cost_per_run_usd")
     )

@@ -28,23 +28,23 @@ CHANGES: dict[RuleEffect, Change] = {
     "allow": "newly_allowed",
     "require_approval": "newly_gated",
 }
-"""What a difference is called, by what would be said now."""
+"""The kind of a difference, by the new verdict."""
 
 FORGOTTEN = "forgotten"
 """The ledger no longer has the call: its arguments are gone."""
 
 EDITED = "edited"
-"""A person changed the arguments, so what was decided first was about others."""
+"""A person edited the arguments, so the first decision was about others."""
 
 ORIGIN_UNREAD = "origin_unread"
-"""The matrix asks where a value came from, and nobody looked when the call was decided."""
+"""The matrix needs the origin of values, which was not looked up when the call was decided."""
 
 _Key = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedDecision:
-    """A recorded first decision about *call*; None where the ledger no longer has it."""
+    """A recorded first decision about *call*; None if the ledger no longer has it."""
 
     call: LedgerCall | None
     at: datetime
@@ -63,21 +63,21 @@ def without_limits(rules: Iterable[Rule], compiler: ConditionCompiler, version: 
 
 
 class PolicyComparison:
-    """Weighs recorded decisions by one matrix and counts what differs. Its memory grows with groups, not calls."""
+    """Evaluates recorded decisions with one matrix and counts differences. Its memory grows with groups, not calls."""
 
     def __init__(self, matrix: Matrix, specs: Mapping[str, ToolSpec], examples: int = MAX_EXAMPLES) -> None:
-        """Take the *matrix*, and what is registered of the tools."""
+        """*specs* are the registered tools."""
         self._matrix = matrix
         self._specs = specs
         self._examples = examples
         self._groups: dict[_Key, list[DiffExample]] = {}
         self._counts: Counter[_Key] = Counter()
-        self._named = 0
+        self._example_count = 0
         self.left_out: Counter[str] = Counter()
         self.calls = 0
 
     def add(self, recorded: RecordedDecision) -> None:
-        """Weigh one decision again."""
+        """Evaluate one decision again."""
         why = _not_comparable(recorded)
         call = recorded.call
         if why is not None or call is None:
@@ -94,8 +94,8 @@ class PolicyComparison:
         key = (CHANGES[verdict.effect], recorded.verdict, call.network, call.agent_key, call.tool)
         self._counts[key] += 1
         examples = self._groups.setdefault(key, [])
-        if len(examples) < self._examples and self._named < MAX_EXAMPLES_AT_ONCE:
-            self._named += 1
+        if len(examples) < self._examples and self._example_count < MAX_EXAMPLES_AT_ONCE:
+            self._example_count += 1
             examples.append(_example(call, recorded, verdict.rule.name if verdict.rule else None))
 
     def groups(self) -> tuple[DiffGroup, ...]:
@@ -115,7 +115,6 @@ class PolicyComparison:
 
 
 def decide_again(matrix: Matrix, query: AuthorizationQuery, operation: str, spec: ToolSpec | None) -> MatrixVerdict:
-    """Return what *matrix* says to a call."""
     found = spec is not None and spec.discovered
     return matrix.decide(query.who, query.tool, operation, query.context(), discovered=found)
 
@@ -123,9 +122,9 @@ def decide_again(matrix: Matrix, query: AuthorizationQuery, operation: str, spec
 def with_known_origin(
     matrix: Matrix, query: AuthorizationQuery, operation: str, spec: ToolSpec | None
 ) -> AuthorizationQuery | None:
-    """Return *query* with what is known of its values' origin; None where *matrix* would have to know more.
+    """Return *query* with the recorded origin of its values; None if *matrix* would have to know more.
 
-    Where a value came from is only looked up for calls where a rule or a person asks, so most records don't say.
+    The origin is only looked up for calls where a rule or a person needs it, so most records don't have it.
     """
     if query.origin is not None or not matrix.names_origin:
         return query
@@ -139,7 +138,7 @@ def with_known_origin(
 
 
 def _not_comparable(recorded: RecordedDecision) -> str | None:
-    """Return why another matrix could not have changed *recorded*; None where it could."""
+    """Return why another matrix could not have changed *recorded*; None if it could."""
     call = recorded.call
     if call is None:
         return FORGOTTEN
@@ -152,7 +151,7 @@ def _not_comparable(recorded: RecordedDecision) -> str | None:
 
 
 def _violation(call: LedgerCall) -> str:
-    """Why a call was denied at once: what the run was told of it stays in the ledger."""
+    """Return why a call was denied at once: the ledger has the fact that was sent to the run."""
     denial = json.loads(call.fact or "{}").get("denial") or {}
     return str(denial.get("violation_type") or Violation.PERMISSION)
 
@@ -169,7 +168,7 @@ def _example(call: LedgerCall, recorded: RecordedDecision, rule_now: str | None)
 
 
 SHADOW_PHASE = "shadow"
-"""The phase of the audit entry that tells a divergence; its verdict is `allow->deny`: decided, and said otherwise."""
+"""The phase of the audit entry about a divergence; its verdict is `decided->of the shadow`: `allow->deny`."""
 
 
 def with_shadow_note(change: LedgerChange, query: AuthorizationQuery, bundle: PolicyBundle) -> LedgerChange:
@@ -181,7 +180,7 @@ def with_shadow_note(change: LedgerChange, query: AuthorizationQuery, bundle: Po
     told = replace(query, origin=json.loads(decided.call.context).get("origin"))
     known = with_known_origin(bundle.shadow, told, tool.spec.operation, tool.spec)
     if known is None:
-        return change  # decided before anybody looked where its values come from
+        return change  # decided without the origin of its values
     verdict = decide_again(bundle.shadow, known, tool.spec.operation, tool.spec)
     if verdict.effect == decided.verdict:
         return change

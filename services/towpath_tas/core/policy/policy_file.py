@@ -19,7 +19,7 @@ from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S, OnExpiry, Rule
 
 MAX_RULES = 10_000
 MAX_PROBLEMS = 100
-"""More than this is noise: the file is of another kind."""
+"""After more problems the file is probably of another kind."""
 
 MIN_EXPIRES_S, MAX_EXPIRES_S = 60, 30 * 86_400
 MAX_CALLS = 1_000_000
@@ -42,7 +42,7 @@ _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(slots=True)
 class ParsedPolicy:
-    """What reading found: the rules with the lines where they begin, or the problems. Never both."""
+    """The rules with the lines where they begin, or the problems. Never both."""
 
     rules: tuple[Rule, ...] = ()
     lines: tuple[int, ...] = ()
@@ -60,7 +60,7 @@ class _Findings:
 
 
 def read_policy(text: str, compiler: ConditionCompiler) -> ParsedPolicy:
-    """Read a policy; conditions are compiled with *compiler* to check them."""
+    """Read a policy; *compiler* checks its conditions."""
     found = _Findings()
     root = _compose(text, found)
     placed: list[tuple[Rule, int]] = []
@@ -72,12 +72,12 @@ def read_policy(text: str, compiler: ConditionCompiler) -> ParsedPolicy:
 
 
 def rule_row(rule: Rule) -> dict[str, Any]:
-    """Return *rule* as plain JSON, for the table and for readers."""
+    """Return *rule* as plain JSON, for the table and for people."""
     return asdict(rule)
 
 
 def rule_from_row(row: Mapping[str, Any]) -> Rule:
-    """Return the rule of a stored row; unknown members of a newer release are left out."""
+    """Return the rule of a stored row; unknown members of a newer release are ignored."""
     known = Rule.__dataclass_fields__
     return Rule(**{name: value for name, value in row.items() if name in known})
 
@@ -131,7 +131,7 @@ def _document(root: yaml.Node, compiler: ConditionCompiler, found: _Findings) ->
 
 
 def _unique_names(nodes: Sequence[yaml.Node], found: _Findings) -> None:
-    """Look at what is written, so that a name is missed neither beside another mistake nor in a broken rule."""
+    """Check the names as written, so that a duplicate is found also in a rule with other problems."""
     seen: set[str] = set()
     for place, node in enumerate(nodes):
         name = _written_name(node)
@@ -142,7 +142,7 @@ def _unique_names(nodes: Sequence[yaml.Node], found: _Findings) -> None:
 
 
 def _written_name(node: yaml.Node) -> str:
-    """Return the name that a rule gives itself; nothing where it has none."""
+    """Return the name that a rule gives itself, or an empty string."""
     if not isinstance(node, yaml.MappingNode):
         return ""
     names = (value for key, value in node.value if isinstance(key, yaml.ScalarNode) and key.value == "name")
@@ -183,7 +183,7 @@ def _rule(node: yaml.Node, at: str, compiler: ConditionCompiler, found: _Finding
 
 
 def _discovered(parts: Mapping[str, yaml.Node], effect: str | None, at: str, found: _Findings) -> bool:
-    """Read `discovered`: it says something only where a pattern names a toolset, and where the rule gives a right."""
+    """Read `discovered`: it has a meaning only if the pattern names a toolset and the rule allows something."""
     node = parts["discovered"]
     if _text(node, f"{at}/discovered", found) not in {"true", "false"}:
         found.add(node, f"{at}/discovered", "type", "must be true or false")
@@ -234,11 +234,11 @@ def _approval_settings(
     if "quorum" in parts:
         values["quorum"] = _whole_number(parts["quorum"], f"{at}/quorum", 1, MAX_QUORUM, found)
     if "on_expiry" in parts:
-        said = _text(parts["on_expiry"], f"{at}/on_expiry", found)
-        if said is not None and said not in _ON_EXPIRY:
-            detail = f"{said!r} is not one of {', '.join(_ON_EXPIRY)}"
+        action = _text(parts["on_expiry"], f"{at}/on_expiry", found)
+        if action is not None and action not in _ON_EXPIRY:
+            detail = f"{action!r} is not one of {', '.join(_ON_EXPIRY)}"
             found.add(parts["on_expiry"], f"{at}/on_expiry", "on_expiry", detail)
-        values["on_expiry"] = said
+        values["on_expiry"] = action
 
 
 def _mapping(node: yaml.Node, at: str, allowed: Sequence[str], found: _Findings) -> dict[str, yaml.Node] | None:

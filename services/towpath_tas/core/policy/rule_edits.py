@@ -16,14 +16,14 @@ from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.policy_file import read_policy
 
 EMPTY = "kind: Policy\nrules: []\n"
-"""The matrix of a project that never had one."""
+"""The policy of a project that never had one."""
 
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleEdit:
-    """The new text, or what is wrong; `rewritten` says that the list of rules was written anew."""
+    """The new text, or the problems; `rewritten`: the list of rules was written anew."""
 
     text: str = ""
     rewritten: bool = False
@@ -37,8 +37,8 @@ def put_rule(text: str, name: str, rule: Mapping[str, Any], compiler: ConditionC
         return RuleEdit(problems=lonely.problems)
     (new,) = lonely.rules
     if new.name != name:
-        said = f"the rule is named {new.name!r}, not {name!r}; to rename one, remove it and put the other"
-        return RuleEdit(problems=(ProblemDetail(pointer="/rule/name", code="name", detail=said),))
+        detail = f"the rule is named {new.name!r}, not {name!r}; to rename one, remove it and put the other"
+        return RuleEdit(problems=(ProblemDetail(pointer="/rule/name", code="name", detail=detail),))
     old = read_policy(text, compiler).rules
     wanted = [new if known.name == name else known for known in old]
     if all(known.name != name for known in old):
@@ -56,16 +56,16 @@ def remove_rule(text: str, name: str, compiler: ConditionCompiler) -> RuleEdit |
 
 
 def _first_equal(wanted: Sequence[Rule], compiler: ConditionCompiler, *tries: str | None) -> RuleEdit:
-    """The first of *tries* that reads as *wanted*: the lines changed in place, else the list written anew."""
+    """Return the first of *tries* that reads as *wanted*: the edit in place, else the rewritten list."""
     for rewritten, tried in enumerate(tries):
         if tried is not None and list(read_policy(tried, compiler).rules) == list(wanted):
             return RuleEdit(text=tried, rewritten=bool(rewritten))
-    said = "this matrix can't be changed rule by rule; apply it whole"
-    return RuleEdit(problems=(ProblemDetail(code="form", detail=said),))
+    detail = "this matrix can't be changed rule by rule; apply it whole"
+    return RuleEdit(problems=(ProblemDetail(code="form", detail=detail),))
 
 
 def _spliced(text: str, name: str, rule: Mapping[str, Any] | None) -> str | None:
-    """Change only the lines of the rule; None where they hold something else too."""
+    """Change only the lines of the rule; None if they contain something else too."""
     listed = _rules_node(text)
     if listed is None or listed.flow_style or not listed.value:
         return None
@@ -83,15 +83,15 @@ def _spliced(text: str, name: str, rule: Mapping[str, Any] | None) -> str | None
     if rule is not None:
         return "".join([*lines[:first], _list_item(rule, indent), *lines[last + 1 :]])
     if len(spans) == 1:
-        return None  # a list of nothing has another form
+        return None  # an empty list has another form
     least = spans[place - 1][1] + 1 if place else 0
     while first > least and lines[first - 1].strip().startswith("#") and _indent(lines[first - 1]) == indent:
-        first -= 1  # the words above a rule go with it
+        first -= 1  # the comment above a rule belongs to it
     return "".join([*lines[:first], *lines[last + 1 :]])
 
 
 def _rewritten(text: str, name: str, rule: Mapping[str, Any] | None) -> str | None:
-    """Write the list of rules anew where it stands; what is around it stays."""
+    """Write the list of rules anew in its place; what is around it stays."""
     listed = _rules_node(text)
     if listed is None:
         return None
@@ -120,7 +120,6 @@ def _document(rules: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _list_item(rule: Mapping[str, Any], indent: int) -> str:
-    """One rule as an item of a list at *indent*."""
     lines = _dumped(dict(rule)).splitlines(keepends=True)
     return "".join(" " * indent + ("- " if number == 0 else "  ") + line for number, line in enumerate(lines))
 
@@ -148,7 +147,7 @@ def _name(node: yaml.Node) -> str | None:
 
 
 def _last_line(node: yaml.Node) -> int:
-    """The line on which *node* ends: the end of a block is only known from its last leaf."""
+    """Return the last line of *node*: the end of a block is only known from its last leaf."""
     if isinstance(node, yaml.MappingNode) and not node.flow_style and node.value:
         return _last_line(node.value[-1][1])
     if isinstance(node, yaml.SequenceNode) and not node.flow_style and node.value:

@@ -25,22 +25,22 @@ from towpath_tas.core.provenance.value_matching import (
 
 FIXED, TASK, RECORD, UNKNOWN, UNTRUSTED = "fixed", "task", "record", "unknown", "untrusted"
 LABELS = (FIXED, TASK, RECORD, UNKNOWN, UNTRUSTED)
-"""Where a value comes from, best first. `fixed` is a choice that the tool's own schema lists, or nothing at all."""
+"""Labels of where a value comes from, best first. `fixed` is a value that the tool's schema lists, or an empty one."""
 
 MAX_LEAVES = 500
-"""Values of one call that are looked at; those after count as unknown."""
+"""Values of one call that are examined; more count as untrusted."""
 
 MAX_PIECES = 200
-"""Parts of one text that are looked for in untrusted output; more of them are as suspect as they could be."""
+"""Parts of one text that are searched in untrusted output; a text with more is untrusted."""
 
 MIN_COPIED = 16
-"""Letters and digits of a sentence that make its being copied more than chance."""
+"""Letters and digits that a sentence must have to count as copied and not as a coincidence."""
 
 MAX_RUN_CHARS = 4_000_000
-"""Text of tool output that is kept of one run; what comes after is not seen, and said so."""
+"""Characters of tool output that are kept of one run; what comes after makes it incomplete."""
 
 _BETWEEN = re.compile("[,;]")
-"""What stands between the addresses of a list; after anything else, programs differ on where one ends."""
+"""Separators of lists of addresses; with any other, programs differ on where an address ends."""
 
 MAX_SHOWN = 50
 NONE: frozenset[str] = frozenset()
@@ -56,14 +56,14 @@ class ValueSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedValue:
-    """One value of a call, and where it comes from: `arg` is the argument that holds it.
+    """One value of a call, and where it comes from: `arg` is the argument that contains it.
 
-    `piece` is the part of a longer text that decided; `pointers` are the words of all that points somewhere in it.
+    `piece` is the part of a longer text that decided; `pointers` are the labels of everything in it that is an address.
     """
 
     path: str
     arg: str
-    word: str
+    label: str
     sink: bool = False
     source: ValueSource | None = None
     piece: str = ""
@@ -79,7 +79,7 @@ class _Leaf:
 
 @dataclass(slots=True)
 class _Output:
-    """Text that one call returned, as it is searched."""
+    """Text that one call returned, prepared for searching."""
 
     source: ValueSource
     letters: str
@@ -90,10 +90,10 @@ class _Output:
 class CallOrigin:
     """Where every value of one call comes from, and what its tool may do with them.
 
-    `whole` says that nothing of the run was too large to be looked at; `looked` that the tool has anything to guard.
+    `whole`: nothing of the run was too large to be read; `looked`: the tool has sinks.
     """
 
-    told: tuple[TracedValue, ...]
+    values: tuple[TracedValue, ...]
     args: tuple[str, ...] = ()
     whole: bool = True
     looked: bool = True
@@ -102,13 +102,13 @@ class CallOrigin:
 
     def context(self) -> JsonObject:
         """Return what conditions see as `origin`."""
-        sinks = [one.word for one in self.told if one.sink]
-        pointed = [word for one in self.told for word in one.pointers] if self.looked else []
+        sinks = [one.label for one in self.values if one.sink]
+        pointed = [word for one in self.values for word in one.pointers] if self.looked else []
         args: dict[str, list[str]] = {name: [] for name in self.args}
-        for one in self.told:
-            args.setdefault(one.arg, []).append(one.word)
+        for one in self.values:
+            args.setdefault(one.arg, []).append(one.label)
         return {
-            "worst": worst(one.word for one in self.told),
+            "worst": worst(one.label for one in self.values),
             "worst_sink": worst(sinks),
             "worst_pointer": worst(pointed),
             "sinks": sorted(set(sinks), key=LABELS.index),
@@ -120,16 +120,16 @@ class CallOrigin:
         }
 
     def shown(self) -> tuple[JsonObject, ...]:
-        """Return what a person who decides sees: sinks first, then the worst, without the values themselves."""
-        ranked = sorted(self.told, key=lambda one: (not one.sink, -LABELS.index(one.word)))
+        """Return what a person who decides sees: sinks first, then the worst, without the values."""
+        ranked = sorted(self.values, key=lambda one: (not one.sink, -LABELS.index(one.label)))
         return tuple(_shown(one) for one in ranked[:MAX_SHOWN])
 
-    def doubtful(self) -> tuple[TracedValue, ...]:
-        """Return the values that nothing vouches for, sinks first."""
+    def untrusted_values(self) -> tuple[TracedValue, ...]:
+        """Return the values that are not trusted, sinks first."""
         return tuple(
             sorted(
-                (one for one in self.told if one.word in {UNKNOWN, UNTRUSTED} or UNTRUSTED in one.pointers),
-                key=lambda one: (not one.sink, -LABELS.index(one.word)),
+                (one for one in self.values if one.label in {UNKNOWN, UNTRUSTED} or UNTRUSTED in one.pointers),
+                key=lambda one: (not one.sink, -LABELS.index(one.label)),
             )
         )
 
@@ -140,21 +140,21 @@ class RunKnowledge:
 
     whole: bool = True
     chars: int = 0
-    _said: list[TrustedText] = field(default_factory=list)
-    _given: dict[str, ValueSource] = field(default_factory=dict)
-    _record: dict[str, ValueSource] = field(default_factory=dict)
+    _trusted_texts: list[TrustedText] = field(default_factory=list)
+    _inputs: dict[str, ValueSource] = field(default_factory=dict)
+    _record_values: dict[str, ValueSource] = field(default_factory=dict)
     _outputs: list[_Output] = field(default_factory=list)
     _records: list[_Output] = field(default_factory=list)
 
     def add_task(self, text: str, inputs: Any = None) -> None:
-        """Take the caller's own words: the *text* vouches for what it says, each of the *inputs* for what it is."""
-        self._said.append(TrustedText(text))
+        """Add the caller's own text, which is trusted for what it contains, and *inputs*, each trusted as a whole."""
+        self._trusted_texts.append(TrustedText(text))
         for leaf in _leaves(inputs):
             for form in same_forms(leaf.value):
-                self._given.setdefault(form, ValueSource())
+                self._inputs.setdefault(form, ValueSource())
 
     def add_output(self, source: ValueSource, result: Any, *, trusted: bool, fields: Sequence[str] = ()) -> None:
-        """Take what a tool returned: all of it *trusted*, or only what stands at *fields*."""
+        """Add what a tool returned: trusted as a whole, or only at the paths *fields*."""
         patterns = [tuple(path.split(".")) for path in fields]
         untrusted: list[str] = []
         vouched: list[str] = []
@@ -167,93 +167,98 @@ class RunKnowledge:
             self.chars += len(str(leaf.value))
             if trusted or any(_covers(pattern, leaf.names) for pattern in patterns):
                 for form in same_forms(leaf.value):
-                    self._record.setdefault(form, source)
+                    self._record_values.setdefault(form, source)
                 vouched.append(str(leaf.value))
             else:
                 untrusted.append(str(leaf.value))
-        self._hide(self._outputs, source, untrusted)
-        self._hide(self._records, source, vouched)
+        self._add_searchable(self._outputs, source, untrusted)
+        self._add_searchable(self._records, source, vouched)
 
     def add_untrusted(self, source: ValueSource, text: str) -> None:
-        """Take text that nobody vouches for, such as what a tool said when it failed."""
+        """Add untrusted text, such as the error message of a tool."""
         self.chars += len(text)
-        self._hide(self._outputs, source, [text])
+        self._add_searchable(self._outputs, source, [text])
 
-    def missed(self) -> None:
-        """Note that something of the run could not be looked at whole."""
+    def mark_incomplete(self) -> None:
+        """Record that something of the run could not be read completely."""
         self.whole = False
 
-    def look(self, path: str, arg: str, value: Any, *, sink: bool = False, fixed: frozenset[str] = NONE) -> TracedValue:
-        """Say where one *value* of *arg* comes from; *fixed* are the `same_forms` that the tool's schema lists."""
-        word, source = self._known(value, fixed, exact=sink)
-        if isinstance(value, str) and word in {None, UNTRUSTED}:
-            return self._parts(TracedValue(path=path, arg=arg, word=word or UNKNOWN, sink=sink, source=source), value)
-        found = word or UNKNOWN
+    def trace_value(
+        self, path: str, arg: str, value: Any, *, sink: bool = False, fixed: frozenset[str] = NONE
+    ) -> TracedValue:
+        """Return where one *value* of *arg* comes from; *fixed* are the `same_forms` that the tool's schema lists."""
+        label, source = self._label_of(value, fixed, exact=sink)
+        if isinstance(value, str) and label in {None, UNTRUSTED}:
+            return self._parts(TracedValue(path=path, arg=arg, label=label or UNKNOWN, sink=sink, source=source), value)
+        found = label or UNKNOWN
         pointed = (found,) if isinstance(value, str) and is_pointers(value) else ()
-        return TracedValue(path=path, arg=arg, word=found, sink=sink, source=source, pointers=pointed)
+        return TracedValue(path=path, arg=arg, label=found, sink=sink, source=source, pointers=pointed)
 
     def origin(self, spec: ToolSpec, args: Mapping[str, Any]) -> CallOrigin:
-        """Say where every value of a call of *spec* with *args* comes from."""
+        """Return where every value of a call of *spec* with *args* comes from."""
         declared = spec.parameters.get("properties", {})
-        names = frozenset((*_property_names(spec.parameters), *(() if declared else args)))  # else names are data
+        names = frozenset(
+            (*_property_names(spec.parameters), *(() if declared else args))
+        )  # without declared properties, names are data
         shared = spec.parameters.get("$defs", {})
         fixed = {name: frozenset(_fixed(declared.get(name), shared)) for name in args}
         sinks = None if spec.sinks is None else [tuple(path.split(".")) for path in spec.sinks]
-        told: list[TracedValue] = []
+        values: list[TracedValue] = []
         for leaf in _leaves(args, keys=True, known=names):
-            if len(told) == MAX_LEAVES:
-                told.append(TracedValue(path="…", arg=leaf.names[0], word=UNTRUSTED, sink=True, pointers=(UNTRUSTED,)))
+            if len(values) == MAX_LEAVES:
+                rest = TracedValue(path="…", arg=leaf.names[0], label=UNTRUSTED, sink=True, pointers=(UNTRUSTED,))
+                values.append(rest)
                 break
             sink = spec.effect_class is not EffectClass.PURE
             if sinks is not None:
                 sink = any(_covers(pattern, leaf.names) for pattern in sinks)
             arg = leaf.names[0]
-            told.append(self.look(leaf.path, arg, leaf.value, sink=sink, fixed=fixed[arg]))
-        return CallOrigin(told=tuple(told), args=tuple(args), whole=self.whole, **tool_properties(spec))
+            values.append(self.trace_value(leaf.path, arg, leaf.value, sink=sink, fixed=fixed[arg]))
+        return CallOrigin(values=tuple(values), args=tuple(args), whole=self.whole, **tool_properties(spec))
 
-    def _known(
+    def _label_of(
         self, value: Any, fixed: frozenset[str], *, exact: bool = False
     ) -> tuple[str | None, ValueSource | None]:
         if value is None or isinstance(value, bool) or value == "":
             return FIXED, None
         forms = same_forms(value, named=exact)
-        if any(said.names(value) if exact else said.holds(value) for said in self._said):
+        if any(trusted.names(value) if exact else trusted.holds(value) for trusted in self._trusted_texts):
             return TASK, ValueSource()
         for form in forms:
-            if form in self._given:
+            if form in self._inputs:
                 return TASK, ValueSource()
         for form in forms:
-            if form in self._record:
-                return RECORD, self._record[form]
+            if form in self._record_values:
+                return RECORD, self._record_values[form]
         if not forms.isdisjoint(fixed):
             return FIXED, None
-        if exact and any(said.holds(value) for said in self._said):
-            return None, None  # a short number that the task says, but not as what it is used for
-        source = self._hidden(value)
+        if exact and any(trusted.holds(value) for trusted in self._trusted_texts):
+            return None, None  # a short number in the task that does not name what it is used for
+        source = self._untrusted_source(value)
         return (None, None) if source is None else (UNTRUSTED, source)
 
-    def _parts(self, told: TracedValue, text: str) -> TracedValue:
-        """Look inside a text that nothing vouches for as a whole: what in it points somewhere, its sentences."""
+    def _parts(self, traced: TracedValue, text: str) -> TracedValue:
+        """Examine a text that is not trusted as a whole: the addresses in it, and its sentences."""
         pointed: list[str] = []
         suspect: tuple[ValueSource | None, str] | None = None
         for piece in pointers(text):
-            word, source = self._known(piece, NONE)
+            label, source = self._label_of(piece, NONE)
             if len(pointed) == MAX_PIECES:
                 pointed.append(UNTRUSTED)
                 suspect = suspect or (source, f"more than {MAX_PIECES} addresses")
                 break
-            pointed.append(word or UNKNOWN)
-            if word == UNTRUSTED:
+            pointed.append(label or UNKNOWN)
+            if label == UNTRUSTED:
                 suspect = suspect or (source, piece)
-        told = replace(told, pointers=tuple(pointed))
-        if told.word == UNTRUSTED:
-            return told
+        traced = replace(traced, pointers=tuple(pointed))
+        if traced.label == UNTRUSTED:
+            return traced
         suspect = suspect or self._copied(text)
         if suspect is not None:
-            return replace(told, word=UNTRUSTED, source=suspect[0], piece=suspect[1])
+            return replace(traced, label=UNTRUSTED, source=suspect[0], piece=suspect[1])
         listed = [item.strip() for item in _BETWEEN.split(text)] if pointed and is_pointers(text) else []
-        known = [self._known(item, NONE, exact=told.sink)[0] if is_pointers(item) else None for item in listed]
-        return replace(told, word=worst(word or UNKNOWN for word in known)) if known else told
+        known = [self._label_of(item, NONE, exact=traced.sink)[0] if is_pointers(item) else None for item in listed]
+        return replace(traced, label=worst(label or UNKNOWN for label in known)) if known else traced
 
     def _copied(self, text: str) -> tuple[ValueSource, str] | None:
         for place, piece in enumerate(dict.fromkeys(_sentences(text))):
@@ -262,18 +267,18 @@ class RunKnowledge:
                 return None
             if len(letters) >= MIN_COPIED:
                 source = next((output.source for output in self._outputs if letters in output.letters), None)
-                if source is not None and not any(said.holds(piece) for said in self._said):
+                if source is not None and not any(trusted.holds(piece) for trusted in self._trusted_texts):
                     return source, piece
         return None
 
-    def _hidden(self, value: Any) -> ValueSource | None:
+    def _untrusted_source(self, value: Any) -> ValueSource | None:
         text = str(value)
         letters = unhidden(without_scheme(text)) or unhidden(text) or text
         short = len(letters) < MIN_HIDDEN
         names = same_forms(value)
         if isinstance(value, str):
             names = words(text) if short else NONE
-        # An address inside a longer field of a record was written by whoever wrote that text.
+        # An address inside a longer field of a record may come from whoever wrote that text.
         pointing = bool(self._records) and isinstance(value, str) and not short and is_pointers(value)
         outputs = [*self._outputs, *self._records] if pointing else self._outputs
         for output in outputs:
@@ -282,36 +287,36 @@ class RunKnowledge:
         return None
 
     @staticmethod
-    def _hide(outputs: list[_Output], source: ValueSource, texts: Sequence[str]) -> None:
+    def _add_searchable(outputs: list[_Output], source: ValueSource, texts: Sequence[str]) -> None:
         if texts:
             known = frozenset(word for text in texts for word in words(text))
             outputs.append(_Output(source, "\0".join(unhidden(text) for text in texts), known))
 
 
 def has_sinks(spec: ToolSpec) -> bool:
-    """Say whether any argument of this tool can be a sink."""
+    """Return whether any argument of this tool can be a sink."""
     return bool(spec.sinks) if spec.sinks is not None else spec.effect_class is not EffectClass.PURE
 
 
 def tool_properties(spec: ToolSpec) -> dict[str, Any]:
-    """Return what an `CallOrigin` says of the tool itself."""
+    """Return the properties of the tool in a `CallOrigin`."""
     writes = spec.effect_class is not EffectClass.PURE
     return {"looked": has_sinks(spec), "writes": writes, "hazards": tuple(str(hazard) for hazard in spec.hazards)}
 
 
 def worst(found: Iterable[str]) -> str:
-    """Return the worst of these words; `fixed` where there are none."""
+    """Return the worst of these labels; `fixed` if there are none."""
     return max(found, key=LABELS.index, default=FIXED)
 
 
 def stated_origin(words_by_arg: Mapping[str, str], spec: ToolSpec) -> CallOrigin:
-    """Return the origin that a test of a policy states: the word of each argument by its name or path."""
+    """Return the origin that a policy test states: the label of each argument by its name or path."""
     sinks = spec.sinks if spec.sinks is not None else tuple(words_by_arg) if spec.effect_class != "pure" else ()
     tops = {path.partition(".")[0] for path in sinks}
     return CallOrigin(
         **tool_properties(spec),
-        told=tuple(
-            TracedValue(path=path, arg=_first(path), word=word, sink=_first(path) in tops, pointers=(word,))
+        values=tuple(
+            TracedValue(path=path, arg=_first(path), label=word, sink=_first(path) in tops, pointers=(word,))
             for path, word in words_by_arg.items()
             if word in LABELS
         ),
@@ -319,7 +324,7 @@ def stated_origin(words_by_arg: Mapping[str, str], spec: ToolSpec) -> CallOrigin
 
 
 def _shown(one: TracedValue) -> JsonObject:
-    shown: JsonObject = {"path": one.path, "from": one.word, "sink": one.sink}
+    shown: JsonObject = {"path": one.path, "from": one.label, "sink": one.sink}
     if one.source is not None and one.source.tool:
         shown |= {"tool": one.source.tool, "step": one.source.step}
     if one.piece:
@@ -367,7 +372,7 @@ def _property_names(schema: Any) -> Iterator[str]:
 
 
 def _fixed(schema: Any, shared: Mapping[str, Any], depth: int = 8) -> Iterator[str]:
-    """Yield the forms of every value that *schema* itself lists: an enum, a constant, a default."""
+    """Yield the forms of all values that *schema* itself lists: enums, constants, defaults."""
     if isinstance(schema, Mapping):
         listed = schema.get("enum")
         for value in (schema.get("const"), schema.get("default"), *(listed if isinstance(listed, list) else ())):

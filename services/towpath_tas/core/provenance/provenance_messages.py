@@ -14,49 +14,49 @@ from towpath_tas.core.provenance.provenance import UNTRUSTED, CallOrigin, Traced
 
 _TEXT = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
 _NAMED = re.compile(r"\borigin\b(?:\s*\.\s*([a-z_]+))?")
-MEMBERS = frozenset(CallOrigin(told=()).context())
-"""All that conditions may ask of `origin`."""
+MEMBERS = frozenset(CallOrigin(values=()).context())
+"""All members of `origin` that conditions may use."""
 
 _WITHOUT_READING = frozenset({"hazards", "writes"})
 _OF_SINKS = frozenset({"worst_sink", "sinks", "worst_pointer", "pointers"})
 
 MAX_NAMED_VALUES = 3
-"""Values named to a model; it mends one after the other anyway."""
+"""Values named in a denial; a model corrects them one by one anyway."""
 
 
 @functools.lru_cache(maxsize=4_096)
 def origin_members(condition: str) -> frozenset[str]:
-    """Return the members of `origin` that *condition* names; an empty one where it names the whole of it."""
+    """Return the members of `origin` that *condition* names; an empty name if it uses `origin` itself."""
     return frozenset(_NAMED.findall(_TEXT.sub('""', condition)))
 
 
 def unknown_members(condition: str) -> frozenset[str]:
-    """Return the members of `origin` in *condition* that there are none of: such a condition would never be clear."""
+    """Return the members of `origin` in *condition* that don't exist: such a condition would never be clear."""
     return origin_members(condition) - MEMBERS - {""}
 
 
 def needs_knowledge(conditions: Iterable[str | None], spec: ToolSpec) -> bool:
-    """Say whether one of *conditions* can't be weighed without what the run has seen."""
+    """Return whether one of *conditions* can't be evaluated without what the run has seen."""
     named = frozenset[str]().union(*(origin_members(text) for text in conditions if text is not None))
     free = _WITHOUT_READING if has_sinks(spec) else _WITHOUT_READING | _OF_SINKS
     return not named <= free
 
 
 def origin_without_reading(spec: ToolSpec) -> JsonObject:
-    """Return what is known of `origin` without reading: what is missing makes a condition unclear."""
+    """Return what is known of `origin` without reading: conditions that use the rest are unclear."""
     known = _WITHOUT_READING if has_sinks(spec) else _WITHOUT_READING | _OF_SINKS
     return {
-        name: value for name, value in CallOrigin(told=(), **tool_properties(spec)).context().items() if name in known
+        name: value for name, value in CallOrigin(values=(), **tool_properties(spec)).context().items() if name in known
     }
 
 
 def with_untrusted_values(denial: Denial, origin: CallOrigin, hidden: Iterable[str]) -> Denial:
-    """Name the values that were not trusted; those of *hidden* arguments, which the system fills in, by place only."""
-    doubtful = origin.doubtful()
+    """Name the untrusted values; those of *hidden* arguments, which the system fills in, by place only."""
+    doubtful = origin.untrusted_values()
     if not doubtful:
         return denial
-    told = "; ".join(_describe_value(one, set(hidden)) for one in doubtful[:MAX_NAMED_VALUES])
-    reason = f"{denial.reason}: {told}"
+    details = "; ".join(_describe_value(one, set(hidden)) for one in doubtful[:MAX_NAMED_VALUES])
+    reason = f"{denial.reason}: {details}"
     suggestion = (
         "Use values that the task itself names or that a system of record returned whole; otherwise respond and ask "
         "for them."
@@ -68,6 +68,6 @@ def _describe_value(one: TracedValue, hidden: set[str]) -> str:
     if one.arg in hidden:
         return f"{one.path} is not vouched for"
     piece = f" ({one.piece[:100]})" if one.piece else ""
-    if one.word == UNTRUSTED and one.source is not None:
+    if one.label == UNTRUSTED and one.source is not None:
         return f"{one.path}{piece} comes only from what {one.source.tool} returned in step {one.source.step}"
     return f"{one.path}{piece} comes from nowhere that is known"

@@ -13,16 +13,16 @@ from functools import lru_cache
 from urllib.parse import unquote
 
 MIN_HIDDEN = 4
-"""Shorter values are looked for as whole words only: three letters stand in every text by chance."""
+"""Shorter values are searched as whole words only: three letters occur in every text by chance."""
 
 MAX_NEEDLE = 500
-"""A longer value is compared letter by letter, without looking at what stands around it or what kind it is of."""
+"""A longer value is compared literally, without word boundaries and normal forms."""
 
 MAX_NAMED = 200
 """Characters of a name and an address together; what is longer is text."""
 
 MAX_DIGITS = 40
-"""Digits of a number that is read as one; a longer row of digits is text."""
+"""Digits of a number; a longer row of digits is text."""
 
 _SPACE = re.compile(r"\s+")
 _UNWORDED = re.compile(r"[\W_]+")
@@ -45,13 +45,15 @@ _MARKED = re.compile(r"[#@][\w-]+")
 _HOST = r"(?P<host>(?:[\w-]+\.)+[a-z]{2,})"
 _URL = re.compile(rf"(?:https?://)?{_HOST}(?P<rest>(?::\d+)?(?:[/?#][^\s\\]*)?)", re.IGNORECASE)
 _ANY_URL = re.compile(rf"(?:[a-z][a-z0-9+.-]{{0,20}}://)?(?:[^/\s@]*@)?{_HOST}(?::\d+)?(?:[/?#]\S*)?", re.IGNORECASE)
-_POINTERS = re.compile(  # every part begins at an edge and is bounded, so that no text makes the search slow
-    r"(?<![\w.+%'-])[\w.+%'-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}"  # a mail address
-    r"|(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://[^\s<>\"'`)\]}]+"  # a link
-    r"|(?<![\w@.-])(?:[\w-]{1,63}\.){1,8}[a-z]{2,63}(?:/[^\s<>\"'`)\]}]*)?"  # a host, perhaps with a path
-    r"|(?<![^\W_])[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?(?![^\W_])"  # an account number
-    r"|(?<![\w.,-])[+(]?\d(?:[\s().\-/]?\d){6,40}(?![\w-])",  # a phone number, or any other long number
-    re.IGNORECASE,
+_POINTERS = (
+    re.compile(  # every part begins at a boundary and has a maximum length, so that no text makes the search slow
+        r"(?<![\w.+%'-])[\w.+%'-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}"  # a mail address
+        r"|(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://[^\s<>\"'`)\]}]+"  # a link
+        r"|(?<![\w@.-])(?:[\w-]{1,63}\.){1,8}[a-z]{2,63}(?:/[^\s<>\"'`)\]}]*)?"  # a host, perhaps with a path
+        r"|(?<![^\W_])[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?(?![^\W_])"  # an account number
+        r"|(?<![\w.,-])[+(]?\d(?:[\s().\-/]?\d){6,40}(?![\w-])",  # a phone number, or any other long number
+        re.IGNORECASE,
+    )
 )
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[ T-]\d\d?)?|\d{1,2}[./]\d{1,2}[./]\d{4}(?: \d\d?)?")
 _FILE = re.compile(
@@ -69,14 +71,14 @@ _LOOSE = r"[\s().\-/]{0,3}"
 
 
 def plain(text: str) -> str:
-    """Return *text* in one composition, with single spaces; its letters keep their case."""
+    """Return *text* in Unicode form NFC with single spaces; letters keep their case."""
     return _SPACE.sub(" ", unicodedata.normalize("NFC", text)).strip()
 
 
 def same_forms(value: object, *, named: bool = True) -> frozenset[str]:
-    """Return the names under which *value* is the same as another: one in common is enough to trust.
+    """Return the normal forms of *value*: values with a common form are the same.
 
-    *named* says that it stands where an address does: then "Ann <ann@example.com>" is the same as the address alone.
+    *named*: it is used as an address, so "Ann <ann@example.com>" is the same as the address alone.
     """
     if isinstance(value, int | float | Decimal):
         return frozenset(_numbers(str(value)))
@@ -103,21 +105,21 @@ def _forms(text: str) -> frozenset[str]:
 
 
 def _bare(value: object) -> str:
-    """Return a value without a pair of quotes that people put around it: one alone begins something else."""
+    """Return a value without a pair of quotes around it: a single quote begins something else."""
     text = plain(str(value))
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`"
     return text[1:-1].strip() if quoted else text
 
 
 def _unmarked(text: str) -> str:
-    """Return the name of a channel or a person without its mark: "#general" is "general"."""
+    """Return the name of a channel or person without its mark: "#general" is "general"."""
     return text[1:] if _MARKED.fullmatch(text) else text
 
 
 def _addressed(value: object) -> str:
     """Return the address of "Ann <ann@example.com>", else the value as it is.
 
-    Only a plain name may stand before the bracket: what is anything more could go there, or be read, instead.
+    Only a plain name may precede the bracket: anything more could be used as the address instead.
     """
     text, whole = _bare(value), str(value).strip()
     named = _NAMED.fullmatch(plain(whole)) if len(whole) <= MAX_NAMED and len(whole.splitlines()) == 1 else None
@@ -125,23 +127,23 @@ def _addressed(value: object) -> str:
 
 
 def _phone(text: str) -> str:
-    """Return the digits of what is written as a phone number, else nothing.
+    """Return the digits of a phone number, else an empty string.
 
-    Dots count as spelling only where `+` or an area code in brackets begins it: 192.168.1.12 is no phone number.
+    Dots count as separators only after `+` or an area code in brackets: 192.168.1.12 is no phone number.
     """
     digits = re.sub(r"\D", "", text) if _PHONE.fullmatch(text) and not _NO_PHONE.search(text) else ""
     return digits if len(digits) >= _MIN_PHONE else ""
 
 
 class TrustedText:
-    """A text whose words are trusted: it vouches for what it says whole. A name inside a longer one is not said."""
+    """A trusted text: a value is trusted if the text contains it as a whole, not as a part of a longer name."""
 
     def __init__(self, text: str) -> None:
         self._text = plain(text)
         self._forms = frozenset((*_number_forms(self._text), *(f"u:{_link(found)}" for found in _links(self._text))))
 
     def holds(self, value: object, *, named: bool = False) -> bool:
-        """Say whether the text says *value*; *named* is that of `same_forms`."""
+        """Return whether the text contains *value*; *named* as in `same_forms`."""
         if isinstance(value, int | float | Decimal):
             return not same_forms(value).isdisjoint(self._forms)
         wanted = _addressed(value) if named else _bare(value)
@@ -152,9 +154,9 @@ class TrustedText:
         )
 
     def names(self, value: object) -> bool:
-        """Say whether the text names *value* as a destination: a short number must be called one, or be quoted.
+        """Return whether the text names *value* as a destination: a short number must be introduced as one, or quoted.
 
-        "file 13" and "ID '13'" name it; "June 13" says it without meaning a file.
+        "file 13" and "ID '13'" name it; "June 13" does not mean a file.
         """
         bare = _bare(value)
         if isinstance(value, bool) or not _SHORT_NUMBER.fullmatch(bare):
@@ -190,7 +192,7 @@ def _spaced(text: str, account: str) -> bool:
 
 
 def _phoned(text: str, digits: str) -> bool:
-    """Say whether *text* has a phone number of these digits, in any spelling, that is no part of a longer number."""
+    """Return whether *text* contains a phone number with these digits that is no part of a longer number."""
     for found in re.finditer(_PHONE_BEFORE + _LOOSE.join(digits) + _EDGE_AFTER, text):
         before, after = text[max(0, found.start() - 4) : found.start()], text[found.end() : found.end() + 4]
         part = re.search(r"\d[\s().\-/]{0,3}$|\d,$", before) or re.match(r"[\s().\-/]{0,3}\d", after)
@@ -207,25 +209,25 @@ def _links(text: str) -> Iterator[re.Match[str]]:
 
 
 def _link(url: re.Match[str]) -> str:
-    """A web link without `http://`, `www.` and a last slash; the path keeps its case, since servers do.
+    """Return a web link without `http://`, `www.` and a last slash; the path keeps its case, as servers distinguish it.
 
-    No other scheme, no user and no backslash is in it: with those, programs differ on which host it goes to.
+    It has no other scheme, no user and no backslash: with those, programs differ on the host.
     """
     rest = url.group("rest").removesuffix("/")
     return url.group("host").lower().removeprefix("www.") + rest
 
 
 def _keeps_case(text: str) -> bool:
-    """Paths and keys mean different things in another case; names and addresses do not."""
+    """Paths and keys depend on case; names and addresses do not."""
     return ("/" in text or "\\" in text) and "@" not in text
 
 
 def _folded(text: str) -> str:
-    return text if _keeps_case(text) else text.lower()  # not `casefold`, which makes one host of two: ß is not ss
+    return text if _keeps_case(text) else text.lower()  # not `casefold`, which would merge two hosts: ß is not ss
 
 
 def _numbers(text: str) -> Iterator[str]:
-    """Read a number as people write it: 1,200.50 and 1.200,50 are both read both ways."""
+    """Yield the readings of a number: 1,200.50 and 1.200,50 are both read both ways."""
     if len(text) > MAX_DIGITS:
         return
     for written in {text.replace(",", ""), text.replace(".", "").replace(",", ".")} if "," in text else {text}:
@@ -238,7 +240,7 @@ def _numbers(text: str) -> Iterator[str]:
 
 
 def pointers(text: str) -> Iterator[str]:
-    """Yield what in *text* points somewhere: mail addresses, links and their hosts, account and other long numbers."""
+    """Yield the addresses in *text*: mail addresses, links and their hosts, account and other long numbers."""
     for found in _POINTERS.finditer(text):
         piece = found.group().rstrip(".,;:!?")
         if _DATE.fullmatch(piece) or _FILE.fullmatch(piece):
@@ -250,22 +252,22 @@ def pointers(text: str) -> Iterator[str]:
 
 
 def is_pointers(text: str) -> bool:
-    """Say whether *text* is nothing but things that point somewhere, such as a list of addresses."""
+    """Return whether *text* consists of addresses only."""
     return bool(text.strip()) and not _WORD.search(_POINTERS.sub(" ", text))
 
 
 def unhidden(text: str) -> str:
-    """Return *text* without disguise: one form of every letter, no case, no accents, nothing between the letters."""
+    """Return *text* in a form that reveals disguise: no case, no accents, nothing between the letters."""
     return _UNWORDED.sub("", _spoken(text))
 
 
 def without_scheme(text: str) -> str:
-    """Return *text* without what may be put before an address: `https://www.`, `mailto:`."""
+    """Return *text* without a prefix such as `https://www.` or `mailto:`."""
     return _SCHEME.sub("", text, count=1)
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the words and numbers of *text* without disguise: what is too short to be looked for inside words."""
+    """Return the words and numbers of *text* in revealed form, for values too short to be searched inside words."""
     spoken = _spoken(text)
     return frozenset((*_WORD.findall(spoken), *_number_forms(spoken)))
 

@@ -27,20 +27,20 @@ _NOT_FAST = re.compile(r'"(?:\$|pattern|multipleOf)')
 """How keywords begin that jsonschema alone checks: references and all other `$` keywords, both kinds of patterns."""
 
 _NAMES_ONLY = frozenset({"required", "additionalProperties", "unevaluatedProperties", "dependentRequired"})
-"""Checks of an object whose message holds the names of its members, not their values."""
+"""Keywords whose messages contain names of members, not values."""
 
 PatternMatcher = Callable[[str, str], bool]
 """`matches(pattern, text)`: is the pattern found in the text? Raises ValueError for a pattern it does not know."""
 
 MAX_ARGS_CHARS = 262_144
-"""Larger arguments belong into a blob."""
+"""Larger arguments belong in a blob."""
 
 MAX_DEPTH = 64
 """Deeper arguments are an attack on recursive code, not data."""
 
 MAX_SCHEMA_CHARS = 65_536
 MAX_ERRORS = 5
-"""A model mends a few mistakes at a time; more would fill its context."""
+"""A model corrects a few mistakes at a time; more would fill its context."""
 
 
 class ArgumentSchema:
@@ -62,9 +62,9 @@ class ArgumentSchema:
         self._validator = _validator_class(matches)(schema, registry=Registry())
 
     def problems(self, args: Mapping[str, Any], text: str, hidden: Collection[str] = ()) -> list[str]:
-        """Return what is wrong with *args*, whose JSON is *text*; an empty list when nothing is.
+        """Return what is wrong with *args*, whose JSON is *text*; an empty list if nothing is.
 
-        A model reads this, so the values of *hidden* parameters, which the system filled in, are never told.
+        A model reads this, so values of *hidden* parameters, which the system fills in, are never disclosed.
         """
         if len(text) > MAX_ARGS_CHARS:
             return [f"the arguments have {len(text)} characters, at most {MAX_ARGS_CHARS} are allowed"]

@@ -26,8 +26,7 @@ _STRICTNESS = {
 Found = TypeVar("Found")
 
 PLATFORM_TOOL_VERSION = 2
-"""Of the definitions of the platform's own tools: raise it with any change of them, so that approvals of before are
-void."""
+"""Version of the platform's own tools: increment it with any change of them, so that older approvals become void."""
 
 _LATER_FIELDS: Mapping[str, object] = {
     "has_probe": False,
@@ -41,12 +40,12 @@ _LATER_FIELDS: Mapping[str, object] = {
     "internal": False,
     "workspace": "",
 }
-"""Members of a spec that came after the first stored digests, with what they are where a worker does not set them."""
+"""Fields of a spec that later releases added, with their defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolVersion:
-    """One stored version of a tool. `held_by` is the version that its server offers instead and nobody accepted."""
+    """A stored version of a tool. `held_by` is the version that its server offers now and nobody has accepted."""
 
     spec: ToolSpec
     version: int
@@ -59,7 +58,7 @@ class ToolVersion:
 class ProposalResult:
     """What becomes of a proposal: stored as `accepted` or `pending`, or nothing new (`unchanged`).
 
-    `holds` says that the calls of the version before wait for the decision too.
+    `holds`: calls of the version before wait for the decision too.
     """
 
     status: Literal["accepted", "unchanged", "pending"]
@@ -76,22 +75,21 @@ def platform_tool_version(name: str) -> ToolVersion | None:
 
 
 class ToolMap(dict[str, Found]):
-    """What is known by the names of tools. A team's delegates, which nobody registers, are looked up by their kind."""
+    """Values by tool name. Delegates of a team, which nobody registers, are looked up by their kind."""
 
     def __init__(self, found: Mapping[str, Found], delegate: Callable[[ToolVersion], Found]) -> None:
-        """Take what is *found* of registered tools; *delegate* gives the same of one of the platform's own."""
+        """*found* are the values of registered tools; *delegate* computes that of one of the platform's own."""
         super().__init__(found)
         self._delegate = delegate
 
     def __missing__(self, name: str) -> Found:
-        """Return what is known of a delegate; raises KeyError for any other name."""
         tool = platform_tool_version(name) if name.startswith(DELEGATE) else None
         if tool is None:
             raise KeyError(name)
         return self._delegate(tool)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return what is known of *name*, also of a delegate; else *default*."""
+        """Return the value of *name*, also of a delegate; else *default*."""
         try:
             return self[name]
         except KeyError:
@@ -99,17 +97,16 @@ class ToolMap(dict[str, Found]):
 
 
 class ToolRegistry:
-    """The accepted tools of one project, at one version of the registry."""
+    """The accepted tools of one project, in one version of the registry."""
 
     def __init__(self, tools: Iterable[ToolVersion], matches: PatternMatcher, version: int = 0) -> None:
-        """Take the current version of every tool; schemas are compiled when they are first needed."""
+        """Schemas are compiled when they are first needed."""
         self.tools: Mapping[str, ToolVersion] = ToolMap({tool.spec.name: tool for tool in tools}, lambda own: own)
         self.version = version
         self._matches = matches
         self._arguments: dict[str, ArgumentSchema] = {}
 
     def specs(self) -> Mapping[str, ToolSpec]:
-        """Return what the tools are called and take."""
         return ToolMap({name: tool.spec for name, tool in self.tools.items()}, lambda own: own.spec)
 
     def arguments(self, tool: ToolVersion) -> ArgumentSchema:
@@ -121,24 +118,24 @@ class ToolRegistry:
 
 
 def spec_digest(spec: ToolSpec) -> str:
-    """Return the digest of everything that a spec says; what is younger than stored digests counts only where set."""
-    said = spec.model_dump(mode="json")
+    """Return the digest of a spec; fields that later releases added count only if set."""
+    fields = spec.model_dump(mode="json")
     return digest(
-        {name: value for name, value in said.items() if name not in _LATER_FIELDS or value != _LATER_FIELDS[name]}
+        {name: value for name, value in fields.items() if name not in _LATER_FIELDS or value != _LATER_FIELDS[name]}
     )
 
 
 def effective_class(spec: ToolSpec) -> EffectClass:
-    """Return what may be done about a call of *spec*: without its probe, `reconcilable` can't be reconciled."""
+    """Return the effect class that applies: without its probe, a `reconcilable` tool counts as `irreversible`."""
     unprobed = spec.effect_class is EffectClass.RECONCILABLE and not spec.has_probe
     return EffectClass.IRREVERSIBLE if unprobed else spec.effect_class
 
 
 def judge_proposal(spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool) -> ProposalResult:
-    """Return what becomes of *spec*, proposed by *owner*, beside the *current* version.
+    """Return what becomes of *spec*, proposed by *owner*, compared with the *current* version.
 
-    *trusting* is the embedded platform, where the person who starts a worker is the policy admin; but it was not that
-    person who changed what a server says.
+    *trusting* is the embedded platform: whoever starts a worker there is the policy admin, but did not change what a
+    server defines.
     """
     if current is not None and current.digest == spec_digest(spec) and current.owner == owner:
         return ProposalResult(status="unchanged")
@@ -152,7 +149,7 @@ def judge_proposal(spec: ToolSpec, owner: str, current: ToolVersion | None, *, t
 
 
 def has_drifted(spec: ToolSpec, current: ToolVersion | None) -> bool:
-    """Say whether *spec* is a discovered tool that is not what was accepted under its name."""
+    """Return whether *spec* is a discovered tool that differs from what was accepted under its name."""
     return spec.discovered and current is not None and spec.definition != current.spec.definition
 
 
@@ -188,7 +185,7 @@ def _claims_trust(spec: ToolSpec, old: ToolSpec) -> bool:
 
 
 def _unguarded(spec: ToolSpec, old: ToolSpec) -> list[str]:
-    """Say which arguments would no longer be looked at as destinations, and which hazards would be forgotten."""
+    """Return which arguments would no longer be sinks, and which hazards would be lost."""
     doubts = []
     if spec.sinks is not None and (old.sinks is None or not set(old.sinks) <= set(spec.sinks)):
         doubts.append(f"only {', '.join(spec.sinks) or 'no argument'} would count as a sink")
