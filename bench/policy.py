@@ -77,7 +77,7 @@ def question(dice: random.Random, agents: int, caller: str) -> AuthorizationQuer
     return AuthorizationQuery(
         run_id=UUID(int=dice.getrandbits(128)),
         project="default",
-        who=Principal("support", f"agent-{dice.randrange(agents)}", "", caller, "default"),
+        principal=Principal("support", f"agent-{dice.randrange(agents)}", "", caller, "default"),
         step=dice.randrange(50),
         tool=f"t{number % 4}.tool-{number}",
         operation="call",

@@ -86,7 +86,7 @@ class Played:
         asked = AuthorizationQuery(
             run_id=RUN,
             project="bench",
-            who=Principal("dojo", "agent", "", "bench"),
+            principal=Principal("dojo", "agent", "", "bench"),
             step=self._step,
             tool=call.function,
             operation="call",

@@ -162,7 +162,7 @@ def asked_of(question: Question) -> AuthorizationQuery:
     return AuthorizationQuery(
         run_id=UUID(int=1),
         project=question.project,
-        who=Principal(question.network, question.agent, question.agent_type, question.caller, question.project),
+        principal=Principal(question.network, question.agent, question.agent_type, question.caller, question.project),
         step=question.step,
         tool=question.tool,
         operation=question.operation,

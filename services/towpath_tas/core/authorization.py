@@ -67,7 +67,7 @@ class AuthorizationQuery:
 
     run_id: UUID | None
     project: str
-    who: Principal
+    principal: Principal
     step: int
     tool: str
     operation: str
@@ -87,12 +87,12 @@ class AuthorizationQuery:
             "run": {
                 "id": str(self.run_id or ""),
                 "project": self.project,
-                "network": self.who.network,
+                "network": self.principal.network,
                 "step": self.step,
                 "labels": dict(self.labels),
             },
-            "agent": {"key": self.who.agent, "type": self.who.agent_type},
-            "caller": self.who.caller,
+            "agent": {"key": self.principal.agent, "type": self.principal.agent_type},
+            "caller": self.principal.caller,
             "origin": self.origin or {},
         }
 
@@ -181,7 +181,7 @@ class PolicyBundle:
         found = {}
         for matrix in (self.matrix,) if self.shadow is None else (self.matrix, self.shadow):
             if matrix.names_origin:
-                near = matrix.candidates(query.who, query.tool, operation)
+                near = matrix.candidates(query.principal, query.tool, operation)
                 found.update(
                     {rule.name: rule.when for rule in near if rule.when is not None and origin_members(rule.when)}
                 )
@@ -205,7 +205,7 @@ class PolicyBundle:
             return self._no(query, denied_grant(query.tool, tool.spec.operation), tool)
         drawn = _limit_usage(query, used, rates)
         found = tool.spec.discovered
-        verdict = self.matrix.decide(query.who, query.tool, tool.spec.operation, context, drawn, discovered=found)
+        verdict = self.matrix.decide(query.principal, query.tool, tool.spec.operation, context, drawn, discovered=found)
         if verdict.effect == "deny":
             return self._no_by_rule(query, tool, verdict, drawn)
         named = verdict.rule
@@ -251,7 +251,7 @@ class PolicyBundle:
     def _others(self, query: AuthorizationQuery) -> tuple[Alternative, ...]:
         """Return what the agent may do instead, nearest first. Cached: a denied agent is often denied again."""
         directory = self._directory(query)
-        key = (query.who, query.tool, query.snapshot_digest, bool(directory))
+        key = (query.principal, query.tool, query.snapshot_digest, bool(directory))
         kept = not query.grants and not self.matrix.names_run
         found = self._alternatives.get(key) if kept else None
         if found is None:
@@ -263,12 +263,12 @@ class PolicyBundle:
         return found
 
     def _find_others(self, query: AuthorizationQuery, directory: AgentDirectory) -> tuple[Alternative, ...]:
-        own = directory.get(query.who.agent)
+        own = directory.get(query.principal.agent)
         known = self.registry.tools
         names = known if own is None else sorted(own.tools)
         near = [tool.spec for name in names if (tool := known.get(name)) is not None]
         open_ones = [spec for spec in near if not known[spec.name].held_by]
-        ranked = allowed_tools(self.matrix, query.who, open_ones, query.grants, query.tool)
+        ranked = allowed_tools(self.matrix, query.principal, open_ones, query.grants, query.tool)
         specs = [known[name].spec for name in ranked]
         return alternatives(self._refused(query), specs, self.matrix, self.compile_grant, directory)
 
@@ -277,7 +277,7 @@ class PolicyBundle:
 
     @staticmethod
     def _refused(query: AuthorizationQuery) -> RefusedCall:
-        return RefusedCall(who=query.who, grants=query.grants, context=query.context())
+        return RefusedCall(principal=query.principal, grants=query.grants, context=query.context())
 
     def _no(
         self,
@@ -327,7 +327,7 @@ def query_of_request(request: ToolRequest, args_text: str) -> AuthorizationQuery
     return AuthorizationQuery(
         run_id=request.run_id,
         project=request.project,
-        who=Principal(request.network, request.agent_key, request.agent_type, request.caller, request.project),
+        principal=Principal(request.network, request.agent_key, request.agent_type, request.caller, request.project),
         step=request.step,
         tool=request.tool,
         operation=request.operation,
@@ -351,7 +351,7 @@ def query_of_call(call: LedgerCall) -> AuthorizationQuery:
     return AuthorizationQuery(
         run_id=call.run_id,
         project=call.project,
-        who=Principal(call.network, call.agent_key, call.agent_type, call.caller, call.project),
+        principal=Principal(call.network, call.agent_key, call.agent_type, call.caller, call.project),
         step=call.step,
         tool=call.tool,
         operation="call",

@@ -47,7 +47,7 @@ class AgentEntry:
 class RefusedCall:
     """Who was refused, under which grants, and what conditions saw of the call."""
 
-    who: Principal
+    principal: Principal
     grants: Grants
     context: Mapping[str, Any]
 
@@ -76,7 +76,7 @@ def alternatives(
     directory: AgentDirectory,
 ) -> tuple[Alternative, ...]:
     """Return which of *specs*, nearest first, the refused agent may use instead; only tools of its network."""
-    own = directory.get(refused.who.agent)
+    own = directory.get(refused.principal.agent)
     scene = ConditionContext({**refused.context, "args": {}, "origin": {}})
     found: list[Alternative] = []
     for spec in specs:
@@ -99,17 +99,17 @@ def specialists(
     used: LimitUsage,
 ) -> tuple[Specialist, ...]:
     """Return the agents of the network that may make this very call, first those that a route leads to."""
-    own = directory.get(refused.who.agent)
+    own = directory.get(refused.principal.agent)
     routes = own.routes if own is not None else frozenset[str]()
     found = []
     for other in directory.values():
-        if other.key == refused.who.agent or spec.name not in other.tools:
+        if other.key == refused.principal.agent or spec.name not in other.tools:
             continue
-        who = replace(refused.who, agent=other.key, agent_type=other.agent_type)
+        principal = replace(refused.principal, agent=other.key, agent_type=other.agent_type)
         scene = ConditionContext({**refused.context, "agent": {"key": other.key, "type": other.agent_type}})
         if not granted(refused.grants, spec.name, spec.operation, scene, compiler):
             continue
-        verdict = matrix.decide(who, spec.name, spec.operation, scene, used, discovered=spec.discovered)
+        verdict = matrix.decide(principal, spec.name, spec.operation, scene, used, discovered=spec.discovered)
         if verdict.effect != "deny" and verdict.rule is not None:
             found.append(_specialist(other.key, verdict.effect, verdict.rule, reachable=other.key in routes))
     found.sort(key=lambda one: (not one.reachable, one.verdict, one.agent_key))
@@ -159,7 +159,7 @@ def _alternative(
 ) -> Alternative | None:
     """Return whether the agent may use *spec*, whatever the arguments; None if it may not."""
     lets = _granted(refused.grants, spec, compiler, scene)
-    rules = matrix.candidates(refused.who, spec.name, spec.operation, discovered=spec.discovered)
+    rules = matrix.candidates(refused.principal, spec.name, spec.operation, discovered=spec.discovered)
     sure = [rule for rule in rules if not _depends_on_call(rule.when) and matrix.applies(rule, scene)]
     maybe = [rule for rule in rules if _depends_on_call(rule.when)]
     opening = [rule for rule in (*sure, *maybe) if rule.effect != "deny"]

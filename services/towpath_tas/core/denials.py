@@ -30,12 +30,12 @@ class Violation:
 
 
 def allowed_tools(
-    matrix: Matrix, who: Principal, specs: Iterable[ToolSpec], grants: Grants, wanted: str
+    matrix: Matrix, principal: Principal, specs: Iterable[ToolSpec], grants: Grants, wanted: str
 ) -> tuple[str, ...]:
-    """Return the tools that rules and *grants* allow to *who*, perhaps on conditions, nearest to *wanted* first."""
+    """Return tools that rules and *grants* allow to *principal*, perhaps on conditions, nearest to *wanted* first."""
 
     def rules(spec: ToolSpec) -> tuple[Rule, ...]:
-        return matrix.candidates(who, spec.name, spec.operation, discovered=spec.discovered)
+        return matrix.candidates(principal, spec.name, spec.operation, discovered=spec.discovered)
 
     granted = [spec for spec in specs if spec.name != wanted and chain_covers(grants, spec.name, spec.operation)]
     return rank([spec for spec in granted if _open(rules(spec))], wanted)

@@ -17,18 +17,18 @@ class OpenSwitches:
         self.open = tuple(switches)
         self._found: dict[tuple[Principal, str], Switch | None] = {}
 
-    def find(self, who: Principal, tool: str) -> Switch | None:
-        """Return the switch that holds calls of *tool* by *who*, or None."""
+    def find(self, principal: Principal, tool: str) -> Switch | None:
+        """Return the switch that holds calls of *tool* by *principal*, or None."""
         if not self.open:
             return None
-        key = (who, tool)
+        key = (principal, tool)
         if key not in self._found:
             if len(self._found) >= MAX_CACHED:
                 self._found.clear()
-            self._found[key] = next((switch for switch in self.open if _holds(switch, who, tool)), None)
+            self._found[key] = next((switch for switch in self.open if _holds(switch, principal, tool)), None)
         return self._found[key]
 
 
-def _holds(switch: Switch, who: Principal, tool: str) -> bool:
-    values: Mapping[str, str] = {"network": who.network, "tool": tool, "caller": who.caller}
+def _holds(switch: Switch, principal: Principal, tool: str) -> bool:
+    values: Mapping[str, str] = {"network": principal.network, "tool": tool, "caller": principal.caller}
     return switch.kind == "project" or glob_matches(switch.name, values[switch.kind])

@@ -97,13 +97,13 @@ class DecisionContext:
         self.needs_origin = self.needs_origin or decision.needs_origin
         return decision
 
-    def active_switch(self, who: Principal | None = None, tool: str = "") -> Switch | None:
-        """Return the switch that holds this call; if there is no call yet, the one that holds *tool* for *who*."""
+    def active_switch(self, principal: Principal | None = None, tool: str = "") -> Switch | None:
+        """Return the switch that holds this call; without a call yet, the one that holds *tool* for *principal*."""
         if not self.bundle.switches.open:
             return None
         if self.call is not None:
             return self.bundle.switches.find(principal_of(self.call), self.call.tool)
-        return None if who is None else self.bundle.switches.find(who, tool)
+        return None if principal is None else self.bundle.switches.find(principal, tool)
 
 
 @dataclass(slots=True, eq=False)

@@ -53,7 +53,7 @@ class PendingRequest:
             self.query,
             self.args_digest,
             context.authorize,
-            context.active_switch(self.query.who, self.query.tool),
+            context.active_switch(self.query.principal, self.query.tool),
             now=context.now,
             fence=context.fence,
             approval=context.approval,

@@ -53,7 +53,7 @@ class AccessQueries:
     async def check(self, request: CheckAccess) -> AccessVerdict:
         """Return what the matrix would decide about a call, and how each rule for the tool was evaluated."""
         bundle = await self._policy_cache.current(self._pool, request.project)
-        who = Principal(request.network, request.agent_key, request.agent_type, request.caller, request.project)
+        principal = Principal(request.network, request.agent_key, request.agent_type, request.caller, request.project)
         try:
             text = canonical_json(request.args)
         except ValueError as error:
@@ -61,7 +61,7 @@ class AccessQueries:
         query = AuthorizationQuery(
             run_id=request.run_id,
             project=request.project,
-            who=who,
+            principal=principal,
             step=request.step,
             tool=request.tool,
             operation=request.operation or "call",
@@ -92,7 +92,7 @@ class AccessQueries:
             allowed_tools=denial.allowed_tools if denial else (),
             suggestion=denial.suggestion if denial else "",
             trace=bundle.matrix.trace(
-                who,
+                principal,
                 request.tool,
                 operation,
                 query.context(),
@@ -100,16 +100,16 @@ class AccessQueries:
             ),
             denial=denial,
             origins=query.call_origin.shown() if query.call_origin is not None else (),
-            hints=await self._advice.about_question(who, request.tool, bundle),
+            hints=await self._advice.about_question(principal, request.tool, bundle),
         )
 
     async def permissions(self, request: GetPermissions) -> Permissions:
         """List every tool that a rule allows or denies to this agent, for any caller; a lead's delegates too."""
         bundle = await self._policy_cache.current(self._pool, request.project)
-        who = Principal(request.network, request.agent_key, request.agent_type, "*", request.project)
+        principal = Principal(request.network, request.agent_key, request.agent_type, "*", request.project)
         found = []
         for spec in (*(tool.spec for tool in bundle.registry.tools.values()), *await self._delegates(request)):
-            rules = bundle.matrix.candidates(who, spec.name, spec.operation, discovered=spec.discovered)
+            rules = bundle.matrix.candidates(principal, spec.name, spec.operation, discovered=spec.discovered)
             if rules:
                 found.append(_permission(spec.name, spec.operation, rules))
         return Permissions(policy_version=bundle.matrix.version, permissions=tuple(found))

@@ -48,12 +48,12 @@ class PolicyWarnings:
         unused = await self._unused(project, bundle.matrix.version, found)
         return PolicyFindings(tuple(finding for finding in findings if finding.code not in HINTS), (*hints, *unused))
 
-    async def about_question(self, who: Principal, tool: str, bundle: PolicyBundle) -> tuple[str, ...]:
+    async def about_question(self, principal: Principal, tool: str, bundle: PolicyBundle) -> tuple[str, ...]:
         """Return which networks and agents do not exist that a query about *tool*, or a rule for it, names."""
-        around = await self._around(who.project, bundle)
+        around = await self._around(principal.project, bundle)
         if len(around.networks) >= MAX_NETWORKS:
             return ()  # there may be more, and one of them may have the name
-        return await asyncio.to_thread(unknown_agents, who, tool, bundle.matrix.rules, around)
+        return await asyncio.to_thread(unknown_agents, principal, tool, bundle.matrix.rules, around)
 
     async def _around(self, project: str, bundle: PolicyBundle) -> ProjectNames:
         networks = await self._pool.fetch(QUERIES.network_specs, project, MAX_NETWORKS)

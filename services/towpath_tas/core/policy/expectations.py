@@ -112,11 +112,11 @@ def read_expectations(text: str) -> ParsedPolicyTest:
 
 
 def run_case(matrix: Matrix, case: PolicyTestCase, compile_grant: ConditionCompiler) -> CaseResult:
-    who = Principal(case.who.network, case.who.agent, case.who.agent_type, case.who.caller, case.who.project)
+    principal = Principal(case.who.network, case.who.agent, case.who.agent_type, case.who.caller, case.who.project)
     query = AuthorizationQuery(
         run_id=None,
         project=case.who.project,
-        who=who,
+        principal=principal,
         step=case.step,
         tool=case.tool,
         operation=case.operation,
@@ -130,12 +130,12 @@ def run_case(matrix: Matrix, case: PolicyTestCase, compile_grant: ConditionCompi
     if not granted(query.grants, case.tool, case.operation, context, compile_grant):
         return CaseResult(verdict="deny", rule=None, reason=Violation.NOT_GRANTED)
     used = LimitUsage(calls=case.used, rates=case.rates, spent_usd=case.spent_usd)
-    verdict = matrix.decide(who, case.tool, case.operation, context, used, discovered=case.discovered)
+    verdict = matrix.decide(principal, case.tool, case.operation, context, used, discovered=case.discovered)
     return CaseResult(
         verdict=verdict.effect,
         rule=verdict.rule.name if verdict.rule else None,
         reason=Violation.LIMIT if verdict.limited else "",
-        trace=matrix.trace(who, case.tool, case.operation, context, discovered=case.discovered),
+        trace=matrix.trace(principal, case.tool, case.operation, context, discovered=case.discovered),
     )
 
 

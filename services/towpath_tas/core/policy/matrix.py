@@ -138,16 +138,18 @@ class Matrix:
         self.names_run = any(rule.when is not None and "run" in rule.when for rule in self.rules)
         self.names_origin = any(rule.when is not None and "origin" in rule.when for rule in self.rules)
 
-    def candidates(self, who: Principal, tool: str, operation: str, *, discovered: bool = False) -> tuple[Rule, ...]:
-        """Return the rules that match *who*, *tool* and *operation*, whatever their conditions say.
+    def candidates(
+        self, principal: Principal, tool: str, operation: str, *, discovered: bool = False
+    ) -> tuple[Rule, ...]:
+        """Return the rules that match *principal*, *tool* and *operation*, whatever their conditions say.
 
         A *discovered* tool is allowed only by rules that name it.
         """
-        key = (who, tool, operation, discovered)
+        key = (principal, tool, operation, discovered)
         found = self._found.get(key)
         if found is None:
             near = sorted([*self._exact.get(tool, ()), *self._wild], key=lambda placed: placed[0])
-            found = tuple(rule for _, rule in near if not self._misses(rule, who, tool, operation))
+            found = tuple(rule for _, rule in near if not self._misses(rule, principal, tool, operation))
             if discovered:
                 found = _for_discovered(found)
             if len(self._found) >= MAX_CACHED:
@@ -157,7 +159,7 @@ class Matrix:
 
     def decide(
         self,
-        who: Principal,
+        principal: Principal,
         tool: str,
         operation: str,
         context: Mapping[str, Any],
@@ -169,7 +171,7 @@ class Matrix:
         context = context if isinstance(context, ConditionContext) else ConditionContext(context)
         matched: dict[RuleEffect, list[Rule]] = {"deny": [], "require_approval": [], "allow": []}
         unmet = []
-        for rule in self.candidates(who, tool, operation, discovered=discovered):
+        for rule in self.candidates(principal, tool, operation, discovered=discovered):
             if self.applies(rule, context):
                 matched[rule.effect].append(rule)
             elif rule.effect != "deny":
@@ -179,12 +181,12 @@ class Matrix:
         return _verdict_of(matched, used, tuple(unmet))
 
     def trace(
-        self, who: Principal, tool: str, operation: str, context: Mapping[str, Any], *, discovered: bool = False
+        self, principal: Principal, tool: str, operation: str, context: Mapping[str, Any], *, discovered: bool = False
     ) -> tuple[RuleTrace, ...]:
         """Return for every rule for this tool how it was evaluated."""
         traces = []
         for rule in self.rules:
-            misses = self._misses(rule, who, tool, operation)
+            misses = self._misses(rule, principal, tool, operation)
             if misses.startswith("tool "):
                 continue
             if misses:
@@ -201,9 +203,17 @@ class Matrix:
             )
         return tuple(traces)
 
-    def _misses(self, rule: Rule, who: Principal, tool: str, operation: str) -> str:
+    def _misses(self, rule: Rule, principal: Principal, tool: str, operation: str) -> str:
         """Return the first field of *rule* that does not match, or an empty string."""
-        values = (tool, operation, who.project, who.network, who.agent, who.agent_type, who.caller)
+        values = (
+            tool,
+            operation,
+            principal.project,
+            principal.network,
+            principal.agent,
+            principal.agent_type,
+            principal.caller,
+        )
         for place, fits in self._tests[id(rule)]:
             if not fits(values[place]):
                 name = PATTERN_FIELDS[place]

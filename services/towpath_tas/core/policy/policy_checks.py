@@ -81,17 +81,15 @@ def _findings(rules: Sequence[Rule], around: ProjectNames) -> Iterator[tuple[int
     yield from _unreachable(rules)
 
 
-def unknown_agents(who: Principal, tool: str, rules: Sequence[Rule], around: ProjectNames) -> tuple[str, ...]:
+def unknown_agents(principal: Principal, tool: str, rules: Sequence[Rule], around: ProjectNames) -> tuple[str, ...]:
     """Return networks and agents that do not exist but are named by a query about *tool*, or by *rules* for it."""
-    problems = []
-    if who.network not in around.networks:
-        problems.append(
-            f"no published network is named {who.network!r}{did_you_mean(who.network, list(around.networks))}"
-        )
+    problems, network = [], principal.network
+    if network not in around.networks:
+        problems.append(f"no published network is named {network!r}{did_you_mean(network, list(around.networks))}")
     else:
-        agents = [agent.key for agent in around.networks[who.network]]
-        if who.agent not in agents:
-            problems.append(f"{who.network} has no agent {who.agent!r}{did_you_mean(who.agent, agents)}")
+        agents = [agent.key for agent in around.networks[network]]
+        if principal.agent not in agents:
+            problems.append(f"{network} has no agent {principal.agent!r}{did_you_mean(principal.agent, agents)}")
     for rule in rules:
         if glob_matches(rule.project, around.project) and glob_matches(rule.tool, tool):
             problems += [f"rule {rule.name}: {detail}" for code, detail in _agents(rule, around) if code not in HINTS]

@@ -116,7 +116,7 @@ class PolicyComparison:
 
 def decide_again(matrix: Matrix, query: AuthorizationQuery, operation: str, spec: ToolSpec | None) -> MatrixVerdict:
     found = spec is not None and spec.discovered
-    return matrix.decide(query.who, query.tool, operation, query.context(), discovered=found)
+    return matrix.decide(query.principal, query.tool, operation, query.context(), discovered=found)
 
 
 def with_known_origin(
@@ -128,7 +128,7 @@ def with_known_origin(
     """
     if query.origin is not None or not matrix.names_origin:
         return query
-    near = matrix.candidates(query.who, query.tool, operation)
+    near = matrix.candidates(query.principal, query.tool, operation)
     naming = [rule.when for rule in near if rule.when is not None and origin_members(rule.when)]
     if not naming:
         return query

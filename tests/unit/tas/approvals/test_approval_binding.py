@@ -50,7 +50,7 @@ def test_a_held_tool_is_denied_by_name_of_what_waits(held_by: int, effect: str) 
     asked = AuthorizationQuery(
         run_id=uuid4(),
         project="default",
-        who=Principal("net", "agent", "", "ann", "default"),
+        principal=Principal("net", "agent", "", "ann", "default"),
         step=1,
         tool="notes.find",
         operation="call",

@@ -116,7 +116,7 @@ def may(
         AuthorizationQuery(
             run_id=RUN,
             project="default",
-            who=Principal("crew", agent, "", "anna"),
+            principal=Principal("crew", agent, "", "anna"),
             step=1,
             tool=tool,
             operation=operation,

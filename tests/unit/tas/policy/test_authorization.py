@@ -48,7 +48,7 @@ def asked(
     return AuthorizationQuery(
         run_id=uuid.uuid4(),
         project="default",
-        who=Principal("support", "billing", "", "anna"),
+        principal=Principal("support", "billing", "", "anna"),
         step=1,
         tool=tool,
         operation=operation,
