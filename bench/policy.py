@@ -54,7 +54,7 @@ def policy(rules: int) -> str:
     return "\n".join(lines)
 
 
-def law_of(text: str) -> PolicyBundle:
+def bundle_of(text: str) -> PolicyBundle:
     """Compile the matrix, and the registry that goes with it."""
     found = read_policy(text, compile_condition)
     if found.problems:
@@ -110,7 +110,7 @@ def measure(rules: int, questions: int) -> dict[str, Any]:
     """Build the matrix, then decide."""
     text = policy(rules)
     began = time.perf_counter()
-    bundle = law_of(text)
+    bundle = bundle_of(text)
     read_ms = (time.perf_counter() - began) * 1000
     agents = max(1, (rules - PROHIBITIONS) // TOOLS)
     dice = random.Random(1)

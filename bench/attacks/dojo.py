@@ -142,7 +142,7 @@ def specs_of(suite: Any, declared: dict[str, Any]) -> dict[str, ToolSpec]:
     return found
 
 
-def law_of(policy: str, specs: dict[str, ToolSpec]) -> PolicyBundle:
+def bundle_of(policy: str, specs: dict[str, ToolSpec]) -> PolicyBundle:
     """Return the service's law of these rules and tools; raises SystemExit for rules with problems."""
     read = read_policy(policy, compile_condition)
     if read.problems:
@@ -242,7 +242,7 @@ def main() -> int:
     for name in given.suites:
         suite, figures = get_suite(VERSION, name), Figures(suite=name)
         specs = specs_of(suite, declared[name])
-        bundle = law_of(given.policy.read_text("utf-8"), specs)
+        bundle = bundle_of(given.policy.read_text("utf-8"), specs)
         ordinary(suite, bundle, specs, figures)
         attacked(suite, bundle, specs, figures)
         if given.json:

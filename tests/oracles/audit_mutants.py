@@ -1,8 +1,9 @@
 """Tampers with a bundle of a real log in random ways, and counts what `verify` finds and locates.
 
 `python -m tests.oracles.audit_mutants [--entries 2000] [--mutants 1000] [--seed 1]` starts a Postgres, fills and seals
-a log, exports it, and tries half of the mutants without the key and half with it (every hash and signature made anew).
-It prints one JSON line and ends with 1 where a mutant was missed or misplaced, or an honest bundle was doubted.
+a log, exports it, and tries half of the mutants without the key and half with it (every hash and signature computed
+anew). It prints one JSON line and exits with 1 if a mutant was missed or located wrongly, or a correct bundle was
+rejected.
 """
 
 import argparse

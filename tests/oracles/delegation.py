@@ -1,9 +1,10 @@
-"""Random trees of tasks that hand work down, with a grant each, against an oracle that shares no code with them.
+"""Random trees of tasks that delegate work, each with a grant, against an oracle that shares no code with the product.
 
 `python -m tests.oracles.delegation --trees 10000 [--seed 1]` makes each run as the orchestrator does (a child under its
-parent's chain, a handoff and a fork under the same one), asks the rules for many calls of every run, and compares: what
-may happen is what the matrix and *every* grant on the way down allow, a child may do nothing that its parent's grants
-bar, what a model is shown and told of is open, and an agent named as a specialist may make the very call.
+parent's grants, a handoff and a fork under the same ones), asks for a decision on many calls of every run, and
+compares: allowed is what the matrix and *every* grant from the root down allow; a child may do nothing that the grants
+of its parent exclude; what a model is offered as an alternative is allowed; and an agent named as a specialist may make
+the very call.
 """
 
 import argparse
@@ -45,7 +46,7 @@ PARAMETERS = {"type": "object", "properties": {"amount": {"type": "number"}}, "r
 
 @dataclass(kw_only=True)
 class Node:
-    """One task of a tree, as a person would write it down."""
+    """One task of a tree."""
 
     agent: str
     grant: list[dict[str, Any]] | None
@@ -56,7 +57,7 @@ class Node:
 
 @dataclass(kw_only=True)
 class Tree:
-    """A network with its rules and equipment, and what was handed down in it."""
+    """A network with its rules and tools, and the tasks that were delegated in it."""
 
     rules: list[dict[str, Any]]
     discovered: set[str]
@@ -64,7 +65,7 @@ class Tree:
     nodes: list[Node] = field(default_factory=list)
 
 
-# The oracle: everything below up to `grow` is its own, and simple enough to be believed.
+# The oracle: everything down to `grow` shares no code with the platform, and is simple enough to be trusted.
 
 
 def covers(pattern: str, text: str) -> bool:
@@ -82,7 +83,7 @@ def covers(pattern: str, text: str) -> bool:
 
 
 def holds(when: str | None, agent: str, amount: int) -> bool | None:
-    """Answer one of the conditions above by hand; None is an error."""
+    """Evaluate one of the conditions above by hand; None is an error."""
     match when:
         case None:
             return True
@@ -99,7 +100,7 @@ def holds(when: str | None, agent: str, amount: int) -> bool | None:
 
 
 def by_matrix(tree: Tree, agent: str, tool: str, amount: int) -> str:
-    """Say what the rules alone say."""
+    """Return the verdict of the rules alone."""
     said = set()
     for rule in tree.rules:
         if not covers(rule["tool"], tool) or not covers(rule["operation"], TOOLS[tool]):
@@ -120,7 +121,7 @@ def by_matrix(tree: Tree, agent: str, tool: str, amount: int) -> str:
 
 
 def by_grants(node: Node, agent: str, tool: str, amount: int) -> bool:
-    """Say whether every grant from here up to the root lets the call through."""
+    """Return whether every grant from here up to the root allows the call."""
     one: Node | None = node
     while one is not None:
         if one.grant is not None and not one.same_run:
@@ -133,7 +134,7 @@ def by_grants(node: Node, agent: str, tool: str, amount: int) -> bool:
 
 
 def oracle(tree: Tree, node: Node, agent: str, tool: str, amount: int) -> str:
-    """Say what may happen."""
+    """Return the expected verdict."""
     return by_matrix(tree, agent, tool, amount) if by_grants(node, agent, tool, amount) else "deny"
 
 
@@ -179,7 +180,7 @@ def _grant(dice: random.Random, whens: Sequence[str | None]) -> list[dict[str, A
     ]
 
 
-# From here on it is the platform that is asked.
+# From here on the platform decides.
 
 
 @lru_cache(maxsize=256)
@@ -212,7 +213,7 @@ def snapshot_of(tree: Tree) -> Snapshot:
     )
 
 
-def law_of(tree: Tree, snapshot: Snapshot) -> PolicyBundle:
+def bundle_of(tree: Tree, snapshot: Snapshot) -> PolicyBundle:
     """Return the rules as the tool-access service has them in memory."""
     rules = [Rule(name=f"r{place}", **rule) for place, rule in enumerate(tree.rules)]
     tools = [ToolVersion(spec=spec, version=1, digest=spec.name) for spec in snapshot.tools.values()]
@@ -236,7 +237,7 @@ def submit(tree: Tree, snapshot: Snapshot) -> None:
 
 
 def ask(bundle: PolicyBundle, node: Node, agent: str, tool: str, amount: int) -> AuthorizationDecision:
-    """Put a call of *node*'s run to the rules, over the wire."""
+    """Have a call of *node*'s run decided, as it arrives on the wire."""
     assert node.created is not None
     said = {"execution_id": UUID(int=2), "run_id": UUID(int=1), "project": "p", "network": "n"}
     task = {"snapshot_digest": "sha256:n", "agent_key": agent, "caller": "alice", "step": 1, "call_index": 0}
@@ -293,7 +294,7 @@ def trees(count: int, seed: int, said: Counter[str]) -> Iterator[tuple[Tree, lis
     for _ in range(count):
         tree = grow(dice)
         snapshot = snapshot_of(tree)
-        bundle = law_of(tree, snapshot)
+        bundle = bundle_of(tree, snapshot)
         submit(tree, snapshot)
         yield tree, [fault for node in tree.nodes for fault in judged(tree, bundle, snapshot, node, said)]
 

@@ -2,14 +2,14 @@
 
 `python -m tests.oracles.engines --conditions 20000 --matrices 2000`
 
-`cel-expr-python` (Google's C++ engine) weighs the same conditions; both follow the same definition of CEL. Known to
-differ, and left out: `size` of a text that is not ASCII (ours counts bytes of UTF-8, the definition code points), a
-double looked for `in` a map (ours can't tell, the definition says no), `int` and `string` of a boolean (ours can't
-tell, Google's engine converts it).
+`cel-expr-python` (Google's C++ engine) evaluates the same conditions; both follow the definition of CEL. Known
+differences, which are left out: `size` of a text that is not ASCII (ours counts bytes of UTF-8, the definition code
+points), a double searched `in` a map (ours is unclear, the definition says no), `int` and `string` of a boolean (ours
+is unclear, Google's engine converts it).
 
-`cedarpy` (Cedar) decides whole matrices: `allow` becomes `permit`, `deny` becomes `forbid`, and `require_approval` is
-asked for in two passes. Known to differ, and left out by guards: a condition that errs. Cedar skips such a policy, also
-a `forbid`; here what restricts then applies. `the_known_difference` shows it.
+`cedarpy` (Cedar) decides whole matrices: `allow` becomes `permit`, `deny` becomes `forbid`, and `require_approval`
+takes two passes. A known difference, which guards leave out, is a condition with an error: Cedar skips such a policy,
+also a `forbid`; here a restricting rule then applies. `the_known_difference` shows it.
 """
 
 import argparse
@@ -48,8 +48,8 @@ PEOPLE = ("ann", "bert", "svc-night")
 PEOPLE_PATTERNS = ("*", "*", "*", "ann", "svc-*", "*t")
 
 
-def googles_word(text: str, context: dict[str, Any]) -> ConditionResult:
-    """Weigh a condition with Google's engine, its errors taken for errors."""
+def google_answer(text: str, context: dict[str, Any]) -> ConditionResult:
+    """Evaluate a condition with Google's engine; errors count as errors."""
     found = ENVIRONMENT.compile(text, disable_check=True).eval(data=context)
     if str(found.type()) != "BOOL":
         return ConditionResult.UNCLEAR
@@ -57,14 +57,14 @@ def googles_word(text: str, context: dict[str, Any]) -> ConditionResult:
 
 
 def conditions(count: int, seed: int) -> tuple[Counter[str], list[str]]:
-    """Weigh random conditions with both engines; return what was answered, and every difference."""
+    """Evaluate random conditions with both engines; return the answers, and every difference."""
     dice = random.Random(seed)
     said: Counter[str] = Counter()
     differing = []
     for _ in range(count):
         text = dice.choice(AGREED) if dice.random() < 0.2 else condition_text(dice, 2)
         context = {**question(dice).context(), "origin": {}}
-        ours, theirs = compile_condition(text)(context), googles_word(text, context)
+        ours, theirs = compile_condition(text)(context), google_answer(text, context)
         said[ours.value] += 1
         if ours is not theirs and not _known(text, context):
             differing.append(f"{text} with {context}: {ours.value}, Google's engine says {theirs.value}")
@@ -97,7 +97,7 @@ def matrices(count: int, seed: int) -> tuple[Counter[str], list[str]]:
 
 
 def the_known_difference() -> tuple[RuleEffect, str]:
-    """A rule that forbids, whose argument is missing: what we say, and what Cedar says."""
+    """A forbidding rule whose argument is missing: return our verdict, and that of Cedar."""
     rules = [
         Rule(name="all", effect="allow"),
         Rule(name="large", effect="deny", when="args.amount > 100"),
@@ -175,7 +175,7 @@ def _request(dice: random.Random) -> dict[str, Any]:
 
 
 def _by_cedar(rules: list[Rule], texts: dict[str, str], asked: list[dict[str, Any]]) -> list[str]:
-    """Ask twice: may it pass at all, and may it pass without a person?"""
+    """Decide twice: is it allowed at all, and is it allowed without a person?"""
     passes = [
         _cedar(rules, texts, permit=("allow", "require_approval"), forbid=("deny",)),
         _cedar(rules, texts, permit=("allow",), forbid=("deny", "require_approval")),

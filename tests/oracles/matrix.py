@@ -36,7 +36,7 @@ Answer = tuple[str, str | None, tuple[str, ...]]
 
 
 def glob(pattern: str, text: str) -> bool:
-    """Match `*`, `?`, `[abc]`, `[a-c]`, `[!abc]` by trying everything; a bracket that never closes is a letter."""
+    """Match `*`, `?`, `[abc]`, `[a-c]`, `[!abc]` by trying everything; an unclosed bracket is a letter."""
     if not pattern:
         return not text
     if pattern[0] == "*":
@@ -68,7 +68,7 @@ def _in_set(letters: str, letter: str) -> bool:
 
 
 def answer(text: str, asked: Question) -> Answer:
-    """Answer as the design says, rule by rule, from the text of the policy."""
+    """Decide rule by rule, from the text of the policy."""
     if asked.tool not in TOOLS or asked.operation not in ("call", OPERATIONS[asked.tool]) or not _takes(asked):
         return ("deny", None, ())
     met = _met(text, asked)
@@ -133,8 +133,8 @@ def _used_up(rule: dict[str, Any], asked: Question) -> bool:
     return most != float("inf") and (asked.spent_usd is None or asked.spent_usd >= most)
 
 
-def law_of(text: str) -> PolicyBundle:
-    """Return the platform's law for a policy; raises ValueError where it refuses the text."""
+def bundle_of(text: str) -> PolicyBundle:
+    """Return the platform's policy bundle; raises ValueError where it refuses the text."""
     found = read_policy(text, compile_condition)
     if found.problems:
         raise ValueError(str(found.problems))
@@ -157,8 +157,8 @@ def law_of(text: str) -> PolicyBundle:
     return PolicyBundle(Matrix(found.rules, compile_condition, 1), ToolRegistry(tools, matches, 1), compile_grant)
 
 
-def asked_of(question: Question) -> AuthorizationQuery:
-    """Put a question the platform's way."""
+def query_of(question: Question) -> AuthorizationQuery:
+    """Return the query in the platform's form."""
     return AuthorizationQuery(
         run_id=UUID(int=1),
         project=question.project,
@@ -174,8 +174,8 @@ def asked_of(question: Question) -> AuthorizationQuery:
 
 
 def platform_answer(bundle: PolicyBundle, question: Question) -> Answer:
-    """Return the platform's answer in the oracle's words."""
-    asked = asked_of(question)
+    """Return the platform's decision in the oracle's form."""
+    asked = query_of(question)
     decision = bundle.authorize(asked, question.used, question.rates)
     if decision.effect != "deny":
         return (decision.effect, decision.rule, tuple(name for name, _ in decision.basis))
@@ -191,7 +191,7 @@ def pairs(count: int, seed: int) -> Iterator[tuple[str, Question, Answer, Answer
     for number in range(count):
         if number % PER_POLICY == 0:
             text = policy_text(dice)
-            bundle = law_of(text)
+            bundle = bundle_of(text)
         assert bundle is not None
         asked = question(dice)
         expected = answer(text, asked)

@@ -1,7 +1,7 @@
-"""A part of CEL, read and evaluated from its text as the language's definition says, for oracles only.
+"""A part of CEL, parsed and evaluated as the definition of the language says, for oracles only.
 
-Nothing of the platform is used here. The part: literals, lists, names, members, `==` `!=` `<` `<=` `>` `>=` `in` `+`
-`-` `!` `&&` `||` `?:`, `has`, `size`, `startsWith`, `endsWith`, `contains`.
+Uses no code of the platform. The part: literals, lists, names, members, `==` `!=` `<` `<=` `>` `>=` `in` `+` `-` `!`
+`&&` `||` `?:`, `has`, `size`, `startsWith`, `endsWith`, `contains`.
 """
 
 import re
@@ -19,7 +19,7 @@ Node = tuple[Any, ...]
 
 
 class UnclearError(Exception):
-    """The value can't be told: a member is missing, or the types do not fit."""
+    """The value is unclear: a member is missing, or the types do not fit."""
 
 
 def condition(text: str, context: Mapping[str, Any]) -> str:
@@ -166,7 +166,7 @@ def _value(node: Node, context: Mapping[str, Any]) -> Any:
 
 
 def _logic(settling: bool, left: Node, right: Node, context: Mapping[str, Any]) -> bool:
-    """`&&` and `||`: one side that settles the answer does so whatever the other is, also if it can't be told."""
+    """`&&` and `||`: one operand that settles the result does so even if the other is unclear."""
     told = []
     for side in (left, right):
         try:

@@ -1,8 +1,8 @@
-"""`policy diff` against brute force: random recorded decisions, weighed by an oracle that reads the proposed YAML.
+"""`policy diff` against brute force: random recorded decisions, evaluated by an oracle that reads the proposed YAML.
 
-`python -m tests.oracles.policy_diff --calls 100000 [--seed 1]` starts a platform, fills its ledger and its audit as the
-tool-access service writes them, asks for the diff as a client does, compares every figure and every example with the
-oracle's (which shares no code with the platform), and says how fast it was and what other questions felt of it.
+`python -m tests.oracles.policy_diff --calls 100000 [--seed 1]` starts a platform, fills its ledger and audit as the
+tool-access service does, requests the diff as a client does, and compares every figure and example with the oracle,
+which shares no code with the platform. It also prints how fast the diff was and how much it delayed other requests.
 """
 
 import argparse
@@ -49,8 +49,8 @@ Key = tuple[str, str, str, str, str]
 
 
 @dataclass(slots=True)
-class Asker:
-    """Asks the tool-access service of a whole platform, as the gateway does."""
+class PolicyClient:
+    """Sends requests to the tool-access service of a whole platform, as the gateway does."""
 
     nc: Client
     project: str
@@ -66,7 +66,7 @@ class Asker:
 
 @dataclass(slots=True)
 class Expected:
-    """What the oracle says of a set of recorded decisions; `rules` are the rules now, by execution."""
+    """What the oracle expects for a set of recorded decisions; `rules` are the new rules, by execution."""
 
     calls: int = 0
     groups: Counter[Key] = field(default_factory=Counter)
@@ -76,8 +76,8 @@ class Expected:
 
 
 @dataclass(slots=True)
-class Made:
-    """One recorded call: the question, what was decided, and how the platform would have written it."""
+class RecordedCase:
+    """One recorded call: the question, the decision, and the rows that the platform would have written."""
 
     asked: Question
     then: str
@@ -93,8 +93,8 @@ def without_limits(text: str) -> str:
     return json.dumps({"kind": "Policy", "rules": rules})
 
 
-def now_of(text: str, asked: Question) -> tuple[str, str | None]:
-    """Return what the policy says to *asked*, and the rule named for it."""
+def new_verdict(text: str, asked: Question) -> tuple[str, str | None]:
+    """Return the verdict of the policy about *asked*, and the rule named for it."""
     met = _met(text, asked)
     if met["deny"]:
         return "deny", met["deny"][0]["name"]
@@ -108,8 +108,8 @@ def now_of(text: str, asked: Question) -> tuple[str, str | None]:
     return "deny", None
 
 
-def weigh(text: str, made: Sequence[Made]) -> Expected:
-    """Weigh every recorded call by brute force."""
+def evaluate(text: str, made: Sequence[RecordedCase]) -> Expected:
+    """Evaluate every recorded call by brute force."""
     found = Expected()
     for one in made:
         why = "edited" if one.edited else one.violation if one.then == "deny" else ""
@@ -117,7 +117,7 @@ def weigh(text: str, made: Sequence[Made]) -> Expected:
             found.left_out[why] += 1
             continue
         found.calls += 1
-        now, rule = now_of(text, one.asked)
+        now, rule = new_verdict(text, one.asked)
         if now != one.then:
             key = (CHANGES[now], one.then, one.asked.network, one.asked.agent, one.asked.tool)
             call = one.step.call
@@ -128,7 +128,7 @@ def weigh(text: str, made: Sequence[Made]) -> Expected:
     return found
 
 
-def make(dice: random.Random, project: str, run_id: UUID, index: int) -> Made:
+def make(dice: random.Random, project: str, run_id: UUID, index: int) -> RecordedCase:
     """Make one recorded call: decided once, or again after its approval drifted or a person said no."""
     asked = question(dice)
     asked.project = project
@@ -145,7 +145,7 @@ def make(dice: random.Random, project: str, run_id: UUID, index: int) -> Made:
         refused = AuditNote(phase="decision", verdict="deny", call=call, actor="ben")
         notes.append(again if drifted else refused)
     notes.append(AuditNote(phase="outcome", verdict="succeeded", call=call))
-    return Made(
+    return RecordedCase(
         asked=asked, then=then, violation=violation, edited=edited, step=LedgerChange(call=call, notes=tuple(notes))
     )
 
@@ -185,7 +185,7 @@ def recorded_call(asked: Question, run_id: UUID, index: int, then: str, violatio
     )
 
 
-def made_calls(count: int, seed: int, project: str) -> list[Made]:
+def recorded_cases(count: int, seed: int, project: str) -> list[RecordedCase]:
     """Make *count* recorded calls, some to a run."""
     dice = random.Random(seed)
     calls = []
@@ -207,7 +207,7 @@ async def register(connection: Any, project: str) -> None:
     await connection.execute(QUERIES.move_registry, project)
 
 
-async def write(connection: Any, calls: Sequence[Made]) -> None:
+async def write(connection: Any, calls: Sequence[RecordedCase]) -> None:
     """Write recorded calls as the tool-access service writes its batches; some are edited later on."""
     for place in range(0, len(calls), BATCH):
         await open_calls(connection, [one.step for one in calls[place : place + BATCH]], [], [])
@@ -228,7 +228,7 @@ async def ask(caller: Any, text: str, **more: Any) -> AsyncIterator[PolicyDiff]:
 
 
 def differences(got: PolicyDiff, expected: Expected) -> list[str]:
-    """Say what *got* has wrong."""
+    """Return what is wrong in *got*."""
     wrong = []
     groups = {group.key: group.calls for group in got.groups}
     if groups != dict(expected.groups):
@@ -256,14 +256,14 @@ def proposed(seed: int, project: str) -> str:
         for probe in probes:
             probe.project = project
         bare = without_limits(text)
-        said = Counter(now_of(bare, probe)[0] for probe in probes if probe.tool in TOOLS)
+        said = Counter(new_verdict(bare, probe)[0] for probe in probes if probe.tool in TOOLS)
         if len(said) == len(CHANGES) and min(said.values()) > 20:
             return text
 
 
 async def _probe(url: str) -> list[float]:
     """Ask a small question now and then until stdin ends; returns how long each answer took, in ms."""
-    caller = Asker(await nats.connect(url, inbox_prefix=GATEWAY), "nobody")
+    caller = PolicyClient(await nats.connect(url, inbox_prefix=GATEWAY), "nobody")
     took = []
     end = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     while not end.done():
@@ -286,7 +286,7 @@ async def _probed(url: str, work: Any) -> tuple[Any, list[float]]:
     return result, json.loads(told)
 
 
-async def _whole(caller: Asker, text: str) -> tuple[PolicyDiff, float]:
+async def _whole(caller: PolicyClient, text: str) -> tuple[PolicyDiff, float]:
     began = time.perf_counter()
     whole = merge_diffs([piece async for piece in ask(caller, text)])
     return whole, time.perf_counter() - began
@@ -295,8 +295,8 @@ async def _whole(caller: Asker, text: str) -> tuple[PolicyDiff, float]:
 async def _run(calls: int, seed: int, folder: Path) -> int:
     project = "shop"
     text = proposed(seed, project)
-    made = made_calls(calls, seed, project)
-    noise = made_calls(calls // 10, seed + 1, "sales")
+    made = recorded_cases(calls, seed, project)
+    noise = recorded_cases(calls // 10, seed + 1, "sales")
     async with Platform(folder, workers=()) as platform:
         connection = await asyncpg.connect(platform.dsn("tas"))
         await register(connection, project)
@@ -304,14 +304,14 @@ async def _run(calls: int, seed: int, folder: Path) -> int:
         await write(connection, made)
         await connection.close()
         url = platform.nats_url_of("gateway")
-        caller = Asker(await nats.connect(url, inbox_prefix=GATEWAY), project)
+        caller = PolicyClient(await nats.connect(url, inbox_prefix=GATEWAY), project)
         try:
             _, quiet = await _probed(url, asyncio.sleep(5))
             (got, took), busy = await _probed(url, _whole(caller, text))
         finally:
             await caller.nc.close()
     began = time.perf_counter()
-    expected = weigh(without_limits(text), made)
+    expected = evaluate(without_limits(text), made)
     brute = time.perf_counter() - began
     wrong = differences(got, expected)
     said = {

@@ -1,4 +1,4 @@
-"""Is a file of expected verdicts sharp enough? Breaks the matrix one way at a time and asks whether a case notices.
+"""Do the cases of a policy test notice changes of the policy? Breaks the matrix one way at a time and runs the cases.
 
 `python -m tests.oracles.policy_mutants [TEST.yaml]` drops every rule, inverts its effect, widens or narrows each of its
 names, limits and conditions, and prints how many of these mutants fail at least one case, and those that survive. What

@@ -1,4 +1,4 @@
-"""Random matrices as text, and random questions about them. Knows the file's format and nothing of the platform."""
+"""Random policies as text, and random calls to decide. Knows the format of the file and uses no code of the product."""
 
 import json
 import random

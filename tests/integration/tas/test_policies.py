@@ -312,8 +312,8 @@ async def test_a_dry_run_weighs_the_grant_the_labels_and_what_was_used(tas: Runn
 async def test_a_diff_over_recorded_calls_is_what_brute_force_says(shared_tas: Shared) -> None:
     """The long form is `python -m tests.oracles.policy_diff`."""
     text = policy_diff.proposed(3, "shop")
-    early, noise = policy_diff.made_calls(200, 5, "shop"), policy_diff.made_calls(200, 6, "sales")
-    late = policy_diff.made_calls(1_000, 7, "shop")
+    early, noise = policy_diff.recorded_cases(200, 5, "shop"), policy_diff.recorded_cases(200, 6, "sales")
+    late = policy_diff.recorded_cases(1_000, 7, "shop")
     connection = await asyncpg.connect(shared_tas.dsn)
     await policy_diff.register(connection, "shop")
     await policy_diff.write(connection, early)
@@ -324,7 +324,7 @@ async def test_a_diff_over_recorded_calls_is_what_brute_force_says(shared_tas: S
     async with TasCaller(shared_tas.nats.url(), "shop") as caller:
         for begin, made in ((None, [*early, *late]), (since, late)):
             got = merge_diffs([piece async for piece in policy_diff.ask(caller, text, since=begin)])
-            expected = policy_diff.weigh(policy_diff.without_limits(text), made)
+            expected = policy_diff.evaluate(policy_diff.without_limits(text), made)
             assert policy_diff.differences(got, expected) == []
             assert len({group.change for group in got.groups}) == 3
 
