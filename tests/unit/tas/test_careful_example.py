@@ -35,8 +35,8 @@ def bundle(text: str = CAREFUL) -> PolicyBundle:
 
 
 def asked(tool: str, args: dict[str, Any], **more: Any) -> AuthorizationQuery:
-    who = Principal("net", "agent", "", "ann", "default")
-    said = {"run_id": None, "project": "default", "who": who, "step": 1, "operation": "call", "labels": {}, **more}
+    principal = Principal("net", "agent", "", "ann", "default")
+    said = {"run_id": None, "project": "default", "principal": principal, "step": 1, "operation": "call", "labels": {}, **more}
     return AuthorizationQuery(tool=tool, args=args, args_text=canonical_json(args), **said)
 
 
