@@ -5,11 +5,11 @@ The file is JSON Lines in UTF-8. Every line is an object with a `kind`:
     header      what this is: format, origin, project, the part that was asked for, where the tree begins, the keys
     policy      a policy version that decisions of this page name
     step        where the run's log asked for a call that was decided on this page
-    earlier     one entry from before the first leaf, with the path that proves it: what let a call go that went on here
+    earlier     one entry from before the first leaf, with its path: the decision that allowed a call of it
     leaf        one entry of the log with its payload (null once it is erased, or `withheld`) and its leaf hash
     hidden      leaf hashes of entries that this bundle does not disclose: other projects', or outside of the time asked
     checkpoint  a signed checkpoint, right after the last leaf that it covers
-    effect      a call of the ledger that was let go
+    effect      a call of the ledger that was allowed
     page        the end of a page: the digests of its lines, signed, chained to the page before
 
 A line is written in one way only (sorted keys, no white space), so that its digest is defined; the tree proves the
@@ -33,12 +33,11 @@ Line = dict[str, Any]
 
 
 def serialize_line(line: Line) -> str:
-    """Return *line* as it stands in the file, without the newline."""
+    """Return *line* as it is written to the file, without the newline."""
     return json.dumps(line, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def digest(text: str) -> str:
-    """Return the SHA-256 of a line, in hex."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -54,9 +53,9 @@ def header(
     exported_at: str,
     exported_by: str,
 ) -> Line:
-    """Return the first line. *edge* is the tree before the first leaf of the bundle, *size* the tree at its end.
+    """Return the first line. *edge* is the tree before the first leaf of the bundle, *size* the size at its end.
 
-    `earlier` says that decisions from before the first leaf are shown where they are needed; older bundles lack it.
+    `earlier`: decisions from before the first leaf are included where they are needed; older bundles lack it.
     """
     return {
         "kind": "header",
@@ -78,12 +77,12 @@ def header(
 def leaf(
     index: int, entry: LogEntry, payload: EntryPayload | None, stored_hash: bytes, *, withheld: bool = False
 ) -> Line:  # fmt: skip
-    """Return a disclosed leaf; *stored_hash* is what the log holds, whatever the entry looks like now.
+    """Return a disclosed leaf; *stored_hash* is the one in the log, whatever the entry looks like now.
 
-    *withheld* says that there is a payload and it is not shown, because it is too large.
+    *withheld*: there is a payload, but it is too large to be included.
     """
-    said = None if payload is None else payload.as_json()
-    line = {"kind": "leaf", "leaf": index, "entry": entry.as_json(), "payload": said, "hash": stored_hash.hex()}
+    shown = None if payload is None else payload.as_json()
+    line = {"kind": "leaf", "leaf": index, "entry": entry.as_json(), "payload": shown, "hash": stored_hash.hex()}
     return {**line, "withheld": True} if withheld else line
 
 
@@ -114,13 +113,13 @@ def policy(project: str, version: int, policy_digest: str, applied_at: str) -> L
 
 
 def step(execution_id: str, run_id: str, seq: int | None, *, kept: bool) -> Line:
-    """Return where the run's log asked for a call; `seq` is None where it did not, *kept* says if the run is stored."""
+    """Return where the run's log requested a call: `seq`, None if nowhere; *kept*: the run is still stored."""
     return {"kind": "step", "execution_id": execution_id, "run_id": run_id, "seq": seq, "kept": kept}
 
 
-def effect(**said: Any) -> Line:
-    """Return a call of the ledger that was let go."""
-    return {"kind": "effect", **said}
+def effect(**fields: Any) -> Line:
+    """Return a call of the ledger that was allowed."""
+    return {"kind": "effect", **fields}
 
 
 def page(number: int, previous: str, lines: Sequence[str], signer: Signer, *, last: bool) -> str:
@@ -138,7 +137,7 @@ def page(number: int, previous: str, lines: Sequence[str], signer: Signer, *, la
 
 
 def is_page_signed(trailer: Line, keys: Sequence[PublicKey]) -> bool:
-    """Say whether a page's end is signed by the one of *keys* that it names."""
+    """Return whether the end of a page is signed by the key of *keys* that it names."""
     body = {name: value for name, value in trailer.items() if name != "signature"}
     try:
         signature = base64.b64decode(trailer["signature"], validate=True)

@@ -1,7 +1,7 @@
-"""Is the record whole? Every effect has a decision before it, every decision a policy version and a request of a run.
+"""Is the record complete? Every effect has a decision before it, every decision a policy and a request of a run.
 
-Only what the bundle discloses is judged, and what it can't show is counted and said, never guessed. A payload may
-be gone only where an erasure that stands in the log itself names its entry.
+Only what the bundle discloses is checked; what it can't show is counted and reported, never guessed. A payload may be
+missing only if an erasure in the log itself names its entry.
 """
 
 import json
@@ -13,10 +13,10 @@ from towpath_audit.entries import EntryPayload, LogEntry
 from towpath_audit.report import AuditFault, AuditReport
 
 PERMISSIONS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
-"""Entries that let a call go, as phase and verdict."""
+"""Entries that allow a call to run, as phase and verdict."""
 
 RULED_VERDICTS = frozenset({"allow", "require_approval"})
-"""Verdicts of a decision that rest on a rule, and so on a policy version; a denial may rest on there being none."""
+"""Verdicts that depend on a rule, and so on a policy version; a denial may mean that there is no rule."""
 
 EFFECTS = {
     "claim": frozenset({"granted"}),
@@ -24,7 +24,7 @@ EFFECTS = {
     "settled": frozenset({"happened", "retry"}),
     "dispatch": frozenset({"again"}),
 }
-"""What can only be said of a call that was let go, by phase."""
+"""Verdicts that only an allowed call can have, by phase."""
 
 ERASED = "audit.erased"
 DROPPED = "audit.dropped"
@@ -36,12 +36,12 @@ AddFault = Callable[[AuditFault], None]
 
 @dataclass
 class Completeness:
-    """Takes the lines of a bundle in order; `finish` says what is missing.
+    """Receives the lines of a bundle in order; `finish` reports what is missing.
 
-    *partial*: the log began before it; *tells_earlier*: it shows the decisions from before that its calls rest on.
+    *partial*: the log began before the bundle; *tells_earlier*: the bundle includes the earlier decisions of its calls.
     """
 
-    say: AddFault
+    add_fault: AddFault
     partial: bool = False
     tells_earlier: bool = False
     decided: dict[str, int] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Completeness:
     dropped: list[dict[str, Any]] = field(default_factory=list)
     missing: dict[int, AuditFault] = field(default_factory=dict)
     ids: set[int] = field(default_factory=set)
-    lonely: dict[str, list[AuditFault]] = field(default_factory=dict)
+    undecided: dict[str, list[AuditFault]] = field(default_factory=dict)
     dropped_before: bool = False
     unkept: set[str] = field(default_factory=set)
     withheld: int = 0
@@ -59,16 +59,14 @@ class Completeness:
     decisions: int = 0
 
     def on_policy(self, line: dict[str, Any]) -> None:
-        """Take a policy version."""
         self.policies.add((str(line.get("project")), _number(line.get("version"))))
 
     def on_step(self, line: dict[str, Any]) -> None:
-        """Take the place where a run asked for a call."""
         seq = line.get("seq")
         self.steps[str(line.get("execution_id"))] = (seq if type(seq) is int else None, line.get("kept") is True)
 
     def on_earlier(self, leaf: int, entry: LogEntry) -> None:
-        """Take an entry from before the first leaf, which was proved to be there."""
+        """Add an entry from before the first leaf, which was proved to be in the log."""
         self.dropped_before = self.dropped_before or entry.phase == DROPPED
         if entry.execution_id is not None and (entry.phase, entry.verdict) in PERMISSIONS:
             self.decided.setdefault(entry.execution_id, leaf)
@@ -76,7 +74,7 @@ class Completeness:
     def on_leaf(
         self, leaf: int, line: int, entry: LogEntry, payload: EntryPayload | None, *, withheld: bool = False
     ) -> None:  # fmt: skip
-        """Take an entry; its payload is None where it is erased or *withheld*."""
+        """Add an entry; its payload is None if it is erased or *withheld*."""
         if entry.entry_id in self.ids:
             self._fault("entry_twice", f"entry {entry.entry_id} stands in the log twice", leaf, line, entry)
         self.ids.add(entry.entry_id)
@@ -91,21 +89,21 @@ class Completeness:
             self._on_call(leaf, line, entry, entry.execution_id)
 
     def on_effect(self, number: int, line: dict[str, Any]) -> None:
-        """Take a call of the ledger that was let go."""
+        """Check a call of the ledger that was allowed."""
         self.effects += 1
         execution_id = str(line.get("execution_id"))
         if execution_id not in self.decided:
             message = f"the ledger let call {execution_id} of {line.get('tool')} go, and the log holds no decision"
-            self.say(AuditFault(code="effect_without_decision", message=message, line=number))
+            self.add_fault(AuditFault(code="effect_without_decision", message=message, line=number))
 
     def finish(self, report: AuditReport) -> None:
-        """Say what is missing, and what could not be seen."""
+        """Report what is missing, and what could not be checked."""
         for entry_id, fault in self.missing.items():
             if entry_id not in self.erased:
-                self.say(fault)
+                self.add_fault(fault)
         erased = len(self.missing.keys() & self.erased)
         report.figures |= {"decisions": self.decisions, "effects": self.effects, "payloads_erased": erased}
-        self._finish_lonely(report)
+        self._finish_undecided(report)
         if self.withheld:
             report.notes.append(f"{self.withheld} payloads are too large for a bundle and not shown")
         if self.unkept:
@@ -113,17 +111,17 @@ class Completeness:
                 f"the runs of {len(self.unkept)} decisions are not kept any more, so their requests can't be shown"
             )
 
-    def _finish_lonely(self, report: AuditReport) -> None:
-        """An effect without a decision is a fault, unless retention may have dropped the decision, as the log says."""
-        if not self.lonely:
+    def _finish_undecided(self, report: AuditReport) -> None:
+        """Report effects without a decision, unless retention may have dropped the decision, as the log says."""
+        if not self.undecided:
             return
         if self.tells_earlier and not self.dropped_before and not self.dropped:
-            for faults in self.lonely.values():
+            for faults in self.undecided.values():
                 for fault in faults:
-                    self.say(fault)
+                    self.add_fault(fault)
             return
         why = "retention dropped what was before" if self.tells_earlier else "this bundle does not show what was before"
-        said = f"{len(self.lonely)} calls went on here and no decision of theirs is shown"
+        said = f"{len(self.undecided)} calls went on here and no decision of theirs is shown"
         report.notes.append(f"{said}: {why}, so it can't be told whether there was one")
 
     def _on_own(self, entry: LogEntry, payload: EntryPayload) -> None:
@@ -147,9 +145,9 @@ class Completeness:
             message = f"{entry.phase} {entry.verdict} of call {execution_id}, and no decision before it let it go"
             fault = _fault_at("effect_without_decision", message, leaf, line, entry)
             if self.partial:
-                self.lonely.setdefault(execution_id, []).append(fault)
+                self.undecided.setdefault(execution_id, []).append(fault)
             else:
-                self.say(fault)
+                self.add_fault(fault)
 
     def _on_decision(self, leaf: int, line: int, entry: LogEntry, execution_id: str) -> None:
         self.decisions += 1
@@ -164,7 +162,7 @@ class Completeness:
             self.unkept.add(execution_id)
 
     def _fault(self, code: str, message: str, leaf: int, line: int, entry: LogEntry) -> None:
-        self.say(_fault_at(code, message, leaf, line, entry))
+        self.add_fault(_fault_at(code, message, leaf, line, entry))
 
 
 def _fault_at(code: str, message: str, leaf: int, line: int, entry: LogEntry) -> AuditFault:

@@ -1,8 +1,8 @@
-"""What a leaf of the log is the hash of: the fields of an entry, and a commitment to what may be erased.
+"""Audit entries as the leaves of the log hash them: the fields of an entry, and a commitment to its payload.
 
-Every field is covered, each with its length, so that no two entries have the same bytes. Whatever may hold
-personal data lies in the payload; the entry holds only its salted commitment, which tells nothing once salt and payload
-are gone.
+Every field is covered together with its length, so that no two entries have the same bytes. Anything that may be
+personal data is in the payload, which can be erased; the entry has only its salted commitment, which discloses nothing
+once salt and payload are gone.
 """
 
 import hashlib
@@ -17,12 +17,12 @@ SALT_BYTES = 16
 
 
 class EntryError(Exception):
-    """An entry or a payload is not one; the message says why."""
+    """An invalid entry or payload; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One entry as the log covers it. `at` is written by `notes.write_time`, `commitment` is hex."""
+    """One entry of the log. `at` is written by `notes.write_time`, `commitment` is hex."""
 
     entry_id: int
     at: str
@@ -42,27 +42,26 @@ class LogEntry:
     commitment: str
 
     def leaf_bytes(self) -> bytes:
-        """Return what the leaf hashes. The SQL function tas.audit_leaf_hash makes the same bytes."""
+        """Return what the leaf hashes. The SQL function tas.audit_leaf_hash computes the same bytes."""
         return (FORMAT + "\n" + "".join(_field(getattr(self, name)) for name in _FIELD_NAMES)).encode()
 
     def leaf_hash(self) -> bytes:
-        """Return the hash of this entry's leaf."""
         return leaf_hash(self.leaf_bytes())
 
     def as_json(self) -> dict[str, Any]:
-        """Return the entry as a bundle writes it."""
+        """Return the entry as bundles contain it."""
         return asdict(self)
 
     @classmethod
-    def read(cls, said: Any) -> "LogEntry":
-        """Read what `as_json` wrote, exactly that; raises EntryError."""
-        if not isinstance(said, Mapping) or set(said) != set(_FIELD_NAMES):
+    def read(cls, value: Any) -> "LogEntry":
+        """Parse exactly what `as_json` returns; raises EntryError."""
+        if not isinstance(value, Mapping) or set(value) != set(_FIELD_NAMES):
             raise EntryError("an entry has other fields")
         for name in _FIELD_NAMES:
-            if not _has_type(name, said[name]):
+            if not _has_type(name, value[name]):
                 raise EntryError(f"the field {name} of the entry is of another kind")
-        _check_encodable(said.values())
-        return cls(**said)
+        _check_encodable(value.values())
+        return cls(**value)
 
 
 _FIELD_NAMES = tuple(field.name for field in fields(LogEntry))
@@ -79,32 +78,32 @@ class EntryPayload:
     detail: str
 
     def commitment(self) -> str:
-        """Return the commitment, in hex. The SQL function tas.audit_commitment makes the same."""
+        """Return the commitment in hex. The SQL function tas.audit_commitment computes the same."""
         return hashlib.sha256(self.salt + f"{self.args_digest}\n{self.detail}".encode()).hexdigest()
 
     def as_json(self) -> dict[str, str]:
-        """Return the payload as a bundle writes it."""
+        """Return the payload as bundles contain it."""
         return {"salt": self.salt.hex(), "args_digest": self.args_digest, "detail": self.detail}
 
     @classmethod
-    def read(cls, said: Any) -> "EntryPayload":
-        """Read what `as_json` wrote; raises EntryError."""
-        if not isinstance(said, Mapping) or set(said) != {"salt", "args_digest", "detail"}:
+    def read(cls, value: Any) -> "EntryPayload":
+        """Parse what `as_json` returns; raises EntryError."""
+        if not isinstance(value, Mapping) or set(value) != {"salt", "args_digest", "detail"}:
             raise EntryError("a payload has other fields")
-        if not all(isinstance(value, str) for value in said.values()) or "\n" in said["args_digest"]:
+        if not all(isinstance(field, str) for field in value.values()) or "\n" in value["args_digest"]:
             raise EntryError("a field of the payload is of another kind")
-        _check_encodable(said.values())
+        _check_encodable(value.values())
         try:
-            salt = bytes.fromhex(said["salt"])
+            salt = bytes.fromhex(value["salt"])
         except ValueError as error:
             raise EntryError("the salt is not hex") from error
-        if len(salt) != SALT_BYTES or salt.hex() != said["salt"]:
+        if len(salt) != SALT_BYTES or salt.hex() != value["salt"]:
             raise EntryError(f"a salt has {SALT_BYTES} bytes, written in small letters")
-        return cls(salt=salt, args_digest=said["args_digest"], detail=said["detail"])
+        return cls(salt=salt, args_digest=value["args_digest"], detail=value["detail"])
 
 
 def _check_encodable(values: Iterable[object]) -> None:
-    """JSON can spell half a character, which has no bytes and which Postgres would never have stored."""
+    """JSON can contain half of a surrogate pair, which has no UTF-8 form and which Postgres never stores."""
     try:
         "".join(value for value in values if isinstance(value, str)).encode()
     except UnicodeEncodeError as error:

@@ -28,9 +28,9 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TreeEdge:
-    """All of a tree that is needed to let it grow: the roots of its perfect subtrees, the largest first.
+    """What is needed to let a tree grow: the roots of its perfect subtrees, the largest first.
 
-    There is one for each bit that is set in `size`, so it stays small however large the tree is.
+    There is one for each set bit of `size`, so it stays small however large the tree is.
     """
 
     size: int = 0
@@ -45,11 +45,11 @@ class TreeEdge:
             raise ValueError(msg)
 
     def extended(self, leaves: Iterable[bytes]) -> "TreeEdge":
-        """Return the edge after the leaf hashes *leaves* were added; costs about one hash for each."""
+        """Return the edge after adding the leaf hashes *leaves*; costs about one hash for each."""
         size, hashes = self.size, list(self.hashes)
         for leaf in leaves:
             one, below = leaf, size
-            while below & 1:  # a perfect subtree of the same height stands to the left: join the two
+            while below & 1:  # a perfect subtree of the same height is to the left: join the two
                 one = node_hash(hashes.pop(), one)
                 below >>= 1
             hashes.append(one)
@@ -190,5 +190,5 @@ def _check_path(old: int, new: int, old_root: bytes, new_root: bytes, path: Sequ
 
 
 def _split(size: int) -> int:
-    """The largest power of two below *size*: how many leaves the left child of a tree has."""
+    """Return the largest power of two below *size*: the number of leaves below the left child."""
     return 1 << ((size - 1).bit_length() - 1)

@@ -32,7 +32,7 @@ _TIME = "time "
 
 
 class NoteError(Exception):
-    """A note, key or checkpoint can't be used; the message says why."""
+    """An invalid note, key or checkpoint; the message says why."""
 
 
 def write_time(at: datetime) -> str:
@@ -47,14 +47,14 @@ def read_time(text: str) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key that signatures are checked with, and the name that it signs under."""
+    """A key that signatures are verified with, and its name."""
 
     name: str
     raw: bytes
 
     @property
     def key_id(self) -> bytes:
-        """The four bytes that stand before a signature."""
+        """The four bytes before a signature that identify the key."""
         return hashlib.sha256(self.name.encode() + b"\n" + ALGORITHM + self.raw).digest()[:4]
 
     @property
@@ -83,7 +83,7 @@ class PublicKey:
         return key
 
     def holds(self, signature: bytes, data: bytes) -> bool:
-        """Say whether *signature* over *data* is this key's."""
+        """Return whether *signature* over *data* is valid under this key."""
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, data)
         except (InvalidSignature, ValueError):

@@ -1,6 +1,6 @@
-"""The proof of a few entries: that they stand in the log of a signed checkpoint, without the rest of the log.
+"""The proof of some entries: that they are in the log of a signed checkpoint, without the rest of the log.
 
-It proves what it holds and nothing more: that there are no other entries of the call only a bundle can show.
+It proves what it contains and nothing more: only a bundle can show that there are no other entries of a call.
 """
 
 import json
@@ -17,7 +17,7 @@ _HEAD = f'{{\n  "format": "{FORMAT}"'
 
 
 class ProvedEntry(NamedTuple):
-    """One entry with its place and its path; the payload is None where it is erased or not shown."""
+    """One entry with its index and path; the payload is None if it is erased or not included."""
 
     leaf: int
     entry: LogEntry
@@ -26,7 +26,7 @@ class ProvedEntry(NamedTuple):
 
 
 def serialize_proof(note: str, keys: Iterable[PublicKey], proved: Iterable[ProvedEntry]) -> str:
-    """Return the file: JSON in ASCII, for people to look at too."""
+    """Return the file: JSON in ASCII, readable for people."""
     entries = [
         {
             "leaf": one.leaf,
@@ -41,12 +41,12 @@ def serialize_proof(note: str, keys: Iterable[PublicKey], proved: Iterable[Prove
 
 
 def is_proof(text: str) -> bool:
-    """Say whether *text*, or what begins with it, is a proof and no bundle."""
+    """Return whether *text*, or its beginning, is a proof and no bundle."""
     return text.startswith(_HEAD)
 
 
 def verify_proof(text: str, *, checkpoints: Sequence[str] = (), keys: Sequence[str] = ()) -> AuditReport:
-    """Verify a proof; *checkpoints* and *keys* are those of `verifier.verify`. Whatever it holds, this returns."""
+    """Verify a proof; *checkpoints* and *keys* as in `verifier.verify`. Never raises, whatever *text* contains."""
     report = AuditReport()
     try:
         said = json.loads(text)

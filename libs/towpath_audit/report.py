@@ -56,7 +56,7 @@ class AuditReport:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no faults."""
         return not self.faults
 
     def ordered(self) -> "AuditReport":

@@ -1,8 +1,8 @@
-"""Checks a bundle, line by line, and says where the first fault lies.
+"""Verifies a bundle line by line and reports where the first fault is.
 
-It believes nothing that it can compute. Each entry is hashed again, the tree is grown leaf by leaf and compared at
-every checkpoint, the bundle's own and those from outside; every line is covered by a signed page. Whatever the lines
-hold, it ends with a report and never with an error of its own.
+It trusts nothing that it can compute. Each entry is hashed again, the tree is grown leaf by leaf and compared with
+every checkpoint, those of the bundle and those from outside; every line is covered by a signed page. Whatever the lines
+contain, the result is a report and never an exception.
 """
 
 import json
@@ -18,18 +18,18 @@ from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, rea
 from towpath_audit.report import AuditFault, AuditReport
 
 MAX_FAULTS = 1_000
-"""Faults that are told one by one; a bundle with more is not worth more words."""
+"""Faults that are listed; the rest is dropped."""
 
 
 class _BadLineError(Exception):
-    """A line that is none; the message says why."""
+    """An invalid line; the message says why."""
 
 
 def verify(lines: Iterable[str], *, checkpoints: Sequence[str] = (), keys: Sequence[str] = ()) -> AuditReport:
     """Verify the *lines* of a bundle.
 
-    *checkpoints* are signed notes that were kept outside of the platform; *keys* are the public keys that are trusted,
-    each as `name+id+key` or by its fingerprint. Without *keys* those that the bundle brings are believed.
+    *checkpoints* are signed notes that were kept outside of the platform; *keys* are the trusted public keys, each as
+    `name+id+key` or by its fingerprint. Without *keys* those in the bundle are trusted.
     """
     walk = _BundleVerifier(checkpoints, keys)
     for number, line in enumerate(lines, 1):
@@ -45,29 +45,29 @@ class _BundleVerifier:
         self._header: Line = {}
         self._keys: list[PublicKey] = []
         self._edge = self._before = TreeEdge()
-        self._stray = False  # the tree can't be followed any more: what comes is not compared to it
+        self._diverged = False  # the tree differs from the signed one: later lines are not compared with it
         self._sealed = 0
-        self._agreed = 0  # up to here a checkpoint from outside says the same
+        self._agreed = 0  # up to here a checkpoint from outside confirms the tree
         self._outside: dict[int, list[Checkpoint]] = defaultdict(list)
-        self._whole = Completeness(self._say)
+        self._completeness = Completeness(self._add_fault)
         self._page: list[tuple[int, str]] = []
         self._pages = 0
         self._previous = ""
         self._last = False
         self._counts = {"leaves": 0, "hidden": 0, "checkpoints": 0, "lines": 0}
-        self._told = 0
+        self._fault_count = 0
         self._kinds: dict[str, Callable[[int, Line], None]] = {
             "leaf": self._on_leaf,
             "earlier": self._on_earlier,
             "hidden": self._on_hidden,
             "checkpoint": self._on_checkpoint,
-            "effect": self._whole.on_effect,
-            "policy": lambda _number, line: self._whole.on_policy(line),
-            "step": lambda _number, line: self._whole.on_step(line),
+            "effect": self._completeness.on_effect,
+            "policy": lambda _number, line: self._completeness.on_policy(line),
+            "step": lambda _number, line: self._completeness.on_step(line),
         }
 
     def take(self, number: int, text: str) -> None:
-        """Take one line."""
+        """Verify one line."""
         self._counts["lines"] = number
         try:
             line = _parse_line(text)
@@ -76,7 +76,7 @@ class _BundleVerifier:
                 return
             self._page.append((number, text))
             self._take(number, line)
-        except (_BadLineError, RecursionError) as error:  # a line may be just short of too deep to be read
+        except (_BadLineError, RecursionError) as error:  # a line may be almost too deeply nested to be parsed
             if not self._page or self._page[-1][0] != number:
                 self._page.append((number, text))
             self._fault("unreadable", str(error), line=number)
@@ -92,12 +92,12 @@ class _BundleVerifier:
             raise _BadLineError(f"a line of kind {line['kind']!r} is not known")
 
     def end(self) -> AuditReport:
-        """Return what was found."""
+        """Return the report."""
         if not self._last:
             self._fault("truncated", "the bundle ends before its last page", line=self._counts["lines"] or None)
         if self._header:
             self._end_of_tree()
-        self._whole.finish(self._report)
+        self._completeness.finish(self._report)
         self._head()
         if not self._outside_notes:
             self._report.notes.append(
@@ -114,7 +114,7 @@ class _BundleVerifier:
         return report.ordered()
 
     def _part(self) -> None:
-        """Say what the bundle is a part of: what it does not show is not proved by it."""
+        """Note what the bundle is a part of: it proves nothing about the rest."""
         since, until, hidden = self._header.get("since"), self._header.get("until"), self._counts["hidden"]
         if since is None and until is None and not hidden:
             return
@@ -131,29 +131,29 @@ class _BundleVerifier:
             _check_header(line)
             hashes = tuple(bytes.fromhex(one) for one in line["edge"])
             self._edge = TreeEdge(line["first"], hashes)
-            brought = [PublicKey.read(text) for text in line["keys"]]
+            bundle_keys = [PublicKey.read(text) for text in line["keys"]]
         except (KeyError, TypeError, ValueError, AttributeError, NoteError) as error:
             raise _BadLineError(f"the header can't be used: {error}") from error
         self._header = line
         self._sealed = self._agreed = self._edge.size
-        self._whole.partial = self._edge.size > 0
-        self._whole.tells_earlier = line.get("earlier") is True
+        self._completeness.partial = self._edge.size > 0
+        self._completeness.tells_earlier = line.get("earlier") is True
         self._before = self._edge
-        self._trust(brought)
-        self._learn_outside()
+        self._trust(bundle_keys)
+        self._read_outside()
         self._compare_outside(number)
 
-    def _trust(self, brought: list[PublicKey]) -> None:
+    def _trust(self, bundle_keys: list[PublicKey]) -> None:
         if not self._pinned:
-            self._keys = brought
+            self._keys = bundle_keys
             return
         wanted = set(self._pinned)
-        self._keys = [key for key in brought if key.fingerprint in wanted or key.text in wanted]
-        for key in brought:
+        self._keys = [key for key in bundle_keys if key.fingerprint in wanted or key.text in wanted]
+        for key in bundle_keys:
             if key not in self._keys:
                 self._fault("key_unknown", f"the bundle brings the key {key.fingerprint}, which was not pinned", line=1)
 
-    def _learn_outside(self) -> None:
+    def _read_outside(self) -> None:
         for note in self._outside_notes:
             try:
                 text, _ = open_note(note, self._keys)
@@ -182,10 +182,10 @@ class _BundleVerifier:
         if payload is not None and payload.commitment() != entry.commitment:
             message = "the payload is not what the entry is committed to"
             self._fault("payload_changed", message, line=number, leaf=index, entry_id=entry.entry_id)
-        self._whole.on_leaf(index, number, entry, payload, withheld=line.get("withheld") is True)
+        self._completeness.on_leaf(index, number, entry, payload, withheld=line.get("withheld") is True)
 
     def _on_earlier(self, number: int, line: Line) -> None:
-        """Believe an entry from before the bundle where its path leads to the root that the tree begins with."""
+        """Accept an entry from before the bundle if its path leads to the root that the bundle begins with."""
         index = _leaf_index(line)
         path = line.get("proof")
         if not isinstance(path, list):
@@ -197,7 +197,7 @@ class _BundleVerifier:
         except (EntryError, ProofError) as error:
             self._fault("earlier_unproved", f"an entry from before the first leaf: {error}", line=number, leaf=index)
             return
-        self._whole.on_earlier(index, entry)
+        self._completeness.on_earlier(index, entry)
 
     def _on_hidden(self, number: int, line: Line) -> None:
         index, said = _leaf_index(line), line.get("hashes")
@@ -208,12 +208,12 @@ class _BundleVerifier:
         self._grow(index, number, hashes)
 
     def _grow(self, index: int, number: int, hashes: Sequence[bytes]) -> None:
-        if self._stray:
+        if self._diverged:
             return
         if index != self._edge.size:
             message = f"leaf {index} stands where leaf {self._edge.size} belongs"
             self._fault("leaf_missing", message, line=number, leaf=self._edge.size)
-            self._stray = True
+            self._diverged = True
             return
         for one in hashes:
             self._edge = self._edge.extended((one,))
@@ -221,7 +221,7 @@ class _BundleVerifier:
 
     def _compare_outside(self, number: int) -> None:
         for outside in self._outside.pop(self._edge.size, ()):
-            if self._stray:
+            if self._diverged:
                 return
             if outside.root == self._edge.root:
                 self._agreed = outside.size
@@ -239,7 +239,7 @@ class _BundleVerifier:
             return
         if found.origin != self._header.get("origin"):
             self._fault("checkpoint_signature", f"the checkpoint is of another log, {found.origin}", line=number)
-        elif self._stray:
+        elif self._diverged:
             return
         elif found.size != self._edge.size:
             message = f"the checkpoint covers {found.size} leaves, and {self._edge.size} are here"
@@ -251,9 +251,9 @@ class _BundleVerifier:
             self._sealed = found.size
 
     def _lost(self, message: str, number: int, code: str, *, since: int) -> None:
-        """The tree is not the one that was signed: the fault lies behind *since*, where it still was."""
+        """The tree is not the signed one: the fault is after leaf *since*, where it still was."""
         self._fault(code, message, line=number, leaf=since, last_leaf=max(self._edge.size - 1, since))
-        self._stray = True
+        self._diverged = True
 
     def _on_page(self, number: int, line: Line, text: str) -> None:
         lines, self._page = self._page, []
@@ -276,10 +276,10 @@ class _BundleVerifier:
 
     def _end_of_tree(self) -> None:
         here, size = self._edge.size, self._header["size"]
-        if not self._stray and (self._sealed != here or size != here):
+        if not self._diverged and (self._sealed != here or size != here):
             message = f"the bundle says that it goes to leaf {size}; it holds {here}, and {self._sealed} are sealed"
             self._fault("truncated", message, leaf=self._sealed)
-        if self._stray:
+        if self._diverged:
             return
         for outside_size, notes in sorted(self._outside.items()):
             if outside_size > here:
@@ -294,21 +294,21 @@ class _BundleVerifier:
             )
 
     def _head(self) -> None:
-        """A bundle of the whole log may begin later only where retention says in the log that it dropped the rest."""
+        """A bundle of the whole log may begin later only if retention recorded in the log that it dropped the rest."""
         first = self._header.get("first", 0)
         if not first or self._header.get("since") is not None:
             return
         edge = [str(one) for one in self._header["edge"]]
-        if not any(said.get("to") == first and said.get("edge") == edge for said in self._whole.dropped):
+        if not any(said.get("to") == first and said.get("edge") == edge for said in self._completeness.dropped):
             message = f"the log begins at leaf {first}, and no entry says that retention dropped what was before"
             self._fault("head_missing", message, line=1, leaf=0, last_leaf=first - 1)
 
     def _fault(self, code: str, message: str, **place: int | None) -> None:
-        self._say(AuditFault(code=code, message=message, **place))
+        self._add_fault(AuditFault(code=code, message=message, **place))
 
-    def _say(self, fault: AuditFault) -> None:
-        self._told += 1
-        if self._told <= MAX_FAULTS:
+    def _add_fault(self, fault: AuditFault) -> None:
+        self._fault_count += 1
+        if self._fault_count <= MAX_FAULTS:
             self._report.faults.append(fault)
 
 
@@ -326,11 +326,11 @@ def _parse_line(text: str) -> Line:
 
 
 _SCOPE_FIELDS = ("origin", "project", "since", "until", "exported_at", "exported_by")
-"""What a header says in words of the part of the log that its bundle shows."""
+"""Fields of a header about the part of the log that the bundle shows."""
 
 
 def _check_header(line: Line) -> None:
-    """Raise ValueError, TypeError or KeyError for a header whose members are of another kind."""
+    """Raise ValueError, TypeError or KeyError for a header with members of other types."""
     for name in ("first", "size"):
         if type(line[name]) is not int or line[name] < 0:
             raise ValueError(f"{name} is no size")
