@@ -19,7 +19,7 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
-from towpath_tas.core.policy.matrix import Matrix, Principal
+from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
 
@@ -77,7 +77,7 @@ def question(dice: random.Random, agents: int, caller: str) -> AuthorizationQuer
     return AuthorizationQuery(
         run_id=UUID(int=dice.getrandbits(128)),
         project="default",
-        principal=Principal("support", f"agent-{dice.randrange(agents)}", "", caller, "default"),
+        principal=CallPrincipal("support", f"agent-{dice.randrange(agents)}", "", caller, "default"),
         step=dice.randrange(50),
         tool=f"t{number % 4}.tool-{number}",
         operation="call",

@@ -28,7 +28,7 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass, IrreversibleHazard, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
-from towpath_tas.core.policy.matrix import Matrix, Principal
+from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 from towpath_tas.core.provenance.provenance import RunKnowledge, ValueSource
 from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
@@ -86,7 +86,7 @@ class Played:
         asked = AuthorizationQuery(
             run_id=RUN,
             project="bench",
-            principal=Principal("dojo", "agent", "", "bench"),
+            principal=CallPrincipal("dojo", "agent", "", "bench"),
             step=self._step,
             tool=call.function,
             operation="call",

@@ -22,7 +22,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from towpath_audit.entries import EntryPayload, LogEntry
+from towpath_audit.entries import AuditLogEntry, EntryPayload
 from towpath_audit.merkle import TreeEdge
 from towpath_audit.notes import PublicKey, Signer
 
@@ -75,7 +75,7 @@ def header(
 
 
 def leaf(
-    index: int, entry: LogEntry, payload: EntryPayload | None, stored_hash: bytes, *, withheld: bool = False
+    index: int, entry: AuditLogEntry, payload: EntryPayload | None, stored_hash: bytes, *, withheld: bool = False
 ) -> Line:  # fmt: skip
     """Return a disclosed leaf; *stored_hash* is the one in the log, whatever the entry looks like now.
 
@@ -86,7 +86,7 @@ def leaf(
     return {**line, "withheld": True} if withheld else line
 
 
-def earlier(index: int, entry: LogEntry, proof: Sequence[bytes]) -> Line:
+def earlier(index: int, entry: AuditLogEntry, proof: Sequence[bytes]) -> Line:
     """Return an entry from before the bundle's first leaf; *proof* is its path in the tree that ends there."""
     return {"kind": "earlier", "leaf": index, "entry": entry.as_json(), "proof": [one.hex() for one in proof]}
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from towpath_audit.entries import EntryPayload, LogEntry
+from towpath_audit.entries import AuditLogEntry, EntryPayload
 from towpath_audit.report import AuditFault, AuditReport
 
 PERMISSIONS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
@@ -65,14 +65,14 @@ class Completeness:
         seq = line.get("seq")
         self.steps[str(line.get("execution_id"))] = (seq if type(seq) is int else None, line.get("kept") is True)
 
-    def on_earlier(self, leaf: int, entry: LogEntry) -> None:
+    def on_earlier(self, leaf: int, entry: AuditLogEntry) -> None:
         """Add an entry from before the first leaf, which was proved to be in the log."""
         self.dropped_before = self.dropped_before or entry.phase == DROPPED
         if entry.execution_id is not None and (entry.phase, entry.verdict) in PERMISSIONS:
             self.decided.setdefault(entry.execution_id, leaf)
 
     def on_leaf(
-        self, leaf: int, line: int, entry: LogEntry, payload: EntryPayload | None, *, withheld: bool = False
+        self, leaf: int, line: int, entry: AuditLogEntry, payload: EntryPayload | None, *, withheld: bool = False
     ) -> None:  # fmt: skip
         """Add an entry; its payload is None if it is erased or *withheld*."""
         if entry.entry_id in self.ids:
@@ -124,7 +124,7 @@ class Completeness:
         said = f"{len(self.undecided)} calls went on here and no decision of theirs is shown"
         report.notes.append(f"{said}: {why}, so it can't be told whether there was one")
 
-    def _on_own(self, entry: LogEntry, payload: EntryPayload) -> None:
+    def _on_own(self, entry: AuditLogEntry, payload: EntryPayload) -> None:
         try:
             said = json.loads(payload.detail)
         except (ValueError, RecursionError):
@@ -136,7 +136,7 @@ class Completeness:
         elif entry.phase == DROPPED:
             self.dropped.append(said)
 
-    def _on_call(self, leaf: int, line: int, entry: LogEntry, execution_id: str) -> None:
+    def _on_call(self, leaf: int, line: int, entry: AuditLogEntry, execution_id: str) -> None:
         if entry.phase == "decision":
             self._on_decision(leaf, line, entry, execution_id)
         if (entry.phase, entry.verdict) in PERMISSIONS:
@@ -149,7 +149,7 @@ class Completeness:
             else:
                 self.add_fault(fault)
 
-    def _on_decision(self, leaf: int, line: int, entry: LogEntry, execution_id: str) -> None:
+    def _on_decision(self, leaf: int, line: int, entry: AuditLogEntry, execution_id: str) -> None:
         self.decisions += 1
         if entry.verdict in RULED_VERDICTS and (entry.project, entry.policy_version) not in self.policies:
             message = f"decided under policy version {entry.policy_version}, which is not stored"
@@ -161,11 +161,11 @@ class Completeness:
         elif seq is None:
             self.unkept.add(execution_id)
 
-    def _fault(self, code: str, message: str, leaf: int, line: int, entry: LogEntry) -> None:
+    def _fault(self, code: str, message: str, leaf: int, line: int, entry: AuditLogEntry) -> None:
         self.add_fault(_fault_at(code, message, leaf, line, entry))
 
 
-def _fault_at(code: str, message: str, leaf: int, line: int, entry: LogEntry) -> AuditFault:
+def _fault_at(code: str, message: str, leaf: int, line: int, entry: AuditLogEntry) -> AuditFault:
     return AuditFault(code=code, message=message, line=line, leaf=leaf, entry_id=entry.entry_id)
 
 

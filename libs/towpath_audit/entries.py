@@ -21,7 +21,7 @@ class EntryError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogEntry:
+class AuditLogEntry:
     """One entry of the log. `at` is written by `notes.write_time`, `commitment` is hex."""
 
     entry_id: int
@@ -53,7 +53,7 @@ class LogEntry:
         return asdict(self)
 
     @classmethod
-    def read(cls, value: Any) -> "LogEntry":
+    def read(cls, value: Any) -> "AuditLogEntry":
         """Parse exactly what `as_json` returns; raises EntryError."""
         if not isinstance(value, Mapping) or set(value) != set(_FIELD_NAMES):
             raise EntryError("an entry has other fields")
@@ -64,7 +64,7 @@ class LogEntry:
         return cls(**value)
 
 
-_FIELD_NAMES = tuple(field.name for field in fields(LogEntry))
+_FIELD_NAMES = tuple(field.name for field in fields(AuditLogEntry))
 _NUMBERS = frozenset({"entry_id", "policy_version"})
 _OPTIONAL = frozenset({"run_id", "execution_id", "rule"})
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from towpath_audit.entries import EntryError, EntryPayload, LogEntry
+from towpath_audit.entries import AuditLogEntry, EntryError, EntryPayload
 from towpath_audit.merkle import HASH_BYTES, ProofError, check_inclusion
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, write_time
 from towpath_audit.report import AuditFault, AuditReport
@@ -20,7 +20,7 @@ class ProvedEntry(NamedTuple):
     """One entry with its index and path; the payload is None if it is erased or not included."""
 
     leaf: int
-    entry: LogEntry
+    entry: AuditLogEntry
     payload: EntryPayload | None
     path: Sequence[bytes]
 
@@ -86,7 +86,7 @@ def _open_checkpoint(
 def _check(said: Any, place: int, sealed: Checkpoint, report: AuditReport) -> None:
     try:
         leaf, path = _leaf(said["leaf"]), [_hash(step) for step in said["path"]]
-        entry = LogEntry.read(said["entry"])
+        entry = AuditLogEntry.read(said["entry"])
         check_inclusion(entry.leaf_hash(), leaf, sealed.size, path, sealed.root)
         payload = None if said["payload"] is None else EntryPayload.read(said["payload"])
     except (KeyError, TypeError, ValueError, EntryError, ProofError) as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 from towpath_audit.bundle import FORMAT, Line, digest, is_page_signed, serialize_line
 from towpath_audit.completeness import Completeness
-from towpath_audit.entries import EntryError, EntryPayload, LogEntry
+from towpath_audit.entries import AuditLogEntry, EntryError, EntryPayload
 from towpath_audit.merkle import HASH_BYTES, ProofError, TreeEdge, check_inclusion
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, read_time
 from towpath_audit.report import AuditFault, AuditReport
@@ -171,7 +171,7 @@ class _BundleVerifier:
         self._counts["leaves"] += 1
         self._grow(index, number, [stored])
         try:
-            entry = LogEntry.read(line.get("entry"))
+            entry = AuditLogEntry.read(line.get("entry"))
             payload = None if line.get("payload") is None else EntryPayload.read(line["payload"])
         except EntryError as error:
             self._fault("entry_changed", str(error), line=number, leaf=index)
@@ -192,7 +192,7 @@ class _BundleVerifier:
             raise _BadLineError("an entry from before needs a proof")
         proof = [_hash(one) for one in path]
         try:
-            entry = LogEntry.read(line.get("entry"))
+            entry = AuditLogEntry.read(line.get("entry"))
             check_inclusion(entry.leaf_hash(), index, self._before.size, proof, self._before.root)
         except (EntryError, ProofError) as error:
             self._fault("earlier_unproved", f"an entry from before the first leaf: {error}", line=number, leaf=index)

@@ -25,7 +25,7 @@ from tests.oracles.policy_texts import condition_text, question
 
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.policy.conditions import VARIABLES, ConditionResult
-from towpath_tas.core.policy.matrix import Matrix, Principal, Rule, RuleEffect
+from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule, RuleEffect
 
 AGREED = (
     *("args.tags.exists(x, x == 'a')", "args.tags.all(x, x != null)", "args.to.matches('^a')", "args.tags[0] == 1"),
@@ -88,7 +88,7 @@ def matrices(count: int, seed: int) -> tuple[Counter[str], list[str]]:
         asked = [_request(dice) for _ in range(5)]
         theirs = _by_cedar([rule for _, (rule, _) in rules], texts, asked)
         for request, their in zip(asked, theirs, strict=True):
-            who = Principal(request["network"], request["agent"], "", request["caller"], "shop")
+            who = CallPrincipal(request["network"], request["agent"], "", request["caller"], "shop")
             ours = matrix.decide(who, request["tool"], "call", {"args": request["args"]}).effect
             said[ours] += 1
             if ours != their:
@@ -102,7 +102,7 @@ def the_known_difference() -> tuple[RuleEffect, str]:
         Rule(name="all", effect="allow"),
         Rule(name="large", effect="deny", when="args.amount > 100"),
     ]
-    ours = Matrix(rules, compile_condition).decide(Principal("", "", "", ""), "t", "call", {"args": {}}).effect
+    ours = Matrix(rules, compile_condition).decide(CallPrincipal("", "", "", ""), "t", "call", {"args": {}}).effect
     policies = "permit(principal, action, resource);"
     policies += "forbid(principal, action, resource) when { context.args.amount > 100 };"
     found = cedarpy.is_authorized(_cedar_request({"args": {}}), policies, [])

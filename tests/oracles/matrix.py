@@ -21,7 +21,7 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
-from towpath_tas.core.policy.matrix import Matrix, Principal
+from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
 
@@ -162,7 +162,9 @@ def query_of(question: Question) -> AuthorizationQuery:
     return AuthorizationQuery(
         run_id=UUID(int=1),
         project=question.project,
-        principal=Principal(question.network, question.agent, question.agent_type, question.caller, question.project),
+        principal=CallPrincipal(
+            question.network, question.agent, question.agent_type, question.caller, question.project
+        ),
         step=question.step,
         tool=question.tool,
         operation=question.operation,

@@ -38,11 +38,11 @@ from towpath_tas.core.policy.grants import granted
 from towpath_tas.core.policy.matrix import (
     MAX_CACHED,
     NO_USAGE,
+    CallPrincipal,
     LimitUsage,
     Matrix,
     MatrixVerdict,
     OnExpiry,
-    Principal,
     RateLimit,
     Rule,
     RuleEffect,
@@ -67,7 +67,7 @@ class AuthorizationQuery:
 
     run_id: UUID | None
     project: str
-    principal: Principal
+    principal: CallPrincipal
     step: int
     tool: str
     operation: str
@@ -139,7 +139,7 @@ class PolicyBundle:
         self.shadow: Matrix | None = None
         self.directories: Mapping[str, AgentDirectory] = {}
         """The agents of snapshots by digest, as far as loaded; denials name them."""
-        self._alternatives: dict[tuple[Principal, str, str, bool], tuple[Alternative, ...]] = {}
+        self._alternatives: dict[tuple[CallPrincipal, str, str, bool], tuple[Alternative, ...]] = {}
 
     def with_origin(self, query: AuthorizationQuery, known: RunKnowledge) -> AuthorizationQuery:
         """Return *query* with the origin of its values, by what is *known* of its run."""
@@ -327,7 +327,9 @@ def query_of_request(request: ToolRequest, args_text: str) -> AuthorizationQuery
     return AuthorizationQuery(
         run_id=request.run_id,
         project=request.project,
-        principal=Principal(request.network, request.agent_key, request.agent_type, request.caller, request.project),
+        principal=CallPrincipal(
+            request.network, request.agent_key, request.agent_type, request.caller, request.project
+        ),
         step=request.step,
         tool=request.tool,
         operation=request.operation,
@@ -351,7 +353,7 @@ def query_of_call(call: LedgerCall) -> AuthorizationQuery:
     return AuthorizationQuery(
         run_id=call.run_id,
         project=call.project,
-        principal=Principal(call.network, call.agent_key, call.agent_type, call.caller, call.project),
+        principal=CallPrincipal(call.network, call.agent_key, call.agent_type, call.caller, call.project),
         step=call.step,
         tool=call.tool,
         operation="call",

@@ -17,7 +17,7 @@ from towpath_contracts.tools.grants import Grants, covers_operation
 from towpath_tas.core.denials import MAX_ALLOWED, Violation
 from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionContext, ConditionResult
 from towpath_tas.core.policy.grants import granted
-from towpath_tas.core.policy.matrix import LimitUsage, Matrix, MatrixVerdict, Principal, Rule, names_discovered
+from towpath_tas.core.policy.matrix import CallPrincipal, LimitUsage, Matrix, MatrixVerdict, Rule, names_discovered
 
 HELPED_BY_OTHERS = frozenset(
     {Violation.PERMISSION, Violation.TOOL_UNKNOWN, Violation.NOT_GRANTED, Violation.LIMIT, Violation.DRIFTED}
@@ -47,7 +47,7 @@ class AgentEntry:
 class RefusedCall:
     """Who was refused, under which grants, and what conditions saw of the call."""
 
-    principal: Principal
+    principal: CallPrincipal
     grants: Grants
     context: Mapping[str, Any]
 

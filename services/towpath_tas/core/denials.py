@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from towpath_contracts.tools.calls import Denial, ToolSpec
 from towpath_contracts.tools.grants import Grants, chain_covers
-from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, Principal, Rule
+from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, MatrixVerdict, Rule
 
 MAX_ALLOWED = 10
 """Tools named in a denial; models choose badly from long lists."""
@@ -30,7 +30,7 @@ class Violation:
 
 
 def allowed_tools(
-    matrix: Matrix, principal: Principal, specs: Iterable[ToolSpec], grants: Grants, wanted: str
+    matrix: Matrix, principal: CallPrincipal, specs: Iterable[ToolSpec], grants: Grants, wanted: str
 ) -> tuple[str, ...]:
     """Return tools that rules and *grants* allow to *principal*, perhaps on conditions, nearest to *wanted* first."""
 

@@ -6,7 +6,7 @@ A switch names things by globs, as rules do, and holds everything that matches. 
 from collections.abc import Iterable, Mapping
 
 from towpath_contracts.switches import Switch
-from towpath_tas.core.policy.matrix import MAX_CACHED, Principal, glob_matches
+from towpath_tas.core.policy.matrix import MAX_CACHED, CallPrincipal, glob_matches
 
 
 class OpenSwitches:
@@ -15,9 +15,9 @@ class OpenSwitches:
     def __init__(self, switches: Iterable[Switch] = ()) -> None:
         """If several hold a call, the first is named."""
         self.open = tuple(switches)
-        self._found: dict[tuple[Principal, str], Switch | None] = {}
+        self._found: dict[tuple[CallPrincipal, str], Switch | None] = {}
 
-    def find(self, principal: Principal, tool: str) -> Switch | None:
+    def find(self, principal: CallPrincipal, tool: str) -> Switch | None:
         """Return the switch that holds calls of *tool* by *principal*, or None."""
         if not self.open:
             return None
@@ -29,6 +29,6 @@ class OpenSwitches:
         return self._found[key]
 
 
-def _holds(switch: Switch, principal: Principal, tool: str) -> bool:
+def _holds(switch: Switch, principal: CallPrincipal, tool: str) -> bool:
     values: Mapping[str, str] = {"network": principal.network, "tool": tool, "caller": principal.caller}
     return switch.kind == "project" or glob_matches(switch.name, values[switch.kind])

@@ -161,7 +161,7 @@ CREATE FUNCTION tas.audit_field(said text) RETURNS text LANGUAGE sql IMMUTABLE A
   SELECT CASE WHEN said IS NULL THEN E'-\n' ELSE octet_length(said)::text || ':' || said || E'\n' END
 $$;
 
--- The bytes are those of towpath_audit.entries.LogEntry.leaf_bytes, hashed as RFC 6962 hashes a leaf.
+-- The bytes are those of towpath_audit.entries.AuditLogEntry.leaf_bytes, hashed as RFC 6962 hashes a leaf.
 CREATE FUNCTION tas.audit_leaf_hash(r tas.audit_record) RETURNS bytea LANGUAGE sql STABLE AS $$
   SELECT sha256('\x00'::bytea || convert_to(
     E'towpath-audit-1\n'

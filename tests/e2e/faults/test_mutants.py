@@ -46,7 +46,7 @@ def test_a_mutant_runs_in_fault_tests_only(tmp_path: Path) -> None:
     [
         ("towpath_tas:no_such_function", "x", "towpath_tas has no no_such_function"),
         ("no_such_package_here:x", "x", "no_such_package_here is no package of the product"),
-        ("towpath_tas:Book.no_such_method", "x", "towpath_tas has no Book.no_such_method"),
+        ("towpath_tas:LedgerStore.no_such_method", "x", "towpath_tas has no LedgerStore.no_such_method"),
         ("towpath_tas:on_claim", "no_such_parameter", "nowhere, not once"),
     ],
 )

@@ -17,7 +17,7 @@ from towpath_contracts.switches import Switch
 from towpath_tas.adapters import ledger_tables
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.calls.stop_switches import SWITCHES
-from towpath_tas.core.policy.matrix import Principal
+from towpath_tas.core.policy.matrix import CallPrincipal
 from towpath_tas.core.switches import OpenSwitches
 
 Row = dict[str, Any]
@@ -106,7 +106,7 @@ class SwitchRows:
     def holds(self, call: Row) -> bool:
         """Say whether anything holds *call* now."""
         rows = self.open_switches(None, call["project"])
-        who = Principal(call["network"], call["agent_key"], call["agent_type"], call["caller"], call["project"])
+        who = CallPrincipal(call["network"], call["agent_key"], call["agent_type"], call["caller"], call["project"])
         return OpenSwitches(Switch(**row) for row in rows).find(who, call["tool"]) is not None
 
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client import CollectorRegistry
 
 from towpath_audit import bundle
-from towpath_audit.entries import EntryPayload, LogEntry
+from towpath_audit.entries import AuditLogEntry, EntryPayload
 from towpath_audit.merkle import TreeEdge
 from towpath_audit.notes import Checkpoint, Signer, open_note
 from towpath_contracts.tools.audit import AuditExport
@@ -244,7 +244,7 @@ class Forger:
         entry = dict(line["entry"])
         if line["payload"] is not None:
             entry["commitment"] = EntryPayload.read(line["payload"]).commitment()
-        made = LogEntry.read(entry)
+        made = AuditLogEntry.read(entry)
         again = {**line, "leaf": edge.size, "entry": entry, "hash": made.leaf_hash().hex()}
         return again, edge.extended([made.leaf_hash()])
 

@@ -14,7 +14,7 @@ from typing import Any
 from tests.support.tas.audit_log import Forger
 
 from towpath_audit.bundle import serialize_line
-from towpath_audit.entries import LogEntry
+from towpath_audit.entries import AuditLogEntry
 from towpath_audit.report import AuditReport
 
 FIELDS = (
@@ -84,7 +84,7 @@ def _hash_too(lines: list[str], chance: random.Random) -> Mutant:
     at = chance.choice([place for place, line in enumerate(lines) if '"kind":"leaf"' in line])
     line, field = json.loads(lines[at]), chance.choice(FIELDS)
     line["entry"][field] = _other(line["entry"][field], chance)
-    line["hash"] = LogEntry.read(line["entry"]).leaf_hash().hex()
+    line["hash"] = AuditLogEntry.read(line["entry"]).leaf_hash().hex()
     lines[at] = serialize_line(line)
     return Mutant(f"edit {field} of line {at + 1} and its hash", lines, at + 1, at + 1)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from towpath_audit.entries import EntryError, EntryPayload, LogEntry
+from towpath_audit.entries import AuditLogEntry, EntryError, EntryPayload
 from towpath_audit.merkle import EMPTY_ROOT, leaf_hash
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, Signer, open_note, read_time, split_notes, write_time
 
@@ -108,7 +108,7 @@ def test_no_two_entries_have_the_same_bytes() -> None:
         *(entry(), entry(entry_id=11), entry(rule=""), entry(rule="-"), entry(phase="", verdict="x")),
         *(entry(phase="x0:"), entry(tool="0:\n"), entry(tool="0:", operation="\n"), entry(verdict="ä"), entry(at="")),
     ]
-    assert len({LogEntry.read(one).leaf_hash() for one in said}) == len(said)
+    assert len({AuditLogEntry.read(one).leaf_hash() for one in said}) == len(said)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_no_two_entries_have_the_same_bytes() -> None:
 )
 def test_what_is_no_entry_is_refused(said: object) -> None:
     with pytest.raises(EntryError):
-        LogEntry.read(said)
+        AuditLogEntry.read(said)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.tas.audit_log import ORIGIN, signer
 
 from towpath_audit import bundle
-from towpath_audit.entries import EntryPayload, LogEntry
+from towpath_audit.entries import AuditLogEntry, EntryPayload
 from towpath_audit.merkle import TreeEdge
 from towpath_audit.notes import Checkpoint
 from towpath_audit.proof import ProvedEntry, is_proof, serialize_proof, verify_proof
@@ -48,7 +48,7 @@ def made(
             "commitment": payload.commitment(),
         }
         erased = change.pop("erased", False)
-        entry = LogEntry(**{**said, **change})
+        entry = AuditLogEntry(**{**said, **change})
         body.append(bundle.leaf(number, entry, None if erased else payload, entry.leaf_hash()))
         edge = edge.extended([entry.leaf_hash()])
         if number % 2 or number == len(changes) - 1:
@@ -233,7 +233,7 @@ def test_what_is_no_proof_proves_nothing_and_stops_nothing(text: str) -> None:
     ],
 )
 def test_an_entry_of_another_kind_is_not_proved(changes: dict[str, Any]) -> None:
-    entry = LogEntry.read(next(json.loads(line)["entry"] for line in GOOD if '"kind":"leaf"' in line))
+    entry = AuditLogEntry.read(next(json.loads(line)["entry"] for line in GOOD if '"kind":"leaf"' in line))
     note = KEY.note(Checkpoint(KEY.public.name, 1, entry.leaf_hash(), None).text())
     text = serialize_proof(note, [KEY.public], [ProvedEntry(leaf=0, entry=entry, payload=None, path=())])
     assert verify_proof(text).holds and is_proof(text)

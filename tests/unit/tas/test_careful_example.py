@@ -11,7 +11,7 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass, IrreversibleHazard, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
-from towpath_tas.core.policy.matrix import Matrix, Principal
+from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 from towpath_tas.core.provenance.provenance import RunKnowledge, ValueSource
 from towpath_tas.core.provenance.provenance_messages import needs_knowledge, origin_members
@@ -35,8 +35,16 @@ def bundle(text: str = CAREFUL) -> PolicyBundle:
 
 
 def asked(tool: str, args: dict[str, Any], **more: Any) -> AuthorizationQuery:
-    principal = Principal("net", "agent", "", "ann", "default")
-    said = {"run_id": None, "project": "default", "principal": principal, "step": 1, "operation": "call", "labels": {}, **more}
+    principal = CallPrincipal("net", "agent", "", "ann", "default")
+    said = {
+        "run_id": None,
+        "project": "default",
+        "principal": principal,
+        "step": 1,
+        "operation": "call",
+        "labels": {},
+        **more,
+    }
     return AuthorizationQuery(tool=tool, args=args, args_text=canonical_json(args), **said)
 
 

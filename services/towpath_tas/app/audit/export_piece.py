@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_audit import bundle
-from towpath_audit.entries import EntryPayload, LogEntry
+from towpath_audit.entries import AuditLogEntry, EntryPayload
 from towpath_audit.notes import write_time
 from towpath_contracts.tools.audit import AuditCursor
 
@@ -94,8 +94,8 @@ def _add_leaf(row: Any, disclosed: bool, piece: ExportPiece) -> None:
         piece.add(bundle.leaf(row["leaf_index"], entry_of(row), payload, row["hash"], withheld=withheld))
 
 
-def entry_of(row: Any) -> LogEntry:
-    return LogEntry(
+def entry_of(row: Any) -> AuditLogEntry:
+    return AuditLogEntry(
         entry_id=row["entry_id"],
         at=write_time(row["at"]),
         run_id=_optional_text(row["run_id"]),

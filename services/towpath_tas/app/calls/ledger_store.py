@@ -38,7 +38,7 @@ from towpath_tas.app.policy.policy_cache import PolicyCache, seen_versions
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
 from towpath_tas.core.calls.call import FINAL, Approval, LedgerCall, LedgerChange
 from towpath_tas.core.calls.switch_holds import principal_of
-from towpath_tas.core.policy.matrix import Principal
+from towpath_tas.core.policy.matrix import CallPrincipal
 from towpath_tas.core.provenance.provenance import RunKnowledge
 from towpath_tas.metrics import TasMetrics
 
@@ -97,7 +97,7 @@ class DecisionContext:
         self.needs_origin = self.needs_origin or decision.needs_origin
         return decision
 
-    def active_switch(self, principal: Principal | None = None, tool: str = "") -> Switch | None:
+    def active_switch(self, principal: CallPrincipal | None = None, tool: str = "") -> Switch | None:
         """Return the switch that holds this call; without a call yet, the one that holds *tool* for *principal*."""
         if not self.bundle.switches.open:
             return None

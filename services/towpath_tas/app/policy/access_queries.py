@@ -29,7 +29,7 @@ from towpath_tas.app.policy.policy_cache import PolicyCache
 from towpath_tas.app.policy.policy_warnings import PolicyWarnings
 from towpath_tas.core.authorization import AuthorizationQuery
 from towpath_tas.core.policy.grants import grant_problems
-from towpath_tas.core.policy.matrix import Principal, Rule
+from towpath_tas.core.policy.matrix import CallPrincipal, Rule
 from towpath_tas.core.teams import delegates_in
 
 MAX_PROPOSALS = 200
@@ -53,7 +53,9 @@ class AccessQueries:
     async def check(self, request: CheckAccess) -> AccessVerdict:
         """Return what the matrix would decide about a call, and how each rule for the tool was evaluated."""
         bundle = await self._policy_cache.current(self._pool, request.project)
-        principal = Principal(request.network, request.agent_key, request.agent_type, request.caller, request.project)
+        principal = CallPrincipal(
+            request.network, request.agent_key, request.agent_type, request.caller, request.project
+        )
         try:
             text = canonical_json(request.args)
         except ValueError as error:
@@ -106,7 +108,7 @@ class AccessQueries:
     async def permissions(self, request: GetPermissions) -> Permissions:
         """List every tool that a rule allows or denies to this agent, for any caller; a lead's delegates too."""
         bundle = await self._policy_cache.current(self._pool, request.project)
-        principal = Principal(request.network, request.agent_key, request.agent_type, "*", request.project)
+        principal = CallPrincipal(request.network, request.agent_key, request.agent_type, "*", request.project)
         found = []
         for spec in (*(tool.spec for tool in bundle.registry.tools.values()), *await self._delegates(request)):
             rules = bundle.matrix.candidates(principal, spec.name, spec.operation, discovered=spec.discovered)

@@ -11,7 +11,7 @@ from towpath_contracts.problems.registry import ProblemDetail
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.policy.policy_cache import PolicyCache
 from towpath_tas.core.authorization import PolicyBundle
-from towpath_tas.core.policy.matrix import Principal
+from towpath_tas.core.policy.matrix import CallPrincipal
 from towpath_tas.core.policy.policy_checks import HINTS, ProjectNames, check, unknown_agents
 from towpath_tas.core.policy.policy_file import ParsedPolicy, rule_from_row
 from towpath_tas.core.teams import agents_of
@@ -48,7 +48,7 @@ class PolicyWarnings:
         unused = await self._unused(project, bundle.matrix.version, found)
         return PolicyFindings(tuple(finding for finding in findings if finding.code not in HINTS), (*hints, *unused))
 
-    async def about_question(self, principal: Principal, tool: str, bundle: PolicyBundle) -> tuple[str, ...]:
+    async def about_question(self, principal: CallPrincipal, tool: str, bundle: PolicyBundle) -> tuple[str, ...]:
         """Return which networks and agents do not exist that a query about *tool*, or a rule for it, names."""
         around = await self._around(principal.project, bundle)
         if len(around.networks) >= MAX_NETWORKS:

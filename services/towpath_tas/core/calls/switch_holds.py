@@ -21,7 +21,7 @@ from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQ
 from towpath_tas.core.calls.call import Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.ledger import on_request, unknown
 from towpath_tas.core.calls.outcomes import is_covered
-from towpath_tas.core.policy.matrix import Principal
+from towpath_tas.core.policy.matrix import CallPrincipal
 from towpath_tas.core.tools.registry import effective_class
 
 RELEASED_GRACE = timedelta(minutes=10)
@@ -108,8 +108,8 @@ def on_held_request(
     )
 
 
-def principal_of(call: LedgerCall) -> Principal:
-    return Principal(call.network, call.agent_key, call.agent_type, call.caller, call.project)
+def principal_of(call: LedgerCall) -> CallPrincipal:
+    return CallPrincipal(call.network, call.agent_key, call.agent_type, call.caller, call.project)
 
 
 def _held(before: LedgerCall | None, call: LedgerCall, switch: Switch) -> LedgerCall:

@@ -20,7 +20,7 @@ from towpath_tas.core.authorization import AuthorizationQuery
 from towpath_tas.core.denials import Violation
 from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.grants import granted
-from towpath_tas.core.policy.matrix import LimitUsage, Matrix, Principal, RuleEffect
+from towpath_tas.core.policy.matrix import CallPrincipal, LimitUsage, Matrix, RuleEffect
 
 MAX_CASES = 10_000
 NO_RULE = ""
@@ -112,7 +112,7 @@ def read_expectations(text: str) -> ParsedPolicyTest:
 
 
 def run_case(matrix: Matrix, case: PolicyTestCase, compile_grant: ConditionCompiler) -> CaseResult:
-    principal = Principal(case.who.network, case.who.agent, case.who.agent_type, case.who.caller, case.who.project)
+    principal = CallPrincipal(case.who.network, case.who.agent, case.who.agent_type, case.who.caller, case.who.project)
     query = AuthorizationQuery(
         run_id=None,
         project=case.who.project,

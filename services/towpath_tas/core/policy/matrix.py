@@ -66,7 +66,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Principal:
+class CallPrincipal:
     """Who makes a call."""
 
     network: str
@@ -133,13 +133,13 @@ class Matrix:
                 self._exact.setdefault(rule.tool, []).append((place, rule))
             else:
                 self._wild.append((place, rule))
-        self._found: dict[tuple[Principal, str, str, bool], tuple[Rule, ...]] = {}
+        self._found: dict[tuple[CallPrincipal, str, str, bool], tuple[Rule, ...]] = {}
         self._conditions: dict[str, Condition] = {}
         self.names_run = any(rule.when is not None and "run" in rule.when for rule in self.rules)
         self.names_origin = any(rule.when is not None and "origin" in rule.when for rule in self.rules)
 
     def candidates(
-        self, principal: Principal, tool: str, operation: str, *, discovered: bool = False
+        self, principal: CallPrincipal, tool: str, operation: str, *, discovered: bool = False
     ) -> tuple[Rule, ...]:
         """Return the rules that match *principal*, *tool* and *operation*, whatever their conditions say.
 
@@ -159,7 +159,7 @@ class Matrix:
 
     def decide(
         self,
-        principal: Principal,
+        principal: CallPrincipal,
         tool: str,
         operation: str,
         context: Mapping[str, Any],
@@ -181,7 +181,13 @@ class Matrix:
         return _verdict_of(matched, used, tuple(unmet))
 
     def trace(
-        self, principal: Principal, tool: str, operation: str, context: Mapping[str, Any], *, discovered: bool = False
+        self,
+        principal: CallPrincipal,
+        tool: str,
+        operation: str,
+        context: Mapping[str, Any],
+        *,
+        discovered: bool = False,
     ) -> tuple[RuleTrace, ...]:
         """Return for every rule for this tool how it was evaluated."""
         traces = []
@@ -203,7 +209,7 @@ class Matrix:
             )
         return tuple(traces)
 
-    def _misses(self, rule: Rule, principal: Principal, tool: str, operation: str) -> str:
+    def _misses(self, rule: Rule, principal: CallPrincipal, tool: str, operation: str) -> str:
         """Return the first field of *rule* that does not match, or an empty string."""
         values = (
             tool,

@@ -12,7 +12,7 @@ from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.child_tools import DELEGATE
 from towpath_tas.core.policy.condition_analysis import never_true
-from towpath_tas.core.policy.matrix import PATTERN_FIELDS, Principal, Rule, glob_matches
+from towpath_tas.core.policy.matrix import PATTERN_FIELDS, CallPrincipal, Rule, glob_matches
 from towpath_tas.core.policy.patterns import (
     covers,
     did_you_mean,
@@ -81,7 +81,7 @@ def _findings(rules: Sequence[Rule], around: ProjectNames) -> Iterator[tuple[int
     yield from _unreachable(rules)
 
 
-def unknown_agents(principal: Principal, tool: str, rules: Sequence[Rule], around: ProjectNames) -> tuple[str, ...]:
+def unknown_agents(principal: CallPrincipal, tool: str, rules: Sequence[Rule], around: ProjectNames) -> tuple[str, ...]:
     """Return networks and agents that do not exist but are named by a query about *tool*, or by *rules* for it."""
     problems, network = [], principal.network
     if network not in around.networks:

@@ -9,7 +9,7 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
-from towpath_tas.core.policy.matrix import Matrix, Principal, Rule
+from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
 from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion, has_drifted, judge_proposal, spec_digest
 
 FIND = ToolSpec(name="notes.find", toolset="notes", discovered=True, definition="sha256:a", description="Find.")
@@ -50,7 +50,7 @@ def test_a_held_tool_is_denied_by_name_of_what_waits(held_by: int, effect: str) 
     asked = AuthorizationQuery(
         run_id=uuid4(),
         project="default",
-        principal=Principal("net", "agent", "", "ann", "default"),
+        principal=CallPrincipal("net", "agent", "", "ann", "default"),
         step=1,
         tool="notes.find",
         operation="call",

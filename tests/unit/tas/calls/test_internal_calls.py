@@ -20,7 +20,7 @@ from towpath_tas.core.calls.internal_calls import BUILT_IN, is_internal, on_reco
 from towpath_tas.core.calls.ledger import void
 from towpath_tas.core.calls.run_facts import reported
 from towpath_tas.core.denial_alternatives import AgentEntry
-from towpath_tas.core.policy.matrix import Matrix, Principal, Rule
+from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
 from towpath_tas.core.policy.policy_checks import ProjectNames, check
 from towpath_tas.core.teams import agents_of, delegates_in
 from towpath_tas.core.tools.registry import ToolRegistry, platform_tool_version
@@ -116,7 +116,7 @@ def may(
         AuthorizationQuery(
             run_id=RUN,
             project="default",
-            principal=Principal("crew", agent, "", "anna"),
+            principal=CallPrincipal("crew", agent, "", "anna"),
             step=1,
             tool=tool,
             operation=operation,

@@ -30,10 +30,10 @@ from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.outcomes import on_outcome
 from towpath_tas.core.calls.settlement import on_fence, on_settle
 from towpath_tas.core.calls.switch_holds import PAUSED_REASON, hold, hold_claim, on_held_request
-from towpath_tas.core.policy.matrix import Principal, RateLimit
+from towpath_tas.core.policy.matrix import CallPrincipal, RateLimit
 from towpath_tas.core.switches import OpenSwitches
 
-WHO = Principal("support", "billing", "", "anna", "default")
+WHO = CallPrincipal("support", "billing", "", "anna", "default")
 CLASSES = list(EffectClass)
 RATE = RateLimit("rule-1", 3, 60)
 

@@ -12,7 +12,7 @@ from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
 from towpath_tas.core.denials import rank
-from towpath_tas.core.policy.matrix import Matrix, Principal, Rule
+from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
 from towpath_tas.core.tools.arguments import ArgumentSchema
 from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion, judge_proposal, spec_digest
 
@@ -48,7 +48,7 @@ def asked(
     return AuthorizationQuery(
         run_id=uuid.uuid4(),
         project="default",
-        principal=Principal("support", "billing", "", "anna"),
+        principal=CallPrincipal("support", "billing", "", "anna"),
         step=1,
         tool=tool,
         operation=operation,

@@ -11,17 +11,17 @@ from towpath_tas.adapters.cel import CelCondition, compile_condition, compile_gr
 from towpath_tas.core.policy.conditions import ConditionResult
 from towpath_tas.core.policy.matrix import (
     NO_USAGE,
+    CallPrincipal,
     LimitKind,
     LimitUsage,
     Matrix,
     MatrixVerdict,
-    Principal,
     RateLimit,
     Rule,
     RuleEffect,
 )
 
-WHO = Principal("support", "billing", "writer", "anna", "shop")
+WHO = CallPrincipal("support", "billing", "writer", "anna", "shop")
 EFFECTS: tuple[RuleEffect, ...] = ("allow", "deny", "require_approval")
 
 

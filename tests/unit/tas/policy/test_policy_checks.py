@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.core.policy.matrix import Principal
+from towpath_tas.core.policy.matrix import CallPrincipal
 from towpath_tas.core.policy.patterns import covers, has_unclosed_bracket, simplified
 from towpath_tas.core.policy.policy_checks import NetworkAgent, ProjectNames, check, unknown_agents
 from towpath_tas.core.policy.policy_file import read_policy
@@ -112,7 +112,7 @@ def test_a_question_is_told_which_networks_and_agents_it_and_its_rules_name_in_v
         ("support", "biling", "support has no agent 'biling'; did you mean 'billing'?"),
         ("supprt", "billing", "no published network is named 'supprt'; did you mean 'support'?"),
     ):
-        who = Principal(network, agent, "", "ann", "shop")
+        who = CallPrincipal(network, agent, "", "ann", "shop")
         assert unknown_agents(who, "orders.find", rules, AROUND) == (*said, typo)
 
 
