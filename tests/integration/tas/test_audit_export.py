@@ -17,7 +17,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.audit import AuditExport, AuditPiece, EraseAudit, GetCheckpoint
 from towpath_fabric.clock import wall
 from towpath_tas.adapters.ledger_tables import platform_audit_row
-from towpath_tas.app.audit import audit_export
+from towpath_tas.app.audit import audit_export, export_piece
 from towpath_tas.app.audit.housekeeping import AuditRetention
 from towpath_tas.app.audit.sealer import BrokenLogError
 
@@ -25,7 +25,8 @@ from towpath_tas.app.audit.sealer import BrokenLogError
 @pytest.fixture
 async def log(database: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AuditLog]:
     """A log of 20 calls, exported in small pieces."""
-    monkeypatch.setattr(audit_export, "PIECE_LEAVES", 25)
+    for module in (audit_export, export_piece):
+        monkeypatch.setattr(module, "MAX_LEAVES", 25)
     async with audit_log(database(), database("tas")) as found:
         await fill(found, 20)
         yield found

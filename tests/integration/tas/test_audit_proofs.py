@@ -85,7 +85,7 @@ async def test_an_entry_is_proved_without_the_rest_of_the_log(log: AuditLog, mon
     assert made.entries == 3
     report = verify_proof(made.proof, checkpoints=log.kept.notes, keys=[key])
     assert (report.faults, report.notes, report.figures["entries"]) == ([], [], 3)
-    monkeypatch.setattr(tree_paths, "AT_ONCE", 4)  # so that a small log is read as a large one is
+    monkeypatch.setattr(tree_paths, "BLOCK_LEAVES", 4)  # so that a small log is read as a large one is
     for size in sizes(log.kept.notes, log.notes):
         made = await proving.prove(ProveRun(**asked, size=size))
         assert verify_proof(made.proof, checkpoints=log.kept.notes, keys=[key]).faults == []
