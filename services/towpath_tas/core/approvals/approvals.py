@@ -17,7 +17,7 @@ from towpath_contracts.tools.calls import CallStatus
 from towpath_tas.core.approvals.approval_binding import binding, binding_digest, changes
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, Authorize
 from towpath_tas.core.calls import run_facts
-from towpath_tas.core.calls.call import Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact
+from towpath_tas.core.calls.call import Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
 from towpath_tas.core.denial_alternatives import escalation, with_alternatives
 from towpath_tas.core.denials import denied_by_person, denied_changing, denied_lost
 from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S
@@ -178,8 +178,21 @@ def _consume(
         return replace(refused, approvals=(replace(approval, status="void"),))
     if decision.effect == "require_approval" and binding_digest(binding(call, decision)) != approval.digest:
         return ask_for_approval(call, decision, now=now, before=approval)
+    allowed = permitted(call, decision, deadline)
+    detail = {"approval_id": str(approval.approval_id), "digest": approval.digest, "approved_by": approval.decided_by}
+    return LedgerChange(
+        call=allowed,
+        notes=(AuditNote(phase="approval.consumed", verdict="allow", call=allowed, detail=detail),),
+        effects=(resolution_fact(approval), DispatchCall(call=allowed)),
+        approvals=(replace(approval, status="consumed"),),
+        policy_bound=True,
+    )
+
+
+def permitted(call: LedgerCall, decision: AuthorizationDecision, deadline: datetime) -> LedgerCall:
+    """Return *call* as permitted by *decision*, with the definition of its tool as it is now."""
     spec = decision.tool.spec if decision.tool else None
-    permitted = call.next_revision(
+    return call.next_revision(
         status=CallStatus.PERMITTED,
         policy_version=decision.policy_version,
         rule=decision.rule,
@@ -189,14 +202,6 @@ def _consume(
         effect_class=effective_class(spec) if spec else call.effect_class,
         timeout_ms=spec.timeout_ms if spec else call.timeout_ms,
         toolset=spec.toolset if spec else call.toolset,
-    )
-    detail = {"approval_id": str(approval.approval_id), "digest": approval.digest, "approved_by": approval.decided_by}
-    return LedgerChange(
-        call=permitted,
-        notes=(AuditNote(phase="approval.consumed", verdict="allow", call=permitted, detail=detail),),
-        effects=(resolution_fact(approval), DispatchCall(call=permitted)),
-        approvals=(replace(approval, status="consumed"),),
-        policy_bound=True,
     )
 
 
@@ -281,8 +286,3 @@ def verdict_of(approval: Approval) -> Literal["approved", "denied", "expired"]:
 def resolution_fact(approval: Approval) -> SendFact:
     """Return the fact about what came of a gate."""
     return SendFact(run_id=approval.run_id, fact=run_facts.gate_resolved(approval, verdict_of(approval)))
-
-
-def send_fact(call: LedgerCall) -> tuple[SendFact, ...]:
-    """Return the effect that sends the call's current fact to its run."""
-    return (SendFact(run_id=call.run_id, fact=call.fact),) if call.fact else ()

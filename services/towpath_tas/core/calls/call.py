@@ -218,3 +218,8 @@ class LedgerChange:
     rated: tuple[RateLimit, ...] = ()
     policy_bound: bool = False
     dead_letter_reason: str = ""
+
+
+def send_fact(call: LedgerCall) -> tuple[SendFact, ...]:
+    """Return the effect that sends the call's current fact to its run, if it has one."""
+    return (SendFact(run_id=call.run_id, fact=call.fact),) if call.fact else ()

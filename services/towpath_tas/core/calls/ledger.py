@@ -21,7 +21,16 @@ from towpath_contracts.tools.calls import CallStatus, EffectClass, ProbeWord, To
 from towpath_tas.core.approvals import approvals
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, Authorize, with_edited_args
 from towpath_tas.core.calls import run_facts
-from towpath_tas.core.calls.call import FINAL, Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact
+from towpath_tas.core.calls.call import (
+    FINAL,
+    Approval,
+    AuditNote,
+    DispatchCall,
+    LedgerCall,
+    LedgerChange,
+    SendFact,
+    send_fact,
+)
 from towpath_tas.core.tools.registry import effective_class
 
 MAX_ATTEMPTS = 20
@@ -67,7 +76,7 @@ def with_gate_resolution(approval: Approval | None, change: LedgerChange) -> Led
 
 def repeat_fact(call: LedgerCall) -> LedgerChange:
     """Send the stored fact to the run again."""
-    return LedgerChange(effects=(SendFact(run_id=call.run_id, fact=call.fact),) if call.fact else ())
+    return LedgerChange(effects=send_fact(call))
 
 
 def void(call: LedgerCall) -> LedgerChange:
@@ -76,7 +85,7 @@ def void(call: LedgerCall) -> LedgerChange:
     return LedgerChange(
         call=ended,
         notes=(AuditNote(phase="outcome", verdict="void", call=ended, detail={"reason": "the fence was raised"}),),
-        effects=_send_fact(ended),
+        effects=send_fact(ended),
     )
 
 
@@ -89,7 +98,7 @@ def unknown(call: LedgerCall, reason: str, *, probe: ProbeWord = "") -> LedgerCh
     return LedgerChange(
         call=ended,
         notes=(AuditNote(phase="outcome", verdict="unknown", call=ended, detail=detail),),
-        effects=_send_fact(ended),
+        effects=send_fact(ended),
     )
 
 
@@ -113,7 +122,7 @@ def fail(
     note = AuditNote(
         phase="outcome", verdict="failed", call=ended, actor=actor, detail={"code": code, "reason": message}
     )
-    return LedgerChange(call=ended, notes=(note,), effects=_send_fact(ended))
+    return LedgerChange(call=ended, notes=(note,), effects=send_fact(ended))
 
 
 def dispatch_next(call: LedgerCall, why: str, **values: Any) -> LedgerChange:
@@ -252,7 +261,3 @@ def _dispatch_same(call: LedgerCall, deadline: datetime) -> LedgerChange:
         return LedgerChange(effects=(DispatchCall(call=call),))
     renewed = call.next_revision(deadline=deadline)
     return LedgerChange(call=renewed, effects=(DispatchCall(call=renewed),))
-
-
-def _send_fact(call: LedgerCall) -> tuple[SendFact, ...]:
-    return (SendFact(run_id=call.run_id, fact=call.fact),) if call.fact else ()

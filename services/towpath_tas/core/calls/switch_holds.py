@@ -17,12 +17,11 @@ from towpath_contracts.facts import CallPaused, GateResolved
 from towpath_contracts.switches import Switch, paused_gate
 from towpath_contracts.tools.calls import CallStatus, ClaimAnswer, ToolRequest
 from towpath_tas.core.approvals import approvals
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, Authorize, with_edited_args
-from towpath_tas.core.calls.call import Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact
+from towpath_tas.core.authorization import AuthorizationQuery, Authorize, with_edited_args
+from towpath_tas.core.calls.call import Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
 from towpath_tas.core.calls.ledger import on_request, unknown
 from towpath_tas.core.calls.outcomes import is_covered
 from towpath_tas.core.policy.matrix import CallPrincipal
-from towpath_tas.core.tools.registry import effective_class
 
 RELEASED_GRACE = timedelta(minutes=10)
 """Time to start for a released call, on top of its timeout: as long as a new one may wait for a worker."""
@@ -52,7 +51,7 @@ def hold(before: LedgerCall | None, change: LedgerChange, switch: Switch | None)
         change,
         call=held,
         notes=(*(replace(note, call=held) for note in notes), _held_note(held, switch)),
-        effects=(*others, *_send_fact(held)),
+        effects=(*others, *send_fact(held)),
         policy_bound=True,
     )
 
@@ -74,7 +73,7 @@ def hold_claim(
         phase="claim", verdict="refused", call=held, actor=change.notes[0].actor, detail={"reason": PAUSED_REASON}
     )
     waits = LedgerChange(
-        call=held, notes=(refused, _held_note(held, switch)), effects=_send_fact(held), policy_bound=True
+        call=held, notes=(refused, _held_note(held, switch)), effects=send_fact(held), policy_bound=True
     )
     none = {"granted": False, "reason": PAUSED_REASON, "start_by_ms": 0, "lease_ms": 0, "probe": ""}
     return waits, answer.model_copy(update=none)
@@ -127,7 +126,7 @@ def _still_held(call: LedgerCall, switch: Switch) -> LedgerChange:
     """
     moved = call.next_revision(fact=paused_fact(call, switch))
     notes = () if moved.fact == call.fact else (_held_note(moved, switch),)
-    return LedgerChange(call=moved, notes=notes, effects=_send_fact(moved), policy_bound=True)
+    return LedgerChange(call=moved, notes=notes, effects=send_fact(moved), policy_bound=True)
 
 
 def _release(
@@ -146,28 +145,13 @@ def _release(
         if refused:
             return approvals.deny(call, decision)
         return approvals.ask_for_approval(call, decision, now=now, before=approval)
-    released = _permitted(call, decision, until)
+    released = approvals.permitted(call, decision, until)
     detail = {"held_by": str(_switch_of(call))}
     return LedgerChange(
         call=released,
         notes=(AuditNote(phase="decision", verdict="allow", call=released, detail=detail),),
         effects=(*_resumed(call), DispatchCall(call=released)),
         policy_bound=True,
-    )
-
-
-def _permitted(call: LedgerCall, decision: AuthorizationDecision, until: datetime) -> LedgerCall:
-    spec = decision.tool.spec if decision.tool else None
-    return call.next_revision(
-        status=CallStatus.PERMITTED,
-        policy_version=decision.policy_version,
-        rule=decision.rule,
-        fact=None,
-        deadline=until,
-        tool_version=decision.tool.version if decision.tool else call.tool_version,
-        effect_class=effective_class(spec) if spec else call.effect_class,
-        timeout_ms=spec.timeout_ms if spec else call.timeout_ms,
-        toolset=spec.toolset if spec else call.toolset,
     )
 
 
@@ -197,7 +181,3 @@ def _resumed(call: LedgerCall) -> tuple[SendFact, ...]:
 def _held_note(call: LedgerCall, switch: Switch) -> AuditNote:
     detail = {"switch_id": str(switch.switch_id), "kind": switch.kind, "name": switch.name, "reason": switch.reason}
     return AuditNote(phase="held", verdict="waits", call=call, actor=switch.paused_by, detail=detail)
-
-
-def _send_fact(call: LedgerCall) -> tuple[SendFact, ...]:
-    return (SendFact(run_id=call.run_id, fact=call.fact),) if call.fact else ()
