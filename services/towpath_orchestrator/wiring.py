@@ -39,9 +39,9 @@ from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.replay_jobs import ReplayJobs
 from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
+from towpath_orchestrator.app.budget_limits import BudgetLimits
 from towpath_orchestrator.app.commit.batch_commit import BatchCommitter
 from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
-from towpath_orchestrator.app.commit.budget_limits import BudgetLimits
 from towpath_orchestrator.app.commit.commit_loop import CommitLoop
 from towpath_orchestrator.app.commit.inbox import Inbox
 from towpath_orchestrator.app.commit.run_reader import RunReader

@@ -14,7 +14,7 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.admission import Admission
-from towpath_orchestrator.app.commit.budget_limits import BudgetLimits
+from towpath_orchestrator.app.budget_limits import BudgetLimits
 from towpath_orchestrator.app.local_facts import LocalFacts
 from towpath_orchestrator.settings import OrchestratorSettings
 

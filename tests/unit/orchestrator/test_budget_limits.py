@@ -12,7 +12,7 @@ from towpath_contracts.budgets import Budget, BudgetRefusal, CarveOut, ModelPric
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.children import ParentRun
 from towpath_orchestrator.adapters.model_prices import ModelPrices
-from towpath_orchestrator.app.commit.budget_limits import BUDGETS, BudgetLimits
+from towpath_orchestrator.app.budget_limits import BUDGETS, BudgetLimits
 from towpath_orchestrator.core.budget_scopes import BudgetScopes
 
 NOW = datetime(2026, 11, 22, 23, 59, tzinfo=UTC)

@@ -22,7 +22,7 @@ from towpath_contracts.tools.access import RecordAction
 from towpath_fabric.ports import Database, Wire
 from towpath_orchestrator.adapters.budget_store import BUDGETS
 from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_orchestrator.app.commit.budget_limits import BudgetLimits
+from towpath_orchestrator.app.budget_limits import BudgetLimits
 
 MOST = 1_000
 

@@ -29,7 +29,7 @@ from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.adapters.storable_text import storable, storable_json
 from towpath_orchestrator.app.admission import Admission
 from towpath_orchestrator.app.api.task_checks import NOT_ACCEPTED, Submission, TaskChecker
-from towpath_orchestrator.app.commit.budget_limits import BudgetLimits
+from towpath_orchestrator.app.budget_limits import BudgetLimits
 from towpath_orchestrator.app.commit.transition_announcer import TransitionAnnouncer
 from towpath_orchestrator.app.dispatch.effect_dispatcher import EffectDispatcher
 from towpath_orchestrator.app.local_facts import LocalFacts

@@ -15,7 +15,7 @@ from towpath_contracts.facts import AnyFact, BudgetRefused, BudgetWarned, TimerF
 from towpath_engine.state.run import RunState
 from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_orchestrator.adapters.budget_store import AccountOpener, BatchResult, budget_warnings
-from towpath_orchestrator.app.commit.budget_limits import BudgetLimits
+from towpath_orchestrator.app.budget_limits import BudgetLimits
 from towpath_orchestrator.app.commit.inbox import InboxFact, local_fact
 from towpath_orchestrator.core.transitions import Transition
 
