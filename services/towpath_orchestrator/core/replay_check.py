@@ -51,7 +51,7 @@ class RecordHeader:
     snapshot_text: str | None
 
 
-class Record(Protocol):
+class RecordSource(Protocol):
     """A stored run, wherever it is stored. Both iterators give their rows in seq order."""
 
     header: RecordHeader
@@ -78,7 +78,7 @@ class _Finding(Exception):  # noqa: N818 - it ends a replay with a verdict, it i
 class ReplayCheck:
     """The replay of one record. Use once."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: RecordSource) -> None:
         self._record = record
         self._events = record.events()
         self._agreed = 0
