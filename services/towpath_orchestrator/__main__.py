@@ -1,4 +1,4 @@
-"""Composition root of the orchestrator."""
+"""Starts one replica of the orchestrator on Postgres and NATS."""
 
 import asyncio
 import sys

@@ -1,6 +1,6 @@
 """What models cost at most: the operator's own list first, then that of genai-prices, which needs no network.
 
-An upper bound, fixed in the run's log when its budget is applied; what a call really cost is told by its answer.
+An upper bound, fixed in the run's log when its budget is applied; what a call really cost comes with its answer.
 """
 
 from decimal import Decimal
@@ -18,13 +18,13 @@ from towpath_contracts.problems.registry import describe_validation_error
 
 FREE = ModelPrice(input_micros=0, output_micros=0)
 PROVIDERS = {"gemini": "google", "openai": "openai", "anthropic": "anthropic"}
-"""How the list calls the providers of our models."""
+"""The names of providers in that list."""
 
 MILLION = 1_000_000
 THOUSAND = 1_000
 
 
-class Price(ClientValue):
+class TokenPrice(ClientValue):
     """Dollars for a million tokens."""
 
     input_usd: Decimal
@@ -35,7 +35,7 @@ class Price(ClientValue):
         return ModelPrice(input_micros=_up(self.input_usd), output_micros=_up(self.output_usd))
 
 
-_adapter: TypeAdapter[dict[str, Price]] = TypeAdapter(dict[str, Price])
+_adapter: TypeAdapter[dict[str, TokenPrice]] = TypeAdapter(dict[str, TokenPrice])
 
 
 def _up(usd: Decimal) -> int:
@@ -58,7 +58,7 @@ class ModelPrices:
         return self._known[model]
 
 
-def _read(file: Path) -> dict[str, Price]:
+def _read(file: Path) -> dict[str, TokenPrice]:
     try:
         return _adapter.validate_python(yaml.safe_load(file.read_text("utf-8")) or {})
     except ValidationError as error:
@@ -75,14 +75,14 @@ def _listed(model: str) -> ModelPrice | None:
         return None
     prices: Any = import_module("genai_prices")
 
-    def cost(told: int, said: int) -> Decimal:
-        usage = prices.Usage(input_tokens=told, output_tokens=said)
+    def cost(input_tokens: int, output_tokens: int) -> Decimal:
+        usage = prices.Usage(input_tokens=input_tokens, output_tokens=output_tokens)
         total: Decimal = prices.calc_price(usage, model_ref=name, provider_id=PROVIDERS[provider]).total_price
         return total
 
     try:
-        told = max(cost(MILLION, 0), cost(THOUSAND, 0) * THOUSAND)
-        said = max(cost(MILLION, MILLION) - cost(MILLION, 0), cost(0, MILLION))
+        input_usd = max(cost(MILLION, 0), cost(THOUSAND, 0) * THOUSAND)
+        output_usd = max(cost(MILLION, MILLION) - cost(MILLION, 0), cost(0, MILLION))
     except LookupError:
         return None
-    return Price(input_usd=told, output_usd=said).micros()
+    return TokenPrice(input_usd=input_usd, output_usd=output_usd).micros()

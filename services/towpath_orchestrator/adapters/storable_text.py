@@ -1,4 +1,4 @@
-"""Texts as Postgres takes them."""
+"""Texts without what Postgres can't store."""
 
 from towpath_contracts.canonical import canonical_json
 

@@ -1,7 +1,6 @@
 """The only timer of the platform: overdue runs get a `timer.fired`, queued runs are admitted.
 
-It decides nothing. It claims what is overdue, so that replicas share the work, and the engine
-decides what that means.
+It claims what is overdue, so that replicas share the work; the engine decides what that means.
 """
 
 import asyncio

@@ -1,9 +1,7 @@
 """The width of a dispatch window: how many requests may be on their way to one destination.
 
-It is found by trials, as long as some have to wait: additive and multiplicative steps up and down, each kept only where
-answers come faster, or no slower.
-
-As many as make it faster, and no more: what is on its way beyond that only waits where nobody chooses whose turn it is.
+It is found by trials, while some requests have to wait: a wider window is kept where answers come faster, a narrower
+one where they come no slower. More than that would only wait at the broker, where nobody chooses whose turn it is.
 Nothing is assumed about who answers, or how long that takes: a model may take seconds and a script none.
 """
 

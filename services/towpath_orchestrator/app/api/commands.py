@@ -1,4 +1,4 @@
-"""Requests of people that become facts: cancel a run, resolve a gate."""
+"""Requests that become facts: cancel a run, resolve a gate, wake what a switch held."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Wires subjects to the orchestrator's parts; no decision is made here."""
+"""Subjects of NATS and who answers them; no decision is made here."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,7 @@
-"""What is counted and logged of committed transitions: ends of runs, steps of plans, depth denied.
+"""Metrics, log lines and spans of committed transitions: ends of runs, steps of plans, denied depth.
 
-A transition is looked at, never changed; of a run without a plan, at any depth but the deepest, only whether it
-has ended. No label holds an id.
+Of a run without a plan, at any depth but the deepest, only the end is counted. No label holds an id. Spans are recorded
+in the background, when a run has ended; a run whose log can't be read then has none.
 """
 
 import asyncio
