@@ -67,8 +67,7 @@ class DispatchWindows:
         self._sent: OrderedDict[UUID, Destination] = OrderedDict()
         self._held: dict[UUID, Destination] = {}
         self._some = asyncio.Event()
-        self.late: dict[UUID, LateRequest] = {}
-        """Requests that were sent late; whoever looks after their timers takes them from here."""
+        self._late: dict[UUID, LateRequest] = {}
 
     async def offer(self, effect: Effect, state: RunState) -> None:
         """Send a request, or hold it until its turn comes; one that was sent before goes at once."""
@@ -134,7 +133,7 @@ class DispatchWindows:
             self._metrics.held.dec()
             self._metrics.held_seconds.observe(now - held.since)
             if now - held.since > held.interval_s / 2:
-                self.late[key] = LateRequest(
+                self._late[key] = LateRequest(
                     run_id=held.effect.message.run_id, attempt=held.effect.effect.attempt, due=now + held.interval_s
                 )
             await self._send(held.effect)
@@ -149,6 +148,11 @@ class DispatchWindows:
     def held(self) -> list[HeldRequest]:
         """Return everything that waits."""
         return [held for destination in set(self._held.values()) for held in self._windows[destination].turns.items()]
+
+    def take_late(self) -> dict[UUID, LateRequest]:
+        """Return the requests that were sent late since the last call."""
+        late, self._late = self._late, {}
+        return late
 
     def drop(self, key: UUID) -> None:
         """Forget a request that waits: nobody wants its answer any more."""

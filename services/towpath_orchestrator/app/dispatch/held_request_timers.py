@@ -87,7 +87,7 @@ class HeldRequestTimers:
 
     def _sent_late(self) -> tuple[set[UUID], dict[UUID, dict[UUID, LateRequest]]]:
         """Return the runs of which something was sent late since the last look, and all such requests by their run."""
-        new, self._windows.late = self._windows.late, {}
+        new = self._windows.take_late()
         now = monotonic()
         self._late = {key: one for key, one in (self._late | new).items() if one.due > now}
         by_run: dict[UUID, dict[UUID, LateRequest]] = {}
