@@ -57,7 +57,7 @@ class RunTimeoutError(TowpathError):
 
 
 class RunFailedError(TowpathError):
-    """A run that was streamed has ended without an answer; its events have told why."""
+    """A run that was streamed has ended without an answer; its events say why."""
 
 
 class ToolError(Exception):

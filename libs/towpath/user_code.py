@@ -48,7 +48,7 @@ MAX_ABANDONED = 16
 
 
 class UserCodeThreads:
-    """Runs plain functions, and remembers the threads of those that were given up."""
+    """Runs plain functions, and counts the threads of those that were abandoned."""
 
     def __init__(self, most: int = MAX_ABANDONED) -> None:
         self._most = most
@@ -70,7 +70,7 @@ class UserCodeThreads:
 
     @property
     def abandoned(self) -> int:
-        """How many threads still run that nobody waits for."""
+        """How many abandoned threads still run."""
         self._abandoned = {thread for thread in self._abandoned if thread.is_alive()}
         return len(self._abandoned)
 

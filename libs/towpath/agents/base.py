@@ -53,7 +53,7 @@ class BaseAgent(ABC):
     async def validate(self, request: AgentRequest) -> Validation | JsonObject:
         """Judge whether the last action did what it was for (`request.assessment`), and each text criterion.
 
-        Without your own the action counts as done and no criterion as met: what nobody judged is not reached.
+        Without your own the action counts as done and no criterion as met: a criterion that was not judged is not met.
         """
         return Validation(valid=True, reason="this agent judges no action")
 

@@ -92,7 +92,7 @@ class AgentRequest:
 
     @property
     def remaining_s(self) -> float:
-        """Seconds until nobody waits any more; 0 when that time is over."""
+        """Seconds until the platform stops waiting for the answer; 0 when that time is over."""
         return max(0.0, self.deadline_s - monotonic())
 
     def results(self, tool: str) -> list[Any]:
@@ -106,7 +106,7 @@ class AgentRequest:
         return self.outputs[-1].text if self.outputs else ""
 
     def model_call(self, model: str) -> AbstractAsyncContextManager[AgentModelCall]:
-        """Around a call of a model that the agent makes itself: hooks hear of it, and its usage is on record.
+        """Around a call of a model that the agent makes itself: hooks are notified, and its usage is recorded.
 
         `async with request.model_call("openai:gpt-5") as call: …; call.used(input_tokens=…, output_tokens=…, usd=…)`.
         """

@@ -34,7 +34,7 @@ class AgentModelCall:
 
 @dataclass(slots=True)
 class UsageCounter:
-    """The calls of one answer. Without one the answer is free; a call whose price nobody said makes it unknown."""
+    """The model calls of one answer: none makes it free, and a call without a price makes the cost unknown."""
 
     calls: list[AgentModelCall] = field(default_factory=list)
 

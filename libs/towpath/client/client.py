@@ -247,9 +247,9 @@ class Client:
     ) -> AsyncIterator[StreamEvent]:
         """Yield a run as it happens: text, tool_call, tool_result, step, reasoning, usage, status and error.
 
-        Without *detailed* only text and tool_call; *event_types* narrows further; the error that ends a run is always
-        told. With *deltas* (HTTP only) what the model writes of them comes in pieces before, and `superseded` says
-        which to forget. With *children* all runs below it are told too, each event with its `run_id` and `path`.
+        Without *detailed* only text and tool_call; *event_types* narrows further; the error that ends a run always
+        comes. With *deltas* (HTTP only) what the model writes comes in pieces before, and `superseded` names those to
+        discard. With *children* all runs below it are streamed too, each event with its `run_id` and `path`.
         Then, for a run that did not complete and was not cancelled, RunFailedError is raised.
         """
         found = _uuid(run_id)
@@ -273,7 +273,7 @@ class Client:
         script: list[Any] | None = None,
         idempotency_key: str | None = None,
     ) -> RunAccepted:
-        """Start a new run that shares what *run_id* did before step *from_step*; *note* is told to the model.
+        """Start a new run that shares what *run_id* did before step *from_step*; *note* is shown to the model.
 
         No call before that step is made again. *script* replaces the decisions from there on. HTTP only.
         """

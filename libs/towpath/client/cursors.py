@@ -57,7 +57,7 @@ class StreamCursor:
         return {name: "true" for name, on in wanted.items() if on}
 
     def superseded_deltas(self) -> list[Told]:
-        """Return what takes back pieces that were given out before the stream was cut: nobody tells how they went on.
+        """Return what takes back the deltas that were given out before the stream was cut: their rest will not come.
 
         What the log brings of their calls comes whole.
         """
@@ -111,7 +111,7 @@ class StreamCursor:
 
 
 def _ends_deltas(event: AnyEvent) -> bool:
-    """Say whether what was told of a model stands in the log by now, or does not count; an answer may not yet."""
+    """Return whether the deltas of a model call are in the log by now, or were discarded; an answer may not be yet."""
     if isinstance(event, InstructionIssued):
         return not isinstance(event.instruction, Finish)
     return isinstance(event, DecisionRefused | DecisionMissed | RunFinished)

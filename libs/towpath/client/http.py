@@ -26,7 +26,7 @@ from towpath_readings.stream.deltas import Told
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 30.0
 SILENCE_S = 45.0
-"""The gateway pings an idle stream every 15 s; three missed pings mean that nobody is there."""
+"""The gateway pings an idle stream every 15 s; three missed pings mean that the connection is lost."""
 MAX_WAIT_S = 30.0
 """The longest `Prefer: wait` the gateway takes."""
 MAX_EVENT_BYTES = 32 * 1024 * 1024

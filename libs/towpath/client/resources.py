@@ -50,7 +50,7 @@ class NetworkResource:
         return await self._ask("/v1/networks/validate", written)
 
     async def _ask(self, address: str, written: Written, **more: bool) -> NetworkVersion:
-        """Send a network; what is wrong with one from a file is told with its lines."""
+        """Send a network; faults of one from a file are reported with their lines."""
         try:
             answer = await self._transport.request("POST", address, body={"spec": spec_json(written), **more})
         except RefusedError as error:

@@ -1,4 +1,4 @@
-"""How long a client goes on trying while nobody answers.
+"""How long a client retries while the platform does not answer.
 
 Waits grow and are jittered, so that many clients do not come back at the same instant; contact resets everything.
 """
@@ -22,7 +22,7 @@ class RetryPolicy:
         self._wait_s = FIRST_WAIT_S
 
     def reset(self) -> None:
-        """Somebody answered: start from the beginning."""
+        """Start from the beginning, because the platform answered."""
         self._since = None
         self._wait_s = FIRST_WAIT_S
 

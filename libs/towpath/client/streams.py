@@ -1,6 +1,6 @@
-"""What streaming a run adds to its events: the words of a conversation, and what a failed run raises.
+"""Turns a run's events into stream events, and raises for a failed run.
 
-Each run of a tree is told by its own log; a piece of a model's text is told where the part is that it begins.
+The events of each run in a tree come from its own log; a delta of a model's text comes where its part begins.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from towpath_readings.stream.tree import TreeEntry
 
 
 class StreamEventBuilder:
-    """Makes a conversation of what a transport's `follow` yields for *run_id*, as `Client.stream` says."""
+    """Makes stream events of what a transport's `follow` yields for *run_id*, as `Client.stream` describes."""
 
     def __init__(self, run_id: UUID, *, detailed: bool, event_types: frozenset[str] | None) -> None:
         self.ended: RunFinished | None = None

@@ -110,5 +110,5 @@ def _model_of(agent: Agent, owner: Swarm) -> JsonObject:
 
 
 def _once(agents: list[JsonObject]) -> list[JsonObject]:
-    """Return *agents* without those that are written the same before; two of one key are told by the platform."""
+    """Return *agents* without exact repeats; the platform refuses two different agents with one key."""
     return [agent for place, agent in enumerate(agents) if agent not in agents[:place]]

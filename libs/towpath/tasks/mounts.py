@@ -16,7 +16,7 @@ from towpath_contracts.problems.registry import problem
 from towpath_contracts.tools.workspace import MAX_MOUNT_BYTES, MAX_MOUNT_FILES
 
 DEFAULT_EXCLUDE = ("**/.git/**", ".git/**", "**/__pycache__/**", "__pycache__/**")
-"""What nobody means by a folder; say `exclude=()` to have it."""
+"""Rarely wanted when a folder is mounted; give `exclude=()` to have them."""
 
 
 @dataclass(frozen=True, slots=True)

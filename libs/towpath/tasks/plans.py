@@ -1,7 +1,7 @@
 """Plans in Python: agents in sequence and in parallel, with results that later steps refer to.
 
 A builder only builds, and says at once what is wrong with a step, in the words that the platform would use. Which
-agents there are is known to the platform alone, unless `check` is told.
+agents there are only the platform knows, unless `check` is given their names.
 """
 
 import copy

@@ -1,6 +1,6 @@
 """What a tool may know about its own call.
 
-A context tells and never decides; everything in it was checked against the ticket before the tool is called.
+A context only informs; everything in it was checked against the ticket before the tool is called.
 """
 
 import threading

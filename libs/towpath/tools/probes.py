@@ -23,12 +23,12 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class DidNotHappen:
-    """The call certainly did not happen, and nobody works on it any more: it may run."""
+    """The call certainly did not happen and is not in progress: it may run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """Nobody can tell; *reason* is shown to the person who has to."""
+    """The probe can't tell; *reason* is shown to the person who decides."""
 
     reason: str = ""
 

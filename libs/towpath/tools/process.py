@@ -1,7 +1,7 @@
 """Running another program inside a tool, so that it ends when the call ends.
 
 The program and everything it starts are one process group; a cancel, a timeout and the end of the call signal the
-whole group, and whoever does not end in time is killed. What a program prints has a limit and never fills the memory.
+whole group, and what does not end in time is killed. What a program prints has a limit and never fills the memory.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""What the hooks of an agent hear.
+"""Notifies the hooks of an agent.
 
-Hooks hear what the platform asked and what the agent proposed, in this order: pre_model_call, the outputs that
-came back, the answer, the calls it proposes, post_model_call. They may hear of a request again that another process
-died over.
+They are notified in this order: pre_model_call, the outputs that came back, the calls that the agent proposes, and
+post_model_call. A request that another process died over may be reported again.
 """
 
 import json
@@ -14,11 +13,11 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, Usage
 
 ACTING = frozenset({DecisionKind.DECIDE, DecisionKind.REPLAN})
-"""Requests that come after an action: what it returned is told with the first of them."""
+"""Kinds of requests that follow an action: the first of them reports what the action returned."""
 
 
 class AgentHookNotifier:
-    """Tells the hooks of one agent in one process."""
+    """Notifies the hooks of one agent in one process."""
 
     def __init__(self, hooks: Hooks, *, worker: str, agent: str) -> None:
         self.hooks = hooks
@@ -26,11 +25,11 @@ class AgentHookNotifier:
         self._agent = agent
 
     async def process_event(self, name: str) -> None:
-        """Tell of the process: `start` or `finished`."""
+        """Report `start` or `finished` of the process."""
         await self.hooks.notify(HookEvent(name=name, worker=self._worker, agent=self._agent))
 
     async def request_received(self, request: DecisionRequest) -> None:
-        """Tell that the agent is asked, and what its last calls returned."""
+        """Report the request, and what the agent's last calls returned."""
         await self._notify("pre_model_call", request)
         if request.kind in ACTING and self.hooks.has("post_tool_call"):
             for output in request.context.outputs:
@@ -38,14 +37,14 @@ class AgentHookNotifier:
                     await self._notify("post_tool_call", request, tool=output.tool, status=output.status)
 
     async def answer_made(self, request: DecisionRequest, answer: JsonObject, took_ms: int, usage: Usage) -> None:
-        """Tell which calls the agent proposes, and that it has answered."""
+        """Report the calls that the agent proposes, and its answer."""
         if request.kind in ACTING and self.hooks.has("pre_tool_call"):
             for tool, params in _proposed_calls(answer):
                 await self._notify("pre_tool_call", request, tool=tool, args=params)
         await self._notify("post_model_call", request, status="succeeded", duration_ms=took_ms, usage=usage)
 
     async def answer_failed(self, request: DecisionRequest, code: str, took_ms: int, usage: Usage) -> None:
-        """Tell that there is no answer."""
+        """Report that there is no answer."""
         known: JsonObject = {"status": code, "duration_ms": took_ms, "usage": usage}
         await self._notify("error", request, **known)
         await self._notify("post_model_call", request, **known)

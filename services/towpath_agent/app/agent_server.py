@@ -1,4 +1,4 @@
-"""The process of an agent: takes the requests of its pool, lets the agent answer them, and says what came of it.
+"""The process of an agent: takes the requests of its pool, lets the agent answer them, and reports the answers.
 
 The same as a decider's (`towpath_fabric.request_loop`): answered once, kept alive while it is worked on,
 handed back when the process ends. Only requests for this very agent are answered.
@@ -117,7 +117,7 @@ class AgentServer:
             raise RuntimeError(PROCESS_THREADS.fault)
 
     async def answer(self, request: DecisionRequest) -> Answer:
-        """Let the agent answer one request; hooks hear of it before and after.
+        """Let the agent answer one request; hooks are notified before and after.
 
         Raises PlatformAwayError where too many methods hang: another process of the pool may answer.
         """

@@ -1,6 +1,6 @@
 """One call in the worker, the slots that calls occupy, and the running of a tool's function.
 
-A call occupies its slot until its function has really ended, also when nobody waits for it any more. An execution is in
+A call occupies its slot until its function has really ended, also when its call was given up. An execution is in
 this process at most once, and nothing is fetched that could not begin at once.
 """
 
@@ -67,7 +67,7 @@ class WorkerCall:
 
     @property
     def overrun(self) -> bool:
-        """Whether a plain function still runs in its thread although nobody waits for it."""
+        """Whether a plain function still runs in its thread although its call was given up."""
         return self.task is None and self.thread is not None and not self.thread.done()
 
     @property

@@ -132,7 +132,7 @@ class LateOutcomeReporter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def report(self, call: WorkerCall, outcome: ToolOutcome | Awaitable[ToolOutcome]) -> None:
-        """Report a late outcome. That of a pure call interests nobody, and an uncertain one says nothing new."""
+        """Report a late outcome. A pure call needs none, and an uncertain one adds nothing."""
         task = asyncio.create_task(self._report(call, outcome))
         self._tasks.add(task)
         task.add_done_callback(self._reported)

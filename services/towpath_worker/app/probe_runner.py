@@ -55,7 +55,7 @@ async def run_probe(
 
 
 def outcome_unknown(answer: ProbeAnswer, reason: str) -> ToolFailure:
-    """Return the failure of a call of which nobody knows whether it happened, with what its probe found."""
+    """Return the failure of a call whose outcome is unknown, with what its probe found."""
     statement = "the probe could not tell" if answer.verdict == "unclear" else "the probe gave no answer"
     message = f"{reason}; {statement}: {answer.detail}" if answer.detail else f"{reason}; {statement}"
     hint = "It may have happened all the same: find out before calling it again."

@@ -71,7 +71,7 @@ class ToolSource(Protocol):
 
     @property
     def held(self) -> int:
-        """How many of its tools nobody has accepted as they are."""
+        """How many of its tools are not accepted as they are."""
 
     async def run(self, offer: Callable[[str, tuple[Any, ...]], None]) -> None:
         """Find tools for ever, and hand over all of them whenever they change."""
@@ -195,7 +195,7 @@ class Worker:
 
     @property
     def overrun(self) -> bool:
-        """Whether functions still run that nobody waits for; only the end of the process stops them."""
+        """Whether abandoned functions still run; only the end of the process stops them."""
         return any(call.overrun or call.hung for call in self._slots)
 
     async def drain(self, grace_s: float) -> None:

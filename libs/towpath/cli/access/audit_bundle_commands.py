@@ -1,6 +1,6 @@
 """`towpath audit export | verify | checkpoint | erase`: the audit as a log that proves itself.
 
-Law: `verify` reads files and nothing else: no platform, no database, no network. It says what it could not see.
+`verify` reads files and nothing else: no platform, no database, no network. It says what it could not see.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 """`towpath gates watch` and `towpath gates notices`: what waits for people, as it comes and goes.
 
 What is shown is what the platform says when it is asked: the gates that wait for people, page by page, the 10,000
-oldest at most. One that comes and goes between two looks is not told; its run's log has it. Gates that only a switch
-opens are left out: no word of a person settles them. Watching decides nothing.
+oldest at most. One that comes and goes between two polls is not shown; its run's log has it. Gates that only a switch
+opens are left out: no decision of a person settles them. Watching decides nothing.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from towpath.client.resources import GateResource
 from towpath_contracts.runs.views import GateView
 from towpath_fabric.clock import monotonic
 
-AT_ONCE = 500
+PAGE_SIZE = 500
 """Gates of one page, as many as the platform lists at once."""
 
-MAX_LOOK = 10_000
+MAX_GATES = 10_000
 """Gates of one look; who has more of them open reads no list."""
 
-LOOK_S = 1.0
+POLL_S = 1.0
 """Between two looks; people take seconds at best."""
 
 What = Literal["opened", "voted", "closed"]
@@ -53,14 +53,14 @@ def differences(
     known: Mapping[UUID, GateView], pending: Mapping[UUID, GateView]
 ) -> tuple[list[tuple[What, GateView]], list[UUID]]:
     """Return what is new about the pending gates since the last look, and which were pending then and no longer are."""
-    told: list[tuple[What, GateView]] = []
+    changes: list[tuple[What, GateView]] = []
     for gate_id, gate in pending.items():
         before = known.get(gate_id)
         if before is None:
-            told.append(("opened", gate))
+            changes.append(("opened", gate))
         elif len(gate.votes) > len(before.votes):
-            told.append(("voted", gate))
-    return told, [gate_id for gate_id in known if gate_id not in pending]
+            changes.append(("voted", gate))
+    return changes, [gate_id for gate_id in known if gate_id not in pending]
 
 
 def line(what: What, gate: GateView) -> str:
@@ -88,21 +88,21 @@ async def watch(*, until_s: float | None = None, common: ConnectionOptions = CON
         out.write("watching gates; decide with: towpath gates approve GATE, or deny, or resolve GATE edit", "dim")
         while True:
             pending = await waiting(client.gates)
-            told, gone = differences(known, pending)
-            told += [("closed", gate) for gate in await _closed(client, gone)]
-            for what, gate in told:
+            changes, gone = differences(known, pending)
+            changes += [("closed", gate) for gate in await _closed(client, gone)]
+            for what, gate in changes:
                 _show(out, what, gate)
             known = pending
             if end is not None and monotonic() >= end:
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
 
-async def waiting(gates: GateResource, at_once: int = AT_ONCE) -> dict[UUID, GateView]:
+async def waiting(gates: GateResource, at_once: int = PAGE_SIZE) -> dict[UUID, GateView]:
     """Return the gates that wait for people, oldest first, *at_once* of them to a page."""
     found: dict[UUID, GateView] = {}
     after: UUID | None = None
-    while len(found) < MAX_LOOK:
+    while len(found) < MAX_GATES:
         page = await gates.page(status="pending", paused=False, after=after, limit=at_once)
         found |= {gate.gate_id: gate for gate in page.gates}
         after = page.next_after

@@ -1,4 +1,4 @@
-"""`towpath gates`: what waits for a person, and that person's word."""
+"""`towpath gates`: what waits for a person, and the person's decision."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ app.command(notices, help_epilogue=examples("towpath gates notices", "towpath ga
 
 
 def missing_approvals(row: Mapping[str, Any]) -> str:
-    """Say whose word an approval takes, where that is out of the ordinary."""
+    """Return who has to approve, where it is more than one approver."""
     role = row["detail"].get("role", "approver")
     if row["quorum"] == 1 and role == "approver":
         return ""

@@ -26,9 +26,9 @@ DEPLOY = Path("deploy")
 
 
 def save_credential(
-    kind: Kind, name: str, entry: dict[str, Any], whose: str, deploy: Path, printed: OutputOptions
+    kind: Kind, name: str, entry: dict[str, Any], owner: str, deploy: Path, printed: OutputOptions
 ) -> None:
-    """Make or change the entry *name* and its password; *whose* is who connects with it, in words.
+    """Make or change the entry *name* and its password; *owner* describes who connects with it.
 
     Raises ProblemError `request_invalid` for an entry that can't be.
     """
@@ -39,7 +39,7 @@ def save_credential(
     out = printed.out()
     if write_password(deploy / "secrets", name):
         project = entry["project"]
-        out.write(f"{whose}: TOWPATH_NATS_USER={name}, TOWPATH_PROJECT={project}, secrets/{name}.env")
+        out.write(f"{owner}: TOWPATH_NATS_USER={name}, TOWPATH_PROJECT={project}, secrets/{name}.env")
         out.write("The broker knows it once it is started again: docker compose up --detach nats")
     else:
         missing = f"{deploy / 'secrets'} is not made yet, so {name} has no password; make it: {deploy / 'make-secrets'}"

@@ -1,4 +1,4 @@
-"""`towpath queues dead`: messages that could not be handled, and a person's word on them."""
+"""`towpath queues dead`: messages that could not be handled, to be sent again or discarded."""
 
 from typing import Literal
 

@@ -1,6 +1,6 @@
 """What happened in a run, one line per thing that matters, from its events.
 
-A line says who did what and how it ended; the words of models, tools and people are shown cleaned and shortened.
+A line says who did what and how it ended; texts of models, tools and people are shown cleaned and shortened.
 """
 
 from dataclasses import dataclass, field
@@ -178,7 +178,7 @@ def _warning_line(event: ev.WatchdogReported | ev.BudgetRefused) -> EventLine:
 def _goal_line(
     event: "ev.StepValidated | ev.ProgressMeasured | ev.ConfidenceMeasured | ev.HelpSought | ev.BackedOff",
 ) -> EventLine:
-    """Say what is found of a step of a goal run."""
+    """Return the line for a finding about a step of a goal run."""
     match event:
         case ev.StepValidated():
             mark, word = (_DONE, "is good") if event.success else (_FAILED, "failed")
@@ -194,7 +194,7 @@ def _goal_line(
 
 
 def _progress_lines(event: ev.AnyEvent) -> list[EventLine]:
-    """Say what a run thought of itself, and what it is told of its budget; nothing for what only the machine needs."""
+    """Return lines for reflections, summaries, plan steps and budget warnings; nothing for other events."""
     match event:
         case ev.Reflected():
             mark, ending = (_NOTE, "") if event.followed else (_FAILED, ", not followed")
@@ -214,7 +214,7 @@ def _progress_lines(event: ev.AnyEvent) -> list[EventLine]:
 
 
 def _plan_line(event: "ev.PlanAccepted | ev.PlanStepStarted | ev.PlanStepEnded") -> EventLine:
-    """Say how a plan, or the flow of a swarm, goes on."""
+    """Return the line for the progress of a plan or of a swarm's flow."""
     match event:
         case ev.PlanAccepted():
             made = {"given": "is given", "planned": "is written by a model", "flow": "is the flow"}[event.origin]

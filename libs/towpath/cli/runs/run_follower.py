@@ -1,6 +1,6 @@
 """Following a run: its events as lines for a person or as JSON lines for a program, and asking at its gates.
 
-Following never changes a run but by the word a person gives at a gate, and stopping to follow never stops the run.
+Following changes a run only by what a person decides at a gate, and stopping to follow never stops the run.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _CALL_FACTS = (
 )
 
 UNANSWERED_S = 5.0
-"""After so long without a word a request to an agent in user code is said to wait."""
+"""After so long without an answer a notice says that the run waits for an agent in user code."""
 
 GateHandler = Callable[[Client, GateOpened, Output], Awaitable[None]]
 
@@ -64,7 +64,7 @@ class RunFollower:
         return None
 
     async def _show_child_event(self, entry: TreeEntry) -> None:
-        """Show an event of a child run, under its names; its gates are the family's."""
+        """Show an event of a child run, with the names that lead to it; its gates are asked as well."""
         if self.out.format == "jsonl":
             print(plain_json(entry.model_dump(mode="json")), flush=True)
         where = one_line("/".join(entry.path), 40)
@@ -76,7 +76,7 @@ class RunFollower:
             await (self.on_gate or _print_gate_notice)(self.client, entry.event, self.out)
 
     def _expect_answer(self, event: AnyEvent | None) -> None:
-        """Say after a while that nobody answers, where *event* asks an agent in user code and no other comes."""
+        """Print a notice after a while, where *event* asks an agent in user code and no other event follows."""
         if self._unanswered is not None:
             self._unanswered.cancel()
             self._unanswered = None
@@ -130,7 +130,7 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
 
 
 async def _print_gate_notice(client: Client, gate: GateOpened, _out: Output) -> None:
-    """Say where nobody can be asked that the run waits, and how it is settled: on stderr, stdout is a program's."""
+    """Print to stderr that the run waits and how to settle it; stdout belongs to a program."""
     if (await client.gates.show(gate.gate_id)).status == "pending":
         print(printable(how_to_settle(gate)), file=sys.stderr, flush=True)
 
@@ -159,7 +159,7 @@ def _show_unknown_call(gate: GateOpened, out: Output) -> None:
 
 
 def unknown_call_lines(detail: Mapping[str, Any]) -> list[str]:
-    """Return what is known of a call that nobody can answer for, as a person has to weigh it."""
+    """Return what is known of a call with an unknown outcome, for the person who decides."""
     lines = [f"{name}: {one_line(str(detail[key]))}" for name, key in _CALL_FACTS if detail.get(key)]
     if detail.get("retry_warning"):
         lines.append(f"retry: {detail['retry_warning']}")

@@ -58,7 +58,7 @@ def read_script(path: Path) -> list[Any]:
 
 
 def _warn_of_unknown(path: Path, script: list[Any]) -> None:
-    """Say which words of an entry mean nothing: it is played as it is, since a model may write anything."""
+    """Warn of unknown keys of an entry; it is played as it is, because a model may write anything."""
     for place, entry in enumerate(script):
         if isinstance(entry, dict) and "action" in entry and (unknown := sorted(set(entry) - ENTRY_WORDS)):
             known = ", ".join(sorted(ENTRY_WORDS))

@@ -59,9 +59,9 @@ class ConnectionOptions(OutputOptions):
 
     @contextlib.asynccontextmanager
     async def connect(self) -> "AsyncIterator[Client]":
-        """Give a client of the platform; raises `server_unreachable` at once where nobody listens.
+        """Connect a client to the platform; raises `server_unreachable` at once where no server listens.
 
-        The client itself is patient, which is right for a program and too long for a person who forgot `towpath up`.
+        The client itself retries for long: right for a program, too slow for a person who forgot `towpath up`.
         """
         from towpath.client.client import Client
 
@@ -93,7 +93,7 @@ CONNECTION_OPTIONS = ConnectionOptions()
 
 
 def running_state(data: Path) -> dict[str, Any] | None:
-    """Return what the platform that runs on the folder *data* tells of itself; None when none runs.
+    """Return the state file of the platform that runs on the folder *data*; None when none runs.
 
     A platform holds the folder's lock as long as it lives; a state file without it is a leftover.
     """

@@ -1,7 +1,7 @@
 """The file that names MCP servers: how each is reached, and what its tools count as.
 
 What a tool is allowed to be taken for (pure, trusted, which operation) stands here, in the operator's hand, and
-never comes from the server. Every problem is told at once with file and line.
+never comes from the server. All problems are reported at once, with file and line.
 """
 
 from fnmatch import fnmatchcase

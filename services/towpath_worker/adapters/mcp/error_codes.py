@@ -1,6 +1,6 @@
 """Codes of JSON-RPC errors that this side makes itself, and what is known when one of them comes.
 
-Between "it was not sent" and "nobody knows" lies the difference between failed and unknown; no code stands for
+"It was not sent" means failed, "it may have arrived" means unknown; no code stands for
 both. A server that sends one of these itself can only make its own calls more doubtful.
 """
 

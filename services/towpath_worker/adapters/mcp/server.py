@@ -90,7 +90,7 @@ class McpServer:
 
     @property
     def held(self) -> int:
-        """How many tools nobody has accepted as they are."""
+        """How many tools are not accepted as they are."""
         return sum(not tool.accepted for tool in self.tools)
 
     async def run(self, offer: Offer | None = None) -> None:
@@ -118,7 +118,7 @@ class McpServer:
                 await asyncio.sleep(pause_s)
 
     async def call(self, tool: DiscoveredTool, args: JsonObject, context: ToolContext) -> Any:
-        """Call *tool* and return its result; raises ToolError, or OutcomeLostError where nobody knows."""
+        """Call *tool* and return its result; raises ToolError, or OutcomeLostError where the outcome is unknown."""
         connection = await self._connection_for(tool, context.remaining_s)
         meta = {META_EXECUTION: str(context.execution_id), META_ATTEMPT: context.attempt}
         try:
@@ -173,7 +173,7 @@ class McpServer:
                     looking.cancel()
                     watching.cancel()
                 await self._drain(connection)
-        except Exception as error:  # noqa: BLE001 - the outermost loop of a stranger's connection: any fault ends it
+        except Exception as error:  # noqa: BLE001 - the outermost loop of an untrusted server's connection: any fault ends it
             reason = _reason_of(error, self._secrets)
             self._log.warning("the server's connection ended", reason=reason)
             if self._current is None:
@@ -225,7 +225,7 @@ class McpServer:
                 self._log.warning("the server does not list its tools", error=type(error).__name__)
                 connection.retire("it does not list its tools")
                 return
-            await asyncio.sleep(1.0)  # a server that says "changed" all the time is heard once a second
+            await asyncio.sleep(1.0)  # a server that says "changed" all the time is followed once a second
 
     async def _list(self, connection: ServerConnection) -> None:
         """Read the server's list, and offer its tools where something changed. One at a time."""

@@ -107,7 +107,7 @@ async def _notice_end(process: asyncio.subprocess.Process, to_session: MemoryObj
 
 
 async def _read(process: asyncio.subprocess.Process, to_session: MemoryObjectSendStream[Incoming], limit: int) -> None:
-    """Hand over every line that is a message; of one that is too long only whose answer it was."""
+    """Forward every line that is a message; one that is too long becomes an error for its request."""
     assert process.stdout is not None
     line = bytearray()
     skipping = False
@@ -130,7 +130,7 @@ async def _read(process: asyncio.subprocess.Process, to_session: MemoryObjectSen
 
 
 async def _forward(line: bytes, to_session: MemoryObjectSendStream[Incoming], limit: int) -> bool:
-    """Give the message of a line to the session; False where it can't be told whose answer was too long."""
+    """Give the message of a line to the session; False where the request of a too long answer is unknown."""
     if len(line) > limit:
         found = _ID.search(line[:200])
         if found is None:

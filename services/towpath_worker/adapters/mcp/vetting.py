@@ -1,7 +1,7 @@
 """What a server says about its tools, made fit to be stored, shown and checked, or refused.
 
 Names that could be mistaken are refused, never repaired; texts are cleaned, because they are only read; a schema
-that could make somebody work without end is refused. Nothing here decides about rights.
+that could cause endless work is refused. Nothing here decides about rights.
 """
 
 import json
@@ -64,7 +64,7 @@ class DiscoveredToolRefusedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CleanedText:
-    """A text without what nobody can see, and what there is to say about it."""
+    """A text without invisible characters, and warnings about what it was."""
 
     text: str
     warnings: tuple[str, ...] = ()
