@@ -1,7 +1,4 @@
-"""Folding and replaying stored runs.
-
-The same facts give the same events, byte for byte; `replay` says where they do not.
-"""
+"""Folds a log to a state, creates a run, and replays recorded facts to see whether they still give the recorded log."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

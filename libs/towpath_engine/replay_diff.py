@@ -1,7 +1,7 @@
-"""Comparing a recorded log with what a replay makes of its facts, one event at a time.
+"""Compares a recorded log with what a replay makes of its facts, one event at a time.
 
-Equal means equal bytes. The one thing that may differ is a field that was added since with its default: messages
-are added to, never renamed. Whatever was recorded must still be read and written.
+Equal means equal bytes. The only difference that is accepted is a field that was added since, with its default:
+messages are extended and never renamed. Whatever was recorded must still be readable and writable.
 """
 
 import json
@@ -54,7 +54,7 @@ def _place(made: LogEntry) -> dict[str, Any]:
 
 
 def is_within(old: Any, new: Any) -> bool:
-    """Say whether everything in *old* is in *new* with the same value; objects of *new* may have more fields."""
+    """Return whether everything in *old* is in *new* with the same value; objects of *new* may have more fields."""
     if isinstance(old, dict):
         return isinstance(new, dict) and all(key in new and is_within(value, new[key]) for key, value in old.items())
     if isinstance(old, list):

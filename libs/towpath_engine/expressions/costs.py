@@ -1,8 +1,8 @@
-"""What makes an acceptance criterion dear, found before the run begins.
+"""Finds what makes an acceptance criterion too expensive, before the run begins.
 
-How long a criterion takes is bounded by its text, since what it sees is bounded
-(`towpath_engine.rules.criteria_input`). A macro goes over things that are there, and looks at one more thing for each;
-a pattern has few places, since a search takes as long as the text times these.
+The input of a criterion is bounded (`towpath_engine.rules.criteria_input`), so its running time is bounded by its own
+text. A macro iterates over values that exist, and may look at one more value for each of them. A pattern has a limited
+number of positions, because a search takes as long as the text times these.
 """
 
 import functools
@@ -95,7 +95,7 @@ def _dear_macro(plain: str, macro: re.Match[str], names: frozenset[str]) -> str:
 
 
 def _is_there(before: str, seen: re.Pattern[str]) -> bool:
-    """Say whether what a macro goes over is a name with its members, or a list in which no name is."""
+    """Return whether what a macro goes over is a name with its members, or a list in which no name is."""
     there = re.search(rf"(?<![\w.\])}}\"])({seen.pattern})\s*(?:(?:{_PATH})\s*)*$", before)
     listed = re.search(r'(?<![\w)\]}"\s])\s*(\[[^\[\]]*\])\s*$', before)
     return there is not None or (listed is not None and not seen.search(listed[1]))

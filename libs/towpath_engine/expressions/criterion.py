@@ -1,8 +1,8 @@
-"""Acceptance criteria as expressions in CEL, the Common Expression Language.
+"""Compiles acceptance criteria written in CEL, the Common Expression Language, and evaluates them.
 
-An expression is met only where it is exactly true. An error, a missing name and any other value are not; nothing
-that a caller writes can raise here, read a clock, or take long: one macro at most, over lists that are bounded. What
-is dear in other ways is refused at submit (`towpath_engine.expressions.costs`).
+A criterion is met only where it is exactly true. An error, a missing name or any other value is not true. Nothing that
+a caller writes can raise here, read a clock or run long: at most one macro is allowed, over lists that are bounded.
+Other expensive expressions are refused at submit (`towpath_engine.expressions.costs`).
 """
 
 import functools
@@ -81,7 +81,7 @@ class Expression:
         self.copies_files = "workspace" in self._needs and _ANY_MACRO.search(bare) is not None
 
     def met(self, scene: Mapping[str, Any]) -> bool:
-        """Say whether the criterion is exactly true of *scene*."""
+        """Return whether the criterion is exactly true of *scene*."""
         seen = {name: scene["workspace"]["files"] if name == FILES else scene[name] for name in self._needs}
         try:
             return self._program.execute(seen) is True
@@ -108,7 +108,7 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def fault_of(text: str) -> str:
-    """Say what is wrong with a criterion, in one line; empty where nothing is."""
+    """Return what is wrong with a criterion, in one line; empty where nothing is."""
     try:
         compile_criterion(text)
     except ValueError as error:

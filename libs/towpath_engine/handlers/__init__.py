@@ -1,1 +1,1 @@
-"""What the run machine does with each fact: handlers decide, and return events and effects."""
+"""Handlers: what a fact changes in a run, by topic. They change a run only by emitting events."""

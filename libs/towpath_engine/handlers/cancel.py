@@ -1,8 +1,9 @@
-"""Cancelling a run, and the fence that a run leaves behind.
+"""Cancels a run, and keeps its fence pending until it is stored.
 
-A run is `cancelled` only when none of its calls can still happen unnoticed: each was voided, has its outcome, or
-is listed as unknown because its own time is over. What the tool-access service neither voided nor sees running has an
-outcome that is on its way here, or was never asked for: the service is asked, under the old fence, and says which.
+A run is `cancelled` only when none of its calls can still happen unnoticed: each was voided, has its outcome, or is
+listed as unknown because its own time is over. A call that the tool-access service neither voided nor sees running has
+an outcome that is on its way here, or was never asked for: the service is asked again under the old fence, and says
+which.
 """
 
 from datetime import timedelta

@@ -1,8 +1,8 @@
-"""`spawn_children`: child runs, each an ordinary run with a log of its own.
+"""Starts child runs, takes their reports, and says what a run reports to its own parent.
 
-A child is born in the transition that appends `child_started`, with its whole first record; its id follows from
-the parent, the step and its place, and begins with the time of that transition, as a run id must. Depth, steps, time
-and rights are never more than the parent's. The parent waits for it as for any other effect.
+A child begins in the transition that appends `child_started`, with its whole first record. Its id follows from the
+parent, the step and its index, and begins with the time of that transition, as every run id must. Depth, steps, time
+and rights are never more than the parent's. The parent waits for a child as for any other effect.
 """
 
 from collections.abc import Sequence
@@ -28,15 +28,15 @@ _RANDOM_BITS = (1 << 62) - 1
 _MAX_INDEX = (1 << 12) - 1
 
 UNREADABLE = "log_unreadable"
-"""Why a run is parked that can't even be cancelled: its log can't be folded."""
+"""Why a run is quarantined that can't even be cancelled: its log can't be folded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewChildRun:
-    """A child that was started: what its run begins with."""
+    """A child run that was started, and the first event of its log."""
 
     child_id: UUID
-    task: "ev.RunCreated"
+    task: ev.RunCreated
 
 
 def depth_of(state: RunState) -> int:
@@ -46,7 +46,7 @@ def depth_of(state: RunState) -> int:
 
 
 def can_spawn(state: RunState) -> bool:
-    """Say whether the run may have children: depth is bounded."""
+    """Return whether the run may have children: depth is bounded."""
     return depth_of(state) < MAX_DEPTH
 
 
@@ -61,12 +61,12 @@ def child_id(parent: UUID, step: int, index: int, at: datetime) -> UUID:
 
 
 def created_at_ms(child: UUID) -> int:
-    """Return when a child was born, in milliseconds since 1970: its id begins with that."""
+    """Return when a child was created, in milliseconds since 1970: its id begins with that."""
     return child.int >> 80
 
 
 def spawn_children(run: TransitionBuilder, tasks: Sequence[ChildTask]) -> None:
-    """Start a child for each of *tasks*; they run at the same time. Raises ValueError beyond the deepest level."""
+    """Start a child for each of *tasks*; they run at the same time. Raises ValueError beyond the maximum depth."""
     if not can_spawn(run.state):
         msg = f"children stand at most {MAX_DEPTH} deep"
         raise ValueError(msg)
@@ -86,7 +86,7 @@ def _bounded(run: TransitionBuilder, task: ChildTask) -> ChildTask:
     """Return *task* with no more steps and time than its parent has left."""
     own = run.state.created
     deadline = run.state.active_deadline()
-    standing = own.timeout_ms - active_ms(run.state, run.now)  # while it waits for people there is no deadline
+    standing = own.timeout_ms - active_ms(run.state, run.now)  # while the run waits for people it has no deadline
     left = max(1, standing if deadline is None else int((deadline - run.now).total_seconds() * 1000))
     return task.model_copy(
         update={
@@ -96,7 +96,7 @@ def _bounded(run: TransitionBuilder, task: ChildTask) -> ChildTask:
     )
 
 
-def _carved(event: "ev.ChildStarted") -> tuple[CarveOut, ...]:
+def _carved(event: ev.ChildStarted) -> tuple[CarveOut, ...]:
     held = event.task.carve_out
     return () if held is None else (CarveOut(run_id=event.child_id, budget=held),)
 
@@ -107,7 +107,7 @@ def kind_of(task: ChildTask) -> str:
     return next((kind for kind, given in kinds.items() if given is not None), "network")
 
 
-def new_child_run(state: RunState, event: "ev.ChildStarted") -> NewChildRun:
+def new_child_run(state: RunState, event: ev.ChildStarted) -> NewChildRun:
     """Return what the run of a child begins with; rights narrow: its own matrix, and every grant of its parent."""
     own, task = state.created, event.task
     above = ParentRun(
@@ -150,7 +150,7 @@ def take_child_report(run: TransitionBuilder, fact: facts.ChildReported) -> bool
     if child is None or child.ended or fact.child_seq <= child.seq:
         return False
     if fact.status == Status.QUARANTINED and fact.reason != UNREADABLE and _is_stopping(run.state):
-        return False  # it takes a cancel, and then has an end of its own
+        return False  # it takes the cancel, and then reports an end of its own
     if fact.ended:
         run.emit(
             ev.ChildEnded(
@@ -170,7 +170,7 @@ def take_child_report(run: TransitionBuilder, fact: facts.ChildReported) -> bool
         )
         return True
     waits = fact.status == Status.WAITING
-    if waits != child.waits or fact.news:  # news that came before an older word must be known to be newer
+    if waits != child.waits or fact.news:  # a newer report must be known as newer than one that arrives after it
         run.emit(ev.ChildWaits(child_id=fact.child_id, waits=waits, child_seq=fact.child_seq))
     return False
 
@@ -180,7 +180,7 @@ def _is_stopping(state: RunState) -> bool:
 
 
 def is_over(status: str) -> bool:
-    """Say whether a child of that status gives no answer any more: it has ended, or is parked."""
+    """Return whether a child of that status gives no answer any more: it has ended, or is quarantined."""
     return status in FINAL or status == Status.QUARANTINED
 
 
@@ -190,19 +190,19 @@ def pending_children(state: RunState) -> list[PendingEffect]:
 
 
 def stop_child(run: TransitionBuilder, child: OpenChild, reason: str) -> None:
-    """Want a child no longer: it is told to stop until it has ended; one that has ended or is told changes nothing."""
+    """Tell a child to stop, until it has ended. A child that has ended, or is told already, changes nothing."""
     if not child.ended and not child.stopped:
         run.emit(ev.ChildStopped(child_id=child.child_id, reason=reason))
         run.send_effect(child.child_id)
 
 
 def cost_of_children(state: RunState) -> Cost | None:
-    """Return what the run's own children have cost; None where that is nothing."""
+    """Return what the run's children have cost; None where that is nothing."""
     return None if state.below == NO_COST else state.below
 
 
 def report_for_parent(state: RunState) -> facts.ChildReported | None:
-    """Return what a child tells its parent of this state; None for a run that is nobody's child."""
+    """Return what a child run reports to its parent of this state; None for a run without a parent."""
     parent = state.created.parent
     if parent is None:
         return None

@@ -1,7 +1,7 @@
-"""Asking the decider: for the next decision, for another one of the same step, or for an assessment.
+"""Asks the decider: for the next decision, for another one of the same step, or for an assessment.
 
-Only a request of kind `decide` opens a step. Assessments and further attempts belong to the step they are about,
-and never count against `max_steps`.
+Only a request of kind `decide` opens a step. Assessments and further attempts belong to the step they are about, and
+do not count against `max_steps`.
 """
 
 from datetime import timedelta

@@ -1,7 +1,8 @@
-"""The end of a background run: every one has a summary, and says what became of its objective.
+"""Closes what is open in a background run or a plan when the run ends, and returns what its end reports of them.
 
-Whatever ends the run, its last events are its summary, Terminated and RunFinished. Where no model said the last
-words, the platform does, and names the last error.
+However a background run ends, its last events are its summary, Terminated and RunFinished; where no model wrote a
+summary, the platform writes one and names the last error. However a plan ends, its log has the outcome of every step,
+and the end carries the output so far.
 """
 
 from towpath_contracts.base import JsonObject
@@ -19,7 +20,7 @@ ENDED = "ended"
 
 
 def close_iteration(run: TransitionBuilder) -> bool:
-    """Say that the current iteration is over, once; never a reason to stop."""
+    """Record the end of the current iteration, once. It is never a reason to stop."""
     background = run.state.background
     if background is not None and background.iteration:
         late = is_late(run.state, run.now)
@@ -36,7 +37,7 @@ def close_iteration(run: TransitionBuilder) -> bool:
 
 
 def close_background_run(run: TransitionBuilder, status: str, reason: str, message: str) -> JsonObject:
-    """Close what is open and return what the run's end tells beside its status."""
+    """Close what is open and return what the end of the run reports beside its status."""
     background = run.state.background
     if background is None:
         return {}
@@ -66,7 +67,7 @@ def close_background_run(run: TransitionBuilder, status: str, reason: str, messa
 
 
 def _report(run: TransitionBuilder, background: BackgroundState, status: str, reason: str, message: str) -> str:
-    """Say what is known; the plan's state is what a person looks for first."""
+    """Return a summary of what is known, with the state of the plan."""
     told = f"The run ended as {status} ({reason})" + (f": {message}." if message else ".")
     lines = [told, f"{run.state.step} iterations, {background.total_failures} of them failed."]
     if background.last_error:
@@ -82,7 +83,7 @@ _TRIGGERS: dict[str, PlanTrigger] = {Status.TIMED_OUT: "timeout", Status.CANCELL
 
 
 def close_plan_run(run: TransitionBuilder, status: str, reason: str, message: str) -> JsonObject:
-    """Close what is open of a plan or workflow and return what the run's end tells of it; nothing of other runs."""
+    """Close what is open in a plan or workflow and return its output; nothing for other runs."""
     held = run.state.composition
     if held is None:
         return {}
@@ -100,7 +101,7 @@ def close_plan_run(run: TransitionBuilder, status: str, reason: str, message: st
 
 
 def report_step_end(run: TransitionBuilder, outcome: PlanStepOutcome) -> None:
-    """Say in the log what came of a step, with the texts that it names stored."""
+    """Record the end of a step, and store the texts that its report refers to."""
     held = run.state.composition
     for digest, text in outcome.stored.items():
         run.store_text(digest, text)
@@ -109,7 +110,7 @@ def report_step_end(run: TransitionBuilder, outcome: PlanStepOutcome) -> None:
 
 
 def skip_remaining_steps(run: TransitionBuilder) -> None:
-    """Say of every step that was not begun that it is skipped."""
+    """Record every step that was not begun as skipped."""
     held = run.state.composition
     if held is None or held.plan is None:
         return

@@ -1,7 +1,4 @@
-"""How a run ends.
-
-An end raises the fence, so that nothing of the run can start any more, and closes every gate.
-"""
+"""Ends a run: raises the fence, so that nothing of the run can start any more, and closes every gate."""
 
 from typing import Any
 

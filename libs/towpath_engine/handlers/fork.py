@@ -1,7 +1,7 @@
-"""Forking: a new run that takes over what another one knew before a step.
+"""Forks a run: a new run takes over what another one knew before a step.
 
-What is inherited is knowledge, never work: no call, gate, request, fence, cost or time of the parent is taken
-over. The new run's ids follow from its own run id, so nothing that the parent did can be asked for again.
+Knowledge is inherited, work is not: no call, gate, request, fence, cost or time of the parent is taken over. The ids
+of the new run follow from its own run id, so it never asks again for something that its parent asked for.
 """
 
 from uuid import UUID
@@ -44,7 +44,7 @@ class ForkPointFinder:
         self._answered = False
         self._last: ev.AnyEvent | None = None
 
-    def saw(self, entry: "ev.LogEntry") -> bool:
+    def saw(self, entry: ev.LogEntry) -> bool:
         """Take the next entry; True once the point is found and no more entries are needed."""
         event = entry.event
         if isinstance(event, ev.DecisionRequested):
@@ -87,12 +87,12 @@ class ForkPointFinder:
 
 
 def _is_busy(state: RunState) -> bool:
-    """Say whether anything is under way; what the ledger has to be told of ended calls is the parent's to tell."""
+    """Return whether anything is under way. Outcomes that the ledger must confirm stay with the parent."""
     waits = any(pending.kind is not EffectKind.OUTCOME for pending in state.pending)
     return waits or any(not call.status for call in state.calls)
 
 
-def _is_preamble(event: "ev.AnyEvent") -> bool:
+def _is_preamble(event: ev.AnyEvent) -> bool:
     match event:
         case ev.NoteAdded() | ev.IterationStarted() | ev.IterationCompleted():
             return True
@@ -104,8 +104,8 @@ def _is_preamble(event: "ev.AnyEvent") -> bool:
             return False
 
 
-def _is_answer(before: "ev.AnyEvent | None", event: "ev.AnyEvent") -> bool:
-    """Say whether *event* tells the model what came *before*: nothing of the fork's beginning says that again."""
+def _is_answer(before: ev.AnyEvent | None, event: ev.AnyEvent) -> bool:
+    """Return whether *event* tells the model about *before*; nothing at the start of the fork repeats that."""
     match before, event:
         case ev.GateClosed(), ev.NoteAdded():
             return bool(before.reason) and before.reason in event.text

@@ -1,7 +1,7 @@
-"""Gates: when a run waits for a person, and when it stops waiting.
+"""Opens and closes the gates of tool calls: a call waits for a person there.
 
-A gate that was opened is always closed in the log, by its resolution, its expiry, the outcome of its call or the
-end of the run. A gate id is used once: a fact about a closed gate never touches a later one.
+A gate that was opened is always closed in the log: by its resolution, its expiry, the outcome of its call, or the end
+of the run. A gate id is used once, so a fact about a closed gate never affects a later one.
 """
 
 from datetime import timedelta
@@ -41,7 +41,7 @@ def close_gate(run: TransitionBuilder, execution_id: UUID, verdict: str, reason:
 
 
 def close_gate_of_settled_call(run: TransitionBuilder, fact: facts.ToolFinished) -> None:
-    """Close the gate of a call that has its outcome: by a person's word, which may come before the word's own fact."""
+    """Close the gate of a call that has its outcome. A person's outcome may come before its resolution."""
     if not fact.settled_by:
         close_gate(run, fact.execution_id, "settled", "the call has an outcome")
         return
@@ -58,7 +58,7 @@ def close_all_gates(run: TransitionBuilder, reason: str) -> None:
 
 
 def record_edit(run: TransitionBuilder, fact: facts.ToolFinished | facts.ToolPermitted) -> None:
-    """Say in the log which arguments were executed, where a person has changed them; once."""
+    """Record in the log which arguments were executed, where a person has changed them; once."""
     call = run.state.open_call(fact.execution_id)
     if call is None or fact.executed_args is None or call.executed_args is not None:
         return
@@ -83,7 +83,7 @@ def open_unknown_gate(run: TransitionBuilder, fact: facts.ToolFinished) -> None:
         return
     wanted = _doubt_gate(run.state, call, fact)
     if wanted in call.closed_gates:
-        return  # told again, after a person has let the call run once more
+        return  # reported again, after a person has let the call run once more
     close_gate(run, fact.execution_id, "settled", "the call ran, and its outcome is unknown")
     tool = call.call.tool
     message = fact.failure.message if fact.failure else "the worker was lost while the call ran"

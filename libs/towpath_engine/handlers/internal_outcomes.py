@@ -1,7 +1,8 @@
-"""Calls that the run itself answers: their end is in its own log, and the ledger is told it.
+"""Ends calls that the run itself answers, and tells the ledger their outcome.
 
-What the run says of such a call counts, whatever a fence has made of its row; so it says only what it knows. A
-call whose child has begun is never said not to have happened: what it did, the child's own record tells.
+What the run says of such a call is final, also where a fence has voided its row in the ledger; so the run says only
+what it knows. A call whose child run has begun is never reported as not having happened: the child's own log says what
+it did.
 """
 
 from typing import Any
@@ -27,9 +28,9 @@ def end_own_call(
     child: OpenChild | None = None,
     policy_version: int = 0,
 ) -> None:
-    """Say what came of *call*, which succeeded unless it has a *failure*; the caller goes on from there.
+    """End *call*, which succeeded unless it has a *failure*; the caller goes on from there.
 
-    *child* is the run that the call was: it began with its birth, which its id tells.
+    *child* is the run that the call started; its id tells when it began.
     """
     run.emit(
         ev.ToolCallFinished(

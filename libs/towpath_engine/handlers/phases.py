@@ -1,7 +1,7 @@
-"""The phases of a step after its action: act → validate result → reflect → check.
+"""Walks the phases that follow an action: validate the result, reflect, check whether to stop.
 
-The phases of the run's kind are walked in their order from the first, each time something was answered; what is
-done already for this step says so itself. The first phase that asks for something ends the walk.
+The phases of the run's kind are walked from the first, each time something was answered; each phase knows from the
+state whether it is done for this step. The first phase that asks for something ends the walk.
 """
 
 from pydantic import ValidationError

@@ -1,7 +1,6 @@
 """The state machine of a plan or workflow.
 
-Every transition is in this table and becomes an event of the log; one that is not in the table is a defect, and
-raises. Next step and all done have triggers of their own.
+Every transition is in the table and becomes an event of the log. One that is not in the table is a defect, and raises.
 """
 
 from towpath_contracts.base import JsonObject

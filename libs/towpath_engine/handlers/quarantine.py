@@ -1,7 +1,7 @@
-"""Parking a run whose fact the machine can't apply: it stands still, and the others go on.
+"""Quarantines a run that can't apply a fact, or whose log and ledger disagree: it stops, and other runs go on.
 
-Whoever can't use an answer any more has nobody work for it: the children of a parked run are told to stop until
-they have ended, and what they say then is kept for the cancel that the run may still take.
+Nobody should work for an answer that can't be used: the children of a quarantined run are told to stop until they have
+ended. What they report then is kept for the cancel that the run may still take.
 """
 
 from datetime import datetime
@@ -14,13 +14,13 @@ from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import RunState, Status
 
 ENGINE_ERROR = "engine_error"
-"""Code of the event that parks such a run; a replay that meets the same error makes the same event."""
+"""Code of the quarantine event; a replay that meets the same error makes the same event."""
 
 MESSAGE_CHARS = 500
 
 
 def quarantine_on_error(state: RunState, error: Exception, now: datetime) -> TransitionBuilder:
-    """Return the transition that parks the run because of *error*."""
+    """Return the transition that quarantines the run because of *error*."""
     transition = TransitionBuilder(state=state, now=now)
     transition.emit(ev.RunQuarantined(code=ENGINE_ERROR, message=repr(error)[:MESSAGE_CHARS]))
     return transition

@@ -1,7 +1,7 @@
-"""Sending a pending effect again.
+"""Sends a pending effect again.
 
-Every resend raises the attempt, so that the broker does not take it for a duplicate, and moves `resend_at`
-forward, so that the run is not woken twice for one resend.
+Every resend raises the attempt number, so that the broker does not take the message for a duplicate, and moves
+`resend_at` forward, so that the run is not woken twice for one resend.
 """
 
 from datetime import timedelta
@@ -20,10 +20,10 @@ MAX_RESEND_S = 15
 """Resends back off to this: how late a lost claim's lease or a lost outcome is noticed, for one message a call."""
 
 QUICK_FENCES = 5
-"""A cancel waits for its fence; after this many questions the answer is not a matter of a lost message."""
+"""A cancel waits for its fence; after this many attempts a lost message is no longer the likely cause."""
 
 MAX_CHILD_RESEND_S = 30
-"""Children may take long; a child that was not heard of costs its parent no more than this."""
+"""Children may take long; a lost report delays the parent by at most this."""
 
 MAX_GATE_RESEND_S = 120
 """People take hours: thousands of runs may wait for them, and each resend is a commit and an event of its run. A run
@@ -42,7 +42,7 @@ def resend(run: TransitionBuilder, pending: PendingEffect, *, dead: str = "") ->
 
 
 def _wait_s(state: RunState, pending: PendingEffect) -> float:
-    """Slower and slower, by what hangs on it; a decision waits its lease, or a model would be paid twice."""
+    """Return a wait that grows with the attempts; a decision waits for its lease, or a model would be paid twice."""
     if pending.kind is EffectKind.FENCE:
         limit = MAX_GATE_RESEND_S if state.is_final else MAX_RESEND_S
         return min(FENCE_RESEND_S << max(0, min(pending.attempt - QUICK_FENCES, 6)), limit)
@@ -57,7 +57,7 @@ def _wait_s(state: RunState, pending: PendingEffect) -> float:
 
 
 def _is_stopped(state: RunState, pending: PendingEffect) -> bool:
-    """Say whether a child is told to stop: what it does meanwhile nobody wants."""
+    """Return whether a child is told to stop, so its answer is not needed."""
     stopped = any(child.stopped and child.child_id == pending.effect_id for child in state.children)
     return stopped or state.is_final or state.status in STOPPING
 

@@ -1,7 +1,8 @@
-"""What asking a model can cost at most.
+"""Computes the most that asking a model can cost, and adds it to the event that asks.
 
-Stated before anything is asked; the shell reserves it with the transition, or the transition does not happen. It
-is an upper bound whatever the model does, as long as the decider keeps to the request's own limits.
+The amount is stated before anything is asked; the orchestrator reserves it in the transaction of the transition, or the
+transition does not happen. It is an upper bound whatever the model does, as long as the decider keeps the limits of the
+request.
 """
 
 from towpath_contracts.budgets import Amounts
@@ -43,7 +44,7 @@ def worst_case(state: RunState, pending: PendingEffect) -> Amounts:
     return Amounts(usd_micros=usd, tokens=told + said, model_calls=calls)
 
 
-def emit_request(run: TransitionBuilder, event: "ev.DecisionRequested | ev.EffectResent") -> None:
+def emit_request(run: TransitionBuilder, event: ev.DecisionRequested | ev.EffectResent) -> None:
     """Emit what asks the outside for something; where the run has a budget, with what it reserves for a model."""
     if run.state.budget is not None:
         after = evolve(run.state, LogEntry.model_construct(seq=run.state.seq + 1, at=run.now, event=event))

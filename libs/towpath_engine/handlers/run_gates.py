@@ -1,7 +1,7 @@
-"""Gates of a run itself: a person decides whether, and how, it goes on.
+"""Gates of the run itself: a person decides whether, and how, the run goes on.
 
-One gate per cause while it is open. `approved` goes on, `denied` says what to do differently and goes on too, at
-most three times; after that, and by `stop` or by expiry at any time, the run ends as escalated.
+Each cause has at most one open gate. `approved` goes on. `denied` says what to do differently and goes on too, at most
+three times. After that, and after `stop` or expiry at any time, the run ends as escalated.
 """
 
 from datetime import timedelta
@@ -25,7 +25,7 @@ MANUAL = "manual"
 
 
 def open_run_gate(run: TransitionBuilder, gate_type: str, key: str, reason: str, detail: JsonObject) -> None:
-    """Open the gate of one cause, `key`; nothing where it is open already. The run waits for it."""
+    """Open the gate of the cause `key`, unless it is open already. The run waits for it."""
     kind = MANUAL if run.state.revisions >= MAX_REVISIONS else gate_type
     wanted = gate_id(run.state.run_id, f"run:{key}:{run.state.run_gates}")
     if any(gate.execution_id is None and gate.key == key for gate in run.state.gates):
@@ -53,7 +53,7 @@ def is_run_gate(gate: OpenGate) -> bool:
 
 
 def settle_run_gate(run: TransitionBuilder, gate: OpenGate, fact: facts.GateResolved) -> bool:
-    """Take a person's word on a gate of the run; says whether the run goes on."""
+    """Take a person's decision on a gate of the run; return whether the run goes on."""
     run.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=fact.verdict, reason=fact.reason, by=fact.by))
     if fact.verdict == "stop" or (fact.verdict == "denied" and gate.gate_type == MANUAL):
         _escalate(run, gate, f"{fact.by or 'a person'} stopped the run: {fact.reason}")

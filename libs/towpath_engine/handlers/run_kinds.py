@@ -1,8 +1,8 @@
-"""What a kind of run adds to the one step machine.
+"""The kinds of runs, as strategies of one step machine.
 
-A strategy is a row of functions; it never loops, and never asks for a decision of its own accord outside a phase.
-A phase says whether it asked for something (then the run waits for the answer and the phases are walked again), a check
-whether it ended the run or made it wait.
+A strategy is a row of functions. It never loops, and never asks for a decision outside a phase. A phase returns whether
+it asked for something: then the run waits, and the phases are walked again after the answer. A check returns whether it
+ended the run or made it wait.
 """
 
 from collections.abc import Callable, Mapping

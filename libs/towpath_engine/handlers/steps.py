@@ -1,7 +1,7 @@
-"""The steps of a run: begin one, act on its decision, join its calls, end the run.
+"""The steps of a run: begin one, act on its decision, join its calls.
 
-Every step passes the same termination checks in the same order: the fixed order is the order of the
-lines of `begin_step`. Whatever was refused is fed back and changes nothing else.
+Every step passes the checks of `STOP_CHECKS` in their order. A decision that is refused is fed back to the model and
+changes nothing else.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,11 @@ from towpath_engine.state.run import EffectKind, RunState, Status
 from towpath_engine.state.workspace import file_list_json
 
 ANSWERED = frozenset({EffectKind.DECIDE, EffectKind.TOOL, EffectKind.CHILD})
-"""What a step waits for; a run's gate may open, and be settled, while an answer is on its way."""
+"""What a step waits for; a gate of the run may open, and be resolved, while an answer is on its way."""
 
 
 def is_awaiting(state: RunState) -> bool:
-    """Say whether a person is asked about the run, or an answer is on its way."""
+    """Return whether a person is asked about the run, or an answer is on its way."""
     return state.waits_at_run_gate or any(effect.kind in ANSWERED for effect in state.pending)
 
 
@@ -43,7 +43,7 @@ def on_run_admitted(run: TransitionBuilder, _fact: facts.RunAdmitted) -> None:
 def begin_step(run: TransitionBuilder) -> None:
     """Check every reason to stop; when there is none, do what a step of this kind of run does."""
     if is_awaiting(run.state):
-        return  # whoever settles the gate, or answers last, comes here again
+        return  # the resolution of the gate, or the last answer, comes here again
     if any(stops(run) for stops in STOP_CHECKS):
         return
     force_answer(run)
@@ -131,7 +131,7 @@ def _answering_agent(snapshot: Snapshot, current: str) -> str:
 def after_decision(run: TransitionBuilder, decision: JsonObject) -> bool:
     """Validate a decision and do what it says, or feed the refusal back.
 
-    Says whether the phases of the step are to be walked: there was no action to wait for, and the run has not ended.
+    Returns whether the phases of the step come next: there is no action to wait for, and the run has not ended.
     """
     instruction = instruct(run.state, decision)
     match instruction:
@@ -167,11 +167,11 @@ def _issue(run: TransitionBuilder, instruction: CallTools | Transfer | Finish | 
 
 
 FEEDBACK_CHARS = 2_000
-"""The longest feedback: enough for every mistake of a sane decision, and no door for flooding the next prompt."""
+"""The longest feedback: enough for every mistake of a reasonable decision, without flooding the next prompt."""
 
 
 def resend_decision(run: TransitionBuilder, code: str, feedback: str) -> bool:
-    """Feed a refusal back; nothing else changes. Says whether the phases of the step are to be walked."""
+    """Feed a refusal back; nothing else changes. Returns whether the phases of the step come next."""
     told = _refuse(run, code, feedback)
     if run.state.created.single_instruction:
         finish(run, Status.FAILED, code, told)
@@ -179,7 +179,7 @@ def resend_decision(run: TransitionBuilder, code: str, feedback: str) -> bool:
 
 
 def _refuse(run: TransitionBuilder, code: str, feedback: str) -> str:
-    """Say in the log why a decision is not carried out; returns what the model is told."""
+    """Record in the log why a decision is not carried out; returns what the model is told."""
     told = truncate(feedback, FEEDBACK_CHARS)
     run.emit(
         ev.DecisionRefused(
@@ -211,7 +211,7 @@ def _call_tools(run: TransitionBuilder, instruction: CallTools) -> bool:
 
 
 def _refuse_loop(run: TransitionBuilder, loop: DetectedLoop) -> bool:
-    """The third equal call in a row is not run: tell the model, or climb the ladder further."""
+    """Do not run the third equal call in a row: tell the model, or escalate further."""
     taken = record_loop(run, loop)
     if taken in ("nudge", "replan"):
         return resend_decision(run, LOOP_GATE, loop.told)

@@ -1,7 +1,7 @@
-"""One transition in the making: events are appended and folded as they come, effects collected.
+"""Builds one transition: appends events and folds them as they come, and collects the effects to send.
 
-The only way to change the state of a transition is to emit an event, so what `advance` saw while it decided is
-exactly what folding the log gives later.
+The only way to change the state of a transition is to emit an event. So the state that handlers saw while they decided
+is exactly what folding the log gives later.
 """
 
 from dataclasses import dataclass, field

@@ -1,1 +1,1 @@
-"""Compiling a network into the snapshot that runs use."""
+"""Checks a network and compiles it into the snapshot that runs use."""

@@ -1,6 +1,6 @@
-"""Publishing a network: check the graph, compile the snapshot.
+"""Publishes a network: checks its graph and compiles the snapshot.
 
-Every problem is reported at once, each with its code; nothing is compiled from a network that has one.
+Every problem is reported at once, each with its code. A network with a problem is not compiled.
 """
 
 import re
@@ -22,7 +22,7 @@ PROVIDERS = frozenset({"gemini", "google", "openai", "anthropic", "local", "scri
 
 
 def model_is_known(model: str) -> bool:
-    """Say whether *model* is `provider:name` of a provider that is served, or the name of an agent in user code."""
+    """Return whether *model* is `provider:name` of a provider that is served, or the name of an agent in user code."""
     provider, _, name = model.partition(":")
     if provider == AGENT:
         return pool_of(model, "any") != DEFAULT_POOL  # its name can be a pool's

@@ -1,7 +1,7 @@
-"""Publishing a swarm: check its members, flow and nesting, and compile it.
+"""Publishes a swarm: checks its members, flow and nesting, and compiles it.
 
-Every mistake is told at once, each with its code and place. Who leads and who may respond follows from the swarm,
-so nobody has to write it; what somebody wrote all the same must not say otherwise.
+Every mistake is reported at once, each with its code and place. The leading agent and the agents that may respond
+follow from the swarm, so nobody has to write them; where somebody did, they must not contradict it.
 """
 
 from collections.abc import Iterator
@@ -227,7 +227,7 @@ class _Nesting:
 
 
 def _is_child(roster: SwarmMembers, agent_key: str) -> bool:
-    """Say whether an agent acts in a child run: all of a workflow, all but the lead of a team, none of a handoff."""
+    """Return whether an agent acts in a child run: all of a workflow, all but the lead of a team, none of a handoff."""
     mode = roster.settings.mode
     return mode == "workflow" or (mode == "team" and agent_key != roster.lead)
 

@@ -1,7 +1,7 @@
-"""What the events of a background run leave in its state.
+"""Applies events to the state of a background run.
 
-Total and blind, like `evolve`. Calls of one decision are looked at together, in call order, once all have joined.
-An iteration that fails in whole or in part counts as one failure; one that succeeds ends the row.
+Calls of one decision are counted together, in call order, once all have joined. An iteration that fails in whole or in
+part counts as one failure; one that succeeds resets the failures in a row.
 """
 
 from datetime import datetime
@@ -100,7 +100,7 @@ def _shown(call: OpenCall) -> JsonObject:
 
 
 def _error(call: OpenCall) -> str:
-    """Say why a call has no result, in the words that the model was told."""
+    """Return why a call has no result, as the model was told it."""
     return truncate(as_text(call.result), SHOWN_CHARS)
 
 

@@ -1,7 +1,7 @@
-"""What each event makes of a run's accounts: reserved when something is asked, settled when it is answered.
+"""Applies events to a run's accounts: reserved when something is asked, settled when it is answered.
 
-Total and blind, like all remembering. Whatever is no longer waited for and was not answered is lost: it stays
-spent at its worst case, marked `estimated`. Nothing is ever released because nobody said anything.
+A request that is no longer waited for and was not answered is lost: its worst case stays spent, marked `estimated`. A
+reservation is never released only because no answer came.
 """
 
 from uuid import UUID
@@ -27,7 +27,7 @@ from towpath_engine.state.run import RunState
 
 
 def add_usage(
-    usage: Usage, cost: Cost, event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected"
+    usage: Usage, cost: Cost, event: ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected
 ) -> tuple[Usage, Cost]:
     """Return usage and cost of a run with those of one answer; one unknown price makes the sum unknown."""
     known = cost.price_known and event.cost.price_known
@@ -57,7 +57,7 @@ def sum_costs(*costs: Cost | None) -> Cost:
     return Cost(usd=sum(cost.usd or 0.0 for cost in told) if known else None, price_known=known, price_source=source)
 
 
-def update_budget(before: RunState, after: RunState, event: "ev.AnyEvent") -> BudgetState | None:
+def update_budget(before: RunState, after: RunState, event: ev.AnyEvent) -> BudgetState | None:
     """Return the accounts after *event*, which has made *after* of *before*."""
     budget = after.budget
     if isinstance(event, ev.BudgetApplied):
@@ -67,7 +67,7 @@ def update_budget(before: RunState, after: RunState, event: "ev.AnyEvent") -> Bu
     return _swept(_told(budget, before, after, event), after)
 
 
-def _told(budget: BudgetState, before: RunState, after: RunState, event: "ev.AnyEvent") -> BudgetState:
+def _told(budget: BudgetState, before: RunState, after: RunState, event: ev.AnyEvent) -> BudgetState:
     match event:
         case ev.DecisionRequested():
             asked = _reserved(budget, after, event.request_id, 1, event.reserved, event.model)
@@ -106,7 +106,7 @@ def _reserved(
     )
 
 
-def _resent(budget: BudgetState, state: RunState, event: "ev.EffectResent") -> BudgetState:
+def _resent(budget: BudgetState, state: RunState, event: ev.EffectResent) -> BudgetState:
     """Another attempt reserves anew; of the one before, nobody knows whether it was paid."""
     if event.reserved is None:
         return budget
@@ -132,7 +132,7 @@ def tool_amounts(snapshot: Snapshot, tool: str) -> Amounts:
 
 
 def _answered(
-    budget: BudgetState, state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected"
+    budget: BudgetState, state: RunState, event: ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected
 ) -> BudgetState:
     """Settle the attempt that was paid at what it used; one that only repeats its answer was not paid itself."""
     told = event.answered or AttemptAnswered(attempt=1)
@@ -160,7 +160,7 @@ def _answered(
 def _used(
     budget: BudgetState,
     hold: Reservation,
-    event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected",
+    event: ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected,
     uncounted: int,
 ) -> tuple[Amounts, Amounts]:
     """Return what an answer says it used, and the part that is estimated: for calls that ended without a word."""
@@ -189,7 +189,7 @@ def _of_calls(amounts: Amounts, calls: int) -> Amounts:
     return Amounts(**{**shares, "tool_calls": 0})
 
 
-def _call_over(budget: BudgetState, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> BudgetState:
+def _call_over(budget: BudgetState, event: ev.ToolCallFinished | ev.ToolCallDenied) -> BudgetState:
     """A call that certainly did not begin gives back what it had reserved; a doubt stays spent."""
     hold = budget.held(event.execution_id, 1)
     late = budget.estimated(event.execution_id, 1)

@@ -1,7 +1,7 @@
-"""What calls leave in the state: how they are opened, and what is kept of their outcomes.
+"""Applies the events of tool calls: opens calls, and keeps what the next prompt needs of their outcomes.
 
-Calls of one decision finish in any order and are remembered in call order, all at once when the last one is
-finished; so a prompt never depends on which worker was faster.
+Calls of one decision finish in any order. Their outcomes are added to the state in call order, all at once when the
+last one is finished, so a prompt never depends on which worker was faster.
 """
 
 from datetime import datetime, timedelta
@@ -118,7 +118,7 @@ def _worked(state: RunState, tool: str) -> tuple[str, ...]:
     return state.worked if state.created.parent is None or tool in state.worked else (*state.worked, tool)
 
 
-def _closed(call: OpenCall, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> OpenCall:
+def _closed(call: OpenCall, event: ev.ToolCallFinished | ev.ToolCallDenied) -> OpenCall:
     status, response = call_status(event), response_of(event)
     finished = event if isinstance(event, ev.ToolCallFinished) else None
     output = ToolOutput(
@@ -149,7 +149,7 @@ def _told(call: OpenCall, text: str) -> str:
     return f"{call.edited_by} changed the arguments of this call to {as_text(call.shown_args())}\n{text}"
 
 
-def _outcome(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> str:
+def _outcome(event: ev.ToolCallFinished | ev.ToolCallDenied) -> str:
     """Say what became of the call as the list of effects does; a denial by its own name.
 
     A failure of which nobody said whether it began is called what earlier engines called it: replays stay the same.

@@ -1,4 +1,4 @@
-"""What the events of children leave in the state of their parent."""
+"""Applies the events of child runs to the state of their parent."""
 
 from datetime import datetime, timedelta
 
@@ -18,7 +18,7 @@ STOP_RESEND_S = 3
 
 
 def resend_stop_soon(pending: PendingEffect, at: datetime) -> PendingEffect:
-    """Return what is pending of a child that was told to stop, so that it is told again soon if it does not hear."""
+    """Return *pending* with an early resend where it is of a child, so that a lost stop message is soon repeated."""
     return (
         replace(pending, resend_at=at + timedelta(seconds=STOP_RESEND_S))
         if pending.kind is EffectKind.CHILD

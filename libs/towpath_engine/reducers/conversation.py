@@ -1,7 +1,7 @@
 """The `history` context policy: what the agents of a handoff swarm said and did, in order.
 
-A turn is remembered when it is over, so that a call never stands there without its result. What is kept is bounded
-by the run's `context_limit`: the oldest turns go first, and are counted.
+A turn is added when it is over, so a call never appears without its result. The size is bounded by the run's
+`context_limit`: the oldest turns are dropped first, and counted.
 """
 
 from towpath_contracts.base import JsonObject
@@ -21,7 +21,7 @@ RESULT_SHARE = 4
 """A result has at most this part of the room of the whole conversation."""
 
 
-def update_conversation(before: RunState, after: RunState, held: SwarmState, event: "ev.AnyEvent") -> SwarmState:
+def update_conversation(before: RunState, after: RunState, held: SwarmState, event: ev.AnyEvent) -> SwarmState:
     """Return what the run remembers of its conversation after *event*."""
     if handoff_of(after) is None:
         return held

@@ -1,7 +1,7 @@
 """What a fork takes over from its parent: what was known, and nothing of what was asked or spent.
 
-The fields here are those of the state, written as JSON into the fork's own log, so that the fork needs its parent
-no more: it folds and replays from its own record.
+The fields are those of the state, written as JSON into the fork's own log. So the fork does not need its parent's log:
+it folds and replays from its own record.
 """
 
 from dataclasses import dataclass, field, fields

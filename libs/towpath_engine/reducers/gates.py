@@ -1,4 +1,4 @@
-"""What gates leave in the state: that somebody is waited for, and what a person's word clears."""
+"""Applies the opening and closing of gates: what waits for a person, and what a person's decision resets."""
 
 from datetime import datetime, timedelta
 
@@ -14,7 +14,7 @@ GATE_RESEND_S = 30
 
 
 def apply_gate_opened(state: RunState, event: ev.GateOpened, at: datetime) -> RunState:
-    """Remember a gate; the request of the call behind it is said again more slowly."""
+    """Remember a gate; the request of its call is resent more slowly."""
     gate = OpenGate(
         gate_id=event.gate_id,
         gate_type=event.gate_type,
@@ -42,7 +42,7 @@ def _waited_for_no_longer(state: RunState) -> RunState:
 
 
 def apply_gate_closed(state: RunState, event: ev.GateClosed, at: datetime) -> RunState:
-    """Forget the gate, but not its id; the call behind it may start only now, so its time begins again."""
+    """Remove the gate, but keep its id; its call may start only now, so its time begins again."""
     gate = next((g for g in state.gates if g.gate_id == event.gate_id), None)
     if gate is None:
         return state
@@ -60,7 +60,7 @@ def apply_gate_closed(state: RunState, event: ev.GateClosed, at: datetime) -> Ru
 
 
 def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str, at: datetime) -> RunState:
-    """A person's word clears what the detectors counted."""
+    """A person's decision clears what the detectors counted."""
     decided = verdict in ("approved", "denied")
     again = decided and gate.key == OUT_OF_TIME
     return replace(

@@ -1,6 +1,6 @@
-"""What the events of a goal run leave in its state.
+"""Applies events to the state of a goal run.
 
-Total and blind, like `evolve`. Calls of one action are looked at together, in call order, once all have joined.
+Calls of one action are looked at together, in call order, once all have joined.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from towpath_readings.execution_log import REASONING_CHARS
 
 
 def is_artifact(state: RunState, path: str) -> bool:
-    """Say whether an acceptance criterion of the run names the file *path* as an artifact."""
+    """Return whether an acceptance criterion of the run names the file *path* as an artifact."""
     goal = state.created.goal
     if goal is None:
         return False
@@ -36,7 +36,7 @@ MODEL = "model"
 SPECIALIST = "specialist"
 
 
-def update_goal(before: RunState, after: RunState, goal: GoalState, event: "ev.AnyEvent") -> GoalState:  # noqa: C901
+def update_goal(before: RunState, after: RunState, goal: GoalState, event: ev.AnyEvent) -> GoalState:  # noqa: C901
     """Return what *goal* is once *event* has made *after* of *before*."""
     match event:
         case ev.DecisionRequested():
@@ -69,7 +69,7 @@ def update_goal(before: RunState, after: RunState, goal: GoalState, event: "ev.A
             return goal
 
 
-def _requested(before: RunState, goal: GoalState, event: "ev.DecisionRequested") -> GoalState:
+def _requested(before: RunState, goal: GoalState, event: ev.DecisionRequested) -> GoalState:
     """A new step begins anew; a further request of the same step is another attempt, unless it corrects a refusal.
 
     A question that was given up unanswered and is asked once more changes nothing.
@@ -92,7 +92,7 @@ def _stated_doubt(decision: JsonObject, threshold: float) -> str:
     return UNCERTAIN if unsure or decision.get("uncertain") is True else OUT_OF_DOUBT
 
 
-def _instructed(goal: GoalState, event: "ev.InstructionIssued") -> GoalState:
+def _instructed(goal: GoalState, event: ev.InstructionIssued) -> GoalState:
     match event.instruction:
         case CallTools():
             tried = (*goal.tried, call_signature(event.instruction.calls))
@@ -145,7 +145,7 @@ def _with(made: tuple[JsonObject, ...], new: Iterable[JsonObject]) -> tuple[Json
     return tuple(by_name.values())[-MAX_ARTIFACTS:]
 
 
-def _written(state: RunState, goal: GoalState, event: "ev.WorkspaceChanged") -> GoalState:
+def _written(state: RunState, goal: GoalState, event: ev.WorkspaceChanged) -> GoalState:
     """A file of the workspace is an artifact where a criterion names it as one; a deleted one is none any more.
 
     Other files are the model's own paper: what it writes there says nothing of the goal.
@@ -167,7 +167,7 @@ def _result(call: OpenCall) -> JsonObject:
     return {"tool": call.call.tool, "status": call.status, "result": call.result if small else None}
 
 
-def _validated(state: RunState, goal: GoalState, event: "ev.StepValidated") -> GoalState:
+def _validated(state: RunState, goal: GoalState, event: ev.StepValidated) -> GoalState:
     """A success lowers the count of failures by one, and ends their row."""
     kept: JsonObject = {
         "step": event.step,
@@ -197,7 +197,7 @@ def _others(goal: GoalState, step: int) -> Iterable[JsonObject]:
     return (one for one in goal.last_steps if one["step"] != step)
 
 
-def _measured(goal: GoalState, event: "ev.ProgressMeasured") -> GoalState:
+def _measured(goal: GoalState, event: ev.ProgressMeasured) -> GoalState:
     return replace(
         goal,
         progress=event.score,
@@ -238,8 +238,8 @@ def _done_by(child: OpenChild) -> JsonObject:
     }
 
 
-def _permitted(before: RunState, goal: GoalState, event: "ev.GateClosed") -> GoalState:
-    """A person who lets a denied tool through has changed something: its ladder is climbed from the bottom again."""
+def _permitted(before: RunState, goal: GoalState, event: ev.GateClosed) -> GoalState:
+    """A person allowed a denied tool, so a later denial of it may ask for each kind of help again."""
     gate = next((g for g in before.gates if g.gate_id == event.gate_id), None)
     if gate is None or event.verdict != "approved" or not gate.key.startswith("denied:"):
         return goal

@@ -1,6 +1,6 @@
-"""How long an iteration takes, in active time: past `iteration_timeout_ms` it is late, past twice of it the run fails.
+"""When an iteration of a background run is late: past `iteration_timeout_ms`; past twice of it the run fails.
 
-Active time stands still while a run waits for people, and so does an iteration.
+Both count active time, which stands still while a run waits for people.
 """
 
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ def iteration_due(state: RunState) -> datetime | None:
 
 
 def is_late(state: RunState, now: datetime) -> bool:
-    """Say whether the current iteration has taken longer than it should."""
+    """Return whether the current iteration has taken longer than it should."""
     limit, background = state.created.background_settings.iteration_timeout_ms, state.background
     if background is None or limit is None or not background.iteration:
         return False

@@ -1,7 +1,7 @@
-"""The counters of the loop detectors: what each step leaves in them.
+"""The counters of the loop detectors: how each step changes them.
 
-Bounded, and only success, progress or a person's decision takes a count back, never another agent or a restart.
-What has an external cause neither counts nor clears; a step of nothing but polling leaves no trace but its number.
+They are bounded. Only success, progress or a person's decision resets a count, never another agent or a restart. A
+failure with an external cause neither counts nor resets. A step of only polling changes the number of polls alone.
 """
 
 from collections.abc import Mapping
@@ -99,7 +99,7 @@ def _cleared(detectors: LoopCounters, step: int) -> LoopCounters:
     return replace(detectors, error_signature="", error_count=0, error_told=0, error_step=step, error_before=before)
 
 
-def after_validation(detectors: LoopCounters, event: "ev.StepValidated") -> LoopCounters:
+def after_validation(detectors: LoopCounters, event: ev.StepValidated) -> LoopCounters:
     """Count a step that a model judges to have failed; what its outcome told was counted with the outcome."""
     counted = event.step == detectors.error_step and detectors.error_count > 0
     if event.success or event.source != "model" or counted:
@@ -153,7 +153,7 @@ def _after_error(detectors: LoopCounters, signature: str, step: int) -> LoopCoun
     )
 
 
-def after_handoff(detectors: LoopCounters, event: "ev.AgentTransferred") -> LoopCounters:
+def after_handoff(detectors: LoopCounters, event: ev.AgentTransferred) -> LoopCounters:
     """Count a handoff that an agent wanted; work in between takes the count back."""
     if event.forced:
         return detectors
@@ -204,7 +204,7 @@ def after_loop(detectors: LoopCounters, detector: str, signature: str, action: s
 
 
 NUDGED_KEPT = 8
-"""Loops of which the ladder's rung is remembered."""
+"""Loops whose escalation is remembered."""
 
 
 def would_loop(detectors: LoopCounters, calls: tuple[ToolCall, ...]) -> bool:

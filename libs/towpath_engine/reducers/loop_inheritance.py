@@ -1,7 +1,7 @@
-"""What a child run takes over of its parent's counters.
+"""What a child run takes over of its parent's loop counters.
 
-A loop does not end because a subtask goes on with it. What belongs to the parent's own steps and handoffs stays
-with the parent.
+A loop does not end because a child run goes on with it. The counts of the parent's own steps and handoffs stay with the
+parent.
 """
 
 from pydantic import TypeAdapter

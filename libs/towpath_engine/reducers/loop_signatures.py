@@ -1,7 +1,8 @@
 """Signatures: what counts as the same call, error, result or handoff.
 
-Signatures are canonical, so neither the order of keys nor the order of calls hides a loop; what differs by itself
-(numbers in errors, how long a search took) does not make two things different. They are short: the state keeps them.
+Signatures are canonical, so neither the order of keys nor the order of calls hides a loop. Details that vary by
+themselves (numbers in errors, how long a search took) do not make two things different. They are short, because the
+state keeps them.
 """
 
 import re
@@ -52,7 +53,7 @@ def call_signature(calls: tuple[ToolCall, ...]) -> str:
     return digest_text("\n".join(texts))
 
 
-def error_signature(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> str:
+def error_signature(event: ev.ToolCallFinished | ev.ToolCallDenied) -> str:
     """Return the normalised signature of a failure: its class, or its text without numbers, addresses, quoted names."""
     if isinstance(event, ev.ToolCallDenied):
         return f"denied:{event.denial.violation_type}"

@@ -1,4 +1,4 @@
-"""What the events of plans and swarms leave in the state."""
+"""Applies the events of plans and swarms."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from towpath_engine.state.run import RunState
 
 
 def composes(created: ev.RunCreated) -> bool:
-    """Say whether a run starts child runs instead of asking a model: a plan, and the flow of a workflow, do."""
+    """Return whether a run starts child runs instead of asking a model: a plan, and the flow of a workflow, do."""
     if created.swarm is not None:
         return created.swarm.swarm.mode == "workflow"
     return created.plan is not None

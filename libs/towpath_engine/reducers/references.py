@@ -1,7 +1,7 @@
-"""Large values that travel as references: what a child hands to its parent, and what a plan keeps of results.
+"""Large values that are passed as references: answers of child runs, and results of plan steps.
 
-The state and the log of a run stay bounded however much its children write. The text itself is stored beside the
-event that names it, and is never lost; who holds the reference sees how large it is and how it begins.
+The state and the log of a run stay bounded however much its children write. The text itself is stored beside the event
+that names it. A reference shows how large the value is and how it begins.
 """
 
 import re
@@ -41,7 +41,7 @@ def inline_or_reference(final: JsonObject | None) -> JsonObject | None:
 
 
 def is_reference(value: Any) -> bool:
-    """Say whether *value* stands for a larger one.
+    """Return whether *value* stands for a larger one.
 
     It may be what an agent answered all the same: what looks like a reference is no larger than one, and nothing is
     fetched by it.

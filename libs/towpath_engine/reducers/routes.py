@@ -1,4 +1,4 @@
-"""To whom the acting agent may hand over: its routes, or what its handoff swarm says."""
+"""To whom the acting agent may hand over: its routes, or the handoffs of its swarm."""
 
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_engine.state.run import RunState

@@ -1,6 +1,6 @@
-"""What reports of the watchdog leave in the state.
+"""Applies the watchdog's reports.
 
-One finding waits to be told at a time; a newer one takes its place, and the older one stays in the log.
+One finding waits for the next step at a time; a newer one takes its place, and the older one stays in the log.
 """
 
 from datetime import datetime
@@ -19,7 +19,7 @@ _SAID = {
 
 
 def apply_watchdog_reported(state: RunState, event: ev.WatchdogReported, _at: datetime) -> RunState:
-    """Return the state that knows the report, and what the next step must begin with."""
+    """Keep the report, and the finding that the next step begins with."""
     known = state.watch.of(event.key)
     taken = ReportedFinding(key=event.key, seq=state.seq + 1, times=1 if known is None else known.times + 1)
     others = tuple(one for one in state.watch.taken if one.key != event.key)
@@ -31,6 +31,6 @@ def apply_watchdog_reported(state: RunState, event: ev.WatchdogReported, _at: da
 
 
 def clear_reported_finding(state: RunState, text: str) -> RunState:
-    """Return the state after *text* was said: what was to be told is told."""
+    """Clear the pending finding once its *text* was told to the model."""
     untold = state.watch.untold
     return state if untold is None or untold.text != text else replace(state, watch=replace(state.watch, untold=None))

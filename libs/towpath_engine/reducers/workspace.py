@@ -1,7 +1,4 @@
-"""What events of internal tools leave in the state: the desk, and what the ledger still has to be told.
-
-Total and blind, like `evolve`.
-"""
+"""Applies the events of internal tools: plan and files of the workspace, and outcomes that the ledger must confirm."""
 
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -20,7 +17,7 @@ OUTCOME_RESEND_S = 5
 
 
 def initial_workspace(files: tuple[FileEntry, ...], at: datetime) -> RunWorkspace | None:
-    """Return the desk of a run that begins with *files*; None where there are none."""
+    """Return the workspace of a run that begins with *files*; None where there are none."""
     if not files:
         return None
     return RunWorkspace(
@@ -47,7 +44,7 @@ def apply_workspace_changed(state: RunState, event: ev.WorkspaceChanged, at: dat
     return replace(state, desk=replace(desk, files=_changed(desk, event, at)))
 
 
-def _changed(desk: RunWorkspace, event: "ev.WorkspaceChanged", at: datetime) -> dict[str, WorkspaceFile]:
+def _changed(desk: RunWorkspace, event: ev.WorkspaceChanged, at: datetime) -> dict[str, WorkspaceFile]:
     files = dict(desk.files)
     for change in event.changes:
         before = files.pop(change.path, None)
@@ -64,11 +61,11 @@ def _changed(desk: RunWorkspace, event: "ev.WorkspaceChanged", at: datetime) -> 
 
 
 def outcome_effect(run_id: UUID, execution_id: UUID) -> UUID:
-    """Name the effect that tells the ledger what came of a call."""
+    """Return the id of the effect that tells the ledger the outcome of a call."""
     return effect_id(run_id, f"outcome:{execution_id}")
 
 
-def with_unconfirmed_outcome(state: RunState, event: "ev.ToolCallFinished", at: datetime) -> RunState:
+def with_unconfirmed_outcome(state: RunState, event: ev.ToolCallFinished, at: datetime) -> RunState:
     """Return *state* with the outcome of a call that the run applied itself pending; workers tell all others."""
     spec = state.snapshot.tools.get(event.tool)
     if event.worker != PLATFORM_WORKER or spec is None or not spec.internal:
@@ -97,5 +94,5 @@ def apply_outcome_recorded(state: RunState, event: ev.OutcomeRecorded, _at: date
 
 
 def unconfirmed_outcomes(state: RunState) -> tuple[PendingEffect, ...]:
-    """Return what the ledger still has to be told; the end of a run does not change that."""
+    """Return the outcomes that the ledger has not confirmed; the end of a run does not change them."""
     return tuple(p for p in state.pending if p.kind is EffectKind.OUTCOME)

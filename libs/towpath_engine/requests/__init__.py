@@ -1,1 +1,1 @@
-"""What leaves the run machine: decision requests with their context, tool requests, other effects."""
+"""Messages that leave the run machine: decision requests with their context, tool requests, other effects."""

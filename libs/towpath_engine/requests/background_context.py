@@ -1,7 +1,7 @@
-"""What a prompt of a background run shows: the snapshot of the seed's design.
+"""What a prompt of a background run shows.
 
-A pure function of the state, in a fixed order: objective, what the caller added, plan, workspace, the last five
-calls, pending reflections, and how much may still fail.
+A pure function of the state, in a fixed order: objective, what the caller added, plan, workspace, the last five calls,
+pending reflections, and how many failures are left.
 """
 
 from towpath_contracts.base import JsonObject

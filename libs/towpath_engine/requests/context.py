@@ -1,4 +1,4 @@
-"""What the prompts of other runs show beside those of a network run."""
+"""Selects what the prompts of each kind of run show beside those of a network run."""
 
 from towpath_contracts.base import JsonObject
 from towpath_engine.reducers.conversation import conversation_section

@@ -1,6 +1,6 @@
-"""Effects: what the outside must do, and the messages that ask for it.
+"""Builds the message of each pending effect.
 
-A message is a pure function of the state and a pending effect, so that a resend after a crash says the same again.
+A message is a pure function of the state and the pending effect, so a resend after a crash sends the same message.
 """
 
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Effect:
 
 
 def resendable_effects(state: RunState) -> list[PendingEffect]:
-    """Return what is pending and may be said again in the same attempt, lest it was lost.
+    """Return what is pending and may be sent again in the same attempt, in case it was lost.
 
     Where a run has a budget a model is asked once in an attempt: the broker may have forgotten that it took the request
     before, and a second decider would be paid for it. Its next attempt comes when its lease is over.

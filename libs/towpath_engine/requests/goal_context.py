@@ -1,7 +1,4 @@
-"""What the prompts of a goal run show.
-
-A pure function of the state, and bounded like it.
-"""
+"""What the prompts of a goal run show: a pure function of the state, bounded like it."""
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionKind

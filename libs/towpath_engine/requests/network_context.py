@@ -1,4 +1,4 @@
-"""What a model sees: the `epoch` context policy of network runs, a pure function of the state."""
+"""What a model sees in a network run: the `epoch` context policy, a pure function of the state."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""A plan that a model writes: asked for with tools off, bound to a schema, checked, and mended at most once.
+"""Asks a model for a plan: without tools, bound to a schema, checked, and corrected at most once.
 
-What a model wrote is a plan only once `check_plan` finds nothing wrong with it. The planner is offered no
-tools, so it can't call itself.
+What a model wrote is a plan only once `check_plan` finds nothing wrong with it. The planner is offered no tools, so it
+can't call itself.
 """
 
 from towpath_contracts.base import JsonObject
@@ -23,7 +23,7 @@ MAX_ATTEMPTS = 2
 
 
 def planner_context(state: RunState) -> PromptContext:
-    """Return what the planner is asked: the wish, who can be asked, what is bound, and what was wrong before."""
+    """Return what the planner is asked: the task, the agents, the bindings, and what was wrong before."""
     task, held = state.created.plan, state.composition
     assert task is not None
     wrong = held.error if held is not None and held.error is not None else {}

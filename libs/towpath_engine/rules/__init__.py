@@ -1,1 +1,1 @@
-"""Rules that read the state and decide one question; they make no events."""
+"""Rules that read the state and answer one question. They make no events."""

@@ -1,7 +1,6 @@
-"""Who is asked when a goal run is in doubt.
+"""Decides who is asked when a goal run is in doubt.
 
-Autonomy moves the decision between the model and a person. It never moves the threshold below which there is
-doubt, and it never decides that there is none.
+Autonomy moves the decision between the model and a person. It never changes the threshold below which there is doubt.
 """
 
 from typing import Literal
@@ -30,5 +29,5 @@ def who_decides(autonomy: Autonomy, trigger: str, score: float, threshold: float
 
 
 def asks_specialist_without_person(autonomy: Autonomy) -> bool:
-    """Say whether a specialist may be asked without a person: not at low autonomy."""
+    """Return whether a specialist may be asked without a person: not at low autonomy."""
     return autonomy != "low"

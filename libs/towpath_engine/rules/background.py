@@ -1,4 +1,4 @@
-"""What a background run may not do yet, and what there is to reflect upon."""
+"""What a background run may not do yet, and when there is a reason to reflect."""
 
 from towpath_contracts.decisions.decision import CallTools, ToolCall
 from towpath_engine.reducers.background import FAILED
@@ -56,5 +56,5 @@ def reflection_reasons(state: RunState) -> tuple[str, ...]:
 
 
 def plan_is_completed(state: RunState) -> bool:
-    """Say whether the run has a plan whose every step is done."""
+    """Return whether the run has a plan whose every step is done."""
     return state.desk is not None and state.desk.plan is not None and state.desk.plan.status == COMPLETED

@@ -1,7 +1,7 @@
-"""Acceptance criteria: what they see, which are met, and whether the goal is reached.
+"""Acceptance criteria: their input, which of them are met, and whether the goal is reached.
 
-The platform looks at what happened. A model's word counts for the criteria that are texts, and only where it was
-asked for just that in this very step; its own "done" counts for none.
+The platform looks at what happened. A model's answer counts for criteria that are plain text, and only where it was
+asked about them in this very step. Its own "done" counts for none.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ def criteria_of(state: RunState) -> tuple[Criterion, ...]:
 
 
 def has_texts(state: RunState) -> bool:
-    """Say whether a criterion is a text that a model has to judge."""
+    """Return whether a criterion is a text that a model has to judge."""
     return any(criterion.text is not None for criterion in criteria_of(state))
 
 
@@ -78,7 +78,7 @@ def describe_unmet(state: RunState, met: tuple[int, ...]) -> str:
 
 
 def reached(state: RunState) -> bool:
-    """Say whether the goal is reached by what this step left: every criterion is met, or all of the progress made."""
+    """Return whether the goal is reached after this step: every criterion is met, or the progress is complete."""
     goal, criteria = state.goal, criteria_of(state)
     if goal is None:
         return False

@@ -1,7 +1,7 @@
-"""What of a long answer acceptance criteria see.
+"""Shortens what acceptance criteria see of a long value.
 
-What is looked at is bounded, whatever a tool or a model answers: an expression takes time in proportion to it. A
-value within the bounds is seen as it is.
+The input is bounded, whatever a tool or a model answers, because an expression takes time in proportion to it. A value
+within the bounds is passed as it is.
 """
 
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Turns a decision into an instruction, or into feedback.
+"""Validates a decision: turns it into an instruction, or into feedback for the model.
 
 A refusal changes nothing but what the model is told next, and lists every problem of the decision at once.
 """

@@ -1,4 +1,4 @@
-"""Who may be asked in a composed run: agents of its network, and nested swarms."""
+"""Which names the steps of a plan or workflow may ask: agents of the network, and nested swarms."""
 
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.networks.swarm import CompiledSwarm

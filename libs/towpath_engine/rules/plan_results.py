@@ -1,7 +1,7 @@
-"""What came of the steps of a plan or workflow: reports, results under their names, the output.
+"""Results of the steps of a plan or workflow: their reports, results by name, and the output of the plan.
 
-Statuses follow from the ends of the children alone. What is kept of results is bounded; what does not fit is a
-reference. Errors say code and message of an end, and nothing of the inside of a child.
+A status follows from the ends of the children alone. Results are bounded: a value that does not fit becomes a
+reference. An error shows the code and message of a child's end, and nothing from inside the child.
 """
 
 from dataclasses import dataclass, field
@@ -32,12 +32,12 @@ class PlanStepOutcome:
 
 
 def succeeded(child: OpenChild) -> bool:
-    """Say whether a child of a step gave its answer."""
+    """Return whether a child of a step gave its answer."""
     return child.ended and child.status == Status.COMPLETED
 
 
 def failed(child: OpenChild) -> bool:
-    """Say whether a child ended without an answer, and not because its step wanted it no longer."""
+    """Return whether a child ended without an answer, and not because its step wanted it no longer."""
     return child.ended and not succeeded(child) and not _was_stopped(child)
 
 

@@ -1,7 +1,7 @@
-"""The plan tools: one plan a run, whose steps are set up, added, changed and marked.
+"""The plan tools: one plan per run, whose steps are set up, added, changed and marked.
 
-A plan is active, completed (every step is done) or abandoned. Ids are S001, S002, …: the next is the highest
-number plus one, and a new plan begins at S001. A plan is bounded as a whole: its size decides, whatever it is made of.
+A plan is active, completed (every step is done) or abandoned. Ids are S001, S002, …: the next is the highest number
+plus one, and a new plan begins at S001. The size of a plan is bounded as a whole.
 """
 
 from collections.abc import Callable

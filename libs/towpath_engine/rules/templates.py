@@ -1,7 +1,7 @@
-"""Filling the references of a plan's `with` and `prompt`.
+"""Fills the references in the `with` and `prompt` of a plan's steps.
 
-What is filled in is data: it is never read for references again, so no agent's answer can reach what another one
-said. What comes out is bounded however often something is referred to.
+Values that are filled in are data: they are not searched for references again, so no agent's answer can read what
+another one said. The result is bounded however often something is referred to.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What applying an internal tool gives: a result, or a refusal that the model sees; and what it changes.
+"""The result of an internal tool: what it answers and changes, or a refusal that the model sees.
 
 A tool that fails changes nothing.
 """

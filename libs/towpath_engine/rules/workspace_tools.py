@@ -1,7 +1,7 @@
 """The workspace tools: virtual text files of one run.
 
-A name never leads out of the workspace, a mounted file is never changed, and a call that fails changes nothing.
-Every write makes a new version, whose text is a blob named by its digest.
+A path never leads out of the workspace, a mounted file is never changed, and a call that fails changes nothing. Every
+write makes a new version, whose text is a blob named by its digest.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -287,7 +287,7 @@ def checked_changes(files: Files, changes: Iterable[FileChange], *, scratch: boo
 
 
 def why_lost(lost: ChangesLost) -> ToolRefusedError:
-    """Say why changes can't be taken; a worker's word is bounded, and the name of a file is quoted."""
+    """Return why changes can't be taken; the worker's message is shortened, and the name of a file is quoted."""
     why = LOST.get(lost.code, lost.code)
     return ToolRefusedError(lost.code, f"{why}: {lost.path!a}" if lost.path else why)
 

@@ -1,7 +1,4 @@
-"""What a background run remembers beside the rest of its state.
-
-Bounded. Its plan and its files lie on the desk.
-"""
+"""The state of a background run beside the rest of its state. It is bounded; plan and files are in the workspace."""
 
 from dataclasses import dataclass
 

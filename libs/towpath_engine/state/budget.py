@@ -1,7 +1,7 @@
-"""What a run has reserved and spent, account by account: the part of its state that budgets need.
+"""What a run has reserved and spent, account by account.
 
-Exact and bounded. What is reserved for an attempt is in the log, so that folding it again gives the same accounts
-whatever a newer version would reserve; the rows in Postgres change by what changes here, in the same transaction.
+Exact and bounded. What an attempt reserves is in the log, so folding the log gives the same accounts, whatever a newer
+version would reserve. The rows in Postgres change by what changes here, in the same transaction.
 """
 
 from collections.abc import Iterable

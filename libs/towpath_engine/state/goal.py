@@ -1,6 +1,6 @@
-"""What a goal run remembers beside the rest of its state.
+"""The state of a goal run beside the rest of its state.
 
-Bounded. The whole history of steps is in the log; here is what the next step depends on.
+Bounded: the whole history of steps is in the log; here is only what the next step depends on.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SIGNATURES_KEPT = 10
 """Signatures of actions that were tried in this step: each attempt must be another one."""
 
 RUNGS_KEPT = 32
-"""Tools that were denied, with how far up the ladder that led: a network has few."""
+"""Denied tools, with the help that was sought: a network has few."""
 
 RESULT_BYTES = 16_384
 """The largest result that criteria see; a larger one is null there."""
@@ -28,7 +28,7 @@ class GoalState:
     the numbers of the criteria that are met, `judged_step` the last step that a model validated. `claimed` is the
     answer of a model that says it is done, until the next step. `tests` is the last test report, `measured_tests` the
     one before it; `fresh` says that there is a report which progress has not been measured by. `rungs` are
-    `tool:rung`; `helped_by` is the rung that was climbed last, in `helped_step`. `doubt` is why a confidence check is
+    `tool:rung`; `helped_by` is the help that was sought last, in `helped_step`. `doubt` is why a confidence check is
     wanted; `misreported` says which results of this step are not of the shape that their tools declare.
     """
 

@@ -1,7 +1,7 @@
-"""How large the answers of internal tools, and what prompts show of the desk, may be.
+"""Limits the size of answers of internal tools, and of what prompts show of the workspace.
 
-An answer is an event, a message to the ledger and a text for a model; none of them may ever be too large for its
-carrier. What is left out is counted, and lists keep their first entries whole.
+An answer is an event, a message to the ledger and a text for a model, and must not be too large for any of them. What
+is left out is counted, and lists keep their first entries whole.
 """
 
 from collections.abc import Iterable

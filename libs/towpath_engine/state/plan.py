@@ -1,6 +1,6 @@
-"""What the state of a composed run holds: a plan or workflow, how far it is, and what came of its steps.
+"""The state of a plan or workflow: how far it is and what came of its steps; and the state of a swarm.
 
-Bounded like the rest of the state: results that are large are kept as references (`composing`).
+Bounded like the rest of the state: large results are kept as references (`reducers.references`).
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Changing a frozen value by copying it."""
+"""Copies a frozen value with some fields changed."""
 
 from typing import TYPE_CHECKING
 

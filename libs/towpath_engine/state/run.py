@@ -1,7 +1,7 @@
 """The state of a run: what folding its events gives.
 
-Frozen (without slots: see `change`), and bounded: nothing here grows with the length of the run's history.
-Whatever is only needed to be read later is in the log, not here.
+Frozen (without slots: see `replace`), and bounded: nothing here grows with the length of the run's history. What is
+only needed to be read later is in the log. Field names are part of stored snapshots, so they are never renamed.
 """
 
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ ACTION_KINDS = frozenset({"decide", "replan"})
 """Kinds of requests that are answered by an action; every other kind assesses the last one."""
 
 STOPPING = frozenset({Status.CANCELLING, Status.QUARANTINED})
-"""Statuses in which a run wants its children no longer: what they say has no use any more."""
+"""Statuses in which a run stops its children: their answers are of no use any more."""
 
 
 class EffectKind(StrEnum):
@@ -204,7 +204,7 @@ class RunState:
     """Everything that decides what a run does next. `task` and `snapshot` never change after creation.
 
     `asked` is the kind of the last request to the decider, `assessed` are the kinds that were asked about this action;
-    `unanswered` says that nobody waits for its answer any more, and that it is to be asked once more. `below` is what
+    `unanswered` says that its answer is no longer waited for, and that it is asked once more. `below` is what
     children that have ended, with their own, have cost.
     """
 
@@ -314,13 +314,13 @@ class RunState:
 
     @property
     def unasked(self) -> frozenset[UUID]:
-        """The calls that nobody is asked about: their turn has not come, or the child runs that they are tell."""
+        """The calls that nobody is asked about: their turn has not come, or their child runs will report."""
         under_way = self.under_way
         return self.queued | under_way if under_way else self.queued
 
     @property
     def under_way(self) -> frozenset[UUID]:
-        """The calls whose children run: nobody but those can say what comes of them."""
+        """The calls whose child runs are under way: only these can report the outcome."""
         return frozenset(c.execution_id for c in self.children if c.execution_id is not None and not c.ended)
 
     @property

@@ -1,7 +1,4 @@
-"""What a run remembers of the watchdog's reports.
-
-Bounded. A report is known by what it is about and by the event at which it was taken.
-"""
+"""The watchdog's reports that a run has taken. Bounded; a report is identified by its key."""
 
 from dataclasses import dataclass
 

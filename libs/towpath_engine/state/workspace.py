@@ -1,4 +1,4 @@
-"""What lies on the desk of a run: its plan and the files of its workspace.
+"""The workspace of a run: its plan and its files.
 
 Bounded (64 steps, 1,000 files). Contents of files are blobs, named here by their digest.
 """
@@ -75,7 +75,7 @@ EMPTY_WORKSPACE = RunWorkspace()
 
 
 def needs_plan(tools: tuple[str, ...], desk: RunWorkspace | None) -> bool:
-    """Say whether *tools* may not be used yet: a background run plans before it acts."""
+    """Return whether *tools* may not be used yet: a background run plans before it acts."""
     plan = desk.plan if desk is not None else None
     return (plan is None or plan.status != "active") and not PLAN_TOOLS.issuperset(tools)
 

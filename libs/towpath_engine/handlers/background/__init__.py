@@ -1,1 +1,1 @@
-"""Handlers of background runs: iterations, reflection, the end."""
+"""Background runs: reflection, the final summary and deliverable, and the checks of their own."""

@@ -1,6 +1,7 @@
-"""The last words of a background run that reached its end: a summary, and the deliverable.
+"""Ends a background run with a summary and its deliverable.
 
-A deliverable is what its schema says, or the run has failed; it may be mended once, unless user code made it.
+A deliverable must match its schema, or the run has failed. A model may correct it once; user code may not, because it
+would give the same answer again.
 """
 
 from towpath_contracts.base import JsonObject
@@ -38,7 +39,7 @@ def conclude(
 
 
 def request_summary(run: TransitionBuilder) -> bool:
-    """Ask for the summary of a run that comes to its end; says whether it did."""
+    """Ask for the summary of a run that is about to end; return whether it asked."""
     if run.state.background is None or not run.state.background.ending:
         return False
     request_assessment(run, DecisionKind.SUMMARIZE)
@@ -46,7 +47,7 @@ def request_summary(run: TransitionBuilder) -> bool:
 
 
 def take_summary(run: TransitionBuilder, answer: JsonObject | None) -> None:
-    """Take the last words, and end the run; a deliverable that is not what was asked for is asked for once more."""
+    """Take the summary and end the run; an invalid deliverable is asked for once more."""
     background = run.state.background
     if background is None or not background.ending:
         return
@@ -69,7 +70,7 @@ def _said(answer: JsonObject, background: BackgroundState) -> JsonObject:
 
 
 def _problems(run: TransitionBuilder, answer: JsonObject | None) -> tuple[str, ...]:
-    """Say what is wrong with the last words; those of an abandoned run need no deliverable."""
+    """Return what is wrong with the summary; that of an abandoned run needs no deliverable."""
     task, background = run.state.created.background, run.state.background
     schema = task.deliverable_schema if task is not None else None
     if schema is None or background is None or background.ending != "completed":
@@ -82,7 +83,7 @@ def _problems(run: TransitionBuilder, answer: JsonObject | None) -> tuple[str, .
 
 
 def _unread(run: TransitionBuilder) -> tuple[str, ...]:
-    """Say why the answer that has just come could not be taken: its faults, or the words of who read it."""
+    """Return why the answer could not be used: its faults, or the decider's message."""
     told = ("the answer is not a summary with a deliverable",)
     match next((e.event for e in run.entries if isinstance(e.event, ev.DecisionMissed | ev.DecisionReceived)), None):
         case ev.DecisionMissed(message=why):

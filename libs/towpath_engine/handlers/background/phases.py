@@ -1,7 +1,7 @@
-"""Background runs: an objective that is planned, pursued, reflected upon and handed over.
+"""Background runs: an objective that is planned, pursued, reflected upon and delivered.
 
-The order matters. A model's own completion comes first, then the plan that is completed and confirmed; then
-what stops any run; then failures in a row, then the number of iterations.
+The order of the checks: the model's own completion first, then a plan that is completed and confirmed, then what stops
+any run, then failures in a row, then the number of iterations.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from towpath_engine.state.run import Status
 
 
 def finish_background(run: TransitionBuilder, instruction: Finish) -> bool:
-    """Take a model's explicit completion; the run ends once its last words are there."""
+    """Take a model's explicit completion; the run ends once its summary is there."""
     conclude(run, "completed", "responded", payload=instruction.payload)
     return False
 
@@ -31,7 +31,7 @@ def give_up_background(run: TransitionBuilder, instruction: GiveUp) -> bool:
 
 
 def stop_when_plan_completed(run: TransitionBuilder) -> bool:
-    """Conclude a run whose plan is completed where nobody reflects upon it; says whether it did."""
+    """Conclude a run whose plan is completed where nobody reflects upon it; return whether it did."""
     if run.state.created.background_settings.enable_reflection or not plan_is_completed(run.state):
         return False
     conclude(run, "completed", "plan_completed")
@@ -39,7 +39,7 @@ def stop_when_plan_completed(run: TransitionBuilder) -> bool:
 
 
 def stop_after_failures(run: TransitionBuilder) -> bool:
-    """End a run that fails again and again; says whether it did."""
+    """End a run with too many failures in a row; return whether it ended."""
     background, limit = run.state.background, run.state.created.background_settings.max_failures
     if background is None or background.failures < limit:
         return False

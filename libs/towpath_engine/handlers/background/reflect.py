@@ -1,7 +1,7 @@
-"""Reflection: after a failure, a late iteration or a completed plan the model is asked how to go on.
+"""Asks the model how to go on, after a failure, a late iteration or a completed plan.
 
-A reflection proposes and the platform follows only what may be: a plan is given up only where that is allowed and
-justified, a run is abandoned only with a rationale, and is complete only when its plan is.
+A reflection proposes, and the platform follows only what is allowed: a plan is given up only where the task allows it
+and a reason is given, a run is abandoned only with a rationale, and it is complete only when its plan is.
 """
 
 from towpath_contracts.base import JsonObject
@@ -18,7 +18,7 @@ UNREADABLE = "unreadable"
 
 
 def request_reflection(run: TransitionBuilder) -> bool:
-    """Ask for a reflection where there is a reason to; says whether it did."""
+    """Ask for a reflection where there is a reason; return whether it asked."""
     settings, late = run.state.created.background_settings, is_late(run.state, run.now)
     if not settings.enable_reflection or str(DecisionKind.REFLECT) in run.state.assessed:
         return False
@@ -32,7 +32,7 @@ def request_reflection(run: TransitionBuilder) -> bool:
 
 
 def take_reflection(run: TransitionBuilder, answer: JsonObject | None) -> None:
-    """Take the answer of a reflection; one that can't be read changes nothing, and the run goes on."""
+    """Take a reflection; one that can't be read changes nothing, and the run goes on."""
     if answer is None:
         _tell(run, UNREADABLE, {}, "the reflection could not be read")
         return
@@ -48,7 +48,7 @@ def take_reflection(run: TransitionBuilder, answer: JsonObject | None) -> None:
 
 
 def _refusal(run: TransitionBuilder, verdict: str, rationale: str) -> str:
-    """Say why a verdict is not followed; empty where it is."""
+    """Return why a verdict is not followed; empty where it is."""
     match verdict:
         case "retry":
             failed = run.state.background is not None and (

@@ -1,1 +1,1 @@
-"""Handlers of tool calls: order, outcomes, internal tools, the stop switch."""
+"""Tool calls: their order, their outcomes, internal tools, and calls that a switch holds back."""

@@ -1,7 +1,7 @@
-"""Turns of internal tools: calls of one decision are applied in call order, and asked for in it.
+"""Sends internal calls of one decision one after another, in call order.
 
-A call is asked for once those before it have an outcome (`RunState.queued`). Until then nothing asks about it, so
-that waiting, also for a person, costs neither messages nor active time; its own time begins with its turn.
+A call is sent once those before it have an outcome (`RunState.queued`). Until then nothing asks about it, so waiting,
+also for a person, costs neither messages nor active time. Its own time begins when it is sent.
 """
 
 from towpath_contracts.tools.child_tools import starts_child
@@ -10,7 +10,7 @@ from towpath_engine.state.run import OpenCall
 
 
 def send_next_call(run: TransitionBuilder, ended: OpenCall) -> None:
-    """Ask for the call that has waited for *ended*, which has its outcome now."""
+    """Send the call that has waited for *ended*, which has its outcome now."""
     tools, queued = run.state.snapshot.tools, run.state.queued
     if not tools[ended.call.tool].internal:
         return

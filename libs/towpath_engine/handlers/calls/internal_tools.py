@@ -1,8 +1,8 @@
-"""Internal tools: the run machine applies them as a transition, once the tool-access service permits.
+"""Applies calls of internal tools to the state of the run, once the tool-access service permits them.
 
-A call is applied at most once, and only by the permission's fact; whatever crashes, the log says whether it was.
-Calls of one decision are applied in call order, so that the same replies give the same plan and the same files. The
-ledger is told what came of a call until it confirms it.
+A call is applied at most once, and only by the fact of its permission; whatever crashes, the log says whether it was
+applied. Calls of one decision are applied in call order, so the same answers give the same plan and the same files.
+The outcome is sent to the ledger until the ledger confirms it.
 """
 
 from datetime import timedelta
@@ -41,7 +41,7 @@ def on_tool_permitted(run: TransitionBuilder, fact: facts.ToolPermitted) -> None
     if call is None or pending is None or run.state.status is Status.CANCELLING or not _is_internal(run.state, call):
         return
     if fact.execution_id in run.state.unasked:
-        return  # it is asked for when its turn comes, or is under way
+        return  # it is sent when those before it have ended, or its child is under way
     record_edit(run, fact)
     args = call.call.args if fact.executed_args is None else fact.executed_args
     if starts_child(call.call.tool):
@@ -64,7 +64,7 @@ def on_tool_permitted(run: TransitionBuilder, fact: facts.ToolPermitted) -> None
 
 
 def apply_internal_tool(state: RunState, tool: str, args: JsonObject, contents: dict[str, str]) -> InternalToolResult:
-    """Return what *tool* makes of the desk of *state*; raises ToolRefusedError, ContentMissingError."""
+    """Apply *tool* to the workspace of *state*; raises ToolRefusedError, ContentMissingError."""
     desk = state.desk or EMPTY_WORKSPACE
     if tool in PLAN_TOOLS:
         return apply_plan(tool, args, desk.plan, may_reset=can_reset_plan(state))
@@ -74,7 +74,7 @@ def apply_internal_tool(state: RunState, tool: str, args: JsonObject, contents: 
 
 
 def can_reset_plan(state: RunState) -> bool:
-    """Say whether an active plan may be given up: in a background run a reflection must have justified it."""
+    """Return whether an active plan may be given up: in a background run a reflection must have justified it."""
     background = state.background
     if background is None:
         return True
@@ -92,13 +92,13 @@ def digests_for(state: RunState, fact: facts.ToolPermitted) -> frozenset[str]:
 
 
 def on_outcome_recorded(run: TransitionBuilder, fact: facts.OutcomeRecorded) -> None:
-    """The ledger holds the outcome, or never will: it is not told again."""
+    """Stop sending an outcome: the ledger holds it, or has said that it never will."""
     if run.state.pending_effect(outcome_effect(run.state.run_id, fact.execution_id)) is not None:
         run.emit(ev.OutcomeRecorded(execution_id=fact.execution_id))
 
 
 def resend_unconfirmed_outcomes(run: TransitionBuilder) -> None:
-    """Tell the ledger again what it has not confirmed, also of a run that has ended."""
+    """Send outcomes again that the ledger has not confirmed, also of a run that has ended."""
     for pending in unconfirmed_outcomes(run.state):
         if pending.resend_at <= run.now:
             resend(run, pending)
@@ -109,7 +109,7 @@ def _is_internal(state: RunState, call: OpenCall) -> bool:
 
 
 def _ask_soon(run: TransitionBuilder, pending: PendingEffect) -> None:
-    """Let the timer ask for the call again: its permission is told once more."""
+    """Let the timer send the call again, so that its permission comes once more."""
     at = run.now + timedelta(seconds=TURN_S)
     run.emit(ev.EffectResent(effect_id=pending.effect_id, attempt=pending.attempt + 1, resend_at=at))
 

@@ -1,7 +1,7 @@
-"""Calls that a switch holds back: the run waits behind a gate that only the switch opens.
+"""Takes the report that a switch holds a call back: the run waits behind a gate that only the switch opens.
 
-One gate for each call and pause, however often it is told. While only such gates are open active time stands
-still, and the call's deadline begins again when its gate closes: waiting for a switch costs a run nothing.
+Each call has one gate per pause, however often the pause is reported. While only such gates are open, active time
+stands still, and the call's deadline begins again when its gate closes: waiting for a switch costs a run nothing.
 """
 
 from datetime import timedelta

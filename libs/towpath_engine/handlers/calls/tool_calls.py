@@ -1,7 +1,7 @@
-"""Outcomes of tool calls: results, denials, doubts, and what closes the gates before them.
+"""Takes outcomes of tool calls: results, denials, unknown outcomes, and the resolutions of their gates.
 
-An outcome is accepted only for a call of the current step that has none yet; whatever comes later, or twice, or
-for another call, changes nothing. When every call of a decision is finished the run goes on, whatever the order was.
+An outcome counts only for a call of the current step that has none yet. Whatever comes later, twice, or for another
+call changes nothing. The run goes on when every call of a decision is finished, in whatever order they finished.
 """
 
 from towpath_contracts import facts
@@ -29,7 +29,7 @@ from towpath_engine.state.workspace import EMPTY_WORKSPACE
 
 
 def on_tool_finished(run: TransitionBuilder, fact: facts.ToolFinished) -> None:
-    """Take the outcome of a call; a doubt opens a gate instead, unless the run is being cancelled."""
+    """Take the outcome of a call; an unknown one opens a gate instead, unless the run is being cancelled."""
     open_call = run.state.open_call(fact.execution_id)
     if open_call is None:
         return
@@ -64,7 +64,7 @@ def on_tool_finished(run: TransitionBuilder, fact: facts.ToolFinished) -> None:
 
 
 def _take_changes(run: TransitionBuilder, call: OpenCall, fact: facts.ToolFinished) -> None:
-    """Take what a tool did to its scratch copy of the workspace, all of it or nothing; workers are not believed."""
+    """Take what a tool changed in its scratch copy of the workspace, all or nothing, after checking it."""
     if fact.status != "succeeded" or not (fact.changes or fact.changes_lost):
         return
     scratch = run.state.snapshot.tools[call.call.tool].workspace == "scratch"
@@ -126,7 +126,7 @@ def expire_gates(run: TransitionBuilder) -> None:
 
 
 def _after_gate(run: TransitionBuilder, gate: OpenGate, *, expired: bool) -> None:
-    """An approval's fate is the tool-access service's to tell; a doubt that nobody settled stays one."""
+    """The tool-access service decides about an approval; an unknown outcome that nobody settled stays unknown."""
     open_call = run.state.open_call(gate.execution_id) if gate.execution_id else None
     if open_call is None or not expired or gate.gate_type != UNKNOWN_EFFECT:
         resend_call_of_gate(run, gate)
@@ -152,7 +152,7 @@ def _after_gate(run: TransitionBuilder, gate: OpenGate, *, expired: bool) -> Non
 
 
 def after_call(run: TransitionBuilder, ended: OpenCall) -> None:
-    """Go on where the last call of the step is finished; else ask for the call that has waited for *ended*."""
+    """Go on where the last call of the step is finished; else send the call that has waited for *ended*."""
     if run.state.status is Status.CANCELLING:
         finish_if_quiet(run)
     elif all(call.status for call in run.state.calls):

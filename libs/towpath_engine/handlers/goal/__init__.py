@@ -1,1 +1,1 @@
-"""Handlers of goal runs: validation, progress, retry, confidence, denials."""
+"""Goal runs: validation of steps, progress, retries, confidence checks, and help after denials."""

@@ -1,6 +1,7 @@
-"""Confidence of a goal run: checked every few steps, on stated doubt, on request, after failures.
+"""Checks the confidence of a goal run: every few steps, on stated doubt, on request, and after failures.
 
-What can't be read is no confidence at all, and low confidence is somebody's decision: whose, autonomy says.
+An answer that can't be read counts as no confidence. Low confidence is decided by a person or by the model itself,
+depending on the autonomy of the run.
 """
 
 from towpath_contracts.base import JsonObject
@@ -21,7 +22,7 @@ FAILURES = "failures"
 
 
 def check_confidence(run: TransitionBuilder) -> bool:
-    """Ask how sure the model is where there is an occasion; says whether it was asked."""
+    """Ask for the model's confidence where there is a reason; return whether it was asked."""
     goal = run.state.goal
     if goal is None or goal.confidence_step == run.state.step or reached(run.state) or not trigger_of(run.state, goal):
         return False

@@ -1,7 +1,7 @@
-"""The ladder after a denied action: an allowed alternative, a specialist, a person.
+"""Looks for help after a denied action: an allowed alternative, then a specialist, then a person.
 
-A rung is climbed once for a tool; a denial never ends a run, and nobody gets a right by it that the tool-access
-service does not give. What only other arguments could mend is no matter of rights: such an action is retried.
+Each of the three is tried once per tool. A denial never ends a run, and nobody gains a right by it that the tool-access
+service does not give. A denial that other arguments could avoid is not about rights: such an action is retried.
 """
 
 from typing import Any
@@ -44,7 +44,7 @@ def _helped_by_others(denial: JsonObject) -> bool:
 
 
 def is_denied(state: RunState) -> bool:
-    """Say whether the action was denied, so that another attempt is a matter of the ladder."""
+    """Return whether the action was denied, so that help is sought instead of another attempt."""
     return denied_call(state) is not None
 
 
@@ -58,7 +58,7 @@ def _climbed(goal: GoalState, tool: str, rung: str) -> bool:
 
 
 def seek_alternative(run: TransitionBuilder) -> bool:
-    """Ask for an allowed action in the same step, once; says whether it did."""
+    """Ask for an allowed action in the same step, once; return whether it did."""
     goal, call = run.state.goal, denied_call(run.state)
     if (
         goal is None
@@ -78,7 +78,7 @@ def seek_alternative(run: TransitionBuilder) -> bool:
 
 
 def seek_help(run: TransitionBuilder) -> bool:
-    """After a step that failed by a denial: a specialist in a run of its own, or a person; says whether a run began."""
+    """Ask a specialist, in a run of its own, or a person after a denied step; return whether a run began."""
     goal, call = run.state.goal, denied_call(run.state)
     if goal is None or call is None:
         return False
@@ -136,6 +136,6 @@ def _ask_person(run: TransitionBuilder, call: OpenCall) -> None:
     open_run_gate(run, GATE, f"denied:{tool}", reason, detail)
 
 
-def _sought(run: TransitionBuilder, call: OpenCall, rung: "ev.Rung", target: str) -> None:
+def _sought(run: TransitionBuilder, call: OpenCall, rung: ev.Rung, target: str) -> None:
     reason = str(_denial(call).get("reason", ""))
     run.emit(ev.HelpSought(step=run.state.step, tool=call.call.tool, rung=rung, target=target, reason=reason))

@@ -1,7 +1,6 @@
-"""Goal runs: what comes after an action, and when a goal is reached.
+"""Goal runs: the phases after an action, and the check whether the goal is reached.
 
-A goal is reached when its criteria are met by what happened; a model's own "done" only makes them be looked at.
-One module for each phase: `retrying`, `judging`, `measuring`, `denials`, `confidence`.
+A goal is reached when what happened meets its criteria. A model's own "done" only makes the platform look at them.
 """
 
 from collections.abc import Callable
@@ -25,12 +24,12 @@ PROGRESS_COMPLETE = "progress_complete"
 
 
 def take_claim(_run: TransitionBuilder, _instruction: Finish) -> bool:
-    """Take a model's word that it is done: it ends nothing, the phases look at what happened."""
+    """Take a model's claim that it is done. It ends nothing; the phases look at what happened."""
     return False
 
 
 def stop_when_reached(run: TransitionBuilder) -> bool:
-    """End a run whose goal is reached; says whether it is."""
+    """End a run whose goal is reached; return whether it is."""
     goal = run.state.goal
     if goal is None or not reached(run.state):
         return False

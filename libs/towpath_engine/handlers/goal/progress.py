@@ -1,7 +1,7 @@
-"""Progress of a goal run: by tests, else by artifacts, else by a model's word.
+"""Measures the progress of a goal run: by tests, else by artifacts, else by asking a model.
 
-Numbers come from tools that declare their shape; the model is asked only where there is neither a test report nor
-an artifact, and about a step that succeeded.
+Numbers come from tools that declare the shape of their reports. A model is asked only where there is neither a test
+report nor an artifact, and only about a step that succeeded.
 """
 
 from towpath_contracts.base import JsonObject
@@ -16,7 +16,7 @@ from towpath_engine.state.run import RunState
 
 
 def measure_progress(run: TransitionBuilder) -> bool:
-    """Measure how far the goal is where something new is known, or ask a model; says whether it was asked."""
+    """Measure how far the goal is where something new is known, or ask a model; return whether it was asked."""
     goal = run.state.goal
     if goal is None or goal.progress_step == run.state.step:
         return False
@@ -30,7 +30,7 @@ def measure_progress(run: TransitionBuilder) -> bool:
 
 
 def take_progress(run: TransitionBuilder, answer: JsonObject | None) -> None:
-    """Take a model's word on progress; one that can't be read, or knows nothing, leaves it as it was."""
+    """Take a model's estimate of progress; one that can't be read, or has none, leaves progress unchanged."""
     goal = run.state.goal
     if goal is None:
         return
@@ -59,7 +59,7 @@ def _by_reports(run: TransitionBuilder, goal: GoalState) -> None:
         _emit(run, "tests", Measure(score=0.0), goal.misreported or "no test ran")
 
 
-def _emit(run: TransitionBuilder, source: "ev.ProgressSource", measure: Measure, reason: str = "") -> None:
+def _emit(run: TransitionBuilder, source: ev.ProgressSource, measure: Measure, reason: str = "") -> None:
     run.emit(
         ev.ProgressMeasured(
             step=run.state.step,

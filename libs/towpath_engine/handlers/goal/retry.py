@@ -1,7 +1,7 @@
-"""Another attempt at a step whose action failed: a different one, after a wait.
+"""Asks for another attempt at a step whose action failed: a different action, after a wait.
 
-At most three actions a step, two and then four seconds apart, and no two alike. A model that only repeats itself
-has failed the step; that is said, and the run goes on.
+A step has at most three actions, two and then four seconds apart, and no two of them are equal. A model that only
+repeats itself has failed the step; the log says so, and the run goes on.
 """
 
 from towpath_contracts.decisions.decision import CallTools
@@ -21,7 +21,7 @@ MAX_REFUSED = 3
 
 
 def retry(run: TransitionBuilder) -> bool:
-    """Ask for another action where the last one failed; says whether it did."""
+    """Ask for another action where the last one failed; return whether it asked."""
     goal = run.state.goal
     if goal is None or goal.validated_step == run.state.step:
         return False

@@ -1,6 +1,6 @@
-"""The specialist of the denial ladder: another agent does in a run of its own what this one may not.
+"""Asks a specialist after a denial: another agent does in a run of its own what this one may not do.
 
-The child acts by its own rights under every grant of its parent; nothing that was denied is allowed by asking.
+The child acts by its own rights, within every grant of its parent. Asking a specialist never allows what was denied.
 """
 
 from towpath_contracts.canonical import canonical_json
@@ -15,7 +15,7 @@ ARGUMENT_CHARS = 4_000
 
 
 def can_ask_specialist(state: RunState, agent_key: str, call: OpenCall) -> bool:
-    """Say whether *agent_key* can be asked about *call*: it exists, is another, and was not asked in this step."""
+    """Return whether *agent_key* can be asked about *call*: it exists, is another, and was not asked in this step."""
     asked = any(c.purpose == SPECIALIST and c.subject == call.call.tool for c in state.children)
     known = agent_key in state.snapshot.agents and agent_key != state.agent_key
     return known and not asked and can_spawn(state)

@@ -1,6 +1,7 @@
-"""Validation of a step of a goal run: every step has one, after all its attempts.
+"""Validates each step of a goal run, after all its attempts.
 
-What failed is judged by its outcome alone. A model is asked where the outcome does not say it, and fails closed.
+A failed action is judged by its outcome alone. A model is asked where the outcome does not decide; an answer that can't
+be read counts as a failed step.
 """
 
 from towpath_contracts.base import JsonObject
@@ -29,12 +30,12 @@ REPEATED = "action_repeated"
 
 
 def action_failed(state: RunState) -> bool:
-    """Say whether every call of the step's last action failed."""
+    """Return whether every call of the step's last action failed."""
     return bool(state.calls) and all(call.status != "succeeded" for call in state.calls)
 
 
 def validate(run: TransitionBuilder) -> bool:
-    """Say what came of the step, or ask a model; says whether it was asked."""
+    """Validate the step by its record, or ask a model; return whether it was asked."""
     goal = run.state.goal
     if goal is None or goal.validated_step == run.state.step:
         return False
@@ -68,7 +69,7 @@ def take_validation(run: TransitionBuilder, answer: JsonObject | None) -> None:
 
 
 def answer_claim(run: TransitionBuilder) -> bool:
-    """Tell a model that says it is done what is not; the run goes on. Asks for nothing."""
+    """Tell a model that claims to be done what is missing; the run goes on."""
     goal = run.state.goal
     if goal is None or goal.claimed is None or goal.refused == NOT_REACHED:
         return False
@@ -100,7 +101,7 @@ def _not_done(state: RunState) -> str:
 
 
 def _needs_model(state: RunState, goal: GoalState) -> bool:
-    """Say whether the record alone does not tell: a text is to be judged, or a result that has no declared shape."""
+    """Return whether the record is not enough: a text must be judged, or a result has no declared shape."""
     texts = has_texts(state)
     if goal.claimed is not None:
         return texts

@@ -1,1 +1,1 @@
-"""Handlers of plan and workflow runs: steps that are child runs."""
+"""Plans and workflows of swarms: starting steps, joining their results, ending."""

@@ -1,7 +1,7 @@
-"""Composed runs: plans, and workflows of swarms, which are plans whose inputs are chained.
+"""Plans, and workflows of swarms, which are plans whose steps get the answers of the step before.
 
-A composed run asks no model what to do next: its act is to start the children of its next step. Everything it
-knows is in its log, so a crash resumes at the step it was in. A step that does not succeed ends the plan.
+Such a run asks no model what to do next: its action is to start the children of its next step. Everything it knows is
+in its log, so after a crash it goes on at the same step. A step that does not succeed ends the plan.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ COMPLETED = "plan_completed"
 
 
 def continue_plan(run: TransitionBuilder) -> None:
-    """Do what a composed run does instead of asking for a decision: take its plan, have it written, or go on in it."""
+    """Take the plan, ask a model for one, or start its next step: a plan asks for no decision."""
     held = run.state.composition or PlanRunState()
     match held.phase:
         case "plan_init":
@@ -52,7 +52,7 @@ def continue_plan(run: TransitionBuilder) -> None:
         case "plan_validated" | "merging_results":
             _dispatch(run)
         case _:
-            return  # children of a step are under way: whoever ends last comes here again
+            return  # children of a step are under way: the end of the last one comes here again
 
 
 def _begin(run: TransitionBuilder) -> None:
@@ -108,7 +108,7 @@ def _refuse(run: TransitionBuilder, faults: list[str]) -> None:
 
 
 def take_plan(run: TransitionBuilder, answer: JsonObject | None) -> None:
-    """Take the plan that a model wrote; one that can't be carried out it may mend once, told every fault."""
+    """Take the plan that a model wrote. An invalid plan may be corrected once; the model is told every fault."""
     task, held = run.state.created.plan, run.state.composition
     if task is None or held is None or held.phase != "planner_active":
         return
@@ -194,7 +194,7 @@ def _last_words(state: RunState, held: PlanRunState) -> JsonObject:
 
 
 def step_child_ended(run: TransitionBuilder, _child_id: UUID) -> None:
-    """Look at the end of a child while others of its step may still run."""
+    """React to the end of a child while others of its step may still run."""
     child_of_step_ended(run)
 
 

@@ -1,7 +1,7 @@
-"""Starting a step of a plan or workflow: what its agents are asked, and the children that do it.
+"""Starts a step of a plan or workflow: renders what its agents are asked, and starts their child runs.
 
-A step begins with everything it asks rendered; so what its agents are asked depends on earlier steps alone, and a
-reference that leads nowhere starts nothing.
+Everything that a step asks is rendered before it begins. So the input of its agents depends on earlier steps alone, and
+an undefined reference starts nothing.
 """
 
 from datetime import datetime
@@ -85,7 +85,7 @@ def _task(state: RunState, held: PlanRunState, step: PlanStep, place: int, call:
 
 
 def _answers(held: PlanRunState, step: PlanStep) -> bool:
-    """Say whether the answer of the one agent of *step* is that of the run."""
+    """Return whether the answer of the one agent of *step* is that of the run."""
     return held.plan is not None and held.plan.chain and step == held.plan.steps[-1] and step.type == "agent"
 
 

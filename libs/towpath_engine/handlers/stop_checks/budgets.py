@@ -1,7 +1,7 @@
-"""Budgets in the run machine: what becomes of a run that may not ask for all it wants.
+"""Budgets: what becomes of a run that can't spend what it asks for.
 
-A run that is refused asks for less, and then ends, with what it has; it is never stopped between an answer and its
-record. What can't be said of an answer at once is corrected when it is known, once.
+A run that is refused asks for less, and then ends with what it has; it is never stopped between an answer and its
+record. What an answer did not say about its cost at once is corrected when it becomes known, once.
 """
 
 from towpath_contracts import facts
@@ -22,12 +22,12 @@ UNPRICED = "price_unknown"
 
 
 def on_budget_applied(run: TransitionBuilder, fact: facts.BudgetApplied) -> None:
-    """Take note of what the run spends from."""
+    """Record the accounts that the run spends from."""
     run.emit(ev.BudgetApplied(scopes=fact.scopes, prices=fact.prices))
 
 
 def on_budget_refused(run: TransitionBuilder, fact: facts.BudgetRefused) -> None:
-    """Ask for less from now on; where that was refused as well, or less has no price either, for nothing."""
+    """Ask for less from now on; where that was refused as well, or has no known price either, for nothing."""
     budget = run.state.budget
     if budget is None:
         return
@@ -43,7 +43,7 @@ def on_budget_warned(run: TransitionBuilder, fact: facts.BudgetWarned) -> None:
     budget = run.state.budget
     key = f"{fact.scope}:{fact.key}:{fact.unit}"
     if budget is None or key in budget.warned or run.state.status is Status.CANCELLING:
-        return  # a run that stops asks nobody whether it may go on
+        return  # a run that is being cancelled asks nobody whether it may go on
     run.emit(
         ev.BudgetWarned(
             step=run.state.step,
@@ -65,7 +65,7 @@ def on_budget_warned(run: TransitionBuilder, fact: facts.BudgetWarned) -> None:
 
 
 def stop_without_budget(run: TransitionBuilder) -> bool:
-    """End the run that may ask for nothing any more, or had its last answer; says whether it did."""
+    """End a run that may ask for nothing any more, or had its last answer; return whether it ended."""
     budget = run.state.budget
     if budget is None or budget.means not in (BudgetMode.NOTHING, BudgetMode.ANSWERING):
         return False
@@ -90,10 +90,10 @@ def attempt_of(state: RunState, fact: facts.DecisionMade | facts.DecisionFailed)
 
 
 def correct_usage(run: TransitionBuilder, fact: facts.DecisionMade | facts.DecisionFailed) -> None:
-    """Take from an answer that nobody waits for what it used, once, where that attempt was estimated."""
+    """Replace the estimated cost of an attempt by what its late answer says it used, once."""
     told, budget = attempt_of(run.state, fact), run.state.budget
     if told is None or budget is None or (isinstance(fact, facts.DecisionFailed) and fact.code == CALL_LOST):
-        return  # whoever says that a call is lost does not know what it used
+        return  # a report that a call is lost does not know what it used
     found = [budget.estimated(fact.request_id, attempt) for attempt in (told.attempt, told.called_in)]
     if not any(hold is not None and _asked_of(run.state, hold.model) == fact.pool for hold in found):
         return

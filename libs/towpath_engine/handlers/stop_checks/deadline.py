@@ -1,8 +1,8 @@
-"""Goal runs that ask a person when their time is used up, instead of ending.
+"""Stops a run whose active time is used up, or asks a person first.
 
-Only a goal that says `on_timeout: gate` is asked about, and at its deadline, whatever is under way. A call that
-has begun comes to its end meanwhile. A question to a model is waited for no longer: a later answer is not used, and the
-question is asked once more when a person lets the run go on, which gives it its whole time once more.
+Only a goal with `on_timeout: gate` asks a person, and it asks at the deadline, whatever is under way. A call that has
+begun goes on meanwhile. A request to a model is dropped: a later answer is not used, and the request is sent once more
+when a person lets the run go on, which gives the run its whole time again.
 """
 
 from towpath_contracts.networks.goal import OUT_OF_TIME
@@ -14,7 +14,7 @@ from towpath_engine.state.run import RunState, Status
 
 
 def stop_at_deadline(run: TransitionBuilder) -> bool:
-    """End the run if its active time is used up; says whether it did."""
+    """End the run if its active time is used up; return whether it did."""
     deadline = run.state.active_deadline()
     if deadline is None or deadline > run.now or asks_at_deadline(run.state):
         return run.state.background is not None and stop_late_iteration(run)
@@ -24,12 +24,12 @@ def stop_at_deadline(run: TransitionBuilder) -> bool:
 
 
 def asks_at_deadline(state: RunState) -> bool:
-    """Say whether a person is asked at the deadline (`overtime`)."""
+    """Return whether a person is asked at the deadline."""
     return state.goal is not None and state.created.goal_settings.on_timeout == "gate"
 
 
 def stop_late_iteration(run: TransitionBuilder) -> bool:
-    """End a background run whose iteration takes twice as long as it may; says whether it did."""
+    """End a background run whose iteration takes twice as long as it may; return whether it did."""
     due = iteration_due(run.state)
     if due is None or due > run.now:
         return False
@@ -39,7 +39,7 @@ def stop_late_iteration(run: TransitionBuilder) -> bool:
 
 
 def ask_at_deadline(run: TransitionBuilder) -> bool:
-    """Ask a person whether a run may go on whose time is used up; says whether it waits."""
+    """Ask a person whether a run may go on whose time is used up; return whether it waits."""
     deadline = run.state.active_deadline()
     if not asks_at_deadline(run.state) or deadline is None or deadline > run.now:
         return False

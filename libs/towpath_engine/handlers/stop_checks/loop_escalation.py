@@ -1,7 +1,7 @@
-"""The ladder: what is done about a loop, the first time and whenever it goes on.
+"""Decides what is done about a loop, the first time and each time it goes on.
 
-A pure table. Every ladder ends: with a person, with the end of the run, or with words where a detector is not sure
-enough to end anything.
+A pure table. Every escalation ends: with a person, with the end of the run, or with a note to the model where a
+detector is not certain enough to end anything.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class DetectedLoop:
 
     @property
     def key(self) -> str:
-        """Name the loop: one gate, and one place on the ladder, for each."""
+        """Identify the loop: each has one gate and one escalation."""
         return f"{self.detector}:{self.signature}"
 
 
@@ -63,12 +63,12 @@ def _ladder(detector: str, kind: str, autonomy: Autonomy, *, gated: bool) -> tup
 
 
 def find_loop(detectors: LoopCounters) -> DetectedLoop | None:
-    """Return the loop that was found and that nothing was done about yet, in the fixed order of the detectors."""
+    """Return the first loop that was found and not acted upon yet, in the fixed order of the detectors."""
     return _errors(detectors) or _cycle(detectors) or _results(detectors) or _handoffs(detectors)
 
 
 def loop_of_calls(detectors: LoopCounters, signature: str, names: str) -> DetectedLoop:
-    """Return the loop of calls that were just asked for once more, and are not run."""
+    """Return the loop of calls that were just asked for once more; these calls are not run."""
     return DetectedLoop(
         detector="calls",
         signature=signature,

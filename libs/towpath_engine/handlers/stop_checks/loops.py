@@ -1,7 +1,7 @@
-"""Loops: what is done about one that the detectors found.
+"""Acts on the loops that the detectors found: a note to the model, a new plan, a gate, or the end of the run.
 
-One loop at a time, in the fixed order of the detectors, and one gate for each. What the detectors count is in
-`detectors`; here the ladder is climbed.
+One loop is handled at a time, in the fixed order of the detectors, and each has one gate. The counting itself is in
+`reducers.loop_counters`.
 """
 
 from towpath_contracts.decisions.decision import ToolCall
@@ -34,7 +34,7 @@ def loop_of(state: RunState, calls: tuple[ToolCall, ...]) -> DetectedLoop | None
 
 
 def stop_on_loop(run: TransitionBuilder) -> bool:
-    """Do what the ladder says about a loop that was found; says whether the run ended, or waits for a person."""
+    """Act on a loop that was found; return whether the run ended, or waits for a person."""
     loop = find_loop(run.state.detectors)
     if loop is None:
         return False
@@ -46,7 +46,7 @@ def stop_on_loop(run: TransitionBuilder) -> bool:
 
 
 def record_loop(run: TransitionBuilder, loop: DetectedLoop) -> LoopAction:
-    """Report *loop* in the log, and return what is to be done about it."""
+    """Record *loop* in the log, and return what to do about it."""
     task, snapshot = run.state.created, run.state.snapshot
     gated = snapshot.on_loop == "gate"
     taken = next_action(loop, run.state.detectors, task.kind, task.goal_settings.autonomy, gated=gated)
@@ -55,7 +55,7 @@ def record_loop(run: TransitionBuilder, loop: DetectedLoop) -> LoopAction:
 
 
 def enforce(run: TransitionBuilder, loop: DetectedLoop, taken: LoopAction) -> bool:
-    """End the run, or ask a person how it goes on; says whether either was to be done."""
+    """End the run or ask a person, where *taken* says so; return whether it does."""
     if taken == "stop":
         finish(run, Status.FAILED, LOOP_GATE, _why(run.state, loop))
     elif taken == "gate":

@@ -1,8 +1,8 @@
-"""What becomes of the watchdog's reports.
+"""Takes the watchdog's reports, and acts on its findings at the next step.
 
-A report about the model is told at the next step and not in the middle of one; a report about the platform makes
-the run look at what is overdue. The same finding is taken once: one that rests on what was seen before its last report
-changes nothing, however often and by how many watchdogs it is told.
+A finding about the model is told at the next step, not in the middle of one; a finding about the platform makes the run
+send again what is overdue. The same finding is taken once: a report that rests on events before the last report of the
+same key changes nothing, however often and by how many watchdogs it is sent.
 """
 
 from typing import Literal
@@ -23,7 +23,7 @@ GATE = "loop_detected"
 
 
 def take_report(run: TransitionBuilder, fact: facts.WatchdogReported) -> bool:
-    """Take a report; says whether the run must look at what is overdue. Nothing comes of one that is no news."""
+    """Take a report; return whether the run must send again what is overdue. A repeated report changes nothing."""
     if not _is_news(run.state, fact):
         return False
     rung = _rung(run.state, fact)
@@ -43,7 +43,7 @@ def take_report(run: TransitionBuilder, fact: facts.WatchdogReported) -> bool:
 
 
 def _is_news(state: RunState, fact: facts.WatchdogReported) -> bool:
-    """Waiting is no fault: neither for a person, nor for a tool that is there to be asked again and again."""
+    """Waiting is not a fault: neither for a person, nor for a tool that is meant to be polled."""
     taken = state.watch.of(fact.key)
     if taken is not None and fact.since <= taken.seq:
         return False
@@ -68,7 +68,7 @@ def _rung(state: RunState, fact: facts.WatchdogReported) -> FindingAction:
 
 
 def stop_on_finding(run: TransitionBuilder) -> bool:
-    """Begin the step with what the watchdog found; says whether the run waits for a person now."""
+    """Begin the step with what the watchdog found; return whether the run waits for a person now."""
     untold = run.state.watch.untold
     if untold is None:
         return False

@@ -1,1 +1,1 @@
-"""Handlers of swarms: handoff to another agent, delegation to a child run."""
+"""Swarms: handing a run over to another agent, and delegating a call to a child run."""

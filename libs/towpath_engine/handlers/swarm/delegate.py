@@ -1,7 +1,7 @@
 """Calls that are child runs: a team's delegates, and plans by `agent_orchestrate`.
 
-A permitted call starts one child, whose id is the call's to know: a permission that is told again starts nothing.
-The call is open until the child has ended; that end is its outcome, and the ledger is told it.
+A permitted call starts one child, whose record names the call; so a permission that is delivered again starts nothing.
+The call is open until the child has ended. That end is the call's outcome, and the ledger is told it.
 """
 
 from pydantic import ValidationError
@@ -101,7 +101,7 @@ def _delegate_task(state: RunState, tool: str, args: JsonObject) -> ChildTask:
 
 
 def close_call_of(run: TransitionBuilder, child: OpenChild) -> OpenCall | None:
-    """Say of the call that *child* was what became of it; returns the call, None where it was none that is open."""
+    """End the call that *child* answers; return the call, or None where there is no such open call."""
     call = None if child.execution_id is None else run.state.open_call(child.execution_id)
     if call is None:
         return None
@@ -116,7 +116,7 @@ def close_call_of(run: TransitionBuilder, child: OpenChild) -> OpenCall | None:
 
 
 def _is_report(final: JsonObject) -> bool:
-    """Say whether a plan has told its steps; one that could not even be made has none."""
+    """Return whether *final* is a plan's report of its steps; a plan that could not be made has none."""
     return is_reference(final) or bool(final.get("steps"))
 
 

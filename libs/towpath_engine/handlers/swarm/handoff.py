@@ -1,7 +1,7 @@
 """Handoff swarms: an answer that is the name of another agent hands the run over to it.
 
-A handoff is a transfer like any other, and is counted: as many as the swarm's limit happen, the next one ends the
-run. To a nested swarm the run is handed over as a child, whose answer is the run's answer.
+A handoff is a transfer like any other, and is counted: the swarm's limit of handoffs may happen, and the next one ends
+the run. To a nested swarm the run is handed over as a child run, whose answer becomes the run's answer.
 """
 
 from uuid import UUID
@@ -27,7 +27,7 @@ PURPOSE = "handoff"
 
 
 def answer_or_hand_over(run: TransitionBuilder, instruction: Finish) -> bool:
-    """End the run with an answer, or hand over to whom it names; says whether the run has ended."""
+    """End the run with an answer, or hand over to the agent that it names; return whether the run has ended."""
     target = handoff_name_in(instruction.payload, routes_of(run.state))
     if target is None:
         finish(run, Status.COMPLETED, "responded", "", final=instruction.payload)
@@ -39,13 +39,13 @@ def answer_or_hand_over(run: TransitionBuilder, instruction: Finish) -> bool:
 
 
 def take_transfer(run: TransitionBuilder, instruction: Transfer) -> bool:
-    """Count a transfer that an agent asked for; says whether another agent of this run is to act now."""
+    """Count a transfer that an agent asked for; return whether another agent of this run acts now."""
     said = "" if instruction.context is None else as_text(instruction.context)
     return hand_over(run, instruction.target, said)
 
 
 def hand_over(run: TransitionBuilder, target: str, said: str) -> bool:
-    """Count a handoff; says whether *target* is to act in this run: not after the last one, nor where it is a swarm."""
+    """Count a handoff; return whether *target* acts in this run: not beyond the limit, nor where it is a swarm."""
     swarm, held = handoff_of(run.state), run.state.swarm or SwarmState()
     if swarm is None:
         return True
@@ -83,7 +83,7 @@ def finish_like_nested_swarm(run: TransitionBuilder, child_id: UUID) -> None:
     """End the run as the nested swarm did that it was handed over to."""
     child = next((c for c in run.state.children if c.child_id == child_id), None)
     if child is None or child.purpose != PURPOSE:
-        return  # it was a call's: the run goes on with what came of it
+        return  # it answered a call: the run goes on with its outcome
     if child.status == Status.COMPLETED:
         finish(run, Status.COMPLETED, "responded", "", final=child.final)
     else:
@@ -91,7 +91,7 @@ def finish_like_nested_swarm(run: TransitionBuilder, child_id: UUID) -> None:
 
 
 def stop_after_agent_steps(run: TransitionBuilder) -> bool:
-    """End a run whose agent has used the steps of its turn; says whether it did."""
+    """End a run whose agent has used the steps of its turn; return whether it did."""
     task, held = run.state.created.swarm, run.state.swarm
     if task is None or held is None or steps_of_turn(run.state) < task.swarm.agent_steps:
         return False
