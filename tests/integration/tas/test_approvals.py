@@ -30,8 +30,8 @@ def policy(more: str = "note: somebody looks") -> str:
     return PEOPLE.format(more=more)
 
 
-async def say(caller: TasCaller, asked: dict[str, Any], verdict: str, actor: str = "paula", **changes: Any) -> str:
-    """Speak a person's word; returns what became of the approval."""
+async def vote(caller: TasCaller, asked: dict[str, Any], verdict: str, actor: str = "paula", **changes: Any) -> str:
+    """Vote on an approval; returns its progress."""
     said = {
         "project": caller.project,
         "gate_id": str(uuid.uuid4()),
@@ -61,13 +61,13 @@ async def refused(code: str, word: Any) -> None:
 async def test_one_yes_of_two_lets_nothing_through_and_the_second_one_does(tas: Running) -> None:
     request, asked = await waiting(tas, "quorum: 2")
     assert asked["quorum"] == 2
-    assert await say(tas.caller, asked, "approved") == "approved, 1 of 2"
-    assert await say(tas.caller, asked, "approved") == "approved, 1 of 2", "nobody counts twice"
-    await refused("requester_may_not_approve", say(tas.caller, asked, "approved", "anonymous"))
+    assert await vote(tas.caller, asked, "approved") == "approved, 1 of 2"
+    assert await vote(tas.caller, asked, "approved") == "approved, 1 of 2", "nobody counts twice"
+    await refused("requester_may_not_approve", vote(tas.caller, asked, "approved", "anonymous"))
     await tas.caller.again(request)
     await tas.caller.fact(request, "approval.required", times=2)
     assert request.execution_id not in tas.caller.invocations
-    assert await say(tas.caller, asked, "approved", "peter") == "approved, 2 of 2"
+    assert await vote(tas.caller, asked, "approved", "peter") == "approved, 2 of 2"
     await tas.caller.again(request)
     await tas.caller.dispatched(request)
     entries = await tas.caller.audit(execution_id=request.execution_id)
@@ -81,9 +81,9 @@ async def test_one_yes_of_two_lets_nothing_through_and_the_second_one_does(tas: 
 
 async def test_one_no_denies_whatever_others_said(tas: Running) -> None:
     request, asked = await waiting(tas, "quorum: 3")
-    await say(tas.caller, asked, "approved", "peter")
-    assert await say(tas.caller, asked, "denied", reason="not him") == "denied, 1 of 3"
-    await refused("gate_settled", say(tas.caller, asked, "approved", "mary"))
+    await vote(tas.caller, asked, "approved", "peter")
+    assert await vote(tas.caller, asked, "denied", reason="not him") == "denied, 1 of 3"
+    await refused("gate_settled", vote(tas.caller, asked, "approved", "mary"))
     await tas.caller.again(request)
     assert (await tas.caller.fact(request, "tool.denied"))["denial"]["reason"] == "not him"
 
@@ -94,7 +94,7 @@ async def test_many_people_at_two_replicas_make_one_quorum_and_one_call(tas: Run
         await second.wait_ready()
         people = [f"p{number % 5}" for number in range(15)]
         words = await asyncio.gather(
-            *(say(tas.caller, asked, "approved", actor) for actor in people), return_exceptions=True
+            *(vote(tas.caller, asked, "approved", actor) for actor in people), return_exceptions=True
         )
         for _ in range(4):
             await tas.caller.again(request)
@@ -116,8 +116,8 @@ async def test_an_edited_call_runs_as_edited_and_everybody_hears_so(tas: Running
     caller = tas.caller
     request, asked = await waiting(tas)
     args = {"order_id": "A-1", "amount": 150}
-    assert await say(caller, asked, "edit", args=args, reason="half") == "approved"
-    assert await say(caller, asked, "edit", args=args, reason="half") == "approved", "said again: the answer was lost"
+    assert await vote(caller, asked, "edit", args=args, reason="half") == "approved"
+    assert await vote(caller, asked, "edit", args=args, reason="half") == "approved", "said again: the answer was lost"
     fresh = await caller.fact(request, "approval.required", times=2)
     assert (fresh["changes"], fresh["edited_by"]) == (["arguments.amount: 500 → 150"], "paula")
     assert fresh["diff"] == [{"field": "arguments.amount", "before": 500, "after": 150}]
@@ -151,27 +151,27 @@ async def test_an_edit_is_refused_whole_where_the_call_would_be(tas: Running) ->
         (None, "all arguments"),
     ):
         with pytest.raises(ProblemError, match=said) as caught:
-            await say(caller, asked, "edit", args=args)
+            await vote(caller, asked, "edit", args=args)
         assert caught.value.problem.code == "edit_refused"
     small = {"order_id": "A-1", "amount": 150}
-    await refused("requester_may_not_approve", say(caller, asked, "edit", "anonymous", args=small))
-    await refused("role_missing", say(caller, asked, "edit", args=small, roles=["viewer"]))
-    await refused("digest_changed", say(caller, asked, "edit", args=small, digest="sha256:other"))
+    await refused("requester_may_not_approve", vote(caller, asked, "edit", "anonymous", args=small))
+    await refused("role_missing", vote(caller, asked, "edit", args=small, roles=["viewer"]))
+    await refused("digest_changed", vote(caller, asked, "edit", args=small, digest="sha256:other"))
     assert (await row(tas.dsn, request.execution_id))["args"] == '{"amount":500,"order_id":"A-1"}'
-    assert await say(caller, asked, "approved") == "approved"
+    assert await vote(caller, asked, "approved") == "approved"
 
 
 async def test_an_editor_is_never_the_only_one_of_a_quorum(tas: Running) -> None:
     caller = tas.caller
     request, asked = await waiting(tas, "quorum: 2")
-    assert await say(caller, asked, "edit", args={"order_id": "A-1", "amount": 50}) == "approved, 1 of 2"
+    assert await vote(caller, asked, "edit", args={"order_id": "A-1", "amount": 50}) == "approved, 1 of 2"
     fresh = await caller.fact(request, "approval.required", times=2)
-    assert await say(caller, fresh, "approved") == "approved, 1 of 2", "the editor has said so already"
+    assert await vote(caller, fresh, "approved") == "approved, 1 of 2", "the editor has said so already"
     await caller.again(request)
     await caller.fact(request, "approval.required", times=3)
     assert request.execution_id not in caller.invocations, "though a rule would allow the smaller call to the agent"
-    await refused("gate_settled", say(caller, asked, "approved", "peter"))
-    assert await say(caller, fresh, "approved", "peter") == "approved, 2 of 2"
+    await refused("gate_settled", vote(caller, asked, "approved", "peter"))
+    assert await vote(caller, fresh, "approved", "peter") == "approved, 2 of 2"
     await caller.again(request)
     assert (await caller.dispatched(request)).args["amount"] == 50
 
@@ -181,12 +181,12 @@ async def test_what_nobody_answers_goes_to_the_policy_admins_once_and_then_is_de
     expire = "UPDATE tas.approval SET expires_at = now() WHERE run_id = $1 AND status = 'pending'"
     request, asked = await waiting(tas, "on_expiry: escalate")
     await query(tas.dsn, expire, request.run_id)
-    await refused("gate_settled", say(caller, asked, "approved"))
+    await refused("gate_settled", vote(caller, asked, "approved"))
     await caller.again(request)
     higher = await caller.fact(request, "approval.required", times=2)
     assert (higher["role"], higher["on_expiry"], higher["revision"]) == ("policy_admin", "deny", 0)
     assert "nobody decided by" in higher["reason"]
-    await refused("role_missing", say(caller, higher, "approved"))
+    await refused("role_missing", vote(caller, higher, "approved"))
     await query(tas.dsn, expire, request.run_id)
     await caller.again(request)
     assert (await caller.fact(request, "tool.denied"))["denial"]["violation_type"] == "approval_expired"
@@ -194,7 +194,7 @@ async def test_what_nobody_answers_goes_to_the_policy_admins_once_and_then_is_de
     await query(tas.dsn, expire, other.run_id)
     await caller.again(other)
     higher = await caller.fact(other, "approval.required", times=2)
-    assert await say(caller, higher, "approved", roles=["policy_admin"]) == "approved"
+    assert await vote(caller, higher, "approved", roles=["policy_admin"]) == "approved"
     await caller.again(other)
     await caller.dispatched(other)
 
@@ -203,14 +203,14 @@ async def test_a_call_that_does_not_hold_still_is_decided_by_hand_and_then_not_a
     caller = tas.caller
     request, asked = await waiting(tas, "expires_s: 1000")
     for number in range(1, 5):
-        await say(caller, asked, "approved", f"p{number}")
+        await vote(caller, asked, "approved", f"p{number}")
         await caller.apply(policy(f"expires_s: {1000 + number}"))
         await caller.again(request)
         asked = await caller.fact(request, "approval.required", times=number + 1)
         assert asked["revision"] == number and asked["changes"][0].startswith("rules.large: ")
         assert asked["gate_type"] == ("manual" if number == 4 else "approval")
-    await refused("revisions_used_up", say(caller, asked, "edit", args={"order_id": "A-1", "amount": 101}))
-    await say(caller, asked, "approved")
+    await refused("revisions_used_up", vote(caller, asked, "edit", args={"order_id": "A-1", "amount": 101}))
+    await vote(caller, asked, "approved")
     await caller.apply(policy("expires_s: 2000"))
     await caller.again(request)
     denial = (await caller.fact(request, "tool.denied"))["denial"]
@@ -221,7 +221,7 @@ async def test_a_call_that_does_not_hold_still_is_decided_by_hand_and_then_not_a
 async def test_a_changed_tool_is_shown_before_it_runs(tas: Running) -> None:
     caller = tas.caller
     request, asked = await waiting(tas)
-    await say(caller, asked, "approved")
+    await vote(caller, asked, "approved")
     others = [spec for spec in TOOLS if spec.name != "orders.refund"]
     await caller.register(*others, tool("orders.refund", "irreversible", operation="write", description="pays twice"))
     await caller.again(request)
@@ -237,12 +237,12 @@ async def test_what_people_said_outlives_the_service_and_counts_once(
         caller = tas.caller
         await caller.set_up()
         request, asked = await waiting(tas, "quorum: 2")
-        await say(caller, asked, "approved")
+        await vote(caller, asked, "approved")
         tas.service.kill()
         with tas.start() as second:
             await second.wait_ready()
-            assert await say(caller, asked, "approved") == "approved, 1 of 2"
-            assert await say(caller, asked, "approved", "peter") == "approved, 2 of 2"
+            assert await vote(caller, asked, "approved") == "approved, 1 of 2"
+            assert await vote(caller, asked, "approved", "peter") == "approved, 2 of 2"
             second.kill()
         with tas.start() as third:
             await third.wait_ready()
@@ -251,6 +251,6 @@ async def test_what_people_said_outlives_the_service_and_counts_once(
             await caller.again(request)
             await caller.quiet()
             await settled(tas.dsn, request.execution_id, "permitted")
-            await refused("gate_settled", say(caller, asked, "approved", "mary"))
+            await refused("gate_settled", vote(caller, asked, "approved", "mary"))
     phases = [str(entry["phase"]) for entry in await query(database(), "SELECT phase FROM tas.audit_entry")]
     assert phases.count("approval.consumed") == 1

@@ -280,10 +280,15 @@ async def test_a_person_settles_an_unknown_call(tas: Running, verdict: str, stat
     await expire_lease(tas, invocation.execution_id)
     await caller.again(request)
     await caller.fact(request, "tool.finished")
-    word = {"project": caller.project, "run_id": request.run_id, "execution_id": request.execution_id, "actor": "paula"}
+    settlement = {
+        "project": caller.project,
+        "run_id": request.run_id,
+        "execution_id": request.execution_id,
+        "actor": "paula",
+    }
     with pytest.raises(ProblemError, match="tool_call_not_found"):
-        await caller.ask(rpc.SETTLE_CALL, **{**word, "project": "other"}, verdict=verdict)
-    await caller.ask(rpc.SETTLE_CALL, **word, verdict=verdict, reason="looked it up")
+        await caller.ask(rpc.SETTLE_CALL, **{**settlement, "project": "other"}, verdict=verdict)
+    await caller.ask(rpc.SETTLE_CALL, **settlement, verdict=verdict, reason="looked it up")
     await settled(tas.dsn, request.execution_id, status)
     if verdict == "retry":
         second = await caller.dispatched(request, times=2)
@@ -291,7 +296,7 @@ async def test_a_person_settles_an_unknown_call(tas: Running, verdict: str, stat
     else:
         assert (await caller.fact(request, "tool.finished", times=2))["status"] == status
     with pytest.raises(ProblemError, match="gate_settled"):
-        await caller.ask(rpc.SETTLE_CALL, **word, verdict="happened")
+        await caller.ask(rpc.SETTLE_CALL, **settlement, verdict="happened")
     assert [entry.execution_id for entry in await caller.audit(actor="paula")] == [request.execution_id]
 
 

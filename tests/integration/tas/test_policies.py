@@ -49,7 +49,7 @@ async def code_of(asking: Any) -> str:
     return caught.value.problem.code
 
 
-def told(groups: tuple[DiffGroup, ...]) -> dict[tuple[str, str, str], int]:
+def differences(groups: tuple[DiffGroup, ...]) -> dict[tuple[str, str, str], int]:
     return {(group.change, group.was, group.tool): group.calls for group in groups}
 
 
@@ -164,11 +164,11 @@ async def test_a_diff_says_what_another_matrix_would_have_decided(tas: Running) 
     found = await diff(tas, CAREFUL, limit=1)
     assert (found.version, found.calls, found.limits) == (1, 3, "not replayed")
     assert found.left_out == {"tool_unknown": 1, "invalid_arguments": 1}
-    assert told(found.groups) == {("newly_gated", "allow", "orders.refund"): 1}
+    assert differences(found.groups) == {("newly_gated", "allow", "orders.refund"): 1}
     (example,) = found.groups[0].examples
     assert (example.rule_then, example.rule_now, example.version_then) == ("everything", "large", 1)
     nothing = await diff(tas, "kind: Policy\nrules: []")
-    assert told(nothing.groups) == {
+    assert differences(nothing.groups) == {
         ("newly_denied", "allow", "orders.find"): 1,
         ("newly_denied", "allow", "orders.refund"): 2,
     }
@@ -189,7 +189,7 @@ async def test_a_gated_or_denied_call_counts_once_by_its_first_decision(tas: Run
     await caller.fact(await caller.again(refused), "tool.denied")
     await caller.fact(await caller.put(caller.request("orders.ship")), "tool.denied")
     assert (await diff(tas, CAREFUL)).groups == ()
-    assert told((await diff(tas, OPEN)).groups) == {
+    assert differences((await diff(tas, OPEN)).groups) == {
         ("newly_allowed", "require_approval", "orders.refund"): 1,
         ("newly_allowed", "deny", "orders.ship"): 1,
     }
@@ -216,7 +216,7 @@ async def test_a_shadow_is_weighed_for_live_calls_and_never_obeyed(tas: Running)
     for refused in (caller.request("orders.nope"), caller.request("orders.find", args={"amount": 1})):
         await caller.fact(await caller.put(refused), "tool.denied")  # before any matrix was asked
     view = await ask(tas, rpc.GET_SHADOW)
-    assert told(view.groups) == {
+    assert differences(view.groups) == {
         ("newly_gated", "allow", "orders.refund"): 1,
         ("newly_denied", "allow", "orders.tag"): 1,
     }
@@ -349,7 +349,7 @@ async def test_what_is_said_of_rights_knows_the_tools_that_ask_a_team(tas: Runni
     await caller.fact(await caller.put(caller.request("delegate_to_ann", **lead)), "tool.permitted")
     await caller.fact(await caller.put(caller.request("delegate_to_bob", **lead)), "tool.denied")
     other = 'kind: Policy\nrules: [{name: b, tool: "delegate_to_b*", operation: delegate, effect: allow}]'
-    assert told((await diff(tas, other)).groups) == {
+    assert differences((await diff(tas, other)).groups) == {
         ("newly_allowed", "deny", "delegate_to_bob"): 1,
         ("newly_denied", "allow", "delegate_to_ann"): 1,
     }

@@ -375,7 +375,7 @@ async def test_a_policy_file_is_followed_and_a_bad_one_changes_nothing(
 
 
 async def resolve(caller: TasCaller, asked: dict[str, Any], verdict: str, **changes: Any) -> Any:
-    """Speak a person's word."""
+    """Vote on an approval."""
     said = {
         "project": caller.project,
         "gate_id": str(uuid.uuid4()),

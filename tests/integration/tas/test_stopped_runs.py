@@ -60,12 +60,17 @@ async def test_a_person_can_not_retry_a_call_of_a_stopped_run(tas: Running) -> N
     await caller.again(request)
     assert (await caller.fact(request, "tool.finished"))["status"] == "unknown"
     await caller.ask(rpc.RAISE_FENCE, run_id=request.run_id, project=caller.project, fence=1)
-    word = {"project": caller.project, "run_id": request.run_id, "execution_id": request.execution_id, "actor": "paula"}
+    settlement = {
+        "project": caller.project,
+        "run_id": request.run_id,
+        "execution_id": request.execution_id,
+        "actor": "paula",
+    }
     with pytest.raises(ProblemError, match="fence_raised"):
-        await caller.ask(rpc.SETTLE_CALL, **word, verdict="retry", reason="again")
+        await caller.ask(rpc.SETTLE_CALL, **settlement, verdict="retry", reason="again")
     assert (await row(tas.dsn, request.execution_id))["status"] == "unknown"
     assert len(caller.invocations[request.execution_id]) == 1
-    await caller.ask(rpc.SETTLE_CALL, **word, verdict="happened", reason="saw it")
+    await caller.ask(rpc.SETTLE_CALL, **settlement, verdict="happened", reason="saw it")
     assert (await row(tas.dsn, request.execution_id))["status"] == "succeeded"
 
 

@@ -94,7 +94,7 @@ def ask(
     fence: int = 0,
     approval: Approval | None = None,
 ) -> LedgerChange:
-    """Put a request to the ledger."""
+    """Apply a request to the ledger."""
     message = said or request()
     text = canonical_json(message.args)
     answer = ruled or decision()
@@ -124,9 +124,9 @@ def permitted(effect_class: EffectClass = EffectClass.IRREVERSIBLE) -> LedgerCal
 
 def waiting() -> tuple[LedgerCall, Approval]:
     """A call that waits for a person."""
-    step = ask(None, ruled=decision("require_approval"))
-    assert step.call is not None
-    return step.call, step.approvals[0]
+    change = ask(None, ruled=decision("require_approval"))
+    assert change.call is not None
+    return change.call, change.approvals[0]
 
 
 def claim(call: LedgerCall, claim_id: UUID | None = None, **changes: Any) -> ClaimStart:
@@ -167,11 +167,11 @@ def decide(
     now: datetime = NOW,
     ruled: AuthorizationDecision | None = None,
 ) -> LedgerChange | Problem:
-    """Put a person's word to the ledger; *ruled* is what the matrix says of other arguments."""
+    """Apply a person's vote to the ledger; *ruled* is the decision about edited arguments."""
     return resolve(call, approval, said, lambda _asked: ruled or decision("require_approval"), now=now)
 
 
-def word(approval: Approval, verdict: str = "approved", **changes: Any) -> ResolveGate:
+def vote(approval: Approval, verdict: str = "approved", **changes: Any) -> ResolveGate:
     said = {
         "project": "default",
         "gate_id": uuid.uuid4(),

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.support.tas.tas_calls import NOW, after, ask, decide, decision, outcome, waiting, word
+from tests.support.tas.tas_calls import NOW, after, ask, decide, decision, outcome, vote, waiting
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus
@@ -15,33 +15,33 @@ from towpath_tas.core.calls.call import Approval, DispatchCall, LedgerCall, Ledg
 from towpath_tas.core.calls.outcomes import on_outcome
 
 
-def said_at_the_gate(verdict: str) -> tuple[LedgerCall, Approval, LedgerChange]:
+def resolved_gate(verdict: str) -> tuple[LedgerCall, Approval, LedgerChange]:
     call, approval = waiting()
-    step = decide(call, approval, word(approval, verdict, reason="no"), now=after(10))
-    assert isinstance(step, LedgerChange)
-    assert step.call is not None
-    return step.call, step.approvals[0], step
+    change = decide(call, approval, vote(approval, verdict, reason="no"), now=after(10))
+    assert isinstance(change, LedgerChange)
+    assert change.call is not None
+    return change.call, change.approvals[0], change
 
 
-def facts(step: LedgerChange) -> list[dict[str, Any]]:
-    return [json.loads(effect.fact) for effect in step.effects if isinstance(effect, SendFact)]
+def facts(change: LedgerChange) -> list[dict[str, Any]]:
+    return [json.loads(effect.fact) for effect in change.effects if isinstance(effect, SendFact)]
 
 
 @pytest.mark.parametrize("status", ["approved", "consumed", "denied"])
 def test_the_same_word_of_the_same_person_is_told_again_and_changes_nothing(status: str) -> None:
     verdict = "denied" if status == "denied" else "approved"
-    call, approval, first = said_at_the_gate(verdict)
+    call, approval, first = resolved_gate(verdict)
     settled = replace(approval, status=status)
-    again = word(settled, verdict, reason="no")
+    again = vote(settled, verdict, reason="no")
     assert decide(call, settled, again, now=after(15)) == LedgerChange(effects=first.effects)
     eve = decide(call, settled, again.model_copy(update={"actor": "eve"}), now=after(15))
     assert isinstance(eve, Problem)
     other = "approved" if status == "denied" else "denied"
-    assert isinstance(decide(call, settled, word(settled, other, reason="no"), now=after(15)), Problem)
+    assert isinstance(decide(call, settled, vote(settled, other, reason="no"), now=after(15)), Problem)
 
 
 def test_a_run_that_asks_again_after_its_gate_hears_first_what_was_said_there() -> None:
-    call, approval, _ = said_at_the_gate("approved")
+    call, approval, _ = resolved_gate("approved")
     used = ask(call, ruled=decision("require_approval"), approval=approval, now=after(20))
     assert used.call is not None
     consumed = used.approvals[0]
@@ -53,14 +53,14 @@ def test_a_run_that_asks_again_after_its_gate_hears_first_what_was_said_there() 
 
 
 def test_a_run_that_missed_its_gate_hears_of_it_before_the_outcome() -> None:
-    call, approval, _ = said_at_the_gate("approved")
+    call, approval, _ = resolved_gate("approved")
     used = ask(call, ruled=decision("require_approval"), approval=approval, now=after(20))
     assert used.call is not None
     claim = StartClaim(claim_id=uuid4(), attempt=used.call.attempt, worker="w1", granted=True, until=after(60))
     running = used.call.next_revision(status=CallStatus.STARTED, claims=(claim,))
     said = outcome(running, claim.claim_id)
-    step = on_outcome(running, said, "", lambda _: decision(), now=after(30), approval=used.approvals[0])
-    assert [fact["type"] for fact in facts(step)] == ["gate.resolved", "tool.finished"]
+    change = on_outcome(running, said, "", lambda _: decision(), now=after(30), approval=used.approvals[0])
+    assert [fact["type"] for fact in facts(change)] == ["gate.resolved", "tool.finished"]
 
 
 def test_a_call_that_had_no_gate_says_nothing_of_one() -> None:

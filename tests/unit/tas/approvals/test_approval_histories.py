@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.support.tas.tas_calls import ARGS, after, ask, decision, request, version, word
+from tests.support.tas.tas_calls import ARGS, after, ask, decision, request, version, vote
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
@@ -101,28 +101,28 @@ class Approving(RuleBasedStateMachine):
     @rule(actor=st.sampled_from(PEOPLE), verdict=st.sampled_from(["approved", "approved", "approved", "denied"]))
     @precondition(lambda self: self.call is not None and self.call.status is CallStatus.AWAITING_APPROVAL)
     def somebody_votes(self, actor: str, verdict: str) -> None:
-        self.speak(actor, verdict)
+        self.vote_on(actor, verdict)
 
     @rule(actor=st.sampled_from(PEOPLE), amount=st.sampled_from([20, 30, FORBIDDEN]), really=st.integers(0, 1))
     @precondition(lambda self: self.call is not None and self.call.status is CallStatus.AWAITING_APPROVAL)
     def somebody_edits(self, actor: str, amount: int, really: int) -> None:
         if really == 0:
-            self.speak(actor, "edit", args={**ARGS, "amount": amount})
+            self.vote_on(actor, "edit", args={**ARGS, "amount": amount})
 
     @rule(actor=st.sampled_from(PEOPLE))
     @precondition(lambda self: self.call is not None and self.call.status is CallStatus.AWAITING_APPROVAL)
     def somebody_without_the_role_votes(self, actor: str) -> None:
         assert self.call is not None and self.approval is not None
-        said = word(self.approval, actor=actor, roles=("viewer",))
+        said = vote(self.approval, actor=actor, roles=("viewer",))
         before = len(self.words)
         answer = resolve(self.call, self.approval, said, self.bundle, now=self.now)
         repeats = any(one.actor == actor and one.verdict != "denied" for one in self.words)
         assert isinstance(answer, Problem) or (repeats and answer.call is None)
         assert len(self.words) == before
 
-    def speak(self, actor: str, verdict: str, **more: Any) -> None:
+    def vote_on(self, actor: str, verdict: str, **more: Any) -> None:
         assert self.call is not None and self.approval is not None
-        said = word(self.approval, verdict, actor=actor, roles=(self.gate["role"],), **more)
+        said = vote(self.approval, verdict, actor=actor, roles=(self.gate["role"],), **more)
         answer = resolve(self.call, self.approval, said, self.bundle, now=self.now)
         if isinstance(answer, Problem) or answer.call is None:
             return
@@ -135,20 +135,20 @@ class Approving(RuleBasedStateMachine):
         if verdict != "edit" or self.gate["gate_type"] == "approval":
             self.words.append(Said(actor, verdict, self.shown, self.now))
 
-    def take(self, step: LedgerChange) -> None:
+    def take(self, change: LedgerChange) -> None:
         """Store a step as the book would, and judge what it sends."""
         waited = self.call is not None and self.call.status is CallStatus.AWAITING_APPROVAL
-        if step.call is not None:
-            self.call = step.call
-        for changed in step.approvals:
+        if change.call is not None:
+            self.call = change.call
+        for changed in change.approvals:
             self.approval = changed
-        for effect in step.effects:
+        for effect in change.effects:
             if isinstance(effect, SendFact):
-                self.hear(json.loads(effect.fact))
+                self.receive_fact(json.loads(effect.fact))
             elif isinstance(effect, DispatchCall) and waited:
                 self.judge(effect.call)
 
-    def hear(self, fact: dict[str, Any]) -> None:
+    def receive_fact(self, fact: dict[str, Any]) -> None:
         if fact["type"] == "approval.required" and fact["approval_id"] not in self.gates:
             self.gates[fact["approval_id"]] = self.gate = fact
             self.shown = self.about  # people speak of what they are shown, not of what has become of it

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.tas.tas_calls import NOW, after, ask, decide, decision, request, version, waiting, word
+from tests.support.tas.tas_calls import NOW, after, ask, decide, decision, request, version, vote, waiting
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
@@ -30,7 +30,7 @@ def become(step: LedgerChange) -> LedgerCall:
 
 
 def approved(approval: Approval, call: LedgerCall) -> tuple[LedgerCall, Approval]:
-    step = decide(call, approval, word(approval), now=after(10))
+    step = decide(call, approval, vote(approval), now=after(10))
     assert isinstance(step, LedgerChange)
     return become(step), step.approvals[0]
 
@@ -73,7 +73,7 @@ def test_a_rule_that_denies_now_beats_an_approval() -> None:
 
 def test_a_denial_reaches_the_model_in_the_persons_words() -> None:
     call, approval = waiting()
-    step = decide(call, approval, word(approval, "denied", reason="too much"), now=NOW)
+    step = decide(call, approval, vote(approval, "denied", reason="too much"), now=NOW)
     assert isinstance(step, LedgerChange)
     told = ask(step.call, approval=step.approvals[0])
     assert [fact["type"] for fact in facts(told)] == ["gate.resolved", "tool.denied"]
@@ -85,7 +85,7 @@ def test_an_approval_expires_as_denied() -> None:
     step = ask(call, approval=approval, now=after(3_601))
     assert become(step).status is CallStatus.DENIED
     assert [fact.get("verdict") for fact in facts(step)] == ["expired", None]
-    late_yes = decide(call, approval, word(approval), now=after(3_601))
+    late_yes = decide(call, approval, vote(approval), now=after(3_601))
     assert isinstance(late_yes, Problem)
 
 
@@ -107,19 +107,19 @@ def test_a_yes_does_not_stay_good_for_ever() -> None:
 )
 def test_a_word_that_does_not_count(change: dict[str, Any], code: str) -> None:
     call, approval = waiting()
-    answer = decide(call, approval, word(approval, **change), now=NOW)
+    answer = decide(call, approval, vote(approval, **change), now=NOW)
     assert isinstance(answer, Problem)
     assert answer.code == code
 
 
 def test_a_requester_may_deny_the_own_call() -> None:
     call, approval = waiting()
-    assert isinstance(decide(call, approval, word(approval, "denied", actor="anna"), now=NOW), LedgerChange)
+    assert isinstance(decide(call, approval, vote(approval, "denied", actor="anna"), now=NOW), LedgerChange)
 
 
 def test_an_approval_is_settled_once() -> None:
     call, approval = approved(*reversed(waiting()))
-    answer = decide(call, approval, word(approval, "denied"), now=NOW)
+    answer = decide(call, approval, vote(approval, "denied"), now=NOW)
     assert isinstance(answer, Problem)
     assert answer.code == "gate_settled"
 
@@ -199,7 +199,7 @@ def test_the_strictest_of_the_deciding_rules_says_how_an_approval_goes() -> None
 
 def test_an_edit_moves_the_call_and_leaves_what_the_run_asks_for() -> None:
     call, approval = waiting()
-    step = decide(call, approval, word(approval, "edit", args=HALF), now=after(5))
+    step = decide(call, approval, vote(approval, "edit", args=HALF), now=after(5))
     assert isinstance(step, LedgerChange)
     moved = become(step)
     assert (moved.asked_digest, moved.edited_by, json.loads(moved.args)) == (call.args_digest, "paula", HALF)
@@ -207,7 +207,7 @@ def test_an_edit_moves_the_call_and_leaves_what_the_run_asks_for() -> None:
     assert [fact["type"] for fact in facts(step)] == ["approval.required", "gate.resolved"]
     used = ask(moved, ruled=decision("require_approval"), approval=step.approvals[1], now=after(6))
     assert [json.loads(one.args) for one in dispatched(used)] == [HALF]
-    again = decide(moved, step.approvals[1], word(approval, "edit", args=HALF), now=after(6))
+    again = decide(moved, step.approvals[1], vote(approval, "edit", args=HALF), now=after(6))
     assert isinstance(again, Problem), "the same edit of the approval that it made is no edit"
 
 
@@ -216,12 +216,12 @@ def test_edits_come_to_an_end_with_a_gate_that_takes_none() -> None:
     for number in range(1, MAX_REVISIONS + 2):
         args = {"order_id": "A-1", "amount": number}
         strict = decision("require_approval", quorum=2)
-        step = decide(call, approval, word(approval, "edit", args=args, actor=f"p{number}"), ruled=strict)
+        step = decide(call, approval, vote(approval, "edit", args=args, actor=f"p{number}"), ruled=strict)
         assert isinstance(step, LedgerChange)
         call, approval = become(step), step.approvals[-1]
         manual = number > MAX_REVISIONS
         assert (approval.gate_type, len(approval.votes)) == (("manual", 0) if manual else ("approval", 1))
-    refused = decide(call, approval, word(approval, "edit", args=HALF), ruled=strict)
+    refused = decide(call, approval, vote(approval, "edit", args=HALF), ruled=strict)
     assert isinstance(refused, Problem) and refused.code == "revisions_used_up"
-    yes = decide(call, approval, word(approval), ruled=strict)
+    yes = decide(call, approval, vote(approval), ruled=strict)
     assert isinstance(yes, LedgerChange) and yes.approvals[0].status == "pending"

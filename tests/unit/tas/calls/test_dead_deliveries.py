@@ -21,10 +21,10 @@ from towpath_tas.core.calls.outcomes import MAX_DEAD_DELIVERIES, on_dead_deliver
 )
 def test_a_call_fails_after_dead_deliveries_and_not_after_attempts(attempt: int, times: int, fails: bool) -> None:
     call = permitted().next_revision(attempt=attempt)
-    step = on_dead_delivery(call, attempt, call.toolset, "malformed", times=times)
-    assert step.call is not None
-    assert step.call.status is (CallStatus.FAILED if fails else CallStatus.PERMITTED)
-    assert step.call.attempt == (attempt if fails else attempt + 1)
+    change = on_dead_delivery(call, attempt, call.toolset, "malformed", times=times)
+    assert change.call is not None
+    assert change.call.status is (CallStatus.FAILED if fails else CallStatus.PERMITTED)
+    assert change.call.attempt == (attempt if fails else attempt + 1)
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def test_a_call_fails_after_dead_deliveries_and_not_after_attempts(attempt: int,
 def test_only_what_is_known_is_said_of_a_call_that_failed(effect_class: EffectClass, said: str) -> None:
     """A pure call starts without a claim: another copy of its delivery may be running."""
     call = permitted(effect_class)
-    step = on_dead_delivery(call, call.attempt, call.toolset, "malformed", times=MAX_DEAD_DELIVERIES)
-    assert step.call is not None and step.call.fact is not None
-    assert said in step.call.fact
+    change = on_dead_delivery(call, call.attempt, call.toolset, "malformed", times=MAX_DEAD_DELIVERIES)
+    assert change.call is not None and change.call.fact is not None
+    assert said in change.call.fact
 
 
 def test_what_is_not_the_calls_own_delivery_changes_nothing() -> None:

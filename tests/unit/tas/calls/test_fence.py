@@ -31,9 +31,9 @@ def started(effect_class: EffectClass, claim_id: uuid.UUID) -> LedgerCall:
 @pytest.mark.parametrize("effect_class", list(EffectClass))
 def test_a_claim_under_an_older_fence_is_refused_and_noted(effect_class: EffectClass) -> None:
     call = permitted(effect_class)
-    step, answer = on_claim(call, claim(call), "", now=NOW, fence=1)
-    assert (answer.granted, answer.reason, step.call) == (False, "fence_raised", None)
-    assert [(note.verdict, note.always) for note in step.notes] == [("refused", True)]
+    change, answer = on_claim(call, claim(call), "", now=NOW, fence=1)
+    assert (answer.granted, answer.reason, change.call) == (False, "fence_raised", None)
+    assert [(note.verdict, note.always) for note in change.notes] == [("refused", True)]
 
 
 def test_a_claim_asked_again_after_the_fence_is_refused_too() -> None:
@@ -55,10 +55,10 @@ def test_a_person_may_settle_but_not_retry_a_call_of_a_stopped_run() -> None:
         ("did_not_happen", CallStatus.FAILED),
     )
     for verdict, status in words:
-        step = on_settle(unknown, verdict, "paula", "saw it", now=LEASE_OVER, fence=1)
-        assert isinstance(step, LedgerChange)
-        assert step.call is not None
-        assert step.call.status is status
+        change = on_settle(unknown, verdict, "paula", "saw it", now=LEASE_OVER, fence=1)
+        assert isinstance(change, LedgerChange)
+        assert change.call is not None
+        assert change.call.status is status
 
 
 def test_an_expired_ticket_of_a_stopped_run_is_not_authorised_again() -> None:

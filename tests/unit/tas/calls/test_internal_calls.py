@@ -30,12 +30,12 @@ ALLOWED = decision(tool=PLAN, effect_class=EffectClass.IDEMPOTENT)
 
 
 def permitted_call(**changes: Any) -> LedgerCall:
-    step = ask(None, request(tool="plan_setup", toolset=PLATFORM_TOOLSET), ALLOWED)
-    assert step.call is not None and isinstance(step.effects[0], DispatchCall)
-    return step.call.next_revision(**changes) if changes else step.call
+    change = ask(None, request(tool="plan_setup", toolset=PLATFORM_TOOLSET), ALLOWED)
+    assert change.call is not None and isinstance(change.effects[0], DispatchCall)
+    return change.call.next_revision(**changes) if changes else change.call
 
 
-def told(call: LedgerCall, status: str = "succeeded", **more: Any) -> RecordOutcome:
+def run_outcome(call: LedgerCall, status: str = "succeeded", **more: Any) -> RecordOutcome:
     body = {"run_id": RUN, "project": "default", "execution_id": call.execution_id, "tool": "plan_setup", **more}
     return RecordOutcome.model_validate({"status": status, "result": {"plan_status": "active"}, **body})
 
@@ -50,21 +50,21 @@ def test_a_permitted_call_is_told_to_its_run_and_to_no_worker() -> None:
 
 def test_the_word_of_the_run_closes_the_row_once() -> None:
     call = permitted_call()
-    step, refused = on_recorded(call, told(call))
-    assert not refused and step.call is not None and step.call.status is CallStatus.SUCCEEDED
-    assert [(note.phase, note.verdict) for note in step.notes] == [("outcome", "succeeded")]
-    again, refused = on_recorded(step.call, told(call))
+    change, refused = on_recorded(call, run_outcome(call))
+    assert not refused and change.call is not None and change.call.status is CallStatus.SUCCEEDED
+    assert [(note.phase, note.verdict) for note in change.notes] == [("outcome", "succeeded")]
+    again, refused = on_recorded(change.call, run_outcome(call))
     assert again.call is None and not refused, "its confirmation was lost"
     failure = ToolFailure(code="plan_missing", message="none")
-    failed, _ = on_recorded(call, told(call, "failed", failure=failure))
+    failed, _ = on_recorded(call, run_outcome(call, "failed", failure=failure))
     assert failed.call is not None and failed.call.status is CallStatus.FAILED
 
 
 def test_what_was_applied_counts_although_a_fence_came_between() -> None:
     voided = void(permitted_call()).call
     assert voided is not None and voided.status is CallStatus.VOID
-    step, refused = on_recorded(voided, told(voided))
-    assert not refused and step.call is not None and step.call.status is CallStatus.SUCCEEDED
+    change, refused = on_recorded(voided, run_outcome(voided))
+    assert not refused and change.call is not None and change.call.status is CallStatus.SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_what_was_applied_counts_although_a_fence_came_between() -> None:
 )
 def test_what_was_never_permitted_or_is_a_workers_is_not_closed(changes: dict[str, Any]) -> None:
     call = permitted_call(**changes)
-    step, refused = on_recorded(call, told(call))
-    assert step.call is None and refused
-    assert on_recorded(None, told(call))[1]
-    other = told(call).model_copy(update={"project": "another"})
+    change, refused = on_recorded(call, run_outcome(call))
+    assert change.call is None and refused
+    assert on_recorded(None, run_outcome(call))[1]
+    other = run_outcome(call).model_copy(update={"project": "another"})
     assert on_recorded(permitted_call(), other)[1]
 
 
@@ -177,12 +177,14 @@ def test_a_lead_that_is_denied_hears_of_members_whom_it_may_ask() -> None:
 def test_a_delegate_that_ran_for_hours_is_closed_by_the_word_of_its_run() -> None:
     """Its row stays permitted as long as its child runs: nothing but a request looks at its clock, and none is made."""
     own = platform_tool_version("delegate_to_ann")
-    step = ask(None, request(tool="delegate_to_ann", toolset=PLATFORM_TOOLSET, args={"task": "x"}), decision(tool=own))
-    assert step.call is not None and step.call.status is CallStatus.PERMITTED
-    late = void(step.call).call
+    change = ask(
+        None, request(tool="delegate_to_ann", toolset=PLATFORM_TOOLSET, args={"task": "x"}), decision(tool=own)
+    )
+    assert change.call is not None and change.call.status is CallStatus.PERMITTED
+    late = void(change.call).call
     assert late is not None
     failure = ToolFailure(code="delegation_failed", message="Delegation to 'ann' failed: cancelled", began=True)
-    ended, refused = on_recorded(late, told(late, "failed", tool="delegate_to_ann", failure=failure))
+    ended, refused = on_recorded(late, run_outcome(late, "failed", tool="delegate_to_ann", failure=failure))
     assert not refused and ended.call is not None and ended.call.status is CallStatus.FAILED
 
 

@@ -31,10 +31,10 @@ def test_a_timeout_in_the_middle_is_unknown_unless_the_call_may_run_again(
     claim_id = uuid.uuid4()
     claim = StartClaim(claim_id=claim_id, attempt=1, worker="w1", granted=True)
     call = permitted(effect_class).next_revision(status=CallStatus.STARTED, claims=(claim,))
-    step = on_outcome(call, outcome(call, claim_id, status="failed", failure=CUT_OFF), "", allow, now=NOW)
-    assert step.call is not None
-    assert step.call.status is expected
-    again = on_outcome(step.call, outcome(call, claim_id, status="failed", failure=CUT_OFF), "", allow, now=NOW)
+    change = on_outcome(call, outcome(call, claim_id, status="failed", failure=CUT_OFF), "", allow, now=NOW)
+    assert change.call is not None
+    assert change.call.status is expected
+    again = on_outcome(change.call, outcome(call, claim_id, status="failed", failure=CUT_OFF), "", allow, now=NOW)
     assert again.call is None, "said twice, it changes nothing"
-    late = on_outcome(step.call, outcome(call, claim_id), "", allow, now=NOW)
+    late = on_outcome(change.call, outcome(call, claim_id), "", allow, now=NOW)
     assert (late.call is not None) == (expected is CallStatus.UNKNOWN), "the real result settles an unknown call"

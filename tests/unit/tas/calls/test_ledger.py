@@ -34,73 +34,73 @@ def allow(_: AuthorizationQuery) -> AuthorizationDecision:
     return decision()
 
 
-def facts(step: LedgerChange) -> list[dict[str, Any]]:
-    return [json.loads(effect.fact) for effect in step.effects if isinstance(effect, SendFact)]
+def facts(change: LedgerChange) -> list[dict[str, Any]]:
+    return [json.loads(effect.fact) for effect in change.effects if isinstance(effect, SendFact)]
 
 
-def dispatched(step: LedgerChange) -> list[LedgerCall]:
-    return [effect.call for effect in step.effects if isinstance(effect, DispatchCall)]
+def dispatched(change: LedgerChange) -> list[LedgerCall]:
+    return [effect.call for effect in change.effects if isinstance(effect, DispatchCall)]
 
 
-def become(step: LedgerChange) -> LedgerCall:
-    assert step.call is not None
-    return step.call
+def become(change: LedgerChange) -> LedgerCall:
+    assert change.call is not None
+    return change.call
 
 
 def started(effect_class: EffectClass, claim_id: uuid.UUID) -> LedgerCall:
     call = permitted(effect_class)
-    step, answer = on_claim(call, claim(call, claim_id), "", now=NOW)
+    change, answer = on_claim(call, claim(call, claim_id), "", now=NOW)
     assert answer.granted
-    return become(step)
+    return become(change)
 
 
 def test_a_permitted_call_is_dispatched_and_noted() -> None:
-    step = ask(None)
-    assert (become(step).status, become(step).revision) == (CallStatus.PERMITTED, 1)
-    assert dispatched(step) == [step.call]
-    assert [(note.phase, note.verdict) for note in step.notes] == [("decision", "allow")]
-    assert step.policy_bound
+    change = ask(None)
+    assert (become(change).status, become(change).revision) == (CallStatus.PERMITTED, 1)
+    assert dispatched(change) == [change.call]
+    assert [(note.phase, note.verdict) for note in change.notes] == [("decision", "allow")]
+    assert change.policy_bound
 
 
 def test_a_denied_call_is_told_and_never_dispatched() -> None:
-    step = ask(None, ruled=decision("deny"))
-    assert become(step).status is CallStatus.DENIED
-    assert dispatched(step) == []
-    assert facts(step)[0]["denial"]["violation_type"] == "permission_denied"
-    again = ask(step.call)
-    assert (again.call, facts(again)) == (None, facts(step))
+    change = ask(None, ruled=decision("deny"))
+    assert become(change).status is CallStatus.DENIED
+    assert dispatched(change) == []
+    assert facts(change)[0]["denial"]["violation_type"] == "permission_denied"
+    again = ask(change.call)
+    assert (again.call, facts(again)) == (None, facts(change))
 
 
 @pytest.mark.parametrize("change", [{"args": {"order_id": "B"}}, {"tool": "orders.find"}, {"agent_key": "other"}])
 def test_a_repeat_with_other_contents_is_a_conflict(change: dict[str, Any]) -> None:
-    step = ask(permitted(), request(**change))
-    assert step.call is None
-    assert step.dead_letter_reason
-    assert [fact["type"] for fact in facts(step)] == ["execution.conflict"]
+    change = ask(permitted(), request(**change))
+    assert change.call is None
+    assert change.dead_letter_reason
+    assert [fact["type"] for fact in facts(change)] == ["execution.conflict"]
 
 
 def test_a_repeat_sends_the_same_attempt_again() -> None:
     call = permitted()
-    step = ask(call, request(attempt=2), now=after(10))
-    assert (step.call, dispatched(step)) == (None, [call])
+    change = ask(call, request(attempt=2), now=after(10))
+    assert (change.call, dispatched(change)) == (None, [call])
 
 
 def test_a_later_deadline_is_kept() -> None:
-    step = ask(permitted(), request(deadline=after(600)), now=after(10))
-    assert become(step).deadline == after(600)
-    assert dispatched(step) == [step.call]
+    change = ask(permitted(), request(deadline=after(600)), now=after(10))
+    assert become(change).deadline == after(600)
+    assert dispatched(change) == [change.call]
 
 
 def test_a_pure_call_fails_at_its_deadline() -> None:
-    step = ask(permitted(EffectClass.PURE), now=LATE)
-    assert facts(step)[0]["failure"]["code"] == "timeout"
+    change = ask(permitted(EffectClass.PURE), now=LATE)
+    assert facts(change)[0]["failure"]["code"] == "timeout"
 
 
 @pytest.mark.parametrize("effect_class", GUARDED)
 def test_a_call_that_was_never_claimed_did_not_happen(effect_class: EffectClass) -> None:
-    step = ask(permitted(effect_class), now=LATE)
-    assert become(step).status is CallStatus.FAILED
-    assert facts(step)[0]["failure"]["code"] == "not_started"
+    change = ask(permitted(effect_class), now=LATE)
+    assert become(change).status is CallStatus.FAILED
+    assert facts(change)[0]["failure"]["code"] == "not_started"
 
 
 @pytest.mark.parametrize("effect_class", GUARDED)
@@ -109,20 +109,20 @@ def test_a_call_that_runs_is_left_alone(effect_class: EffectClass) -> None:
 
 
 def test_an_irreversible_call_whose_lease_is_over_is_unknown() -> None:
-    step = ask(started(EffectClass.IRREVERSIBLE, uuid.uuid4()), now=LEASE_OVER)
-    assert become(step).status is CallStatus.UNKNOWN
-    assert facts(step)[0]["status"] == "unknown"
-    assert dispatched(step) == []
+    change = ask(started(EffectClass.IRREVERSIBLE, uuid.uuid4()), now=LEASE_OVER)
+    assert become(change).status is CallStatus.UNKNOWN
+    assert facts(change)[0]["status"] == "unknown"
+    assert dispatched(change) == []
 
 
 @pytest.mark.parametrize("effect_class", GUARDED[:2])
 def test_others_are_tried_again_until_the_deadline(effect_class: EffectClass) -> None:
     call = started(effect_class, uuid.uuid4())
-    step = ask(call, now=LEASE_OVER)
-    assert (become(step).status, become(step).attempt) == (CallStatus.PERMITTED, 2)
-    assert dispatched(step) == [step.call]
+    change = ask(call, now=LEASE_OVER)
+    assert (become(change).status, become(change).attempt) == (CallStatus.PERMITTED, 2)
+    assert dispatched(change) == [change.call]
     assert become(ask(call, now=LATE)).status is CallStatus.UNKNOWN
-    assert become(ask(step.call, now=LATE)).status is CallStatus.UNKNOWN, "an earlier attempt may have happened"
+    assert become(ask(change.call, now=LATE)).status is CallStatus.UNKNOWN, "an earlier attempt may have happened"
 
 
 def test_dispatches_are_bounded() -> None:
@@ -131,10 +131,10 @@ def test_dispatches_are_bounded() -> None:
 
 
 def test_an_older_fence_voids_a_new_request() -> None:
-    step = ask(None, fence=1)
-    assert become(step).status is CallStatus.VOID
-    assert become(step).revision == 1
-    assert facts(step)[0]["status"] == "void"
+    change = ask(None, fence=1)
+    assert become(change).status is CallStatus.VOID
+    assert become(change).revision == 1
+    assert facts(change)[0]["status"] == "void"
 
 
 def test_an_older_fence_voids_what_was_not_claimed_and_leaves_what_was() -> None:
@@ -147,18 +147,18 @@ def test_an_older_fence_voids_what_was_not_claimed_and_leaves_what_was() -> None
 @pytest.mark.parametrize("effect_class", GUARDED)
 def test_one_claim_at_a_time(effect_class: EffectClass) -> None:
     call = started(effect_class, uuid.uuid4())
-    step, answer = on_claim(call, claim(call), "", now=after(1))
-    assert (answer.granted, answer.reason, step.call) == (False, "claimed", None)
+    change, answer = on_claim(call, claim(call), "", now=after(1))
+    assert (answer.granted, answer.reason, change.call) == (False, "claimed", None)
 
 
 def test_the_same_claim_is_granted_again_with_a_new_lease() -> None:
     claim_id = uuid.uuid4()
     call = started(EffectClass.IRREVERSIBLE, claim_id)
-    step, answer = on_claim(call, claim(call, claim_id), "", now=after(3))
+    change, answer = on_claim(call, claim(call, claim_id), "", now=after(3))
     assert answer.granted
-    holder = become(step).current_claim
+    holder = become(change).current_claim
     assert holder is not None
-    assert (holder.until, len(become(step).claims)) == (after(18), 1)
+    assert (holder.until, len(become(change).claims)) == (after(18), 1)
 
 
 def test_only_what_is_not_irreversible_may_be_claimed_again_after_the_lease() -> None:
@@ -180,9 +180,9 @@ def test_only_what_is_not_irreversible_may_be_claimed_again_after_the_lease() ->
 )
 def test_a_claim_is_refused_for_a_reason(fault: str, change: dict[str, Any], now: Any, reason: str) -> None:
     call = permitted()
-    step, answer = on_claim(call, claim(call, **change), fault, now=now)
-    assert (answer.granted, answer.reason, step.call) == (False, reason, None)
-    assert [(note.verdict, note.always) for note in step.notes] == [("refused", True)]
+    change, answer = on_claim(call, claim(call, **change), fault, now=now)
+    assert (answer.granted, answer.reason, change.call) == (False, reason, None)
+    assert [(note.verdict, note.always) for note in change.notes] == [("refused", True)]
 
 
 def test_nothing_final_can_be_claimed() -> None:
@@ -194,25 +194,25 @@ def test_nothing_final_can_be_claimed() -> None:
 def test_an_outcome_of_the_holder_ends_the_call() -> None:
     claim_id = uuid.uuid4()
     call = started(EffectClass.IRREVERSIBLE, claim_id)
-    step = on_outcome(call, outcome(call, claim_id), "", allow, now=NOW)
-    assert become(step).status is CallStatus.SUCCEEDED
-    assert facts(step)[0]["result"] == {"ok": True}
-    again = on_outcome(step.call, outcome(call, claim_id), "", allow, now=NOW)
-    assert (again.call, again.notes, facts(again)) == (None, (), facts(step)), "the same again is only confirmed"
+    change = on_outcome(call, outcome(call, claim_id), "", allow, now=NOW)
+    assert become(change).status is CallStatus.SUCCEEDED
+    assert facts(change)[0]["result"] == {"ok": True}
+    again = on_outcome(change.call, outcome(call, claim_id), "", allow, now=NOW)
+    assert (again.call, again.notes, facts(again)) == (None, (), facts(change)), "the same again is only confirmed"
 
 
 @pytest.mark.parametrize("effect_class", GUARDED)
 def test_an_outcome_without_a_granted_claim_is_evidence(effect_class: EffectClass) -> None:
     call = started(effect_class, uuid.uuid4())
-    step = on_outcome(call, outcome(call, uuid.uuid4()), "", allow, now=NOW)
-    assert (step.call, [note.phase for note in step.notes]) == (None, ["evidence"])
+    change = on_outcome(call, outcome(call, uuid.uuid4()), "", allow, now=NOW)
+    assert (change.call, [note.phase for note in change.notes]) == (None, ["evidence"])
 
 
 def test_an_outcome_with_a_bad_ticket_changes_nothing() -> None:
     call = permitted(EffectClass.PURE)
-    step = on_outcome(call, outcome(call), "forged", allow, now=NOW)
-    assert (step.call, step.effects) == (None, ())
-    assert step.dead_letter_reason
+    change = on_outcome(call, outcome(call), "forged", allow, now=NOW)
+    assert (change.call, change.effects) == (None, ())
+    assert change.dead_letter_reason
 
 
 def test_the_first_outcome_of_a_pure_call_counts() -> None:
@@ -242,14 +242,14 @@ def test_what_the_outcome_says_about_its_digest_is_not_believed() -> None:
 
 def test_infinite_numbers_do_not_travel_on() -> None:
     call = permitted(EffectClass.PURE)
-    step = on_outcome(call, outcome(call, result={"a": float("inf")}), "", allow, now=NOW)
-    assert facts(step)[0]["result"] == {"a": None}
+    change = on_outcome(call, outcome(call, result={"a": float("inf")}), "", allow, now=NOW)
+    assert facts(change)[0]["result"] == {"a": None}
 
 
 def test_an_expired_ticket_is_authorised_again() -> None:
     call = permitted()
-    step = on_outcome(call, outcome(call, status="ticket_expired"), "", allow, now=after(5))
-    assert (become(step).attempt, step.policy_bound, dispatched(step)) == (2, True, [step.call])
+    change = on_outcome(call, outcome(call, status="ticket_expired"), "", allow, now=after(5))
+    assert (become(change).attempt, change.policy_bound, dispatched(change)) == (2, True, [change.call])
 
 
 def test_an_expired_ticket_may_find_another_law() -> None:
@@ -271,8 +271,8 @@ def test_an_expired_ticket_of_a_running_or_older_attempt_changes_nothing() -> No
 
 def test_expired_tickets_do_not_go_round_for_ever() -> None:
     call = permitted().next_revision(attempt=MAX_ATTEMPTS)
-    step = on_outcome(call, outcome(call, status="ticket_expired"), "", allow, now=NOW)
-    assert facts(step)[0]["failure"]["code"] == "not_started"
+    change = on_outcome(call, outcome(call, status="ticket_expired"), "", allow, now=NOW)
+    assert facts(change)[0]["failure"]["code"] == "not_started"
 
 
 def test_a_fence_voids_stops_and_leaves() -> None:
@@ -301,10 +301,10 @@ def test_a_person_settles_an_unknown_call_once() -> None:
 
 def test_retry_lets_an_irreversible_call_run_once_more() -> None:
     unknown = become(ask(started(EffectClass.IRREVERSIBLE, uuid.uuid4()), now=LEASE_OVER))
-    step = on_settle(unknown, "retry", "paula", "it did not", now=LATE)
-    assert isinstance(step, LedgerChange)
-    call = become(step)
-    assert (call.status, call.attempt, dispatched(step)) == (CallStatus.PERMITTED, 2, [call])
+    change = on_settle(unknown, "retry", "paula", "it did not", now=LATE)
+    assert isinstance(change, LedgerChange)
+    call = become(change)
+    assert (call.status, call.attempt, dispatched(change)) == (CallStatus.PERMITTED, 2, [call])
     granted, answer = on_claim(call, claim(call), "", now=LATE)
     assert answer.granted
     assert not on_claim(granted.call, claim(call), "", now=LATE)[1].granted

@@ -12,7 +12,7 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.support.tas.tas_calls import NOW, RUN, after, ask, claim, decide, decision, outcome, request, word
+from tests.support.tas.tas_calls import NOW, RUN, after, ask, claim, decide, decision, outcome, request, vote
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure
@@ -72,11 +72,11 @@ class Histories(RuleBasedStateMachine):
     @rule(later=st.sampled_from([300, 300, 300, 600]), same=st.sampled_from([True, True, True, True, False]))
     def the_run_asks(self, later: int, same: bool) -> None:
         said = request(deadline=after(later), args={"order_id": "A-1" if same or self.call is None else "B"})
-        step = ask(self.call, said, self.bundle(), now=self.now, fence=self.fence, approval=self.approval)
+        change = ask(self.call, said, self.bundle(), now=self.now, fence=self.fence, approval=self.approval)
         if self.call is not None and not same:
-            assert step.dead_letter_reason, "another call under the same id is refused"
-            assert step.call is None
-        self.take(step)
+            assert change.dead_letter_reason, "another call under the same id is refused"
+            assert change.call is None
+        self.take(change)
 
     @rule(
         worker=st.sampled_from(WORKERS),
@@ -88,11 +88,11 @@ class Histories(RuleBasedStateMachine):
         assert self.call is not None
         asked = claim(self.call, worker, attempt=max(1, self.call.attempt - behind))
         before = dict(self.granted)
-        step, answer = on_claim(self.call, asked, "expired" if expired else "", now=self.now, fence=self.fence)
+        change, answer = on_claim(self.call, asked, "expired" if expired else "", now=self.now, fence=self.fence)
         assert not (answer.granted and self.fence), "nothing of a stopped run starts"
         assert not (answer.granted and (expired or asked.attempt != self.call.attempt)), "an outdated ticket is refused"
         if answer.granted and self.effect_class is not EffectClass.PURE:
-            self.judge_grant(worker, before, step)
+            self.judge_grant(worker, before, change)
             reconciled = self.effect_class is EffectClass.RECONCILABLE
             probed = reconciled and bool(self.begun - {(worker, self.call.attempt)})
             assert bool(answer.probe) is probed, "what may have happened is looked for before it runs again"
@@ -101,12 +101,12 @@ class Histories(RuleBasedStateMachine):
             self.begun.add((worker, self.call.attempt))
             self.granted.pop(worker, None)  # the newest comes last
             self.granted[worker] = (self.call.attempt, self.seconds + answer.lease_ms / 1000)
-        self.take(step)
+        self.take(change)
 
-    def judge_grant(self, worker: UUID, before: dict[UUID, tuple[int, float]], step: LedgerChange) -> None:
+    def judge_grant(self, worker: UUID, before: dict[UUID, tuple[int, float]], change: LedgerChange) -> None:
         assert self.call is not None
         assert self.call.status in {CallStatus.PERMITTED, CallStatus.STARTED}, "nothing final is started"
-        assert step.call is not None, "a grant is always stored"
+        assert change.call is not None, "a grant is always stored"
         assert self.now < self.call.deadline, "nothing starts after the deadline"
         others = [held for holder, held in before.items() if holder != worker]
         if self.effect_class is EffectClass.IRREVERSIBLE:
@@ -135,13 +135,13 @@ class Histories(RuleBasedStateMachine):
                 self.never_began.add(worker)
         said = outcome(self.call, worker, **more)
         fault = "forged" if forged else ""
-        step = on_outcome(self.call, said, fault, self.bundle, now=self.now, approval=self.approval, fence=self.fence)
-        if step.call is not None and step.call.status in {CallStatus.SUCCEEDED, CallStatus.FAILED} and not forged:
+        change = on_outcome(self.call, said, fault, self.bundle, now=self.now, approval=self.approval, fence=self.fence)
+        if change.call is not None and change.call.status in {CallStatus.SUCCEEDED, CallStatus.FAILED} and not forged:
             held = self.effect_class is EffectClass.PURE or worker in self.granted or status == "ticket_expired"
             assert held, "only a holder's outcome counts"
-            self.judge_report(worker, step.call, status)
-        assert not (forged and step.call is not None), "a forged ticket changes nothing"
-        self.take(step)
+            self.judge_report(worker, change.call, status)
+        assert not (forged and change.call is not None), "a forged ticket changes nothing"
+        self.take(change)
 
     def judge_report(self, worker: UUID, call: LedgerCall, status: str) -> None:
         """A failure of one start never speaks for another one that may have happened."""
@@ -166,7 +166,7 @@ class Histories(RuleBasedStateMachine):
     def a_person_decides(self, verdict: str, actor: str) -> None:
         assert self.call is not None
         assert self.approval is not None
-        said = decide(self.call, self.approval, word(self.approval, verdict, actor=actor), now=self.now)
+        said = decide(self.call, self.approval, vote(self.approval, verdict, actor=actor), now=self.now)
         if isinstance(said, LedgerChange):
             assert actor != "anna" or verdict == "denied"
             self.approved_digest = self.approval.digest if verdict == "approved" else ""
@@ -176,58 +176,58 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.call is not None and self.call.status is CallStatus.UNKNOWN)
     def a_person_settles(self, verdict: Any) -> None:
         assert self.call is not None
-        step = on_settle(self.call, verdict, "paula", "looked", now=self.now, fence=self.fence)
-        if isinstance(step, Problem):
+        change = on_settle(self.call, verdict, "paula", "looked", now=self.now, fence=self.fence)
+        if isinstance(change, Problem):
             assert (verdict, self.fence) == ("retry", 1), "a person's word counts, but for a retry of a stopped run"
             return
         self.retries += verdict == "retry"
         self.final_fact = None
-        self.take(step)
+        self.take(change)
 
-    def take(self, step: LedgerChange) -> None:
+    def take(self, change: LedgerChange) -> None:
         """Store a step as the book would, and look at what it sends."""
         before = self.call
-        if step.call is not None:
-            assert step.call.revision == (before.revision if before else 0) + 1, "one revision per step"
-            self.judge_change(before, step)
-            self.call = step.call
-            for changed in step.approvals:
+        if change.call is not None:
+            assert change.call.revision == (before.revision if before else 0) + 1, "one revision per step"
+            self.judge_change(before, change)
+            self.call = change.call
+            for changed in change.approvals:
                 self.approval = changed
-        for effect in step.effects:
+        for effect in change.effects:
             match effect:
                 case DispatchCall(call=call):
-                    self.judge_dispatch(step, call)
+                    self.judge_dispatch(change, call)
                 case SendFact(fact=fact):
                     self.judge_fact(json.loads(fact), fact)
                 case _:
                     continue
 
-    def judge_change(self, before: LedgerCall | None, step: LedgerChange) -> None:
-        assert step.call is not None
-        if step.call.status is CallStatus.FAILED and self.granted and before is not None:
-            assert before.accepted != step.call.accepted or step.call.settled_by, (
+    def judge_change(self, before: LedgerCall | None, change: LedgerChange) -> None:
+        assert change.call is not None
+        if change.call.status is CallStatus.FAILED and self.granted and before is not None:
+            assert before.accepted != change.call.accepted or change.call.settled_by, (
                 "only a report or a person says failed"
             )
         if before is not None and before.status in FINAL:
-            assert before.status is CallStatus.UNKNOWN, f"{before.status} became {step.call.status}"
+            assert before.status is CallStatus.UNKNOWN, f"{before.status} became {change.call.status}"
             assert not before.settled_by, "a person's word is final"
-        if step.call.status is CallStatus.FAILED and step.call.fact and '"not_started"' in step.call.fact:
+        if change.call.status is CallStatus.FAILED and change.call.fact and '"not_started"' in change.call.fact:
             assert not set(self.granted) - self.never_began, "what may have begun is never called not started"
-        if step.call.status in {CallStatus.VOID, CallStatus.DENIED, CallStatus.AWAITING_APPROVAL}:
+        if change.call.status in {CallStatus.VOID, CallStatus.DENIED, CallStatus.AWAITING_APPROVAL}:
             assert not self.granted, "of what may have begun it is never said that it did not"
 
-    def judge_dispatch(self, step: LedgerChange, call: LedgerCall) -> None:
+    def judge_dispatch(self, change: LedgerChange, call: LedgerCall) -> None:
         assert call == self.call, "what is sent is what is stored"
         assert call.status in {CallStatus.PERMITTED, CallStatus.STARTED}
         assert not any(fact["type"] == "tool.denied" for fact in self.told), "what was denied is never sent"
         assert self.fence == 0, "a stopped run sends nothing"
         if self.effect_class is EffectClass.IRREVERSIBLE:
             assert len(self.granted) <= self.retries, "what may have happened is not sent again"
-        if step.policy_bound and call.attempt == 1:
+        if change.policy_bound and call.attempt == 1:
             covered = self.approval is not None and self.approval.status == "consumed"
             assert self.effect == "allow" or covered, "sent against the law"
-        if step.approvals and self.effect == "require_approval":
-            assert step.approvals[0].digest == self.approved_digest, "an approval is for exactly one call"
+        if change.approvals and self.effect == "require_approval":
+            assert change.approvals[0].digest == self.approved_digest, "an approval is for exactly one call"
         self.dispatched.append(call)
 
     def judge_fact(self, fact: dict[str, Any], text: str) -> None:

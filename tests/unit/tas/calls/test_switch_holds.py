@@ -16,8 +16,8 @@ from tests.support.tas.tas_calls import (
     decision,
     outcome,
     request,
+    vote,
     waiting,
-    word,
 )
 
 from towpath_contracts.canonical import canonical_json, digest_text
@@ -65,17 +65,17 @@ def ask(
     )
 
 
-def stored(step: LedgerChange) -> LedgerCall:
-    assert step.call is not None
-    return step.call
+def stored(change: LedgerChange) -> LedgerCall:
+    assert change.call is not None
+    return change.call
 
 
-def told(step: LedgerChange) -> list[dict[str, Any]]:
-    return [json.loads(effect.fact) for effect in step.effects if isinstance(effect, SendFact)]
+def sent_facts(change: LedgerChange) -> list[dict[str, Any]]:
+    return [json.loads(effect.fact) for effect in change.effects if isinstance(effect, SendFact)]
 
 
-def sent(step: LedgerChange) -> list[LedgerCall]:
-    return [effect.call for effect in step.effects if isinstance(effect, DispatchCall)]
+def sent(change: LedgerChange) -> list[LedgerCall]:
+    return [effect.call for effect in change.effects if isinstance(effect, DispatchCall)]
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_a_new_call_waits_and_goes_out_when_nothing_holds_it(effect_class: Effec
     first = ask(None, switch(), ruled)
     held = stored(first)
     assert (held.status, held.revision, sent(first), first.policy_bound) == (CallStatus.REQUESTED, 1, [], True)
-    assert [fact["type"] for fact in told(first)] == ["call.paused"]
+    assert [fact["type"] for fact in sent_facts(first)] == ["call.paused"]
     assert [(note.phase, note.verdict, note.actor) for note in first.notes] == [("held", "waits", "ann")]
     again = ask(held, switch(), ruled, now=after(10 * DEADLINE_S))
-    assert told(again) == told(first), "told again, whatever its deadline says"
+    assert sent_facts(again) == sent_facts(first), "told again, whatever its deadline says"
     assert (stored(again).status, again.notes, again.policy_bound) == (CallStatus.REQUESTED, (), True)
     later = after(100 * DEADLINE_S)
     free = ask(held, None, ruled, now=later)
@@ -117,7 +117,7 @@ def test_a_new_call_waits_and_goes_out_when_nothing_holds_it(effect_class: Effec
     assert gone.deadline > later
     assert [(note.phase, note.verdict) for note in free.notes] == [("decision", "allow")]
     gate = paused_gate(RUN, held.execution_id, switch().switch_id)
-    assert [(fact["verdict"], fact["gate_id"]) for fact in told(free)] == [("resumed", str(gate))]
+    assert [(fact["verdict"], fact["gate_id"]) for fact in sent_facts(free)] == [("resumed", str(gate))]
 
 
 def test_what_the_rules_refuse_is_refused_at_once_and_what_asks_a_person_asks() -> None:
@@ -151,7 +151,7 @@ def test_another_switch_is_named_once_it_alone_holds_the_call() -> None:
     held = stored(ask(None, switch()))
     moved = ask(held, switch("caller", "anna", 2))
     assert stored(moved).status is CallStatus.REQUESTED
-    assert told(moved)[0]["switch"]["switch_id"] == str(uuid.UUID(int=2))
+    assert sent_facts(moved)[0]["switch"]["switch_id"] == str(uuid.UUID(int=2))
     assert ask(stored(moved), switch("caller", "anna", 2)).notes == ()
 
 
@@ -159,11 +159,11 @@ def test_another_switch_is_named_once_it_alone_holds_the_call() -> None:
 def test_a_claim_on_a_paused_call_is_refused_and_its_delivery_is_worthless_for_good(effect_class: EffectClass) -> None:
     out = stored(ask(None, None, decision(effect_class=effect_class)))
     question = claim(out)
-    step, answer = hold_claim(out, *on_claim(out, question, "", now=NOW), switch())
-    held = stored(step)
+    change, answer = hold_claim(out, *on_claim(out, question, "", now=NOW), switch())
+    held = stored(change)
     assert (answer.granted, answer.reason, answer.lease_ms) == (False, PAUSED_REASON, 0)
     assert (held.status, held.attempt, held.claims) == (CallStatus.REQUESTED, 2, ())
-    assert [note.phase for note in step.notes] == ["claim", "held"]
+    assert [note.phase for note in change.notes] == ["claim", "held"]
     gone = stored(ask(held, None, decision(effect_class=effect_class)))
     _, answer = hold_claim(gone, *on_claim(gone, question, "", now=NOW), None)
     assert (answer.granted, answer.reason) == (False, "outdated")
@@ -187,9 +187,9 @@ def test_what_runs_goes_on_and_its_outcome_counts() -> None:
 
 def test_a_dispatched_call_that_nobody_began_is_called_back() -> None:
     out = stored(ask(None))
-    step = ask(out, switch(), now=after(DEADLINE_S - 1))
-    held = stored(step)
-    assert (held.status, held.attempt, sent(step)) == (CallStatus.REQUESTED, 2, [])
+    change = ask(out, switch(), now=after(DEADLINE_S - 1))
+    held = stored(change)
+    assert (held.status, held.attempt, sent(change)) == (CallStatus.REQUESTED, 2, [])
     gone = ask(held, None)
     assert [call.attempt for call in sent(gone)] == [2], "as a new attempt: the broker would drop the old one"
 
@@ -207,10 +207,10 @@ def test_the_failure_of_an_earlier_start_says_nothing_of_a_held_one() -> None:
     question = claim(out)
     lost = stored(on_claim(out, question, "", now=NOW)[0])
     late = after(50)  # its lease is over, its deadline is not
-    step = ask(lost, switch(), idempotent, now=late)
-    held = stored(step)
+    change = ask(lost, switch(), idempotent, now=late)
+    held = stored(change)
     assert (held.status, held.attempt) == (CallStatus.REQUESTED, 2)
-    said = [(note.phase, note.verdict, note.detail.get("reason")) for note in step.notes]
+    said = [(note.phase, note.verdict, note.detail.get("reason")) for note in change.notes]
     assert said[0] == ("dispatch", "held", "the lease of the last attempt is over"), "why it is held in the middle"
     assert [phase for phase, *_ in said] == ["dispatch", "held"]
     failed = on_outcome(held, outcome(lost, question.claim_id, status="failed"), "", lambda _: idempotent, now=late)
@@ -224,13 +224,13 @@ def test_the_failure_of_an_earlier_start_says_nothing_of_a_held_one() -> None:
 def test_an_approval_is_used_up_when_its_call_is_first_held_and_still_binds() -> None:
     asked = decision("require_approval")
     call, approval = waiting()
-    approved = resolve(call, approval, word(approval), lambda _: asked, now=NOW)
+    approved = resolve(call, approval, vote(approval), lambda _: asked, now=NOW)
     assert isinstance(approved, LedgerChange)
     yes = approved.approvals[0]
-    step = ask(stored(approved), switch(), asked, approval=yes)
-    held, used = stored(step), step.approvals[0]
+    change = ask(stored(approved), switch(), asked, approval=yes)
+    held, used = stored(change), change.approvals[0]
     assert (held.status, used.status) == (CallStatus.REQUESTED, "consumed")
-    assert "approval.consumed" in [note.phase for note in step.notes]
+    assert "approval.consumed" in [note.phase for note in change.notes]
     much_later = after(400 * 86_400)
     free = ask(held, None, asked, approval=used, now=much_later)
     assert stored(free).status is CallStatus.PERMITTED

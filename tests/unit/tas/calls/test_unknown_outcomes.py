@@ -26,22 +26,22 @@ def allow(_: AuthorizationQuery) -> AuthorizationDecision:
 
 
 def start(call: LedgerCall, claim_id: uuid.UUID, seconds: float = 0) -> tuple[LedgerCall, str]:
-    step, answer = on_claim(call, claim(call, claim_id), "", now=after(seconds))
-    assert answer.granted and step.call is not None, answer
-    return step.call, answer.probe
+    change, answer = on_claim(call, claim(call, claim_id), "", now=after(seconds))
+    assert answer.granted and change.call is not None, answer
+    return change.call, answer.probe
 
 
 def heard(call: LedgerCall, claim_id: uuid.UUID | None, **said: Any) -> LedgerChange:
     return on_outcome(call, outcome(call, claim_id, **said), "", allow, now=OVER)
 
 
-def become(step: LedgerChange) -> LedgerCall:
-    assert step.call is not None
-    return step.call
+def become(change: LedgerChange) -> LedgerCall:
+    assert change.call is not None
+    return change.call
 
 
-def fact(step: LedgerChange) -> dict[str, Any]:
-    (told,) = [effect.fact for effect in step.effects if isinstance(effect, SendFact)]
+def fact(change: LedgerChange) -> dict[str, Any]:
+    (told,) = [effect.fact for effect in change.effects if isinstance(effect, SendFact)]
     return dict(json.loads(told))
 
 
@@ -51,9 +51,9 @@ def lost(effect_class: EffectClass) -> LedgerCall:
 
 
 def retried() -> LedgerCall:
-    step = on_settle(lost(EffectClass.IRREVERSIBLE), "retry", "ann", "not there", now=OVER)
-    assert isinstance(step, LedgerChange)
-    return become(step)
+    change = on_settle(lost(EffectClass.IRREVERSIBLE), "retry", "ann", "not there", now=OVER)
+    assert isinstance(change, LedgerChange)
+    return become(change)
 
 
 def test_a_first_start_is_not_probed_and_a_second_one_is() -> None:
@@ -73,9 +73,9 @@ def test_after_a_retry_an_unclear_probe_does_not_stop_that_one_start() -> None:
     said = ToolFailure(code="outcome_unknown", message="the probe could not tell", uncertain=True)
     doubted = become(heard(call, FIRST, status="failed", failure=said, probe="unclear"))
     assert doubted.status is CallStatus.UNKNOWN
-    step = on_settle(doubted, "retry", "ann", "", now=OVER)
-    assert isinstance(step, LedgerChange)
-    started, probe = start(become(step), SECOND, 17)
+    change = on_settle(doubted, "retry", "ann", "", now=OVER)
+    assert isinstance(change, LedgerChange)
+    started, probe = start(become(change), SECOND, 17)
     assert (probe, started.settled_by) == ("preferred", "")
     assert on_claim(started, claim(started, SECOND), "", now=after(18))[1].probe == "preferred"
     later = become(ask(started, now=after(40)))
@@ -97,17 +97,17 @@ def test_a_doubt_tells_what_is_known() -> None:
 
 @pytest.mark.parametrize("verdict", ["happened", "did_not_happen"])
 def test_a_persons_word_is_marked_as_one(verdict: Any) -> None:
-    step = on_settle(lost(EffectClass.IRREVERSIBLE), verdict, "ann", "looked", now=OVER)
-    assert isinstance(step, LedgerChange)
-    assert (fact(step)["settled_by"], become(step).settled_by) == ("ann", "ann")
-    late = heard(become(step), FIRST)
+    change = on_settle(lost(EffectClass.IRREVERSIBLE), verdict, "ann", "looked", now=OVER)
+    assert isinstance(change, LedgerChange)
+    assert (fact(change)["settled_by"], become(change).settled_by) == ("ann", "ann")
+    late = heard(become(change), FIRST)
     assert (late.call, [note.phase for note in late.notes]) == (None, ["evidence"]), "and a late outcome is evidence"
 
 
 def test_an_outcome_that_comes_before_the_retry_began_spares_it() -> None:
-    step = heard(retried(), FIRST, attempt=1)
-    assert become(step).status is CallStatus.SUCCEEDED and become(step).settled_by == ""
-    refused = on_claim(become(step), claim(become(step), SECOND), "", now=after(17))[1]
+    change = heard(retried(), FIRST, attempt=1)
+    assert become(change).status is CallStatus.SUCCEEDED and become(change).settled_by == ""
+    refused = on_claim(become(change), claim(become(change), SECOND), "", now=after(17))[1]
     assert (refused.granted, refused.reason) == (False, "succeeded")
 
 
@@ -147,16 +147,16 @@ NEVER = ToolFailure(code="not_started", message="the worker came too late to sta
 def test_a_tool_may_name_its_error_as_it_likes(effect_class: EffectClass, code: str) -> None:
     call, _ = start(lost(effect_class), SECOND, 17)
     own = ToolFailure(code=code, message="the order is cancelled", began=True)
-    step = heard(call, SECOND, status="failed", failure=own)
-    assert become(step).status is CallStatus.FAILED and not [e for e in step.effects if isinstance(e, DispatchCall)]
+    change = heard(call, SECOND, status="failed", failure=own)
+    assert become(change).status is CallStatus.FAILED and not [e for e in change.effects if isinstance(e, DispatchCall)]
     old = heard(call, SECOND, status="failed", failure=own.model_copy(update={"began": None}))
     assert become(old).status is CallStatus.PERMITTED, "an older worker's word is taken as it was"
 
 
 def test_what_was_started_is_not_called_not_started_when_its_tickets_run_out() -> None:
     call = lost(EffectClass.IDEMPOTENT).next_revision(attempt=20, deadline=after(10_000))
-    step = heard(call, None, status="ticket_expired")
-    assert become(step).status is CallStatus.UNKNOWN
+    change = heard(call, None, status="ticket_expired")
+    assert become(change).status is CallStatus.UNKNOWN
     fresh = permitted(EffectClass.IDEMPOTENT).next_revision(attempt=20, deadline=after(10_000))
     told = fact(heard(fresh, None, status="ticket_expired"))
     assert (told["failure"]["code"], told["failure"]["began"]) == ("not_started", False)
@@ -175,9 +175,9 @@ def test_a_start_that_never_began_says_nothing_about_an_earlier_one(
 ) -> None:
     again = retried() if effect_class is EffectClass.IRREVERSIBLE else lost(effect_class)
     call, _ = start(again, SECOND, 17)
-    step = heard(call, SECOND, status="failed", failure=NEVER)
-    assert become(step).status is expected
-    assert bool([e for e in step.effects if isinstance(e, DispatchCall)]) is (expected is CallStatus.PERMITTED)
+    change = heard(call, SECOND, status="failed", failure=NEVER)
+    assert become(change).status is expected
+    assert bool([e for e in change.effects if isinstance(e, DispatchCall)]) is (expected is CallStatus.PERMITTED)
     clear = heard(call, SECOND, status="failed", failure=NEVER, probe="did_not_happen")
     assert become(clear).status is CallStatus.FAILED, "unless its probe has just said that nothing happened"
     alone, _ = start(permitted(effect_class), FIRST)
