@@ -49,6 +49,3 @@ class BatchLoader(Generic[K, V]):
         else:
             for key, answer in pending.items():
                 answer.set_result(found.get(key))
-
-
-Rounds = BatchLoader

@@ -46,6 +46,3 @@ def use_simulated_clock(seconds: Callable[[], float], began_ns: int) -> Iterator
         yield
     finally:
         _source.monotonic, _source.wall_ns = before
-
-
-simulated = use_simulated_clock

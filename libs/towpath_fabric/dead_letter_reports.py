@@ -70,6 +70,3 @@ async def report_dead_letter(
         return False
     await term(message)
     return True
-
-
-report_dead = report_dead_letter

@@ -220,12 +220,3 @@ class DeadLetters:
             return await self.set_aside(message, error, owner, failures)
         await nak(message, RETRY_S * failures)
         return False
-
-
-About = MessageOwner
-NOBODY = UNKNOWN_OWNER
-Tell = NotifyRun
-about_of = owner_of_message
-dead_fact = message_dead_fact
-store_reported = store_reported_dead_letter
-reported_body = decode_reported_body

@@ -112,7 +112,3 @@ def _since(trees: "Trees[T]") -> float:
     """Return when the next item of a priority level was queued."""
     queue = next(iter(trees.values()))
     return next(iter(queue.values()))[1]
-
-
-Turns = FairQueue
-Owner = QueueOwner

@@ -86,6 +86,3 @@ class FairRequestQueue:
             await self._refuse(message, len(waiting))
         if self._running:
             await asyncio.wait(set(self._running), timeout=STOP_WAIT_S)
-
-
-Rules = FairQueueLimits

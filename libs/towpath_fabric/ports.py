@@ -122,8 +122,3 @@ class MessageSource(Protocol):
 
     def take_now(self, limit: int) -> list[Msg]:
         """Return up to *limit* received messages, possibly none."""
-
-
-Ear = Subscription
-Wire = MessageBus
-Feed = MessageSource

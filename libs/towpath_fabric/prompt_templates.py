@@ -127,6 +127,3 @@ def _check(node: nodes.Node) -> None:
     if what:
         msg = f"line {node.lineno} of the base prompt: {what}"
         raise PromptInvalidError(msg)
-
-
-compile_base = compile_base_prompt

@@ -87,9 +87,3 @@ def _pattern(secrets: frozenset[str]) -> re.Pattern[str] | None:
     forms = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1])}
     # The longest first: a secret may begin with another one.
     return re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))) if forms else None
-
-
-without = replace_secrets
-redacted = redact
-keep_out = add_secrets
-hidden = redact_json

@@ -312,8 +312,3 @@ def _lost(request: DecisionRequest) -> DecisionFailed:
 async def _return_to_stream(job: DecisionJob, delay_s: float) -> None:
     for message in job.messages:
         await nak(message, delay_s)
-
-
-Job = DecisionJob
-Answer = DecisionAnswer
-PlatformAwayError = PlatformUnavailableError

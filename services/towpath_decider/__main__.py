@@ -13,7 +13,7 @@ from towpath_decider.app.decision_service import Asker
 from towpath_decider.app.provider_limiter import Limiter
 from towpath_decider.app.token_stream import Telling
 from towpath_decider.settings import DeciderSettings
-from towpath_fabric.nats.kv_register import Registers
+from towpath_fabric.nats.kv_register import SharedRegisters
 from towpath_fabric.service import Service
 
 
@@ -31,7 +31,7 @@ def build(settings: DeciderSettings) -> Service:
     telling = Telling(service.bus)
     limiter = Limiter(
         settings.provider_limits,
-        Registers(service.bus, "providers"),
+        SharedRegisters(service.bus, "providers"),
         log,
         service.registry,
         places=settings.decider_concurrency,

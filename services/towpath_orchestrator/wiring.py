@@ -13,8 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from towpath_fabric.dead_letters import DeadLetters
-from towpath_fabric.ports import Database, Feed, Wire
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.ports import Database, MessageBus, MessageSource
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.model_prices import ModelPrices
 from towpath_orchestrator.adapters.run_store import RunStore
@@ -75,9 +75,9 @@ class OrchestratorPorts:
     """
 
     pool: Database
-    bus: Wire
-    inbox: Feed
-    tasks: Feed
+    bus: MessageBus
+    inbox: MessageSource
+    tasks: MessageSource
     arrived: asyncio.Event
     ensure: Callable[[], Awaitable[None]]
     backlog: Backlog | None = None
@@ -93,7 +93,7 @@ class OrchestratorWiring:
         pool, bus = ports.pool, ports.bus
         self._bus = bus
         self._settings = settings
-        store, cache, lane = RunStore(pool), StateCache(settings.cache_runs), Lane(pool)
+        store, cache, lane = RunStore(pool), StateCache(settings.cache_runs), PinnedConnection(pool)
         local_facts = LocalFacts(ports.arrived)
         limits = BudgetLimits(pool, ModelPrices(settings.model_prices_file).price_of)
 

@@ -22,10 +22,10 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.subjects import for_toolset, tool_exec
 from towpath_contracts.tools.calls import RegisterTools, ToolsRegistered
-from towpath_fabric.dead_letters import DeadLetters, Tell
+from towpath_fabric.dead_letters import DeadLetters, NotifyRun
 from towpath_fabric.nats.bus import Bus
-from towpath_fabric.ports import Database, Feed, Wire
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.ports import Database, MessageBus, MessageSource
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.service import Service
 from towpath_fabric.telemetry.logs import Logger
@@ -59,13 +59,13 @@ class CallPorts:
     """A replica's connections: `asked` delivers tool requests, `ended` delivers outcomes."""
 
     pool: Database
-    bus: Wire
-    asked: Feed
-    ended: Feed
+    bus: MessageBus
+    asked: MessageSource
+    ended: MessageSource
     telemetry: Telemetry | None = None
 
 
-def serve(bus: Wire, method: rpc.Method, handler: Handler) -> None:
+def serve(bus: MessageBus, method: rpc.Method, handler: Handler) -> None:
     """Answer *method*; while Postgres is down answer `unavailable`, so that callers don't wait for a timeout."""
 
     @functools.wraps(handler)
@@ -99,7 +99,7 @@ class CallWiring:
         requests = ToolRequestConsumer(
             *(
                 ports.asked,
-                Lane(pool),
+                PinnedConnection(pool),
                 ledger,
                 dispatcher,
                 self._dead("TOOLREQ", self.dead_letters.send_fact),
@@ -110,11 +110,11 @@ class CallWiring:
             telemetry=ports.telemetry,
         )
         outcomes = ToolOutcomeConsumer(
-            *(ports.ended, Lane(pool), ledger, dispatcher, self.tickets, bus, self._dead("TOOLOUT")),
+            *(ports.ended, PinnedConnection(pool), ledger, dispatcher, self.tickets, bus, self._dead("TOOLOUT")),
             *(metrics, log),
             batch_size=size,
         )
-        self.claims = StartClaimServer(bus, Lane(pool), ledger, dispatcher, self.tickets, metrics, log)
+        self.claims = StartClaimServer(bus, PinnedConnection(pool), ledger, dispatcher, self.tickets, metrics, log)
         self.loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             requests.run,
             outcomes.run,
@@ -137,7 +137,7 @@ class CallWiring:
         serve(bus, rpc.DEAD_LETTER_CALLS, self.dead_letters.report)
         serve(bus, rpc.REPUBLISH, self.dead_letters.republish)
 
-    def _dead(self, stream: str, tell: Tell | None = None) -> DeadLetters:
+    def _dead(self, stream: str, tell: NotifyRun | None = None) -> DeadLetters:
         return DeadLetters(self._ports.pool, stream, self._metrics.dead, self._log, tell)
 
 

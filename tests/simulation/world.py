@@ -225,7 +225,7 @@ def live_through(world: World) -> World:
     """Let *world* live, and judge it."""
     before = _counters()
     with ExitStack() as stack:
-        stack.enter_context(clock.simulated(world.loop.time, int(BEGAN.timestamp() * 1e9)))
+        stack.enter_context(clock.use_simulated_clock(world.loop.time, int(BEGAN.timestamp() * 1e9)))
         stack.enter_context(ids.use_random_bits(world._stream("ids").getrandbits))
         stack.enter_context(crash_points_call(world.disasters.on_point))
         stack.enter_context(world.mutants.applied())

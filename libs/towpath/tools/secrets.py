@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from towpath.errors import DeclarationError
-from towpath_fabric.redaction import MIN_CHARS, keep_out
+from towpath_fabric.redaction import MIN_CHARS, add_secrets
 
 MAX_SECRET_BYTES = 65_536
 
@@ -48,7 +48,7 @@ class Secret:
         if len(value) < MIN_CHARS:
             msg = f"{self.reference} has fewer than {MIN_CHARS} characters: it could not be kept out of texts"
             raise SecretMissingError(msg)
-        keep_out(value)
+        add_secrets(value)
         return value
 
 

@@ -26,7 +26,7 @@ PACKAGES: Final = {
 }
 """Whose sources are read, and the role in whose processes they run; the SDK's points are those of the tool worker."""
 
-_CALLS: Final = frozenset({"crash_point", "crash_point_sent"})
+_CALLS: Final = frozenset({"crash_point", "crash_point_after_flush"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

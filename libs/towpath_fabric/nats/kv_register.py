@@ -89,8 +89,3 @@ class SharedRegisters:
             msg = f"no answer on {subject}"
             raise RegistersUnavailableError(msg) from error
         return reply.data, dict(reply.headers or {})
-
-
-Registers = SharedRegisters
-Reading = RegisterEntry
-RegistersAwayError = RegistersUnavailableError

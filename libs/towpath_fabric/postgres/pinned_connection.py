@@ -45,6 +45,3 @@ class PinnedConnection:
         except DATABASE_DOWN:
             await self.close()
             raise
-
-
-Lane = PinnedConnection

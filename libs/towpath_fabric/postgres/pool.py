@@ -85,6 +85,3 @@ async def open_pool(dsn: str, size: int, application: str) -> "asyncpg.Pool[Any]
 
 async def _keep(_connection: Any) -> None:
     return
-
-
-DATA_AT_FAULT = INVALID_DATA

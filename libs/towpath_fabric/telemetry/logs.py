@@ -47,6 +47,3 @@ def configure_logging(role: str, settings: Settings) -> Logger:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logger: Logger = structlog.get_logger(role).bind(role=role, instance=settings.instance)
     return logger
-
-
-configure = configure_logging

@@ -23,7 +23,7 @@ from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.json_schema import schema_faults
 from towpath_contracts.problems.registry import describe_validation_error
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, json_fault
-from towpath_fabric.redaction import redacted
+from towpath_fabric.redaction import redact
 from towpath_fabric.telemetry.logs import Logger
 
 METHODS: dict[DecisionKind, str] = {
@@ -191,4 +191,4 @@ def _describe_error(error: BaseException) -> str:
 
 def _clean(text: str) -> str:
     """Return *text* without this process's secrets, and as what can travel: no lone surrogates."""
-    return redacted(text).encode("utf-8", "replace").decode()[:MESSAGE_CHARS]
+    return redact(text).encode("utf-8", "replace").decode()[:MESSAGE_CHARS]

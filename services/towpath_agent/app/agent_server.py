@@ -29,9 +29,9 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import DEAD_LETTER_RUNS, SERVE_AGENT
 from towpath_contracts.streams import agent_consumer
 from towpath_fabric.clock import monotonic, wall_ns
-from towpath_fabric.dead_letter_reports import report_dead
+from towpath_fabric.dead_letter_reports import report_dead_letter
 from towpath_fabric.nats.bus import Bus
-from towpath_fabric.request_loop import Answer, AnswerFact, Job, PlatformAwayError, RequestLoop
+from towpath_fabric.request_loop import AnswerFact, DecisionAnswer, DecisionJob, PlatformUnavailableError, RequestLoop
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_readings.spans import decision_span
@@ -116,13 +116,13 @@ class AgentServer:
         if PROCESS_THREADS.fault:
             raise RuntimeError(PROCESS_THREADS.fault)
 
-    async def answer(self, request: DecisionRequest) -> Answer:
+    async def answer(self, request: DecisionRequest) -> DecisionAnswer:
         """Let the agent answer one request; hooks are notified before and after.
 
-        Raises PlatformAwayError where too many methods hang: another process of the pool may answer.
+        Raises PlatformUnavailableError where too many methods hang: another process of the pool may answer.
         """
         if PROCESS_THREADS.fault:
-            raise PlatformAwayError(PROCESS_THREADS.fault)
+            raise PlatformUnavailableError(PROCESS_THREADS.fault)
         start_ns, began, usage_counter = wall_ns(), monotonic(), UsageCounter()
         await self._hook_notifier.request_received(request)
         result = await self._result(request, usage_counter)
@@ -133,12 +133,12 @@ class AgentServer:
         else:
             await self._hook_notifier.answer_made(request, result, took_ms, fact.usage)
 
-        async def after_stored(job: Job, _stored: bool) -> None:
+        async def after_stored(job: DecisionJob, _stored: bool) -> None:
             self._answers.labels(request.kind.value, "failed" if isinstance(result, AnswerFailure) else "made").inc()
             self._seconds.labels(request.kind.value).observe(monotonic() - job.began)
             self._trace(request, fact, start_ns)
 
-        return Answer(fact=fact, then=after_stored)
+        return DecisionAnswer(fact=fact, then=after_stored)
 
     async def _result(self, request: DecisionRequest, usage_counter: UsageCounter) -> JsonObject | AnswerFailure:
         if request.model != subjects.agent_model(self._agent.name) or request.project != self._options.project:
@@ -163,7 +163,7 @@ class AgentServer:
     async def refuse(self, message: Msg, reason: str) -> None:
         """Hand over what can't be read as a dead letter."""
         asked_on = subjects.for_agent(DEAD_LETTER_RUNS.subject, self._options.project, self._agent.name)
-        await report_dead(
+        await report_dead_letter(
             self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason, self._log, tells=False, subject=asked_on
         )
 

@@ -34,7 +34,7 @@ class Provider(Protocol):
 
         With *hear* the answer is streamed where that can be; what is returned is the same.
 
-        Raises PlatformAwayError alone, where something of the platform itself was needed and could not be had.
+        Raises PlatformUnavailableError alone, where something of the platform itself was needed and could not be had.
         """
         ...
 

@@ -16,7 +16,7 @@ from towpath_contracts.tools.calls import BlobChunk, BlobGet
 from towpath_decider.core.conversation import CallFailure
 from towpath_decider.core.script import Script
 from towpath_fabric.nats.bus import Bus
-from towpath_fabric.request_loop import PlatformAwayError
+from towpath_fabric.request_loop import PlatformUnavailableError
 
 MAX_SCRIPTS = 1_024
 """Scripts kept; runs whose script was dropped fetch it again."""
@@ -46,7 +46,7 @@ class BlobScripts:
         self._coming: dict[str, asyncio.Task[Script]] = {}
 
     async def get(self, digest: str, run_id: UUID) -> Script:
-        """Return the script of *digest*, on behalf of *run_id*. Raises ScriptError, PlatformAwayError."""
+        """Return the script of *digest*, on behalf of *run_id*. Raises ScriptError, PlatformUnavailableError."""
         script = self._known.get(digest)
         if script is not None:
             self._known.move_to_end(digest)
@@ -72,7 +72,7 @@ class BlobScripts:
         except ProblemError as error:
             message = f"the script {digest} could not be fetched: {error}"
             if error.problem.retryable:
-                raise PlatformAwayError(message) from error
+                raise PlatformUnavailableError(message) from error
             raise ScriptError(CallFailure(code="script_unavailable", message=message)) from error
         try:
             if digest_text(data) != digest:

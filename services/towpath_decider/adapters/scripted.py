@@ -42,7 +42,7 @@ class ScriptedProvider:
     ) -> Reply | CallFailure:
         """Say the entry's next text; fails with `script_exhausted` when nothing is left for the agent.
 
-        Raises PlatformAwayError where the task's script can't be fetched just now.
+        Raises PlatformUnavailableError where the task's script can't be fetched just now.
         """
         if not self._allowed:
             message = "scripts are switched off here: set TOWPATH_ALLOW_SCRIPTS=1, or use a real model"

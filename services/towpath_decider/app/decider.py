@@ -18,14 +18,14 @@ from towpath_contracts.streams import decide_consumer
 from towpath_decider.app.decision_service import Asker, Outcome, defect, log_calls
 from towpath_decider.core.prompt import render
 from towpath_fabric.clock import monotonic, wall_ns
-from towpath_fabric.crash_points import crash_point, crash_point_sent
-from towpath_fabric.dead_letter_reports import report_dead
+from towpath_fabric.crash_points import crash_point, crash_point_after_flush
+from towpath_fabric.dead_letter_reports import report_dead_letter
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import deliveries
 from towpath_fabric.nats.streams import ensure_consumer
 from towpath_fabric.prompt_templates import PromptInvalidError
-from towpath_fabric.redaction import redacted
-from towpath_fabric.request_loop import Answer, AnswerFact, Job, RequestLoop
+from towpath_fabric.redaction import redact
+from towpath_fabric.request_loop import AnswerFact, DecisionAnswer, DecisionJob, RequestLoop
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_readings.spans import decision_span
@@ -49,7 +49,7 @@ class DeciderPassing:
 
     async def acked(self) -> None:
         """Pass: the request is acknowledged."""
-        await crash_point_sent("decider.acked")
+        await crash_point_after_flush("decider.acked")
 
 
 class Decider:
@@ -109,21 +109,21 @@ class Decider:
             raise ProblemError(problem("prompt_invalid", str(error))) from error
         return RenderedPrompt(prompt=prompt.text, digest=prompt.digest)
 
-    async def answer(self, request: DecisionRequest) -> Answer:
+    async def answer(self, request: DecisionRequest) -> DecisionAnswer:
         """Ask a model; count, trace and log the call once its fact is stored."""
         start_ns = wall_ns()
         crash_point("decider.before_model")
         outcome = await self._asker.answer(request)
         crash_point("decider.answered")
 
-        async def told(job: Job, stored: bool) -> None:
+        async def told(job: DecisionJob, stored: bool) -> None:
             self._count(job, outcome)
             self._trace(job, outcome.fact, start_ns)
             if stored:
                 await self._tell_calls(outcome, deliveries(job.messages[0]))
-                await crash_point_sent("decider.logged")
+                await crash_point_after_flush("decider.logged")
 
-        return Answer(fact=outcome.fact, then=told)
+        return DecisionAnswer(fact=outcome.fact, then=told)
 
     def defect(self, request: DecisionRequest, error: Exception) -> AnswerFact:
         """Return the fact for a failure that should not be; its log line has the rest."""
@@ -135,17 +135,17 @@ class Decider:
 
     async def refuse(self, message: Msg, reason: str) -> None:
         """Hand over what can't be read as a dead letter; its run asks again, where the request says whose it is."""
-        await report_dead(self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason, self._log)
+        await report_dead_letter(self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason, self._log)
 
     async def _tell_calls(self, outcome: Outcome, delivery: int) -> None:
         for call in log_calls(outcome, delivery):
-            body = redacted(call.model_dump_json()).encode()
+            body = redact(call.model_dump_json()).encode()
             if len(body) > LOG_BYTES:
                 bare = call.model_copy(update={"prompt": None, "raw_text": None})
-                body = redacted(bare.model_dump_json()).encode()
+                body = redact(bare.model_dump_json()).encode()
             await self._bus.post(subjects.LOG_LLM_CALL, body)
 
-    def _count(self, job: Job, outcome: Outcome) -> None:
+    def _count(self, job: DecisionJob, outcome: Outcome) -> None:
         provider = job.request.model.partition(":")[0]
         result = "made" if isinstance(outcome.fact, DecisionMade) else outcome.fact.code
         if result == "model_unknown":
@@ -153,7 +153,7 @@ class Decider:
         self._decisions.labels(provider, result).inc()
         self._seconds.labels(provider).observe(monotonic() - job.began)
 
-    def _trace(self, job: Job, fact: DecisionMade | DecisionFailed, start_ns: int) -> None:
+    def _trace(self, job: DecisionJob, fact: DecisionMade | DecisionFailed, start_ns: int) -> None:
         if self._telemetry is None or not self._telemetry.enabled:
             return
         span = decision_span(

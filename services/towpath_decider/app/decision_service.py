@@ -31,7 +31,7 @@ from towpath_decider.core.prompt import Prompt, render
 from towpath_decider.core.usage import NOTHING, add_costs, add_usage
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.prompt_templates import PromptInvalidError
-from towpath_fabric.redaction import redacted
+from towpath_fabric.redaction import redact
 
 MESSAGE_CHARS = 2_000
 """The longest reason of a failure; it is shown to people and, for `invalid_output`, to the model."""
@@ -109,7 +109,7 @@ class Asker:
         self._limiter = limiter
 
     async def answer(self, request: DecisionRequest) -> Outcome:
-        """Return the decision, or why there is none. Raises nothing but CancelledError and PlatformAwayError."""
+        """Return the decision, or why there is none. Raises nothing but CancelledError and PlatformUnavailableError."""
         notes = Notes(request=request, started=monotonic())
         try:
             async with asyncio.timeout(request.timeout_ms / 1000):
@@ -221,7 +221,7 @@ def _fact(notes: Notes, result: Answered | GaveUp) -> DecisionMade | DecisionFai
         common |= _counted(notes)
     if isinstance(result, Answered):
         return DecisionMade(decision=result.value, **common)
-    return DecisionFailed(code=result.code, message=redacted(result.message)[:MESSAGE_CHARS], **common)
+    return DecisionFailed(code=result.code, message=redact(result.message)[:MESSAGE_CHARS], **common)
 
 
 def _counted(notes: Notes) -> JsonObject:

@@ -20,8 +20,8 @@ from towpath_contracts.decisions.request import DecisionRequest
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 from towpath_decider.core.rate_policy import LEASE_S, LONGEST_PAUSE_S, PIECE_S, Grant, Wish, settle
 from towpath_fabric.clock import monotonic
-from towpath_fabric.fair_queue import Owner, Turns
-from towpath_fabric.nats.kv_register import Registers, RegistersAwayError
+from towpath_fabric.fair_queue import FairQueue, QueueOwner
+from towpath_fabric.nats.kv_register import RegistersUnavailableError, SharedRegisters
 from towpath_fabric.telemetry.logs import Logger
 
 RENEW_S = 1.0
@@ -78,14 +78,14 @@ class Purse:
 class Gate:
     """One limit, as this decider keeps it."""
 
-    def __init__(self, name: str, limit: ProviderLimit, registers: Registers, log: Logger) -> None:
+    def __init__(self, name: str, limit: ProviderLimit, registers: SharedRegisters, log: Logger) -> None:
         self.name = name
         self._limit = limit
         self._registers = registers
         self._log = log
         self._key = re.sub(r"[^A-Za-z0-9_-]", "=", name)
         self._me = uuid4().hex[:12]
-        self._turns: Turns[Waiting] = Turns()
+        self._turns: FairQueue[Waiting] = FairQueue()
         self.aside = 0
         self._slots = self._busy = self._peak = 0
         self._purse = Purse()
@@ -103,7 +103,7 @@ class Gate:
         """Take a place where there is one and nobody waits for it."""
         return not len(self._turns) and self._begin(tokens)
 
-    async def enter(self, owner: Owner, tokens: int) -> None:
+    async def enter(self, owner: QueueOwner, tokens: int) -> None:
         """Wait for a place for a call of so many *tokens*, in turns of callers."""
         if self.enter_now(tokens):
             return
@@ -174,7 +174,7 @@ class Gate:
             self._wanted.clear()
             try:
                 gained = await self._settle()
-            except RegistersAwayError as error:
+            except RegistersUnavailableError as error:
                 gained = False
                 self._log.info("a limit can't be kept while the broker is away", limit=self.name, error=str(error))
             self._admit()
@@ -267,7 +267,7 @@ class Limiter:
     def __init__(
         self,
         limits: Mapping[str, ProviderLimit],
-        registers: Registers,
+        registers: SharedRegisters,
         log: Logger,
         registry: CollectorRegistry,
         *,
@@ -299,7 +299,7 @@ class Limiter:
         Where too many wait, only one that has *begun*, and may have been paid for, waits as long.
         """
         provider = request.model.partition(":")[0]
-        owner = Owner(caller=request.caller, root=request.run_id)
+        owner = QueueOwner(caller=request.caller, root=request.run_id)
         taken: list[tuple[Gate, int]] = []
         began = monotonic()
         try:
@@ -321,7 +321,7 @@ class Limiter:
             self._waited.labels(provider).observe(monotonic() - began)
         return Place(gates=tuple(taken))
 
-    async def _pass(self, gate: Gate, owner: Owner, tokens: int, *, begun: bool) -> None:
+    async def _pass(self, gate: Gate, owner: QueueOwner, tokens: int, *, begun: bool) -> None:
         if gate.enter_now(tokens):
             return
         if begun or gate.aside < self._aside:

@@ -22,7 +22,7 @@ from towpath_decider.core.run_prompt import (
     run_sections,
     task_of,
 )
-from towpath_fabric.prompt_templates import compile_base
+from towpath_fabric.prompt_templates import compile_base_prompt
 
 _HEADER = """# Constraints
 Answer with exactly one JSON object and nothing else: no code fence, no text before or after it.
@@ -72,7 +72,7 @@ def render(
 
     Raises PromptInvalidError when the agent's base prompt can't be rendered.
     """
-    base = compile_base(context.base_prompt)
+    base = compile_base_prompt(context.base_prompt)
     values = {name: _value(name, context) for name in base.uses}
     wanted = _decision_shape(context) if answer_schema is None else _schema_shape(answer_schema)
     header = _HEADER.format(wanted=_wanted(context))

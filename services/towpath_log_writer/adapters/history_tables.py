@@ -22,7 +22,7 @@ from towpath_log_writer.core.sequence import Segment
 
 QUERIES = Queries.load("towpath_log_writer.adapters")
 
-DATA_AT_FAULT = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueError, OverflowError)
+INVALID_DATA = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueError, OverflowError)
 """What is raised for a value that no later attempt could store; everything else passes with time."""
 
 Connection = Any
@@ -40,7 +40,7 @@ class CursorsMovedError(Exception):
 class HistoryTables:
     """Writes history.
 
-    Every method raises DATA_AT_FAULT for what can't be stored, and other errors while Postgres is away or busy.
+    Every method raises INVALID_DATA for what can't be stored, and other errors while Postgres is away or busy.
     """
 
     def __init__(self, pool: Any) -> None:

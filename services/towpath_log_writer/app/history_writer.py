@@ -16,7 +16,7 @@ from towpath_fabric.clock import wall
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_log_writer.adapters.history_tables import DATA_AT_FAULT, CursorsMovedError, HistoryTables
+from towpath_log_writer.adapters.history_tables import INVALID_DATA, CursorsMovedError, HistoryTables
 from towpath_log_writer.core.changes import Changes, Unreadable
 from towpath_log_writer.core.projection import project
 from towpath_log_writer.core.sequence import Segment, continue_from, halves
@@ -128,7 +128,7 @@ class Writer:
             crash_point("log_writer.before_write")
             await self._tables.write(segments, project(segments))
             crash_point("log_writer.written")
-        except DATA_AT_FAULT as error:
+        except INVALID_DATA as error:
             parts = halves(segments)
             if not parts:
                 await self._skip(segments[0], error)

@@ -16,11 +16,11 @@ from towpath_contracts import subjects
 from towpath_contracts.decisions.request import LlmCall, ToolLog
 from towpath_contracts.runs.raw_events import EventBatch
 from towpath_fabric.clock import monotonic
-from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_log_writer.adapters.history_tables import DATA_AT_FAULT, HistoryTables
+from towpath_log_writer.adapters.history_tables import INVALID_DATA, HistoryTables
 from towpath_log_writer.app.history_writer import WAITS_S, Writer
 from towpath_log_writer.app.repair import Repairer
 from towpath_log_writer.settings import LogWriterSettings
@@ -86,7 +86,7 @@ class EventReader:
                 self.repairer.ask_for(missing)
             crash_point("log_writer.before_ack")
             await ack(messages[-1])  # stands for all before it (`ack_all`)
-            await crash_point_sent("log_writer.acked")
+            await crash_point_after_flush("log_writer.acked")
 
     def _read(self, messages: Iterable[Msg]) -> list[EventBatch]:
         batches = []
@@ -147,7 +147,7 @@ class LogReader:
         while calls or logs:
             try:
                 await self._tables.add_logs(calls, logs)
-            except DATA_AT_FAULT as error:
+            except INVALID_DATA as error:
                 await self._apart(calls, logs, error)
                 return
             except (*DATABASE_DOWN, asyncpg.PostgresError) as error:

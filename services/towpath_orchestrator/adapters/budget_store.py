@@ -17,7 +17,7 @@ from towpath_contracts.facts import BudgetWarned
 from towpath_engine.requests.effects import model_for
 from towpath_engine.state.budget import BudgetState, account_changes, new_reservations
 from towpath_engine.state.run import RunState
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_fabric.postgres.pool import Queries
 
 BUDGETS = Queries.load("towpath_orchestrator.adapters", "budgets.sql")
@@ -132,7 +132,7 @@ class AccountOpener:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
-    async def open(self, lane: Lane, charged: Iterable[tuple[RunState, Iterable[BudgetApplied]]]) -> None:
+    async def open(self, lane: PinnedConnection, charged: Iterable[tuple[RunState, Iterable[BudgetApplied]]]) -> None:
         """Open the accounts that these events name, where this process does not know that they are open."""
         own: list[dict[str, Any]] = []
         shared: list[dict[str, Any]] = []

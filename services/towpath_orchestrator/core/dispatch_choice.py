@@ -14,7 +14,7 @@ from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.reducers.calls import TOOL_RESEND_S
 from towpath_engine.requests.effects import Effect, model_for
 from towpath_engine.state.run import EffectKind, PendingEffect, RunState
-from towpath_fabric.fair_queue import Owner, Turns
+from towpath_fabric.fair_queue import FairQueue, QueueOwner
 from towpath_orchestrator.core.window_policy import WindowWidth
 
 REQUESTS = frozenset({EffectKind.DECIDE, EffectKind.TOOL})
@@ -68,7 +68,7 @@ class DispatchWindow:
     width: WindowWidth
     credits: int
     debt: int
-    turns: Turns[HeldRequest]
+    turns: FairQueue[HeldRequest]
     moved: float = 0.0
 
     def spend(self, now: float) -> None:
@@ -108,11 +108,11 @@ def resend_interval_s(effect: Effect) -> float:
     return message.lease_ms / 1000 if isinstance(message, DecisionRequest) else float(TOOL_RESEND_S)
 
 
-def owner_of(state: RunState) -> Owner:
+def owner_of(state: RunState) -> QueueOwner:
     """Return whose turn a request of that run takes."""
     task = state.created
     root = state.run_id if task.parent is None else task.parent.root_id
-    return Owner(caller=task.caller, root=root, priority=task.priority)
+    return QueueOwner(caller=task.caller, root=root, priority=task.priority)
 
 
 def occupying_requests(state: RunState) -> dict[UUID, PendingEffect]:

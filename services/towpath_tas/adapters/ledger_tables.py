@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_fabric.postgres.pool import Queries
 from towpath_tas.core.calls.call import Approval, ApprovalVote, AuditNote, LedgerCall, LedgerChange, StartClaim
 from towpath_tas.core.policy.matrix import RateLimit
@@ -79,13 +79,13 @@ class StoredCall:
     at: datetime
 
 
-async def read_calls(lane: Lane, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, StoredCall]:
+async def read_calls(lane: PinnedConnection, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, StoredCall]:
     """Read calls by (run id, execution id); the result has every key."""
     rows = await lane.fetch(QUERIES.read_calls, [run for run, _ in keys], [execution for _, execution in keys])
     return {row["asked"]: _stored_call(row) for row in rows}
 
 
-async def read_counts(lane: Lane, keys: Sequence[tuple[UUID, str]]) -> dict[tuple[UUID, str], int]:
+async def read_counts(lane: PinnedConnection, keys: Sequence[tuple[UUID, str]]) -> dict[tuple[UUID, str], int]:
     """Read how often runs have used limited rules."""
     rows = await lane.fetch(QUERIES.read_counts, [run for run, _ in keys], [rule for _, rule in keys])
     return {(row["run_id"], row["rule"]): row["used"] for row in rows}
@@ -103,7 +103,7 @@ async def read_rates(lane: Any, keys: Sequence[tuple[str, RateLimit]]) -> dict[t
 
 
 async def open_calls(
-    lane: Lane, changes: Sequence[LedgerChange], counts: Sequence[LimitUse], seen: Sequence[SeenVersions]
+    lane: PinnedConnection, changes: Sequence[LedgerChange], counts: Sequence[LimitUse], seen: Sequence[SeenVersions]
 ) -> WriteResult:
     """Insert new rows with all that belongs to them, in one commit."""
     calls = sorted(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_fabric.postgres.pool import Queries
 
 QUERIES = Queries.load("towpath_tas.adapters", "origins.sql")
@@ -21,7 +21,7 @@ PAGE_SIZE = 500
 MAX_BLOB_BYTES = 1_048_576
 """Only the beginning of a larger result is read."""
 
-QuerySource = Lane | Any
+QuerySource = PinnedConnection | Any
 """A connection or a pool."""
 
 

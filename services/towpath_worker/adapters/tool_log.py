@@ -14,7 +14,7 @@ from towpath_contracts.subjects import log_tool
 from towpath_contracts.tools.calls import ToolInvocation
 from towpath_fabric.clock import wall
 from towpath_fabric.nats.bus import Bus
-from towpath_fabric.redaction import redacted
+from towpath_fabric.redaction import redact
 
 MAX_LINES = 1_000
 """Of one call; more belongs into the tool's own log."""
@@ -53,7 +53,7 @@ class ToolLogWriter:
                 message=message[:MAX_MESSAGE_CHARS],
                 fields=_plain(fields),
             )
-            body = redacted(line.model_dump_json()).encode()
+            body = redact(line.model_dump_json()).encode()
             if len(body) <= MAX_LINE_BYTES:
                 loop.call_soon_threadsafe(self._post, subject, body)
 

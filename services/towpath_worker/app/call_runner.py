@@ -17,7 +17,7 @@ from towpath_contracts.subjects import for_toolset
 from towpath_contracts.tools.calls import ClaimStart, EffectClass, TicketClaims, ToolOutcome
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
-from towpath_fabric.dead_letter_reports import report_dead
+from towpath_fabric.dead_letter_reports import report_dead_letter
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import ack, nak
 from towpath_fabric.telemetry.logs import Logger
@@ -129,7 +129,7 @@ class CallRunner:
         self._log.warning("delivery refused", reason=reason, subject=message.subject, detail=detail)
         full_reason = f"{reason}: {detail}" if detail else reason
         toolset = message.subject.rpartition(".")[2]  # a delivery comes on tool.exec.<project>.<toolset>
-        await report_dead(
+        await report_dead_letter(
             *(self._bus, DEAD_LETTER_CALLS, "TOOLEXEC", message, full_reason, self._log),
             tells=reason == MALFORMED,
             subject=for_toolset(DEAD_LETTER_CALLS.subject, self._project, toolset),

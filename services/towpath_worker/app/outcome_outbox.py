@@ -16,7 +16,7 @@ from towpath_contracts.rpc import CONFIRM_HEADER
 from towpath_contracts.subjects import TOOL_OUTCOME
 from towpath_contracts.tools.calls import OutcomeConfirmed, ToolOutcome
 from towpath_fabric.clock import monotonic
-from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import ack, in_progress, nak
 from towpath_fabric.telemetry.logs import Logger
@@ -103,7 +103,7 @@ class OutcomeOutbox:
     async def _send(self, held: _UnconfirmedOutcome) -> None:
         held.sent_s = monotonic()
         await self._bus.post(TOOL_OUTCOME, held.body, self._headers)
-        await crash_point_sent("worker.outcome_sent")
+        await crash_point_after_flush("worker.outcome_sent")
 
     async def _on_confirmed(self, message: Msg) -> None:
         try:
@@ -115,7 +115,7 @@ class OutcomeOutbox:
             crash_point("worker.confirmed")
             for delivery in held.deliveries if held is not None else ():
                 await ack(delivery)
-                await crash_point_sent("worker.acked")
+                await crash_point_after_flush("worker.acked")
         self._progress.set()
 
 

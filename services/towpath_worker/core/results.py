@@ -14,7 +14,7 @@ from towpath.tools.secrets import SecretMissingError
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, check_json
 from towpath_contracts.tools.calls import INLINE_RESULT_BYTES, MAX_RESULT_BYTES, ToolFailure
-from towpath_fabric.redaction import hidden, redacted
+from towpath_fabric.redaction import redact, redact_json
 
 MAX_MESSAGE_CHARS = 2_000
 """Of a failure's text: enough to act on; the model pays for every character."""
@@ -57,7 +57,7 @@ class EncodedResult:
 def encode_result(returned: Any) -> EncodedResult:
     """Turn what a tool returned into JSON; raises ResultRefusedError `result_invalid` or `result_too_large`."""
     try:
-        value = hidden(to_jsonable_python(returned, inf_nan_mode="constants"))
+        value = redact_json(to_jsonable_python(returned, inf_nan_mode="constants"))
         data = canonical_json(value).encode()
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         raise ResultRefusedError("result_invalid", f"the tool returned something that is not JSON: {error}") from error
@@ -100,5 +100,5 @@ def failure_of(error: BaseException) -> ToolFailure:
 
 
 def _shorten(text: str) -> str:
-    clean = redacted(text).encode("utf-8", "replace").decode()  # lone surrogates can't travel
+    clean = redact(text).encode("utf-8", "replace").decode()  # lone surrogates can't travel
     return clean if len(clean) <= MAX_MESSAGE_CHARS else clean[: MAX_MESSAGE_CHARS - 1] + "…"

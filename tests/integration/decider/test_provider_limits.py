@@ -27,7 +27,7 @@ from towpath_decider.app.provider_limiter import Limiter
 from towpath_decider.core.conversation import CallFailure, Question, Turn
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
-from towpath_fabric.nats.kv_register import Registers
+from towpath_fabric.nats.kv_register import SharedRegisters
 from towpath_fabric.nats.streams import ensure_streams
 from towpath_fabric.settings import Settings
 
@@ -120,7 +120,7 @@ async def limiter(stack: Any, url: str, limit: ProviderLimit, tasks: list[asynci
     bus = Bus("decider", Settings(nats_url=url))
     await bus.connect()
     stack.append(bus)
-    found = Limiter({"local": limit}, Registers(bus, "providers"), structlog.get_logger(), CollectorRegistry())
+    found = Limiter({"local": limit}, SharedRegisters(bus, "providers"), structlog.get_logger(), CollectorRegistry())
     tasks += [asyncio.create_task(loop()) for loop in found.loops]
     return found
 

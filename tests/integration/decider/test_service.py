@@ -50,7 +50,7 @@ from towpath_fabric import request_loop
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_streams
 from towpath_fabric.settings import Settings
-from towpath_fabric.telemetry.logs import configure
+from towpath_fabric.telemetry.logs import configure_logging
 
 
 @pytest.fixture
@@ -312,7 +312,7 @@ async def in_process(nats_server: Nats, asking: Asking) -> AsyncIterator[Callabl
         decider = Decider(
             bus,
             Asker({"scripted": scripted}),
-            configure("decider", settings),
+            configure_logging("decider", settings),
             CollectorRegistry(),
             pool=POOL,
             concurrency=4,

@@ -14,7 +14,7 @@ from towpath_contracts.events.log import RunEvents
 from towpath_contracts.runs.children import ParentRun
 from towpath_contracts.runs.raw_events import EventBatch
 from towpath_fabric.settings import Settings
-from towpath_fabric.telemetry.logs import configure
+from towpath_fabric.telemetry.logs import configure_logging
 from towpath_log_writer.adapters.history_tables import HistoryTables
 from towpath_log_writer.app.history_writer import Writer
 
@@ -29,7 +29,7 @@ async def pool(database: DatabaseUrl) -> AsyncIterator[Any]:
 
 
 def writer(pool: Any) -> Writer:
-    return Writer(HistoryTables(pool), configure("log_writer", Settings.load(log_level="error")))
+    return Writer(HistoryTables(pool), configure_logging("log_writer", Settings.load(log_level="error")))
 
 
 def batches(messages: Sequence[RunEvents]) -> list[EventBatch]:

@@ -19,7 +19,7 @@ from towpath_engine.handlers.children import new_child_run, spawn_children
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.replay import create
 from towpath_engine.state.run import RunState
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_fabric.postgres.pool import Queries, open_pool
 from towpath_orchestrator.adapters.batch_rows import child_columns
 from towpath_orchestrator.adapters.budget_store import BUDGETS
@@ -99,7 +99,7 @@ async def test_children_are_born_with_their_parents_transition_or_not_at_all(
     pools: tuple[Any, Any], charges: tuple[dict[str, Any], ...]
 ) -> None:
     children = born(Machine().state, "expert", "clerk")
-    lanes = [Lane(pool) for pool in pools]
+    lanes = [PinnedConnection(pool) for pool in pools]
     real: list[Any] = []
     moved: list[set[uuid.UUID]] = []
     for expected, seq in ((False, 9), (True, 1)):
@@ -120,6 +120,6 @@ async def test_a_run_that_may_not_spend_bears_no_child(pools: tuple[Any, Any]) -
     children = born(Machine().state, "expert")
     statement, values = commit(1, children, charge(2))
     for pool in pools:
-        rows = await Lane(pool).fetch(statement, *values)
+        rows = await PinnedConnection(pool).fetch(statement, *values)
         assert {row["what"]: row["run_id"] for row in rows} == {"short": RUN, "moved": OTHER}
         assert await known(pool, children) == [(None, None, [])]

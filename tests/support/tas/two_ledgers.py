@@ -15,7 +15,7 @@ from tests.simulation.tables.run_rows import RunRows
 
 from towpath_contracts.tools.access import FenceAnswer, RaiseFence
 from towpath_fabric.clock import wall
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_tas.adapters.ledger_tables import (
     LimitUse,
     SeenVersions,
@@ -59,7 +59,7 @@ class TwoLedgers:
     def __init__(self, postgres: "asyncpg.Pool[Any]") -> None:
         self.postgres = postgres
         self.pool, _, self.tables = memory()
-        self.lanes = (Lane(postgres), Lane(self.pool))
+        self.lanes = (PinnedConnection(postgres), PinnedConnection(self.pool))
         nothing: Any = Silent()
         unused: Any = None
         self.settlings = (LedgerCommands(postgres, unused, nothing), LedgerCommands(self.pool, unused, nothing))

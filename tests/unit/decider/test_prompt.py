@@ -7,7 +7,7 @@ from tests.support.decider.decisions import context
 
 from towpath_contracts.decisions.request import OlderOutput, ToolOutput
 from towpath_decider.core.prompt import render
-from towpath_fabric.prompt_templates import MAX_RENDERED_CHARS, PromptInvalidError, compile_base
+from towpath_fabric.prompt_templates import MAX_RENDERED_CHARS, PromptInvalidError, compile_base_prompt
 
 
 def output(step: int, text: str, tool: str = "crm.lookup") -> ToolOutput:
@@ -131,7 +131,7 @@ def test_other_kinds_of_answer_are_asked_for_by_their_schema() -> None:
 )
 def test_a_template_that_does_more_than_place_texts_is_refused(template: str, reason: str) -> None:
     with pytest.raises(PromptInvalidError, match=reason.replace("(", r"\(")):
-        compile_base(template)
+        compile_base_prompt(template)
 
 
 def test_a_template_may_choose_between_texts() -> None:
@@ -141,6 +141,6 @@ def test_a_template_may_choose_between_texts() -> None:
 
 
 def test_a_template_that_multiplies_a_large_text_is_refused() -> None:
-    base = compile_base("{{ tool_history }}" * 100)
+    base = compile_base_prompt("{{ tool_history }}" * 100)
     with pytest.raises(PromptInvalidError, match=f"the limit is {MAX_RENDERED_CHARS}"):
         base.render({"tool_history": "x" * 20_000})

@@ -22,17 +22,17 @@ from towpath_decider.core.conversation import CallFailure, Question, Reply, Turn
 from towpath_decider.core.rate_policy import LONGEST_PAUSE_S
 from towpath_decider.core.usage import NOTHING
 from towpath_fabric.clock import monotonic
-from towpath_fabric.fair_queue import Owner
+from towpath_fabric.fair_queue import QueueOwner
 from towpath_fabric.nats.bus import Bus
-from towpath_fabric.nats.kv_register import Reading, Registers
+from towpath_fabric.nats.kv_register import RegisterEntry, SharedRegisters
 from towpath_fabric.settings import Settings
 
-ME = Owner(caller="me", root=uuid4())
+ME = QueueOwner(caller="me", root=uuid4())
 GO = Question(instructions="Decide.", turns=(Turn(role="user", text="Go."),))
 PATIENT_S = 60.0
 
 
-class Shelf(Registers):
+class Shelf(SharedRegisters):
     """One register that is kept here; its time can be moved."""
 
     def __init__(self) -> None:
@@ -46,8 +46,8 @@ class Shelf(Registers):
     async def sync(self) -> None:
         """Nothing is away."""
 
-    async def read(self, _name: str) -> Reading:
-        return Reading(body=self.body, revision=self.revision)
+    async def read(self, _name: str) -> RegisterEntry:
+        return RegisterEntry(body=self.body, revision=self.revision)
 
     async def write(self, _name: str, body: bytes, revision: int) -> bool:
         if revision != self.revision:

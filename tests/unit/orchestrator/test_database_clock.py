@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from towpath_fabric.clock import simulated
+from towpath_fabric.clock import use_simulated_clock
 from towpath_orchestrator.app.commit.run_reader import CLOCK_CARRY_S, CLOCK_DOUBT, DatabaseClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,7 +37,7 @@ class _Scene:
 def test_a_late_answer_puts_no_time_behind_postgres() -> None:
     """The end of a run, dated by a late answer, stood before the effect that the run had waited for."""
     scene = _Scene()
-    with simulated(lambda: scene.passed, 0):
+    with use_simulated_clock(lambda: scene.passed, 0):
         scene.ask(0.001, 0.001)
         for there, back in ((0.001, 0.3), (0.2, 0.0), (0.001, 0.001), (0.0005, 0.5), (0.1, 0.1)):
             scene.ask(there, back)
@@ -47,7 +47,7 @@ def test_a_late_answer_puts_no_time_behind_postgres() -> None:
 
 def test_the_quickest_answer_says_how_far_ahead_it_may_be() -> None:
     scene = _Scene()
-    with simulated(lambda: scene.passed, 0):
+    with use_simulated_clock(lambda: scene.passed, 0):
         for there, back, ahead in ((0.02, 0.01, 0.02), (0.002, 0.001, 0.002), (0.3, 0.1, 0.002)):
             scene.ask(there, back)
             assert round(scene.error_s(), 6) == ahead
@@ -56,7 +56,7 @@ def test_the_quickest_answer_says_how_far_ahead_it_may_be() -> None:
 def test_nothing_is_carried_before_an_answer_was_quick() -> None:
     """The first answer of a process may have waited for a connection, for seconds."""
     scene = _Scene()
-    with simulated(lambda: scene.passed, 0):
+    with use_simulated_clock(lambda: scene.passed, 0):
         scene.ask(3.0, 0.001)
         assert scene.clock.read() is None
         scene.ask(0.2, 0.3)
@@ -67,7 +67,7 @@ def test_nothing_is_carried_before_an_answer_was_quick() -> None:
 
 def test_a_clock_that_somebody_sets_is_followed() -> None:
     scene = _Scene()
-    with simulated(lambda: scene.passed, 0):
+    with use_simulated_clock(lambda: scene.passed, 0):
         scene.ask(0.001, 0.001)
         for jump_s in (3_600, -7_200):
             scene.postgres += timedelta(seconds=jump_s)
@@ -77,7 +77,7 @@ def test_a_clock_that_somebody_sets_is_followed() -> None:
 
 def test_an_old_answer_is_asked_for_again() -> None:
     scene = _Scene()
-    with simulated(lambda: scene.passed, 0):
+    with use_simulated_clock(lambda: scene.passed, 0):
         assert scene.clock.read() is None
         scene.ask(0.001, 0.001)
         scene.wait(CLOCK_CARRY_S * 0.9)

@@ -17,7 +17,7 @@ from towpath_engine.advance import advance
 from towpath_engine.replay import create
 from towpath_engine.requests.effects import Effect
 from towpath_engine.state.run import RunState
-from towpath_fabric.fair_queue import Owner, Turns
+from towpath_fabric.fair_queue import FairQueue, QueueOwner
 from towpath_orchestrator.app.dispatch import dispatch_windows as windows_module
 from towpath_orchestrator.app.dispatch.dispatch_windows import Backlog, DispatchWindows
 from towpath_orchestrator.core.window_policy import CEILING, FLOOR, WindowWidth
@@ -25,19 +25,19 @@ from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 
 
-def put(turns: Turns[str], item: str, *, now: float = 0.0, priority: int = 5) -> UUID:
+def put(turns: FairQueue[str], item: str, *, now: float = 0.0, priority: int = 5) -> UUID:
     """Let *item*, which begins with its caller and its run, wait."""
     key = uuid4()
-    turns.put(key, item, Owner(caller=item[0], root=UUID(int=int(item[1])), priority=priority), now)
+    turns.put(key, item, QueueOwner(caller=item[0], root=UUID(int=int(item[1])), priority=priority), now)
     return key
 
 
-def order(turns: Turns[str], now: float = 0.0) -> list[str]:
+def order(turns: FairQueue[str], now: float = 0.0) -> list[str]:
     return [turns.next(now) for _ in range(len(turns))]
 
 
 def test_callers_take_turns_and_of_one_caller_its_runs() -> None:
-    turns: Turns[str] = Turns()
+    turns: FairQueue[str] = FairQueue()
     for item in ("A1a", "A1b", "A1c", "A2a", "B1a", "B1b", "C1a"):
         put(turns, item)
     assert order(turns) == ["A1a", "B1a", "C1a", "A2a", "B1b", "A1b", "A1c"]
@@ -47,7 +47,7 @@ def test_callers_take_turns_and_of_one_caller_its_runs() -> None:
 
 
 def test_a_higher_priority_of_a_caller_goes_first_until_a_lower_one_has_waited() -> None:
-    turns: Turns[str] = Turns(ageing_s=30)
+    turns: FairQueue[str] = FairQueue(ageing_s=30)
     put(turns, "A1low", now=0.0, priority=2)
     put(turns, "A2high", now=100.0, priority=6)
     put(turns, "B1", now=100.0, priority=0)
@@ -58,10 +58,10 @@ def test_a_higher_priority_of_a_caller_goes_first_until_a_lower_one_has_waited()
 
 
 def test_what_is_put_again_keeps_its_place_and_what_is_dropped_is_gone() -> None:
-    turns: Turns[str] = Turns()
+    turns: FairQueue[str] = FairQueue()
     first, second = put(turns, "A1a"), put(turns, "A1b")
     put(turns, "A1c")
-    turns.put(first, "A1newer", Owner(caller="A", root=UUID(int=1)), 9.0)
+    turns.put(first, "A1newer", QueueOwner(caller="A", root=UUID(int=1)), 9.0)
     assert turns.drop(second) == "A1b"
     assert turns.drop(second) is None
     assert turns.get(first) == "A1newer"
@@ -73,7 +73,7 @@ def test_what_is_put_again_keeps_its_place_and_what_is_dropped_is_gone() -> None
 def test_every_caller_is_served_within_as_many_turns_as_there_are_callers() -> None:
     """Whatever is put in between, with any priorities: nobody waits for more than one turn of each other caller."""
     chance = random.Random(7)
-    turns: Turns[str] = Turns()
+    turns: FairQueue[str] = FairQueue()
     last: dict[str, int] = {}
     for turn in range(4_000):
         for caller in "ABCDE":

@@ -30,7 +30,7 @@ from towpath_contracts.authority import agent_rights
 from towpath_contracts.decisions.request import Cost, DecisionKind, OfferedRoute, Usage
 from towpath_contracts.facts import DecisionFailed, DecisionMade, fact_adapter
 from towpath_fabric.nats.bus import Bus
-from towpath_fabric.request_loop import PlatformAwayError
+from towpath_fabric.request_loop import PlatformUnavailableError
 from towpath_fabric.settings import Settings
 from towpath_orchestrator.core.inbox_messages import MAX_COUNT, MAX_REASON, InboxMessage, read_inbox_message
 
@@ -216,7 +216,7 @@ async def test_too_many_plain_methods_that_hang_make_the_process_unready_until_t
         await served.ready()
         assert isinstance((await served.answer(asked)).fact, DecisionFailed)
     for _ in range(5):
-        with pytest.raises(PlatformAwayError, match="3 calls of plain methods hang"):
+        with pytest.raises(PlatformUnavailableError, match="3 calls of plain methods hang"):
             await served.answer(asked)
     with pytest.raises(RuntimeError, match="hang"):
         await served.ready()

@@ -8,7 +8,7 @@ import pytest
 from towpath import DeclarationError, Secret, tool
 from towpath.tools.context import ToolContext
 from towpath.tools.secrets import SecretMissingError
-from towpath_fabric.redaction import REDACTED, redacted
+from towpath_fabric.redaction import REDACTED, redact
 from towpath_worker.core.results import encode_result, failure_of
 
 
@@ -44,7 +44,7 @@ def test_what_was_read_stands_in_nothing_that_is_said_later(tmp_path: Path) -> N
     file = tmp_path / "key"
     file.write_text('quoted "secret" 4711')
     value = Secret(f"file:{file}").read()
-    assert redacted(f"401 for {value}") == f"401 for {REDACTED}"
+    assert redact(f"401 for {value}") == f"401 for {REDACTED}"
     assert failure_of(ValueError(f"no {value}")).message == f"ValueError: no {REDACTED}"
     result = encode_result({"said": [f"it is {value}"], value: 1, "n": 4711})
     assert result.value == {"said": [f"it is {REDACTED}"], REDACTED: 1, "n": 4711}

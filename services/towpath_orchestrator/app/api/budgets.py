@@ -19,7 +19,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION
 from towpath_contracts.switches import OPERATOR
 from towpath_contracts.tools.access import RecordAction
-from towpath_fabric.ports import Database, Wire
+from towpath_fabric.ports import Database, MessageBus
 from towpath_orchestrator.adapters.budget_store import BUDGETS
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.budget_limits import BudgetLimits
@@ -30,7 +30,7 @@ MOST = 1_000
 class BudgetRequests:
     """Answers `svc.orchestrator.set_budget` and `show_budgets`."""
 
-    def __init__(self, pool: Database, bus: Wire, limits: BudgetLimits) -> None:
+    def __init__(self, pool: Database, bus: MessageBus, limits: BudgetLimits) -> None:
         self._pool = pool
         self._bus = bus
         self._limits = limits

@@ -14,7 +14,7 @@ from towpath_contracts.switches import OPERATOR, PAUSED, WakePaused
 from towpath_contracts.tools.access import RecordAction, SettleCall
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
-from towpath_fabric.ports import Database, Wire
+from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.local_facts import LocalFacts
@@ -40,7 +40,7 @@ RESOLVER_ROLES = frozenset({OPERATOR, "approver"})
 class RunCommands:
     """Checks a person's request and stores the fact in the inbox: what was answered survives this process."""
 
-    def __init__(self, queries: RunQueries, bus: Wire) -> None:
+    def __init__(self, queries: RunQueries, bus: MessageBus) -> None:
         self._queries = queries
         self._bus = bus
 

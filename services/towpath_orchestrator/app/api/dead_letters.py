@@ -22,8 +22,13 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION, REPUBLISH
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import RecordAction
-from towpath_fabric.dead_letters import about_of, dead_fact, reported_body, store_reported
-from towpath_fabric.ports import Database, Wire
+from towpath_fabric.dead_letters import (
+    decode_reported_body,
+    message_dead_fact,
+    owner_of_message,
+    store_reported_dead_letter,
+)
+from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.app.local_facts import LocalFacts
@@ -50,7 +55,7 @@ class DeadLetterRequests:
     """Answers `svc.orchestrator.*dead_letter*`."""
 
     def __init__(
-        self, pool: Database, bus: Wire, local_facts: LocalFacts, metrics: OrchestratorMetrics, log: Logger
+        self, pool: Database, bus: MessageBus, local_facts: LocalFacts, metrics: OrchestratorMetrics, log: Logger
     ) -> None:
         self._pool = pool
         self._log = log
@@ -63,14 +68,14 @@ class DeadLetterRequests:
         """Keep a decision request that a decider could not read, and tell its run."""
         if request.stream != REQUESTS or not request.subject.startswith("decide."):
             raise ProblemError(problem("forbidden", f"only requests of {REQUESTS} are reported here"))
-        body = reported_body(request)
-        about = about_of(body)
-        if not await store_reported(self._pool, request, body, about):
+        body = decode_reported_body(request)
+        about = owner_of_message(body)
+        if not await store_reported_dead_letter(self._pool, request, body, about):
             self._log.error("too many open dead letters, this one is only counted", stream=REQUESTS)
         self._metrics.dead.labels(REQUESTS).inc()
         if request.tells and about.run_id is not None and about.effect_id is not None:
             # The body names run and attempt: the fact counts for the pending decision in that attempt, or not at all.
-            self._local_facts.add(dead_fact(REQUESTS, request.reason, about.run_id, about))
+            self._local_facts.add(message_dead_fact(REQUESTS, request.reason, about.run_id, about))
         return ActionDone(detail="kept")
 
     async def list(self, request: ListDeadLetters) -> DeadLetterPage:

@@ -22,7 +22,7 @@ from towpath_contracts.tools.access import RecordAction
 from towpath_engine.handlers.fork import ForkPointFinder, ForkRefusedError
 from towpath_engine.reducers.fork import inherited_of
 from towpath_fabric.ids import new_run_id
-from towpath_fabric.ports import Database, Wire
+from towpath_fabric.ports import Database, MessageBus
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.api.run_export import StoredRecord
 from towpath_orchestrator.app.api.submit import TaskIntake, repeated_answer
@@ -40,7 +40,7 @@ class RunForks:
         self,
         pool: Database,
         intake: TaskIntake,
-        bus: Wire,
+        bus: MessageBus,
         settings: OrchestratorSettings,
         find_version: FindVersion,
     ) -> None:

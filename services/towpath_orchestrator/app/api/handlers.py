@@ -18,12 +18,12 @@ from towpath_contracts.runs.views import ActionDone, CancelRun, GetEvents, GetRu
 from towpath_contracts.streams import ConsumerSpec, agent_consumer
 from towpath_contracts.strict_json import check_json
 from towpath_contracts.tasks import SubmitTask
-from towpath_fabric.crash_points import crash_point, crash_point_sent
-from towpath_fabric.dead_letters import NOBODY, About, DeadLetters
+from towpath_fabric.crash_points import crash_point, crash_point_after_flush
+from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetters, MessageOwner
 from towpath_fabric.fair_request_queue import FairQueueLimits
 from towpath_fabric.nats.pull_consumer import ack, nak
-from towpath_fabric.ports import Feed, Wire
-from towpath_fabric.postgres.pool import DATA_AT_FAULT, DATABASE_DOWN
+from towpath_fabric.ports import MessageBus, MessageSource
+from towpath_fabric.postgres.pool import DATABASE_DOWN, INVALID_DATA
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.app.api.budgets import BudgetRequests
 from towpath_orchestrator.app.api.commands import RunCommands, SwitchResume
@@ -108,7 +108,7 @@ class ClientRequests:
         return await self._commands.cancel(CancelRun.model_validate(body))
 
 
-def serve_clients(bus: Wire, clients: ClientRequests) -> None:
+def serve_clients(bus: MessageBus, clients: ClientRequests) -> None:
     """Answer the `task.*` subjects, but for those of `serve_submits`."""
     bus.subscriber("task.get.{caller}")(clients.get)
     bus.subscriber("task.events.{caller}")(clients.events)
@@ -116,7 +116,7 @@ def serve_clients(bus: Wire, clients: ClientRequests) -> None:
 
 
 async def serve_submits(
-    bus: Wire, clients: ClientRequests, settings: OrchestratorSettings, windows: DispatchWindows
+    bus: MessageBus, clients: ClientRequests, settings: OrchestratorSettings, windows: DispatchWindows
 ) -> Callable[[], Awaitable[None]]:
     """Take tasks in turns of their callers; returns what stops that."""
     share = settings.max_active_share
@@ -131,7 +131,7 @@ async def serve_submits(
     return await bus.subscribe_fairly(served, clients.submit, limits)
 
 
-def serve_services(bus: Wire, queries: RunQueries, commands: RunCommands, registry: NetworkRegistry) -> None:
+def serve_services(bus: MessageBus, queries: RunQueries, commands: RunCommands, registry: NetworkRegistry) -> None:
     """Answer `svc.orchestrator.*`."""
     bus.subscriber(rpc.GET_RUN)(queries.get_run)
     bus.subscriber(rpc.LIST_RUNS)(queries.list_runs)
@@ -150,31 +150,31 @@ def serve_services(bus: Wire, queries: RunQueries, commands: RunCommands, regist
     bus.subscriber(rpc.PREVIEW_PROMPT)(registry.preview)
 
 
-def serve_switches(bus: Wire, switches: SwitchResume) -> None:
+def serve_switches(bus: MessageBus, switches: SwitchResume) -> None:
     """Answer the tool-access service when a switch holds nothing any more."""
     bus.subscriber(rpc.WAKE_PAUSED)(switches.wake)
 
 
-def serve_budgets(bus: Wire, budgets: BudgetRequests) -> None:
+def serve_budgets(bus: MessageBus, budgets: BudgetRequests) -> None:
     """Answer what people ask of budgets."""
     bus.subscriber(rpc.SET_BUDGET)(budgets.set)
     bus.subscriber(rpc.SHOW_BUDGETS)(budgets.show)
 
 
-def serve_records(bus: Wire, replays: ReplayJobs, forks: RunForks) -> None:
+def serve_records(bus: MessageBus, replays: ReplayJobs, forks: RunForks) -> None:
     """Answer requests about the records of runs: export, replay, fork."""
     bus.subscriber(rpc.RECORD)(replays.record)
     bus.subscriber(rpc.REPLAY_RUNS)(replays.replay)
     bus.subscriber(rpc.FORK_RUN)(forks.fork)
 
 
-def serve_notices(bus: Wire, webhooks: WebhookDelivery) -> None:
+def serve_notices(bus: MessageBus, webhooks: WebhookDelivery) -> None:
     """Answer requests about notices to webhooks."""
     bus.subscriber(rpc.LIST_NOTICES)(webhooks.list)
     bus.subscriber(rpc.RETRY_NOTICE)(webhooks.retry)
 
 
-def serve_dead_letters(bus: Wire, letters: DeadLetterRequests) -> None:
+def serve_dead_letters(bus: MessageBus, letters: DeadLetterRequests) -> None:
     """Answer requests about dead letters."""
     bus.subscriber(rpc.LIST_DEAD_LETTERS)(letters.list)
     bus.subscriber(rpc.SETTLE_DEAD_LETTER)(letters.settle)
@@ -191,7 +191,7 @@ class TaskQueueConsumer:
     """Takes tasks from the TASKS stream; a task that can't be accepted becomes a dead letter."""
 
     def __init__(
-        self, consumer: Feed, intake: TaskIntake, checker: TaskChecker, dead: DeadLetters, log: Logger
+        self, consumer: MessageSource, intake: TaskIntake, checker: TaskChecker, dead: DeadLetters, log: Logger
     ) -> None:
         self._consumer = consumer
         self._intake = intake
@@ -228,25 +228,25 @@ class TaskQueueConsumer:
         else:
             crash_point("orchestrator.enqueued_accepted")
             await ack(message)
-            await crash_point_sent("orchestrator.enqueued_acked")
+            await crash_point_after_flush("orchestrator.enqueued_acked")
 
     async def _refuse(self, message: Msg, reason: str) -> None:
         self._log.warning("an enqueued task was refused", subject=message.subject, reason=reason)
         await self._dead.set_aside(message, reason, await self._owner_of(message))
 
-    async def _owner_of(self, message: Msg) -> About:
+    async def _owner_of(self, message: Msg) -> MessageOwner:
         """Return the project of the caller that the subject names, where it is known."""
         try:
-            return About(project=await self._checker.project_of(_caller(message.subject)))
-        except (ProblemError, *DATABASE_DOWN, *DATA_AT_FAULT):
-            return NOBODY
+            return MessageOwner(project=await self._checker.project_of(_caller(message.subject)))
+        except (ProblemError, *DATABASE_DOWN, *INVALID_DATA):
+            return UNKNOWN_OWNER
 
 
 EnsureQueue = Callable[[ConsumerSpec], Awaitable[None]]
 """Declares a consumer at the broker."""
 
 
-def serve_agents(bus: Wire, letters: DeadLetterRequests, ensure: EnsureQueue) -> None:
+def serve_agents(bus: MessageBus, letters: DeadLetterRequests, ensure: EnsureQueue) -> None:
     """Answer what agents' processes ask."""
 
     async def serve(request: ServeAgent, project: Token, agent: Token) -> AgentServed:

@@ -18,11 +18,11 @@ from towpath_contracts.tools.calls import ToolSpec
 from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
 from towpath_engine.replay import create
 from towpath_engine.requests.network_context import build_context
-from towpath_fabric.batch_loader import Rounds
+from towpath_fabric.batch_loader import BatchLoader
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.nats.replies import problem_from_validation
-from towpath_fabric.ports import Database, Wire
-from towpath_fabric.prompt_templates import PromptInvalidError, compile_base
+from towpath_fabric.ports import Database, MessageBus
+from towpath_fabric.prompt_templates import PromptInvalidError, compile_base_prompt
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
 
 Wanted = tuple[str, str, int | None]
@@ -34,7 +34,7 @@ def check_prompts(spec: NetworkSpec) -> list[ProblemDetail]:
     problems = []
     for index, agent in enumerate(spec.agents):
         try:
-            compile_base(compile_prompt(agent.prompt_template))
+            compile_base_prompt(compile_prompt(agent.prompt_template))
         except PromptInvalidError as error:
             pointer = f"/agents/{index}/prompt_template"
             problems.append(ProblemDetail(pointer=pointer, code="prompt_invalid", detail=f"{agent.key}: {error}"))
@@ -44,11 +44,11 @@ def check_prompts(spec: NetworkSpec) -> list[ProblemDetail]:
 class NetworkRegistry:
     """Networks of every project."""
 
-    def __init__(self, pool: Database, store: RunStore, bus: Wire) -> None:
+    def __init__(self, pool: Database, store: RunStore, bus: MessageBus) -> None:
         self._pool = pool
         self._store = store
         self._bus = bus
-        self._versions = Rounds(self._look)
+        self._versions = BatchLoader(self._look)
 
     async def find(self, project: str, name: str, version: int | None) -> NetworkVersion:
         """Return a version, the current one when none is named; raises ProblemError."""

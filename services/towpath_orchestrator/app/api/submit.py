@@ -22,9 +22,9 @@ from towpath_engine.advance import advance, wake_at
 from towpath_engine.reducers.plan import composes
 from towpath_engine.replay import create
 from towpath_engine.state.run import RunState
-from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.ports import Database
-from towpath_fabric.postgres.pool import DATA_AT_FAULT, DATABASE_DOWN
+from towpath_fabric.postgres.pool import DATABASE_DOWN, INVALID_DATA
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.adapters.storable_text import storable, storable_json
 from towpath_orchestrator.app.admission import Admission
@@ -90,7 +90,7 @@ class TaskIntake:
             return await self._answer(await checked())
         except DATABASE_DOWN as error:
             raise ProblemError(problem("unavailable", AWAY, retry_after_s=2)) from error
-        except DATA_AT_FAULT as error:
+        except INVALID_DATA as error:
             detail = f"the task holds a value that can't be stored ({type(error).__name__})"
             raise ProblemError(problem("request_invalid", detail)) from error
         except asyncpg.PostgresError as error:
@@ -220,7 +220,7 @@ class TaskIntake:
         await self._announcer.announce(transition)
         if submission.deferred and submission.admitted:
             self._local_facts.add(RunAdmitted(run_id=submission.run_id))
-        await crash_point_sent("orchestrator.submit_announced")
+        await crash_point_after_flush("orchestrator.submit_announced")
 
     async def _repeated(self, submission: Submission) -> None:
         """Answer a task whose key is taken: the first run for the same request, a conflict for another."""

@@ -20,9 +20,9 @@ from towpath_contracts.tools.access import CheckGrant, GrantChecked
 from towpath_contracts.tools.grants import ChainTooLongError
 from towpath_engine.requests.effects import Effect
 from towpath_engine.state.run import RunState
-from towpath_fabric.batch_loader import Rounds
+from towpath_fabric.batch_loader import BatchLoader
 from towpath_fabric.ids import new_run_id
-from towpath_fabric.ports import Database, Wire
+from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
 from towpath_orchestrator.core.task_kinds import mounted
@@ -66,14 +66,19 @@ class TaskChecker:
     """Turns tasks into submissions that are ready to be stored. One per process."""
 
     def __init__(
-        self, pool: Database, store: RunStore, bus: Wire, settings: OrchestratorSettings, find_version: FindVersion
+        self,
+        pool: Database,
+        store: RunStore,
+        bus: MessageBus,
+        settings: OrchestratorSettings,
+        find_version: FindVersion,
     ) -> None:
         self._pool = pool
         self._store = store
         self._bus = bus
         self._settings = settings
         self._find_version = find_version
-        self._scripts = Rounds(self._add_scripts)
+        self._scripts = BatchLoader(self._add_scripts)
         self._projects: dict[str, tuple[str, float]] = {}
 
     async def project_of(self, caller: str) -> str:

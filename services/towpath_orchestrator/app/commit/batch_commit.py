@@ -7,7 +7,7 @@ from uuid import UUID
 import asyncpg
 
 from towpath_fabric.crash_points import crash_point
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.budget_store import BatchResult
@@ -23,7 +23,7 @@ class BatchCommitter:
 
     def __init__(
         self,
-        lane: Lane,
+        lane: PinnedConnection,
         accounting: BudgetAccounting,
         texts: WorkspaceTexts,
         metrics: OrchestratorMetrics,

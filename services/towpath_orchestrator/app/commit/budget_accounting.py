@@ -13,7 +13,7 @@ from towpath_contracts.budgets import BudgetRefusal
 from towpath_contracts.events import log as ev
 from towpath_contracts.facts import AnyFact, BudgetRefused, BudgetWarned, TimerFired
 from towpath_engine.state.run import RunState
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_orchestrator.adapters.budget_store import AccountOpener, BatchResult, budget_warnings
 from towpath_orchestrator.app.budget_limits import BudgetLimits
 from towpath_orchestrator.app.commit.inbox import InboxFact, local_fact
@@ -54,7 +54,7 @@ class BudgetAccounting:
         first += [BudgetRefused(run_id=state.run_id, refusal=refusal) for refusal in refused]
         return [*map(local_fact, first), *sorted(items, key=_is_timer)]
 
-    async def open_accounts(self, lane: Lane, batch: list[Transition]) -> None:
+    async def open_accounts(self, lane: PinnedConnection, batch: list[Transition]) -> None:
         """Open the accounts that the batch is the first to spend from."""
         charged = [(moved.state, _applied(moved)) for moved in batch if moved.state.budget is not None]
         if charged:

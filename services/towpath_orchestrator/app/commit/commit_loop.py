@@ -10,7 +10,7 @@ from uuid import UUID
 
 from towpath_contracts.facts import TimerFired
 from towpath_engine.state.run import RunState
-from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import RunStore
@@ -121,7 +121,7 @@ class CommitLoop:
         crash_point("orchestrator.before_ack")
         settled = [*(transition.state.run_id for transition in done), *rested]
         await self._inbox.acknowledge([item for run_id in settled for item in facts[run_id]])
-        await crash_point_sent("orchestrator.acked")
+        await crash_point_after_flush("orchestrator.acked")
         contested = {transition.state.run_id for transition in batch} - committed
         return {run_id: facts[run_id] for run_id in (*contested, *stale)}
 

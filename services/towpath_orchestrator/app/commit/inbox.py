@@ -11,9 +11,9 @@ from nats.aio.msg import Msg
 
 from towpath_contracts.facts import AnyFact
 from towpath_fabric.crash_points import crash_point
-from towpath_fabric.dead_letters import About, DeadLetters, about_of
+from towpath_fabric.dead_letters import DeadLetters, MessageOwner, owner_of_message
 from towpath_fabric.nats.pull_consumer import ack, deliveries, nak
-from towpath_fabric.ports import Feed
+from towpath_fabric.ports import MessageSource
 from towpath_orchestrator.app.local_facts import LocalFacts
 from towpath_orchestrator.core.inbox_messages import read_inbox_message, run_in_subject
 from towpath_orchestrator.metrics import OrchestratorMetrics
@@ -50,7 +50,7 @@ class Inbox:
 
     def __init__(
         self,
-        feed: Feed,
+        feed: MessageSource,
         local_facts: LocalFacts,
         dead_letters: DeadLetters,
         metrics: OrchestratorMetrics,
@@ -74,7 +74,7 @@ class Inbox:
             crash_point("orchestrator.pulled")
             read = read_inbox_message(message.subject, message.data)
             if read.fact is None:
-                about = About(run_id=run_in_subject(message.subject))
+                about = MessageOwner(run_id=run_in_subject(message.subject))
                 await self._dead_letters.set_aside(message, read.reason, about)
             else:
                 facts.append(InboxFact(fact=read.fact, text=read.text, message=message))
@@ -97,11 +97,11 @@ class Inbox:
             if error is None:
                 await nak(item.message, CONTESTED_S)
             else:
-                about = About(run_id=item.fact.run_id, effect_id=about_of(item.message.data).effect_id)
+                about = MessageOwner(run_id=item.fact.run_id, effect_id=owner_of_message(item.message.data).effect_id)
                 await self._dead_letters.failed(item.message, error, about)
 
     async def set_aside(self, facts: Iterable[InboxFact], reason: str) -> None:
         """Store as dead letters what no run can take."""
         for item in facts:
             if item.message is not None:
-                await self._dead_letters.set_aside(item.message, reason, About(run_id=item.fact.run_id))
+                await self._dead_letters.set_aside(item.message, reason, MessageOwner(run_id=item.fact.run_id))

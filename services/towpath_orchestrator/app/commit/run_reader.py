@@ -11,7 +11,7 @@ from uuid import UUID
 from towpath_engine.state.run import RunState
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore, read_times
@@ -45,7 +45,7 @@ class RunReader:
     def __init__(
         self,
         pool: Database,
-        lane: Lane,
+        lane: PinnedConnection,
         store: RunStore,
         cache: StateCache,
         accounting: BudgetAccounting,

@@ -7,7 +7,7 @@ from towpath_contracts.facts import CancelRequested, ChildReported
 from towpath_contracts.runs.children import AskChild
 from towpath_engine.handlers.children import report_for_parent
 from towpath_engine.state.run import RunState
-from towpath_fabric.ports import Database, Wire
+from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES
@@ -17,7 +17,7 @@ from towpath_orchestrator.core.child_reports import answer_parent
 class ChildMessenger:
     """Posts reports to parents, and answers parents that ask. One per process."""
 
-    def __init__(self, pool: Database, bus: Wire, log: Logger) -> None:
+    def __init__(self, pool: Database, bus: MessageBus, log: Logger) -> None:
         self._pool = pool
         self._bus = bus
         self._log = log

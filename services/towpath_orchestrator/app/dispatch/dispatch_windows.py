@@ -11,7 +11,7 @@ from uuid import UUID
 from towpath_engine.requests.effects import Effect
 from towpath_engine.state.run import RunState
 from towpath_fabric.clock import monotonic
-from towpath_fabric.fair_queue import Turns
+from towpath_fabric.fair_queue import FairQueue
 from towpath_orchestrator.core.dispatch_choice import (
     Destination,
     DispatchWindow,
@@ -188,7 +188,7 @@ class DispatchWindows:
         window = self._windows.get(destination)
         if window is None:
             size = self._first_width(destination)
-            turns: Turns[HeldRequest] = Turns(self._settings.priority_ageing_s)
+            turns: FairQueue[HeldRequest] = FairQueue(self._settings.priority_ageing_s)
             window = DispatchWindow(width=WindowWidth(size), credits=size, debt=0, turns=turns)
             self._windows[destination] = window
             self._forget_destinations()

@@ -18,7 +18,7 @@ from towpath_contracts.tools.internal_outcomes import InternalOutcome, RecordOut
 from towpath_engine.requests.effects import Effect, StoreText, message_of, resendable_effects
 from towpath_engine.state.run import RunState
 from towpath_fabric.crash_points import crash_point
-from towpath_fabric.ports import Wire
+from towpath_fabric.ports import MessageBus
 from towpath_orchestrator.app.dispatch.child_messenger import ChildMessenger
 from towpath_orchestrator.app.dispatch.dispatch_windows import DispatchWindows
 from towpath_orchestrator.app.local_facts import LocalFacts
@@ -34,7 +34,7 @@ class EffectDispatcher:
 
     def __init__(
         self,
-        bus: Wire,
+        bus: MessageBus,
         local_facts: LocalFacts,
         windows: DispatchWindows,
         children: ChildMessenger,
@@ -110,7 +110,7 @@ class EffectDispatcher:
         )
 
 
-async def record_outcome(bus: Wire, request: RecordOutcome) -> InternalOutcome | None:
+async def record_outcome(bus: MessageBus, request: RecordOutcome) -> InternalOutcome | None:
     """Let the ledger record the outcome of a call that the run applied itself; None where it has to be sent again.
 
     The ledger's row of every such call must end. An outcome that the ledger can't take as it is goes without its
@@ -136,6 +136,6 @@ def without_contents(request: RecordOutcome) -> RecordOutcome:
     return request.model_copy(update={"result": {"left_out": True, "bytes": size, "digest": digest_text(text)}})
 
 
-async def _ask_ledger(bus: Wire, request: RecordOutcome) -> InternalOutcome:
+async def _ask_ledger(bus: MessageBus, request: RecordOutcome) -> InternalOutcome:
     answer: InternalOutcome = await bus.ask(RECORD_OUTCOME, request)
     return answer

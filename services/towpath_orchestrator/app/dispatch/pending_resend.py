@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from nats import errors as nats_errors
 
-from towpath_fabric.ports import Database, Wire
+from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
@@ -67,7 +67,11 @@ class ReconnectResend:
     """Sends again what is pending in cached runs whenever the broker came back: what was on its way may be lost."""
 
     def __init__(
-        self, bus: Wire, cache: StateCache, dispatcher: EffectDispatcher, ensure_streams: Callable[[], Awaitable[None]]
+        self,
+        bus: MessageBus,
+        cache: StateCache,
+        dispatcher: EffectDispatcher,
+        ensure_streams: Callable[[], Awaitable[None]],
     ) -> None:
         """*ensure_streams* declares what a broker without its data lacks: messages sent before it are lost."""
         self._bus = bus

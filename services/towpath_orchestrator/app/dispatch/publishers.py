@@ -12,8 +12,8 @@ from towpath_contracts.events.log import LogEntry
 from towpath_contracts.facts import MessageDead
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.requests.effects import Effect
-from towpath_fabric.crash_points import crash_point_sent
-from towpath_fabric.ports import Wire
+from towpath_fabric.crash_points import crash_point_after_flush
+from towpath_fabric.ports import MessageBus
 from towpath_orchestrator.app.local_facts import LocalFacts
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
@@ -26,7 +26,7 @@ MAX_BODY_BYTES = 1_000_000
 class RequestPublisher:
     """Publishes requests for decisions and tool calls; of one that is too large its run is told instead."""
 
-    def __init__(self, bus: Wire, metrics: OrchestratorMetrics, local_facts: LocalFacts) -> None:
+    def __init__(self, bus: MessageBus, metrics: OrchestratorMetrics, local_facts: LocalFacts) -> None:
         self._bus = bus
         self._metrics = metrics
         self._local_facts = local_facts
@@ -43,7 +43,7 @@ class RequestPublisher:
             self._local_facts.add(_too_large(effect, message.run_id, subject, len(body)))
             return
         await self._bus.post(subject, body, {MESSAGE_ID: effect.message_id})
-        await crash_point_sent("orchestrator.effect_sent")
+        await crash_point_after_flush("orchestrator.effect_sent")
 
 
 def _too_large(effect: Effect, run_id: UUID, subject: str, size: int) -> MessageDead:
@@ -59,7 +59,7 @@ def _too_large(effect: Effect, run_id: UUID, subject: str, size: int) -> Message
 class EventPublisher:
     """Publishes the events of transitions for the readers of run logs."""
 
-    def __init__(self, bus: Wire) -> None:
+    def __init__(self, bus: MessageBus) -> None:
         self._bus = bus
 
     async def publish(self, run_id: UUID, project: str, entries: list[LogEntry], texts: list[str]) -> None:
@@ -67,7 +67,7 @@ class EventPublisher:
         body = events_body(run_id, project, entries, texts)
         if len(body) <= MAX_BODY_BYTES:
             await self._bus.post(subjects.run_event(run_id), body)
-            await crash_point_sent("orchestrator.events_told")
+            await crash_point_after_flush("orchestrator.events_told")
         elif len(entries) > 1:  # a single event that fits no message is left to the readers' sweep
             for entry, text in zip(entries, texts, strict=True):
                 await self.publish(run_id, project, [entry], [text])

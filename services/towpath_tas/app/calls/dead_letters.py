@@ -13,9 +13,15 @@ from towpath_contracts.dead_letters import ReportDead, Republish
 from towpath_contracts.facts import MessageDead
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
-from towpath_fabric.dead_letters import NOBODY, About, about_of, reported_body, store_reported
-from towpath_fabric.ports import Database, Wire
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.dead_letters import (
+    UNKNOWN_OWNER,
+    MessageOwner,
+    decode_reported_body,
+    owner_of_message,
+    store_reported_dead_letter,
+)
+from towpath_fabric.ports import Database, MessageBus
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.calls.dispatcher import MESSAGE_ID, CallDispatcher
@@ -34,7 +40,7 @@ class WorkerDeadLetters:
     def __init__(
         self,
         pool: Database,
-        bus: Wire,
+        bus: MessageBus,
         ledger: LedgerStore,
         dispatcher: CallDispatcher,
         metrics: TasMetrics,
@@ -54,9 +60,9 @@ class WorkerDeadLetters:
     async def report(self, request: ReportDead) -> ActionDone:
         """Store a delivery that a worker could not read, and send the call again if it waits for that delivery."""
         project, toolset = _addressee(request)
-        body = reported_body(request)
-        known = await confirmed(self._pool, about_of(body), addressee=(project, toolset))
-        if not await store_reported(self._pool, request, body, known):
+        body = decode_reported_body(request)
+        known = await confirmed(self._pool, owner_of_message(body), addressee=(project, toolset))
+        if not await store_reported_dead_letter(self._pool, request, body, known):
             self._log.error("too many open dead letters, this one is only counted", stream=DELIVERIES)
         self._metrics.dead.labels(DELIVERIES).inc()
         if request.tells and known.run_id is not None and known.effect_id is not None:
@@ -73,7 +79,7 @@ class WorkerDeadLetters:
             return on_dead_delivery(call, attempt, toolset, reason, times=times)
 
         update = LedgerUpdate(run_id=run_id, execution_id=execution_id, project=project, decide=decide, read=True)
-        lane = Lane(self._pool)
+        lane = PinnedConnection(self._pool)
         try:
             await self._ledger.apply(lane, [update])
         finally:
@@ -94,16 +100,16 @@ class WorkerDeadLetters:
         return ActionDone(detail=f"sent again on {row['subject']}")
 
 
-async def confirmed(pool: Database, reported: About, addressee: tuple[str, str] | None = None) -> About:
-    """Return *reported* with the project of its call if the ledger has that call, else NOBODY.
+async def confirmed(pool: Database, reported: MessageOwner, addressee: tuple[str, str] | None = None) -> MessageOwner:
+    """Return *reported* with the project of its call if the ledger has that call, else UNKNOWN_OWNER.
 
     *addressee* is the project and toolset that the call must belong to.
     """
     if reported.run_id is None or reported.effect_id is None:
-        return NOBODY
+        return UNKNOWN_OWNER
     row = await pool.fetchrow(QUERIES.project_of_call, reported.run_id, reported.effect_id)
     if row is None or addressee not in (None, (row["project"], row["toolset"])):
-        return NOBODY
+        return UNKNOWN_OWNER
     return replace(reported, project=row["project"])
 
 

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from towpath_contracts import subjects
 from towpath_contracts.tools.calls import CancelTool, TicketClaims
-from towpath_fabric.crash_points import crash_point, crash_point_sent
-from towpath_fabric.ports import Wire
+from towpath_fabric.crash_points import crash_point, crash_point_after_flush
+from towpath_fabric.ports import MessageBus
 from towpath_fabric.tickets import TicketRefusedError, TicketSigner, TicketVerifier
 from towpath_tas.app.calls.ledger_store import DatabaseTime
 from towpath_tas.core.calls.call import DispatchCall, LedgerCall, LedgerChange, SendFact, StopCall
@@ -84,7 +84,7 @@ class TicketIssuer:
 class CallDispatcher:
     """Publishes the effects of ledger changes."""
 
-    def __init__(self, bus: Wire, tickets: TicketIssuer, metrics: TasMetrics) -> None:
+    def __init__(self, bus: MessageBus, tickets: TicketIssuer, metrics: TasMetrics) -> None:
         self._bus = bus
         self._tickets = tickets
         self._metrics = metrics
@@ -109,7 +109,7 @@ class CallDispatcher:
         crash_point("tas.before_tell")
         self._metrics.facts.inc()
         await self._bus.post(subjects.run_inbox("tas", run_id), fact.encode())
-        await crash_point_sent("tas.told")
+        await crash_point_after_flush("tas.told")
 
     async def _dispatch(self, call: LedgerCall, root: UUID | None) -> None:
         crash_point("tas.before_dispatch")
@@ -117,7 +117,7 @@ class CallDispatcher:
         body = invocation_body(call, self._tickets.issue(call), root)
         headers = {MESSAGE_ID: f"{call.execution_id}:{call.attempt}"}
         await self._bus.post(subjects.tool_exec(call.project, call.toolset), body, headers)
-        await crash_point_sent("tas.dispatched")
+        await crash_point_after_flush("tas.dispatched")
 
     def _count(self, change: LedgerChange) -> None:
         for note in change.notes:

@@ -12,9 +12,9 @@ from towpath_contracts.runs.views import ActionDone, ResolveGate
 from towpath_contracts.tools.access import FenceAnswer, RaiseFence, SettleCall
 from towpath_contracts.tools.calls import CallStatus
 from towpath_contracts.tools.internal_outcomes import InternalOutcome, RecordOutcome
-from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.ports import Database
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, change_calls
 from towpath_tas.app.calls.dispatcher import CallDispatcher
 from towpath_tas.app.calls.ledger_store import NO_CHANGE, DecisionContext, LedgerStore, LedgerUpdate
@@ -49,7 +49,7 @@ class LedgerCommands:
         crash_point("tas.fence_committed")
         for change in changes:
             await self._dispatcher.send(change)
-        await crash_point_sent("tas.fence_before_reply")
+        await crash_point_after_flush("tas.fence_before_reply")
         after = [change.call or call for call, change in zip(calls, changes, strict=True)]
         return _fence_answer(request, row["fence"], after, row["at"])
 
@@ -114,7 +114,7 @@ class LedgerCommands:
         update = LedgerUpdate(
             run_id=run_id, execution_id=execution_id, project=project, decide=decide_or_refuse, read=True
         )
-        lane = Lane(self._pool)
+        lane = PinnedConnection(self._pool)
         try:
             await self._ledger.apply(lane, [update])
         finally:
@@ -125,7 +125,7 @@ class LedgerCommands:
         if update.error or update.contested:
             raise ProblemError(problem("unavailable", update.error or "the call is contested", retry_after_s=1))
         await self._dispatcher.send(update.change)
-        await crash_point_sent("tas.word_told")
+        await crash_point_after_flush("tas.word_told")
         return update
 
 

@@ -18,7 +18,7 @@ from towpath_contracts.switches import Switch
 from towpath_contracts.tools.calls import CallStatus
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import (
@@ -155,7 +155,7 @@ class LedgerStore:
         """Return the cached row of a call, which may be outdated."""
         return self._calls.get(execution_id)
 
-    async def apply(self, lane: Lane, updates: Sequence[LedgerUpdate]) -> None:
+    async def apply(self, lane: PinnedConnection, updates: Sequence[LedgerUpdate]) -> None:
         """Apply *updates*, in order where they are about the same call.
 
         Raises what `DATABASE_DOWN` lists. Then it is unknown which of them were stored, and all may be applied again.
@@ -171,7 +171,7 @@ class LedgerStore:
             await self._apply_distinct(lane, list(distinct.values()))
             left = rest
 
-    async def _apply_distinct(self, lane: Lane, distinct: Iterable[LedgerUpdate]) -> None:
+    async def _apply_distinct(self, lane: PinnedConnection, distinct: Iterable[LedgerUpdate]) -> None:
         todo = list(distinct)
         for _ in range(MAX_ROUNDS):
             if not todo:
@@ -190,7 +190,7 @@ class LedgerStore:
         for update in todo:
             update.contested = True
 
-    async def _read_contexts(self, lane: Lane, todo: Sequence[LedgerUpdate]) -> None:
+    async def _read_contexts(self, lane: PinnedConnection, todo: Sequence[LedgerUpdate]) -> None:
         guessed: dict[UUID, LedgerCall | None] = {}
         unread = []
         for update in todo:
@@ -223,7 +223,7 @@ class LedgerStore:
             return False
         return update.read or update.change.call is not None
 
-    async def _decide_with_origins(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> list[LedgerUpdate]:
+    async def _decide_with_origins(self, lane: PinnedConnection, decided: Sequence[LedgerUpdate]) -> list[LedgerUpdate]:
         """Decide again, with the origin of values, where the decision depends on it.
 
         Without it, a condition that asks for the origin is unclear, and so restricts.
@@ -243,7 +243,7 @@ class LedgerStore:
             context.known = known[update.run_id]
         return [update for update in decided if update not in wanting or self._decide(update)]
 
-    async def _decide_with_directories(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> None:
+    async def _decide_with_directories(self, lane: PinnedConnection, decided: Sequence[LedgerUpdate]) -> None:
         """Decide denials again, with the agents of their network: the denial names agents that may do it."""
         refused = {update: call.snapshot_digest for update in decided if (call := _denied_call(update)) is not None}
         strange = {digest for digest in refused.values() if not self._policy_cache.has_directory(digest)}
@@ -260,7 +260,7 @@ class LedgerStore:
             if digest in strange:
                 self._decide(update)
 
-    async def _decide_with_usage(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> None:
+    async def _decide_with_usage(self, lane: PinnedConnection, decided: Sequence[LedgerUpdate]) -> None:
         """Decide again, with the counters, where the decision depends on limited rules."""
         limited = [update for update in decided if update.change.counted or update.change.rated]
         if not limited:
@@ -282,7 +282,7 @@ class LedgerStore:
                 for rate in update.change.rated:
                     rates[project, rate.rule] += 1
 
-    async def _write(self, lane: Lane, updates: Sequence[LedgerUpdate]) -> set[LedgerUpdate]:
+    async def _write(self, lane: PinnedConnection, updates: Sequence[LedgerUpdate]) -> set[LedgerUpdate]:
         settled, opens, others = set[LedgerUpdate](), list[LedgerUpdate](), list[LedgerUpdate]()
         for update in updates:
             call = update.change.call
@@ -297,7 +297,7 @@ class LedgerStore:
                 settled |= await self._write_group(lane, group)
         return settled
 
-    async def _write_group(self, lane: Lane, group: Sequence[LedgerUpdate]) -> set[LedgerUpdate]:
+    async def _write_group(self, lane: PinnedConnection, group: Sequence[LedgerUpdate]) -> set[LedgerUpdate]:
         """Write a group; if Postgres rejects one row, the others are written one by one."""
         try:
             written = await self._store(lane, group)
@@ -317,7 +317,7 @@ class LedgerStore:
             settled |= await self._write_group(lane, [update])
         return settled
 
-    async def _store(self, lane: Lane, group: Sequence[LedgerUpdate]) -> WriteResult:
+    async def _store(self, lane: PinnedConnection, group: Sequence[LedgerUpdate]) -> WriteResult:
         began = time.perf_counter()
         changes = [update.change for update in group]
         first = changes[0].call

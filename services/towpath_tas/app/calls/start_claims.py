@@ -14,10 +14,10 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.rpc import CLAIM_START, PROBLEM_HEADER
 from towpath_contracts.tools.calls import ClaimAnswer, ClaimStart
-from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.nats.replies import problem_from_validation
-from towpath_fabric.ports import Ear, Wire
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.ports import MessageBus, Subscription
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.app.calls.dispatcher import CallDispatcher, TicketIssuer
@@ -54,8 +54,8 @@ class StartClaimServer:
 
     def __init__(
         self,
-        bus: Wire,
-        lane: Lane,
+        bus: MessageBus,
+        lane: PinnedConnection,
         ledger: LedgerStore,
         dispatcher: CallDispatcher,
         tickets: TicketIssuer,
@@ -71,7 +71,7 @@ class StartClaimServer:
         self._log = log
         self._waiting: list[Msg] = []
         self._arrived = asyncio.Event()
-        self._subscription: Ear | None = None
+        self._subscription: Subscription | None = None
 
     async def start(self) -> None:
         """Subscribe; replicas share the claims. Without FastStream: every effect waits for this answer."""
@@ -123,7 +123,7 @@ class StartClaimServer:
             else:
                 await self._dispatcher.send(update.change)
                 await self._reply(item.message, item.answer)
-                await crash_point_sent("tas.claim_replied")
+                await crash_point_after_flush("tas.claim_replied")
 
     async def _reply(self, message: Msg, answer: Message) -> None:
         headers = {PROBLEM_HEADER: answer.code} if isinstance(answer, Problem) else None

@@ -15,7 +15,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import WAKE_PAUSED
 from towpath_contracts.switches import OPERATOR, ListSwitches, SetSwitch, Switch, SwitchList, SwitchSet, WakePaused
 from towpath_fabric.ids import new_run_id
-from towpath_fabric.ports import Database, Wire
+from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, platform_audit_row
@@ -35,7 +35,7 @@ PAGE_SIZE = 500
 class SwitchCommands:
     """Pauses, resumes and lists."""
 
-    def __init__(self, pool: Database, bus: Wire, dispatcher: CallDispatcher, log: Logger) -> None:
+    def __init__(self, pool: Database, bus: MessageBus, dispatcher: CallDispatcher, log: Logger) -> None:
         self._pool = pool
         self._bus = bus
         self._dispatcher = dispatcher

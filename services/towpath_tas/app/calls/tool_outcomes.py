@@ -16,11 +16,11 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import describe_validation_error
 from towpath_contracts.rpc import CONFIRM_HEADER
 from towpath_contracts.tools.calls import OutcomeConfirmed, ToolOutcome, outcome_key
-from towpath_fabric.crash_points import crash_point, crash_point_sent
-from towpath_fabric.dead_letters import NOBODY, About, DeadLetters, about_of
+from towpath_fabric.crash_points import crash_point, crash_point_after_flush
+from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetters, MessageOwner, owner_of_message
 from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries, nak
-from towpath_fabric.ports import Feed, Wire
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.ports import MessageBus, MessageSource
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.app.calls.dead_letters import confirmed
@@ -75,12 +75,12 @@ class ToolOutcomeConsumer:
 
     def __init__(
         self,
-        consumer: Feed,
-        lane: Lane,
+        consumer: MessageSource,
+        lane: PinnedConnection,
         ledger: LedgerStore,
         dispatcher: CallDispatcher,
         tickets: TicketIssuer,
-        bus: Wire,
+        bus: MessageBus,
         dead: DeadLetters,
         metrics: TasMetrics,
         log: Logger,
@@ -127,12 +127,12 @@ class ToolOutcomeConsumer:
         )
         return PendingOutcome(message, outcome, fault)
 
-    async def _owner_of(self, message: Msg) -> About:
+    async def _owner_of(self, message: Msg) -> MessageOwner:
         """Return the run and project of an outcome if the ledger has the call that it names: anybody may name a run."""
         try:
-            return await confirmed(self._dead.pool, about_of(message.data))
+            return await confirmed(self._dead.pool, owner_of_message(message.data))
         except DATABASE_DOWN:
-            return NOBODY  # the dead letter can't be stored now either, so the message is redelivered
+            return UNKNOWN_OWNER  # the dead letter can't be stored now either, so the message is redelivered
 
     async def _confirm_unreadable(self, message: Msg) -> None:
         """Confirm an outcome that can never be stored, if it can be identified, so that the worker deletes it."""
@@ -165,24 +165,26 @@ class ToolOutcomeConsumer:
                 confirmed[subject].append(item.outcome.key)
         for subject, keys in confirmed.items():
             await self._confirm(subject, *keys)
-            await crash_point_sent("tas.outcome_confirmed")
+            await crash_point_after_flush("tas.outcome_confirmed")
 
     async def _finish(self, item: PendingOutcome, update: LedgerUpdate) -> bool:
         """Send and acknowledge; return whether the outcome was stored or set aside."""
         if update.error:
             # A set-aside outcome is confirmed too: otherwise the worker would send it forever.
-            return await self._dead.failed(item.message, update.error, About(run_id=update.run_id))
+            return await self._dead.failed(item.message, update.error, MessageOwner(run_id=update.run_id))
         if update.contested:
             await nak(item.message, CONTESTED_S)
             return False
         await self._dispatcher.send(update.change)
         self._metrics.stay_seconds.labels("outcome").observe(age_s(item.message))
-        await crash_point_sent("tas.outcome_before_ack")
+        await crash_point_after_flush("tas.outcome_before_ack")
         if update.change.dead_letter_reason:
-            await self._dead.set_aside(item.message, update.change.dead_letter_reason, About(run_id=update.run_id))
+            await self._dead.set_aside(
+                item.message, update.change.dead_letter_reason, MessageOwner(run_id=update.run_id)
+            )
         else:
             await ack(item.message)
-            await crash_point_sent("tas.outcome_acked")
+            await crash_point_after_flush("tas.outcome_acked")
         return True
 
 

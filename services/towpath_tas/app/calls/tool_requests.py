@@ -15,11 +15,11 @@ from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.problems.registry import describe_validation_error
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_fabric.clock import wall_ns
-from towpath_fabric.crash_points import crash_point, crash_point_sent
-from towpath_fabric.dead_letters import About, DeadLetters, about_of
+from towpath_fabric.crash_points import crash_point, crash_point_after_flush
+from towpath_fabric.dead_letters import DeadLetters, MessageOwner, owner_of_message
 from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries, nak
-from towpath_fabric.ports import Feed
-from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.ports import MessageSource
+from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
@@ -81,8 +81,8 @@ class ToolRequestConsumer:
 
     def __init__(
         self,
-        consumer: Feed,
-        lane: Lane,
+        consumer: MessageSource,
+        lane: PinnedConnection,
         ledger: LedgerStore,
         dispatcher: CallDispatcher,
         dead: DeadLetters,
@@ -124,10 +124,10 @@ class ToolRequestConsumer:
             text = canonical_json(request.args)
         except ValidationError as error:
             reason = f"not a tool request: {describe_validation_error(error)}"
-            await self._dead.set_aside(message, reason, about_of(message.data))
+            await self._dead.set_aside(message, reason, owner_of_message(message.data))
             return None
         except ValueError as error:  # NaN is not JSON, and a lone surrogate is not text
-            await self._dead.set_aside(message, f"arguments that are not JSON: {error}", about_of(message.data))
+            await self._dead.set_aside(message, f"arguments that are not JSON: {error}", owner_of_message(message.data))
             return None
         return PendingRequest(message, request, query_of_request(request, text), digest_text(text))
 
@@ -159,17 +159,19 @@ class ToolRequestConsumer:
 
     async def _finish(self, item: PendingRequest, update: LedgerUpdate) -> None:
         if update.error:
-            await self._dead.failed(item.message, update.error, about_of(item.message.data))
+            await self._dead.failed(item.message, update.error, owner_of_message(item.message.data))
             return
         if update.contested:
             await nak(item.message, CONTESTED_S)
             return
         await self._dispatcher.send(update.change, update.usage_run_id)
         self._metrics.stay_seconds.labels("request").observe(age_s(item.message))
-        await crash_point_sent("tas.request_before_ack")
+        await crash_point_after_flush("tas.request_before_ack")
         if update.change.dead_letter_reason:
-            known = About(run_id=update.run_id, project=item.request.project)  # the change itself informs the run
+            known = MessageOwner(
+                run_id=update.run_id, project=item.request.project
+            )  # the change itself informs the run
             await self._dead.set_aside(item.message, update.change.dead_letter_reason, known)
         else:
             await ack(item.message)
-            await crash_point_sent("tas.request_acked")
+            await crash_point_after_flush("tas.request_acked")

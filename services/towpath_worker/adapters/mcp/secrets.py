@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from towpath_fabric.redaction import redacted, without
+from towpath_fabric.redaction import redact, replace_secrets
 
 MAX_SECRET_BYTES = 65_536
 MIN_CHARS = 6
@@ -58,7 +58,7 @@ class ServerSecrets:
 
     def hide(self, text: str) -> str:
         """Return *text* without any value that was resolved here, and without the worker's own secrets."""
-        return redacted(without(self._values, text))
+        return redact(replace_secrets(self._values, text))
 
     def hide_in(self, value: Any) -> Any:
         """Return the JSON *value* with every text in it hidden, keys too."""
