@@ -114,7 +114,7 @@ async def test_d6_a_call_that_has_no_place_for_its_files_has_not_begun(
 async def test_d6_sizes_are_those_of_what_is_stored_and_a_fact_loads_no_more_than_a_workspace(
     database: DatabaseUrl,
 ) -> None:
-    """Row D6, limits: what a worker says of a size counts for nothing; too much is refused whole, and said."""
+    """Row D6, limits: what a worker says of a size counts for nothing; too much is refused whole, and reported."""
     texts = {name: letter * 600_000 for name, letter in (("big", "b"), ("also", "a"))} | {"small": "s"}
     digests = {name: digest_text(text) for name, text in texts.items()}
     async with await open_pool(database("orchestrator"), 1, "test") as pool:
@@ -155,32 +155,34 @@ async def test_d6_sizes_are_those_of_what_is_stored_and_a_fact_loads_no_more_tha
 
 async def test_the_ledger_gets_an_outcome_without_its_contents_where_it_cannot_take_them(nats_server: Nats) -> None:
     tas, orchestrator = (Bus(name, Settings.load(nats_url=nats_server.url())) for name in ("tas", "orchestrator"))
-    heard: list[RecordOutcome] = []
+    recorded: list[RecordOutcome] = []
 
     async def take(request: RecordOutcome) -> InternalOutcome:
         if request.tool == "later":
             raise ProblemError(problem("unavailable", "the database is away", retry_after_s=1))
         if "\\x00" in str(request.result):
             raise ProblemError(problem("request_invalid", "a value can't be stored"))
-        heard.append(request)
+        recorded.append(request)
         return InternalOutcome(execution_id=request.execution_id)
 
-    tas.answer(RECORD_OUTCOME, take)
+    tas.subscriber(RECORD_OUTCOME)(take)
     await tas.connect()
     await tas.broker.start()
     await orchestrator.connect()
     try:
-        said = RecordOutcome(run_id=RUN, project="p", execution_id=RUN, tool="plan_read", status="succeeded")
+        request = RecordOutcome(run_id=RUN, project="p", execution_id=RUN, tool="plan_read", status="succeeded")
         for result in ({"text": "x" * 2_000_000}, {"text": "a\x00b"}):
-            assert await record_outcome(orchestrator, said.model_copy(update={"result": result})) is not None
-            assert heard[-1].result["left_out"] and heard[-1].result["digest"] == digest(result)
+            assert await record_outcome(orchestrator, request.model_copy(update={"result": result})) is not None
+            assert recorded[-1].result["left_out"] and recorded[-1].result["digest"] == digest(result)
         failure = ToolFailure(code="path_invalid", message="x" * 2_000_000, began=False)
-        failed = said.model_copy(update={"status": "failed", "failure": failure})
+        failed = request.model_copy(update={"status": "failed", "failure": failure})
         assert await record_outcome(orchestrator, failed) is not None
-        assert heard[-1].failure == ToolFailure(code="path_invalid", message="", began=False)
-        assert await record_outcome(orchestrator, said.model_copy(update={"result": {"a": 1}})) is not None
-        assert heard[-1].result == {"a": 1}, "what fits is told whole"
-        assert await record_outcome(orchestrator, said.model_copy(update={"tool": "later"})) is None, "told again later"
+        assert recorded[-1].failure == ToolFailure(code="path_invalid", message="", began=False)
+        assert await record_outcome(orchestrator, request.model_copy(update={"result": {"a": 1}})) is not None
+        assert recorded[-1].result == {"a": 1}, "what fits is told whole"
+        assert await record_outcome(orchestrator, request.model_copy(update={"tool": "later"})) is None, (
+            "told again later"
+        )
     finally:
         await orchestrator.close()
         await tas.close()
