@@ -106,13 +106,13 @@ _OWN = {"children", "schema_version", "usage", "cost", "truncated", "purpose", "
 
 
 def tree_of(
-    runs: "Sequence[RunView]", told: Mapping[UUID, ChildFor] | None = None, *, truncated: bool = False
+    runs: "Sequence[RunView]", purposes: Mapping[UUID, ChildFor] | None = None, *, truncated: bool = False
 ) -> ChildNode:
     """Return the tree of *runs*, which are listed with parents before children; the first one is its top.
 
-    *told* says what each is for; *truncated* says that some are missing.
+    *purposes* has what each is for; *truncated* says that some are missing.
     """
-    known = {} if told is None else told
+    known = {} if purposes is None else purposes
     below: dict[UUID, list[RunView]] = {}
     for run in runs[1:]:
         if run.parent_run_id is not None:
