@@ -10,7 +10,7 @@ from towpath_contracts import agents, budgets, dead_letters, gate_notices, switc
 from towpath_contracts.base import Message
 from towpath_contracts.decisions import request as decisions_request
 from towpath_contracts.networks import spec
-from towpath_contracts.runs import children, idle_runs, records, views
+from towpath_contracts.runs import idle_runs, records, tree, views
 from towpath_contracts.tools import access, audit, calls, internal_outcomes, policy
 
 PROBLEM_HEADER = "Towpath-Problem"
@@ -34,7 +34,7 @@ class Method(NamedTuple):
 
 GET_RUN = Method("orchestrator", "get_run", views.GetRun, views.RunView)
 LIST_RUNS = Method("orchestrator", "list_runs", views.ListRuns, views.RunPage)
-RUN_TREE = Method("orchestrator", "run_tree", children.GetTree, children.ChildNode)
+RUN_TREE = Method("orchestrator", "run_tree", tree.GetTree, tree.ChildNode)
 EVENTS = Method("orchestrator", "events", views.GetEvents, views.EventPage)
 EVENTS_SINCE = Method("orchestrator", "events_since", views.EventsSince, views.EventPage)
 SWEEP_RUNS = Method("orchestrator", "sweep_runs", views.SweepRuns, views.SweptRuns)

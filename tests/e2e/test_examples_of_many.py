@@ -21,7 +21,7 @@ from tests.support.places import ROOT
 from towpath import Client
 from towpath.cli import main
 from towpath_contracts.events.log import ChildEnded, ChildStarted, InstructionIssued, LogEntry, PlanAccepted, PlanMoved
-from towpath_contracts.runs.children import ChildNode
+from towpath_contracts.runs.tree import ChildNode
 from towpath_embedded.networks import NetworkFolder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand

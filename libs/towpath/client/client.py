@@ -37,7 +37,7 @@ from towpath.tools.declaration import seconds
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems.registry import details_of, problem, summary_of
-from towpath_contracts.runs.children import ChildNode
+from towpath_contracts.runs.tree import ChildNode
 from towpath_contracts.runs.views import ActionDone, RunPage, RunView
 from towpath_contracts.subjects import ANONYMOUS
 from towpath_contracts.tasks import RunAccepted, SubmitTask

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 from tests.conftest import DatabaseUrl
 
-from towpath_contracts.runs.children import GetTree
+from towpath_contracts.runs.tree import GetTree
 from towpath_contracts.runs.views import GetRun
 from towpath_fabric.postgres.pool import open_pool
 from towpath_orchestrator.app.api.commands import AT_ONCE, RECORDS

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.decisions.request import Cost, Usage
-from towpath_contracts.runs.children import tree_of
+from towpath_contracts.runs.tree import tree_of
 from towpath_orchestrator.app.api.queries import view
 
 RUN = UUID("01930000-0000-7000-8000-000000000001")

@@ -15,7 +15,7 @@ from towpath.cli.shared.exit_codes import OK
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Output
 from towpath.cli.shared.text import one_line, plain_json
-from towpath_contracts.runs.children import ChildNode
+from towpath_contracts.runs.tree import ChildNode
 
 Kind = Literal["network", "swarm", "goal", "background", "plan"]
 

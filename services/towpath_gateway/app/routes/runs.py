@@ -12,7 +12,7 @@ from towpath_contracts import ids, rpc
 from towpath_contracts.base import ClientMessage
 from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.children import ChildNode, GetTree
+from towpath_contracts.runs.tree import ChildNode, GetTree
 from towpath_contracts.runs.views import (
     ActionDone,
     CancelRun,

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.log import FINAL_STATUSES, ForkedFrom
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.children import ChildFor, ChildNode, GetTree, tree_of
 from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, IdleRuns
+from towpath_contracts.runs.tree import ChildFor, ChildNode, GetTree, tree_of
 from towpath_contracts.runs.views import (
     EventPage,
     EventsSince,
