@@ -37,7 +37,7 @@ class RunAdmitted(FactBase):
     type: Literal["run.admitted"] = "run.admitted"
 
 
-class RunForked(FactBase):
+class RunForkedFact(FactBase):
     """A run begins as a fork: what it inherits, who forked it, and a note for the model. Never sent over the inbox."""
 
     type: Literal["run.forked"] = "run.forked"
@@ -139,7 +139,7 @@ class ToolPermitted(FactBase):
     contents: dict[str, str] = Field(default_factory=dict)
 
 
-class OutcomeRecorded(FactBase):
+class OutcomeRecordedFact(FactBase):
     """The ledger holds what came of a call that the run applied itself. `refused` says why it never will."""
 
     type: Literal["outcome.recorded"] = "outcome.recorded"
@@ -271,7 +271,7 @@ class FenceRaised(FactBase):
     live: tuple[UUID, ...] = ()
 
 
-class WatchdogReported(FactBase):
+class WatchdogReportedFact(FactBase):
     """The watchdog found something: what (`key` tells two of one kind apart), over how many steps, how clearly (0-1).
 
     `since` is the first event that it rests on: a report of what was reported before is no news. `tools` are those that
@@ -288,7 +288,7 @@ class WatchdogReported(FactBase):
     tools: tuple[str, ...] = Field(default=(), max_length=TOOLS_TOLD)
 
 
-class BudgetApplied(FactBase):
+class BudgetAppliedFact(FactBase):
     """The run spends from these accounts now. Made by the orchestrator alone, never sent over the inbox."""
 
     type: Literal["budget.applied"] = "budget.applied"
@@ -296,14 +296,14 @@ class BudgetApplied(FactBase):
     prices: dict[str, ModelPrice] = Field(default_factory=dict)
 
 
-class BudgetRefused(FactBase):
+class BudgetRefusedFact(FactBase):
     """What the run was about to ask does not fit: it is folded before the fact that made it ask. Never sent either."""
 
     type: Literal["budget.refused"] = "budget.refused"
     refusal: BudgetRefusal
 
 
-class BudgetWarned(FactBase):
+class BudgetWarnedFact(FactBase):
     """So much of a limit is spent that the run is told, or a person asked. Never sent either."""
 
     type: Literal["budget.warned"] = "budget.warned"
@@ -327,12 +327,12 @@ class MessageDead(FactBase):
 
 Fact = Annotated[
     RunAdmitted
-    | RunForked
+    | RunForkedFact
     | DecisionMade
     | DecisionFailed
     | ToolFinished
     | ToolPermitted
-    | OutcomeRecorded
+    | OutcomeRecordedFact
     | ToolDenied
     | ApprovalRequired
     | CallPaused
@@ -342,22 +342,22 @@ Fact = Annotated[
     | CancelRequested
     | FenceRaised
     | ChildReported
-    | WatchdogReported
+    | WatchdogReportedFact
     | MessageDead
-    | BudgetApplied
-    | BudgetRefused
-    | BudgetWarned,
+    | BudgetAppliedFact
+    | BudgetRefusedFact
+    | BudgetWarnedFact,
     Field(discriminator="type"),
 ]
 
 AnyFact = (
     RunAdmitted
-    | RunForked
+    | RunForkedFact
     | DecisionMade
     | DecisionFailed
     | ToolFinished
     | ToolPermitted
-    | OutcomeRecorded
+    | OutcomeRecordedFact
     | ToolDenied
     | ApprovalRequired
     | CallPaused
@@ -367,11 +367,11 @@ AnyFact = (
     | CancelRequested
     | FenceRaised
     | ChildReported
-    | WatchdogReported
+    | WatchdogReportedFact
     | MessageDead
-    | BudgetApplied
-    | BudgetRefused
-    | BudgetWarned
+    | BudgetAppliedFact
+    | BudgetRefusedFact
+    | BudgetWarnedFact
 )
 
 fact_adapter: TypeAdapter[AnyFact] = TypeAdapter(Fact)

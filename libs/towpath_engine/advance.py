@@ -85,7 +85,7 @@ class ByStage(NamedTuple):
 HANDLERS: dict[type, ByStage] = {
     # the run itself
     facts.RunAdmitted: ByStage(on_run_admitted),
-    facts.RunForked: ByStage(on_run_forked),
+    facts.RunForkedFact: ByStage(on_run_forked),
     facts.CancelRequested: ByStage(on_cancel_requested, quarantined=on_cancel_requested),
     facts.FenceRaised: ByStage(on_fence_raised, ended=on_fence_raised_after_end),
     facts.ExecutionConflict: ByStage(on_execution_conflict),
@@ -96,7 +96,7 @@ HANDLERS: dict[type, ByStage] = {
     facts.ToolPermitted: ByStage(on_tool_permitted),
     facts.ToolFinished: ByStage(on_tool_finished),
     facts.ToolDenied: ByStage(on_tool_denied),
-    facts.OutcomeRecorded: ByStage(on_outcome_recorded, ended=on_outcome_recorded),
+    facts.OutcomeRecordedFact: ByStage(on_outcome_recorded, ended=on_outcome_recorded),
     facts.CallPaused: ByStage(on_call_paused),
     # people
     facts.ApprovalRequired: ByStage(on_approval_required),
@@ -107,12 +107,12 @@ HANDLERS: dict[type, ByStage] = {
     ),
     # time, the watchdog, messages that could not be handled
     facts.TimerFired: ByStage(on_timer_fired, ended=on_timer_fired_after_end, quarantined=on_timer_fired_in_quarantine),
-    facts.WatchdogReported: ByStage(on_watchdog_reported),
+    facts.WatchdogReportedFact: ByStage(on_watchdog_reported),
     facts.MessageDead: ByStage(on_message_dead),
     # budgets
-    facts.BudgetApplied: ByStage(on_budget_applied),
-    facts.BudgetRefused: ByStage(on_budget_refused),
-    facts.BudgetWarned: ByStage(on_budget_warned),
+    facts.BudgetAppliedFact: ByStage(on_budget_applied),
+    facts.BudgetRefusedFact: ByStage(on_budget_refused),
+    facts.BudgetWarnedFact: ByStage(on_budget_warned),
 }
 
 

@@ -19,7 +19,7 @@ DECIDING = frozenset({"decide", "replan"})
 """Kinds of requests whose answer is an action; all others are the platform's own questions."""
 
 
-class Role(StrEnum):
+class MessageRole(StrEnum):
     """Who speaks; `platform` is Towpath itself, with feedback and notes."""
 
     SYSTEM = "system"
@@ -40,7 +40,7 @@ class CallMade(Value):
 class ChatMessage(Value):
     """One message. An assistant's may hold tool calls, a tool's answers one of them."""
 
-    role: Role
+    role: MessageRole
     content: str = ""
     agent_key: str = ""
     step: int = 0
@@ -62,8 +62,8 @@ class RunMessages(Message):
 
 def build_messages(instructions: str, history: Sequence[ChatMessage], user: str) -> tuple[ChatMessage, ...]:
     """Return [system, …history, user]; instructions that say nothing are left out."""
-    system = (ChatMessage(role=Role.SYSTEM, content=instructions),) if instructions.strip() else ()
-    return (*system, *history, ChatMessage(role=Role.USER, content=user))
+    system = (ChatMessage(role=MessageRole.SYSTEM, content=instructions),) if instructions.strip() else ()
+    return (*system, *history, ChatMessage(role=MessageRole.USER, content=user))
 
 
 def dangling_calls(messages: Sequence[ChatMessage]) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ def dangling_calls(messages: Sequence[ChatMessage]) -> tuple[str, ...]:
     open_calls: dict[str, None] = {}
     for message in messages:
         open_calls.update(dict.fromkeys(call.call_id for call in message.tool_calls))
-        if message.role is Role.TOOL:
+        if message.role is MessageRole.TOOL:
             open_calls.pop(message.call_id, None)
     return tuple(open_calls)
 
@@ -79,9 +79,9 @@ def dangling_calls(messages: Sequence[ChatMessage]) -> tuple[str, ...]:
 def last_tool_calls(messages: Sequence[ChatMessage]) -> tuple[CallMade, ...]:
     """Return the calls of the last assistant message; none where the user has spoken since."""
     for message in reversed(messages):
-        if message.role is Role.USER:
+        if message.role is MessageRole.USER:
             return ()
-        if message.role is Role.ASSISTANT:
+        if message.role is MessageRole.ASSISTANT:
             return message.tool_calls
     return ()
 
@@ -113,27 +113,27 @@ class _TranscriptBuilder:
     def take(self, event: ev.AnyEvent) -> None:
         match event:
             case ev.RunCreated():
-                self._say(Role.USER, event.user_message)
+                self._say(MessageRole.USER, event.user_message)
             case ev.DecisionRequested(kind=kind) if kind not in DECIDING:
                 self._assessments.add(event.request_id)  # what the platform asks for itself is no part of the talk
             case ev.DecisionReceived():
                 self.usages.append(event.usage)
                 if event.request_id not in self._assessments:
-                    self._say(Role.ASSISTANT, _text_of(event.decision), event.agent_key, event.step)
+                    self._say(MessageRole.ASSISTANT, _text_of(event.decision), event.agent_key, event.step)
             case ev.DecisionMissed():
                 self.usages.append(event.usage)
             case ev.InstructionIssued(instruction=CallTools() as instruction):
                 self._call(instruction)
             case ev.DecisionRefused():
-                self._say(Role.PLATFORM, event.feedback, event.agent_key, event.step)
+                self._say(MessageRole.PLATFORM, event.feedback, event.agent_key, event.step)
             case ev.NoteAdded():
-                self._say(Role.PLATFORM, event.text, step=event.step)
+                self._say(MessageRole.PLATFORM, event.text, step=event.step)
             case ev.ToolCallFinished() | ev.ToolCallDenied():
                 self._answer(event)
             case _:
                 pass
 
-    def _say(self, role: Role, content: str, agent_key: str = "", step: int = 0) -> None:
+    def _say(self, role: MessageRole, content: str, agent_key: str = "", step: int = 0) -> None:
         self._said.append(ChatMessage(role=role, content=content, agent_key=agent_key, step=step))
 
     def _call(self, instruction: CallTools) -> None:
@@ -141,7 +141,7 @@ class _TranscriptBuilder:
             CallMade(call_id=str(call.execution_id), tool=call.tool, arguments=call.shown_args())
             for call in instruction.calls
         )
-        if self._said and self._said[-1].role is Role.ASSISTANT:
+        if self._said and self._said[-1].role is MessageRole.ASSISTANT:
             self._said[-1] = self._said[-1].model_copy(update={"tool_calls": calls})
 
     def _answer(self, event: ev.ToolCallFinished | ev.ToolCallDenied) -> None:
@@ -153,7 +153,7 @@ class _TranscriptBuilder:
             told = event.result if event.failure is None else event.failure.model_dump(mode="json")
         call_id = str(event.execution_id)
         self._results[call_id] = ChatMessage(
-            role=Role.TOOL,
+            role=MessageRole.TOOL,
             content=told if isinstance(told, str) else canonical_json(told),
             agent_key=event.agent_key,
             step=event.step,

@@ -19,7 +19,7 @@ class ForkRefusedError(Exception):
     """The run can't be forked from that step; the text says why."""
 
 
-def on_run_forked(run: TransitionBuilder, fact: facts.RunForked) -> None:
+def on_run_forked(run: TransitionBuilder, fact: facts.RunForkedFact) -> None:
     """Begin a run as a fork. Only a run that was created as one, and nothing has happened to yet, can be told so."""
     told = run.state.created.forked_from
     if run.state.status is not Status.QUEUED or run.state.seq != 1 or told is None:

@@ -37,7 +37,7 @@ def on_timer_fired_in_quarantine(run: TransitionBuilder, _fact: facts.TimerFired
     _resend_to_children(run)
 
 
-def on_watchdog_reported(run: TransitionBuilder, fact: facts.WatchdogReported) -> None:
+def on_watchdog_reported(run: TransitionBuilder, fact: facts.WatchdogReportedFact) -> None:
     if take_report(run, fact):
         _look_at_what_is_due(run)
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from towpath_contracts.budgets import NOTHING, UNITS, Amounts, AppliedScope, BudgetRefusal
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events.log import BudgetApplied
-from towpath_contracts.facts import BudgetWarned
+from towpath_contracts.facts import BudgetWarnedFact
 from towpath_engine.requests.effects import model_for
 from towpath_engine.state.budget import BudgetState, account_changes, new_reservations
 from towpath_engine.state.run import RunState
@@ -165,7 +165,7 @@ def _opened(project: str, scope: AppliedScope) -> dict[str, Any]:
     return {**row, "kind": kind, "name": name, "per_day": scope.scope == "day"}
 
 
-def budget_warnings(row: dict[str, Any], state: RunState) -> list[BudgetWarned]:
+def budget_warnings(row: dict[str, Any], state: RunState) -> list[BudgetWarnedFact]:
     """Return the warnings about the account in *row* that a run which spends from it does not have yet."""
     budget = state.budget
     if budget is None or state.is_final or state.created.project != row["project"]:
@@ -178,5 +178,7 @@ def budget_warnings(row: dict[str, Any], state: RunState) -> list[BudgetWarned]:
         known = f"{row['scope']}:{row['key']}:{unit}" in budget.warned
         if limit is not None and spent > 0 and spent >= row["soft"] * limit and not known:
             names: dict[str, Any] = {"scope": row["scope"], "key": row["key"], "unit": unit}
-            found.append(BudgetWarned(run_id=state.run_id, **names, limit=limit, spent=spent, on_soft=row["on_soft"]))
+            found.append(
+                BudgetWarnedFact(run_id=state.run_id, **names, limit=limit, spent=spent, on_soft=row["on_soft"])
+            )
     return found

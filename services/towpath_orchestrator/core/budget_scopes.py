@@ -16,7 +16,7 @@ from uuid import UUID
 
 from towpath_contracts.budgets import AppliedScope, Budget, BudgetKind, ModelPrice, UnitLimits
 from towpath_contracts.events.log import RunCreated
-from towpath_contracts.facts import BudgetApplied
+from towpath_contracts.facts import BudgetAppliedFact
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_engine.state.run import RunState, Status
@@ -92,7 +92,7 @@ class BudgetScopes:
             self._budgeted[digest] = known
         return known
 
-    def changed_scopes(self, state: RunState, now: datetime) -> BudgetApplied | None:
+    def changed_scopes(self, state: RunState, now: datetime) -> BudgetAppliedFact | None:
         """Return the fact that tells a run which accounts it spends from, where it knows others."""
         if state.is_final or state.status is Status.QUARANTINED or state.task is None:
             return None
@@ -105,7 +105,7 @@ class BudgetScopes:
             (scope.scope, scope.key) for scope in scopes
         ]:
             return None
-        return BudgetApplied(run_id=state.run_id, scopes=scopes, prices=self.prices(state.task, state.snapshot))
+        return BudgetAppliedFact(run_id=state.run_id, scopes=scopes, prices=self.prices(state.task, state.snapshot))
 
     def prices(self, task: RunCreated, snapshot: Snapshot) -> dict[str, ModelPrice]:
         """Return what is known of the prices of every model that the run may ask."""

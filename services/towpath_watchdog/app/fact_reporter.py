@@ -11,7 +11,7 @@ from uuid import UUID
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from towpath_contracts import subjects
-from towpath_contracts.facts import WatchdogReported
+from towpath_contracts.facts import WatchdogReportedFact
 from towpath_contracts.ids import effect_id
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.telemetry.logs import Logger
@@ -63,7 +63,7 @@ class Reporter:
             fact_id = _fact_id(report.run_id, found.key, found.since)
             if fact_id in self._told:
                 continue
-            fact = WatchdogReported(
+            fact = WatchdogReportedFact(
                 run_id=report.run_id,
                 fact_id=fact_id,
                 finding=found.name,

@@ -16,7 +16,7 @@ from tests.support.service_process import service_process
 
 from towpath_contracts import subjects
 from towpath_contracts.events import log as ev
-from towpath_contracts.facts import SOURCE_FACTS, WatchdogReported
+from towpath_contracts.facts import SOURCE_FACTS, WatchdogReportedFact
 from towpath_contracts.rpc import IDLE_RUNS
 from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, IdleRuns
 from towpath_embedded.servers.nats import Nats
@@ -58,7 +58,7 @@ async def test_what_the_stream_lost_is_read_and_what_stands_still_is_asked_for(
 ) -> None:
     """What stands still is told once while it does; a log that is refused stands in the way of no other run."""
     gap, lost, over, slow, silent, overdue, unread, unread_long = (uuid4() for _ in range(8))
-    log, questions, facts = RunLog(nc), list[IdleRuns](), dict[UUID, WatchdogReported]()
+    log, questions, facts = RunLog(nc), list[IdleRuns](), dict[UUID, WatchdogReportedFact]()
     log.unreadable, told_of = {unread, unread_long}, list[UUID]()
 
     async def on_idle(message: Msg) -> None:
@@ -68,7 +68,7 @@ async def test_what_the_stream_lost_is_read_and_what_stands_still_is_asked_for(
         await message.respond(IdleRunList(runs=tuple(standing)).model_dump_json().encode())
 
     async def on_fact(message: Msg) -> None:
-        fact = WatchdogReported.model_validate_json(message.data)
+        fact = WatchdogReportedFact.model_validate_json(message.data)
         assert message.subject == subjects.run_inbox("watchdog", fact.run_id)
         assert fact.type in SOURCE_FACTS["watchdog"]
         facts[fact.run_id] = fact

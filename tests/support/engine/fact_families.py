@@ -37,7 +37,7 @@ class FamilyWorld(World):
     def begin(self) -> None:
         """Admit the run under a budget."""
         scopes = (AppliedScope(scope="project", key="default"),)
-        self.feed(facts.BudgetApplied(run_id=RUN, scopes=scopes, prices={}))
+        self.feed(facts.BudgetAppliedFact(run_id=RUN, scopes=scopes, prices={}))
         self.feed(facts.RunAdmitted(run_id=RUN))
 
     def turn(self) -> None:
@@ -52,7 +52,7 @@ class FamilyWorld(World):
         if not self.crowded and any(gate.execution_id is None for gate in self.machine.state.gates):
             return
         self.warned += 1
-        fact = facts.BudgetWarned(
+        fact = facts.BudgetWarnedFact(
             run_id=RUN, scope="project", key=f"k{self.warned}", unit="tokens", limit=1000, spent=800, on_soft="gate"
         )
         self.feed(fact)

@@ -114,7 +114,7 @@ def forked() -> Machine:
     told = {"run_id": "01930000-0000-7000-8000-00000000000f", "step": 2}
     machine = Machine(parent.network, start=False, forked_from=told)
     inherited = inherited_of(point.state(), new_script=True)
-    machine.feed(facts.RunForked(run_id=RUN, parent_seq=point.seq, by="ann", note="Be brief.", inherited=inherited))
+    machine.feed(facts.RunForkedFact(run_id=RUN, parent_seq=point.seq, by="ann", note="Be brief.", inherited=inherited))
     machine.admit()
     for attempt in (1, 2):
         dead = {"run_id": RUN, "stream": "DECIDE", "reason": "malformed", "attempt": attempt}

@@ -105,7 +105,7 @@ class Watch:
             if isinstance(fact, facts.ChildReported):
                 return fact.child_id in self.children
             late = isinstance(fact, facts.DecisionMade | facts.DecisionFailed) and fact.request_id in self.reserved
-            return late or isinstance(fact, facts.TimerFired | facts.FenceRaised | facts.OutcomeRecorded)
+            return late or isinstance(fact, facts.TimerFired | facts.FenceRaised | facts.OutcomeRecordedFact)
         match fact:
             case facts.DecisionMade() | facts.DecisionFailed():
                 return fact.request_id in self.asked or fact.request_id in self.reserved
@@ -113,7 +113,7 @@ class Watch:
                 return fact.execution_id in self.open
             case facts.ToolPermitted():
                 return fact.execution_id in self.open and not self.cancelled
-            case facts.OutcomeRecorded():
+            case facts.OutcomeRecordedFact():
                 return fact.execution_id in self.applied
             case facts.ChildReported():
                 return fact.child_id in self.children
@@ -125,14 +125,14 @@ class Watch:
                 return self.cancelled and fact.fence == self.fence
             case facts.RunAdmitted():
                 return not self.started
-            case facts.RunForked():
+            case facts.RunForkedFact():
                 return self.seq == 1 and self.task.forked_from is not None
             case facts.MessageDead():
                 told = {outcome_effect(run_id, execution_id) for execution_id in self.applied}
                 return fact.effect_id in self.asked | self.children | told or fact.effect_id in self.open
-            case facts.TimerFired() | facts.ExecutionConflict() | facts.WatchdogReported():
+            case facts.TimerFired() | facts.ExecutionConflict() | facts.WatchdogReportedFact():
                 return True
-            case facts.BudgetApplied() | facts.BudgetRefused() | facts.BudgetWarned():
+            case facts.BudgetAppliedFact() | facts.BudgetRefusedFact() | facts.BudgetWarnedFact():
                 return True
 
     def _entry(self, entry: LogEntry) -> None:  # noqa: C901 - one table of events

@@ -41,7 +41,7 @@ class TeamWorld(FamilyWorld):
             row = self.ledger[key]
             assert row.status == "permitted", "only what was permitted can have been done"
             row.fact = facts.ToolFinished(run_id=RUN, execution_id=key, status=effect.message.status)
-            self.inbox.append(facts.OutcomeRecorded(run_id=RUN, execution_id=key))
+            self.inbox.append(facts.OutcomeRecordedFact(run_id=RUN, execution_id=key))
         else:
             super()._serve(effect)
 

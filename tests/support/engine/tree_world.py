@@ -107,7 +107,7 @@ class TreeWorld:
                 case EffectKind.FENCE:
                     fact = facts.FenceRaised(run_id=run_id, fence=state.fence, voided=(), live=())
                 case _:
-                    fact = facts.OutcomeRecorded(run_id=run_id, execution_id=one.effect_id)
+                    fact = facts.OutcomeRecordedFact(run_id=run_id, execution_id=one.effect_id)
             self._feed(run_id, fact)
 
     def _decision(self, state: RunState) -> dict[str, Any]:

@@ -317,7 +317,7 @@ def reports(world: World) -> list[facts.AnyFact]:
     """What the watchdog may say, true or not, of now or of long ago."""
     since = world.chance.pick((0, world.machine.state.seq))
     names = ("similar_actions", "stalled_progress", "cycle", "silent", "lost")
-    return [facts.WatchdogReported(run_id=RUN, finding=name, key=name, since=since, steps=5) for name in names]
+    return [facts.WatchdogReportedFact(run_id=RUN, finding=name, key=name, since=since, steps=5) for name in names]
 
 
 def stops(world: World) -> list[facts.AnyFact]:

@@ -26,7 +26,7 @@ from towpath_readings.nodes import RunNodes, merge_usage, project_nodes
 from towpath_readings.transcript import (
     CallMade,
     ChatMessage,
-    Role,
+    MessageRole,
     RunMessages,
     build_messages,
     dangling_calls,
@@ -35,9 +35,9 @@ from towpath_readings.transcript import (
 )
 
 RUN = UUID("0192f0c1-2f00-7000-8000-000000000001")
-SAID = ChatMessage(role=Role.ASSISTANT, tool_calls=(CallMade(call_id="1", tool="t", arguments={}),))
-RESULT = ChatMessage(role=Role.TOOL, call_id="1", content="ok")
-NEXT = ChatMessage(role=Role.USER, content="and now?")
+SAID = ChatMessage(role=MessageRole.ASSISTANT, tool_calls=(CallMade(call_id="1", tool="t", arguments={}),))
+RESULT = ChatMessage(role=MessageRole.TOOL, call_id="1", content="ok")
+NEXT = ChatMessage(role=MessageRole.USER, content="and now?")
 
 
 def entries(*events: ev.AnyEvent) -> list[ev.LogEntry]:
@@ -135,7 +135,7 @@ def test_recorded_calls_of_providers_are_shown_with_their_node() -> None:
 
 def test_b4_messages_are_system_history_user() -> None:
     """Row B4: message order [system, …history, user]; instructions that say nothing are skipped."""
-    history = (ChatMessage(role=Role.USER, content="hi"), SAID, RESULT)
+    history = (ChatMessage(role=MessageRole.USER, content="hi"), SAID, RESULT)
     assert [one.role for one in build_messages("Be kind.", history, "go")] == [
         "system",
         "user",

@@ -91,7 +91,7 @@ def digests_for(state: RunState, fact: facts.ToolPermitted) -> frozenset[str]:
     return texts_needed(call.call.tool, args, state.desk.files)
 
 
-def on_outcome_recorded(run: TransitionBuilder, fact: facts.OutcomeRecorded) -> None:
+def on_outcome_recorded(run: TransitionBuilder, fact: facts.OutcomeRecordedFact) -> None:
     """Stop sending an outcome: the ledger holds it, or has said that it never will."""
     if run.state.pending_effect(outcome_effect(run.state.run_id, fact.execution_id)) is not None:
         run.emit(ev.OutcomeRecorded(execution_id=fact.execution_id))

@@ -21,12 +21,12 @@ UNPRICED = "price_unknown"
 """Money was limited while a run was asking a model whose price nobody knows; at submit such a task is refused."""
 
 
-def on_budget_applied(run: TransitionBuilder, fact: facts.BudgetApplied) -> None:
+def on_budget_applied(run: TransitionBuilder, fact: facts.BudgetAppliedFact) -> None:
     """Record the accounts that the run spends from."""
     run.emit(ev.BudgetApplied(scopes=fact.scopes, prices=fact.prices))
 
 
-def on_budget_refused(run: TransitionBuilder, fact: facts.BudgetRefused) -> None:
+def on_budget_refused(run: TransitionBuilder, fact: facts.BudgetRefusedFact) -> None:
     """Ask for less from now on; where that was refused as well, or has no known price either, for nothing."""
     budget = run.state.budget
     if budget is None:
@@ -38,7 +38,7 @@ def on_budget_refused(run: TransitionBuilder, fact: facts.BudgetRefused) -> None
     run.emit(ev.BudgetRefused(step=run.state.step, refusal=fact.refusal, means=str(means)))
 
 
-def on_budget_warned(run: TransitionBuilder, fact: facts.BudgetWarned) -> None:
+def on_budget_warned(run: TransitionBuilder, fact: facts.BudgetWarnedFact) -> None:
     """Tell the model once that a limit is near, or ask a person whether the run may go on."""
     budget = run.state.budget
     key = f"{fact.scope}:{fact.key}:{fact.unit}"

@@ -22,7 +22,7 @@ GATE = "loop_detected"
 """The type of the gate that a finding opens: for a person it is a loop, whoever has found it."""
 
 
-def take_report(run: TransitionBuilder, fact: facts.WatchdogReported) -> bool:
+def take_report(run: TransitionBuilder, fact: facts.WatchdogReportedFact) -> bool:
     """Take a report; return whether the run must send again what is overdue. A repeated report changes nothing."""
     if not _is_news(run.state, fact):
         return False
@@ -42,7 +42,7 @@ def take_report(run: TransitionBuilder, fact: facts.WatchdogReported) -> bool:
     return rung == "resend"
 
 
-def _is_news(state: RunState, fact: facts.WatchdogReported) -> bool:
+def _is_news(state: RunState, fact: facts.WatchdogReportedFact) -> bool:
     """Waiting is not a fault: neither for a person, nor for a tool that is meant to be polled."""
     taken = state.watch.of(fact.key)
     if taken is not None and fact.since <= taken.seq:
@@ -56,7 +56,7 @@ def _is_news(state: RunState, fact: facts.WatchdogReported) -> bool:
     return acts and not any(specs[name].polling for name in fact.tools if name in specs)
 
 
-def _rung(state: RunState, fact: facts.WatchdogReported) -> FindingAction:
+def _rung(state: RunState, fact: facts.WatchdogReportedFact) -> FindingAction:
     """A nudge first, then a person where the kind of run has one to ask; its autonomy moves this."""
     if fact.finding not in ABOUT_THE_MODEL:
         return "note" if state.status is Status.QUEUED else "resend"

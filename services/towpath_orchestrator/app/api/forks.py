@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.events.log import ForkedFrom, LogEntry, RunCreated, event_adapter
-from towpath_contracts.facts import RunForked
+from towpath_contracts.facts import RunForkedFact
 from towpath_contracts.networks.spec import NetworkVersion, Snapshot
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION
@@ -94,7 +94,7 @@ class RunForks:
 
     async def _begun(
         self, request: ForkRun, parent: RunCreated, point: ForkPointFinder
-    ) -> tuple[RunForked, RunCreated]:
+    ) -> tuple[RunForkedFact, RunCreated]:
         """Return the fact and the task that the new run begins with."""
         options = request.options
         try:
@@ -119,12 +119,12 @@ class RunForks:
             await self._pool.execute(
                 QUERIES.add_blob, request.project, changes["script_digest"], text.encode(), len(text)
             )
-        forked = RunForked(
+        forked = RunForkedFact(
             run_id=new_run_id(), parent_seq=point.seq, by=request.actor, note=options.note, inherited=inherited
         )
         return forked, parent.model_copy(update=changes)
 
-    async def _audit(self, request: ForkRun, forked: RunForked) -> None:
+    async def _audit(self, request: ForkRun, forked: RunForkedFact) -> None:
         await self._bus.ask(
             RECORD_ACTION,
             RecordAction(

@@ -14,7 +14,7 @@ from typing import Any
 import asyncpg
 
 from towpath_contracts.events.log import RunCreated
-from towpath_contracts.facts import RunAdmitted, RunForked
+from towpath_contracts.facts import RunAdmitted, RunForkedFact
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_engine import ENGINE_VERSION
@@ -250,7 +250,7 @@ def repeated_answer(row: Any, key: str | None, request_digest: str | None) -> Ru
     return RunAccepted(**{name: row[name] for name in fields}, duplicate=True)
 
 
-def _folded(submission: Submission, state: RunState, fact: RunForked | RunAdmitted, now: datetime) -> RunState:
+def _folded(submission: Submission, state: RunState, fact: RunForkedFact | RunAdmitted, now: datetime) -> RunState:
     """Fold a fact that comes with the submission, and keep what it gives."""
     entries, submission.effects, after = advance(state, fact, now)
     submission.entries.extend(entries)

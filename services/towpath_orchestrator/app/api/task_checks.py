@@ -11,7 +11,7 @@ from uuid import UUID
 
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.events.log import LogEntry, RunCreated
-from towpath_contracts.facts import RunForked
+from towpath_contracts.facts import RunForkedFact
 from towpath_contracts.networks.spec import NetworkVersion, Snapshot
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import CHECK_GRANT
@@ -57,7 +57,7 @@ class Submission:
     entries: list[LogEntry] = field(default_factory=list)
     effects: tuple[Effect, ...] = ()
     admitted: bool = False
-    forked: RunForked | None = None
+    forked: RunForkedFact | None = None
     facts: list[tuple[int, str]] = field(default_factory=list)
     deferred: bool = False
 

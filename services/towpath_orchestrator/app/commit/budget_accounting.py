@@ -11,7 +11,7 @@ from prometheus_client import Counter
 
 from towpath_contracts.budgets import BudgetRefusal
 from towpath_contracts.events import log as ev
-from towpath_contracts.facts import AnyFact, BudgetRefused, BudgetWarned, TimerFired
+from towpath_contracts.facts import AnyFact, BudgetRefusedFact, BudgetWarnedFact, TimerFired
 from towpath_engine.state.run import RunState
 from towpath_fabric.postgres.pinned_connection import PinnedConnection
 from towpath_orchestrator.adapters.budget_store import AccountOpener, BatchResult, budget_warnings
@@ -51,7 +51,7 @@ class BudgetAccounting:
         if applied is None and not refused:
             return items if state.budget is None else sorted(items, key=_is_timer)
         first: list[AnyFact] = [] if applied is None else [applied]
-        first += [BudgetRefused(run_id=state.run_id, refusal=refusal) for refusal in refused]
+        first += [BudgetRefusedFact(run_id=state.run_id, refusal=refusal) for refusal in refused]
         return [*map(local_fact, first), *sorted(items, key=_is_timer)]
 
     async def open_accounts(self, lane: PinnedConnection, batch: list[Transition]) -> None:
@@ -60,7 +60,7 @@ class BudgetAccounting:
         if charged:
             await self._accounts.open(lane, charged)
 
-    async def after_commit(self, batch: list[Transition], done: BatchResult) -> list[BudgetWarned]:
+    async def after_commit(self, batch: list[Transition], done: BatchResult) -> list[BudgetWarnedFact]:
         """Remember what was refused, for the next try; return warnings for runs whose accounts are nearly used up."""
         for run_id in done.moved:
             self._refusals.pop(run_id, None)

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from towpath_contracts.canonical import canonical_json, digest_text
-from towpath_contracts.facts import FenceRaised, OutcomeRecorded
+from towpath_contracts.facts import FenceRaised, OutcomeRecordedFact
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import RAISE_FENCE, RECORD_OUTCOME
 from towpath_contracts.runs.children import AskChild
@@ -106,7 +106,7 @@ class EffectDispatcher:
             return  # the outcome stays pending, and is sent again when its run is woken
         crash_point("orchestrator.outcome_answered")
         self._local_facts.add(
-            OutcomeRecorded(run_id=request.run_id, execution_id=request.execution_id, refused=answer.refused)
+            OutcomeRecordedFact(run_id=request.run_id, execution_id=request.execution_id, refused=answer.refused)
         )
 
 

@@ -137,9 +137,9 @@ def test_e7_no_call_begins_its_child_after_the_deadline() -> None:
 def warned(run: Machine) -> None:
     """Ask a person whether the run may go on, since its budget comes to an end."""
     scopes = (AppliedScope(scope="project", key="default"),)
-    run.feed(facts.BudgetApplied(run_id=RUN, scopes=scopes, prices={}))
+    run.feed(facts.BudgetAppliedFact(run_id=RUN, scopes=scopes, prices={}))
     said = {"scope": "project", "key": "k", "unit": "tokens", "limit": 1000, "spent": 800, "on_soft": "gate"}
-    run.feed(facts.BudgetWarned.model_validate({"run_id": RUN, **said}))
+    run.feed(facts.BudgetWarnedFact.model_validate({"run_id": RUN, **said}))
 
 
 @pytest.mark.parametrize("settled_after", [1, 2])

@@ -56,8 +56,8 @@ def test_a_run_that_is_stopped_asks_nobody_whether_it_may_spend_more() -> None:
     """A gate opened after a cancel could end the run otherwise than cancelled."""
     machine = Machine()
     scopes = (AppliedScope(scope="project", key="default"),)
-    machine.feed(facts.BudgetApplied(run_id=RUN, scopes=scopes, prices={}))
+    machine.feed(facts.BudgetAppliedFact(run_id=RUN, scopes=scopes, prices={}))
     machine.decide(use("echo", text="a"))
     machine.feed(facts.CancelRequested(run_id=RUN, by="ann"))
     said = {"scope": "project", "key": "default", "unit": "tokens", "limit": 1000, "spent": 800, "on_soft": "gate"}
-    assert machine.feed(facts.BudgetWarned.model_validate({"run_id": RUN, **said})) == []
+    assert machine.feed(facts.BudgetWarnedFact.model_validate({"run_id": RUN, **said})) == []

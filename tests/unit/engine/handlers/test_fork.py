@@ -47,7 +47,7 @@ class Fork:
         self.state, first = create(CHILD, parent.network, told, START)
         self.entries, self.effects = [first], []
         self.facts = [
-            facts.RunForked(run_id=CHILD, parent_seq=point.seq, by="ann", note=note, inherited=inherited),
+            facts.RunForkedFact(run_id=CHILD, parent_seq=point.seq, by="ann", note=note, inherited=inherited),
             facts.RunAdmitted(run_id=CHILD),
         ]
         for fact in self.facts:
@@ -144,7 +144,7 @@ def test_there_are_steps_from_which_nothing_can_be_forked() -> None:
 
 def test_only_a_new_run_that_was_created_as_a_fork_inherits() -> None:
     machine = Machine(start=False)
-    told = facts.RunForked(run_id=machine.state.run_id, parent_seq=1, by="eve", inherited={})
+    told = facts.RunForkedFact(run_id=machine.state.run_id, parent_seq=1, by="eve", inherited={})
     assert advance(machine.state, told, START)[0] == ()
     machine.admit()
     assert advance(machine.state, told, START)[0] == ()

@@ -301,7 +301,7 @@ def test_what_the_run_applied_is_told_to_the_ledger_until_it_confirms() -> None:
     run.fenced()
     assert run.state.is_final and any(p.kind == "outcome" for p in run.state.pending)
     run.wake()
-    recorded = facts.OutcomeRecorded(run_id=run.state.run_id, execution_id=told.execution_id)
+    recorded = facts.OutcomeRecordedFact(run_id=run.state.run_id, execution_id=told.execution_id)
     run.feed(recorded)
     assert not run.state.pending and run.feed(recorded) == []
 

@@ -25,7 +25,7 @@ class Spender(Machine):
     def __init__(self, *scopes: AppliedScope, network: Any = None, prices: Any = None, **options: Any) -> None:
         super().__init__(network, start=False, **options)
         prices = {one.model: PRICE for one in self.network.agents.values()} if prices is None else prices
-        self.feed(facts.BudgetApplied(run_id=RUN, scopes=scopes or (RUN_SCOPE, PROJECT), prices=prices))
+        self.feed(facts.BudgetAppliedFact(run_id=RUN, scopes=scopes or (RUN_SCOPE, PROJECT), prices=prices))
         self.admit()
 
     @property
@@ -44,7 +44,7 @@ class Spender(Machine):
 
     def refuse(self, unit: Any = "tokens") -> list[Any]:
         refusal = BudgetRefusal(scope="run", key=str(RUN), unit=unit, limit=1000, spent=900, reserved=0, wanted=400)
-        return self.feed(facts.BudgetRefused(run_id=RUN, refusal=refusal))
+        return self.feed(facts.BudgetRefusedFact(run_id=RUN, refusal=refusal))
 
 
 def test_budget_the_worst_case_is_in_the_request_for_a_decision() -> None:
@@ -210,7 +210,9 @@ def test_budget_loops_come_before_it_and_tool_errors_after() -> None:
 
 def test_budget_a_warning_is_told_once() -> None:
     machine = Spender()
-    word = facts.BudgetWarned(run_id=RUN, scope="project", key="default", unit="usd_micros", limit=10**6, spent=800_000)
+    word = facts.BudgetWarnedFact(
+        run_id=RUN, scope="project", key="default", unit="usd_micros", limit=10**6, spent=800_000
+    )
     machine.feed(word)
     assert machine.context.notes == ("$0.80 of the project budget of $1.00 are spent. Come to an end soon.",)
     assert machine.feed(word) == []
@@ -219,7 +221,9 @@ def test_budget_a_warning_is_told_once() -> None:
 def test_budget_a_warning_may_ask_a_person() -> None:
     machine = Spender()
     machine.answer(use("echo", text="a"))
-    machine.feed(facts.BudgetWarned(run_id=RUN, scope="run", key="r", unit="tokens", limit=10, spent=9, on_soft="gate"))
+    machine.feed(
+        facts.BudgetWarnedFact(run_id=RUN, scope="run", key="r", unit="tokens", limit=10, spent=9, on_soft="gate")
+    )
     machine.finish()
     (gate,) = machine.state.gates
     assert gate.gate_type == "budget"
@@ -243,7 +247,7 @@ def test_budget_a_new_day_is_another_account_and_the_old_one_keeps_what_it_holds
     days = [AppliedScope(scope="day", key=f"2026-11-{day}/project/default") for day in (22, 23)]
     machine = Spender(days[0])
     (asked,) = machine.events(ev.DecisionRequested)
-    machine.feed(facts.BudgetApplied(run_id=RUN, scopes=(days[1],)))
+    machine.feed(facts.BudgetAppliedFact(run_id=RUN, scopes=(days[1],)))
     assert machine.account(0)[0] == asked.reserved
     machine.answer(use("echo", text="a"), told=3, said=0)
     assert machine.account(0) == (Amounts(), Amounts(usd_micros=3, tokens=3, model_calls=1), Amounts())
@@ -355,7 +359,7 @@ def test_budget_money_refuses_a_model_that_has_no_price() -> None:
     assert {row["unpriced"] for row in rows} == {"scripted:task"} and all(row["usd_micros_asked"] == 0 for row in rows)
     none = {"spent": 0, "reserved": 0, "wanted": 0}
     refusal = BudgetRefusal(scope="day", key="d", unit="usd_micros", limit=10**6, unpriced="scripted:task", **none)
-    machine.feed(facts.BudgetRefused(run_id=RUN, refusal=refusal))
+    machine.feed(facts.BudgetRefusedFact(run_id=RUN, refusal=refusal))
     assert machine.budget.means is BudgetMode.NOTHING, "less of it has no price either"
     machine.wake()
     assert (machine.finished.status, machine.finished.reason) == ("failed", "price_unknown")

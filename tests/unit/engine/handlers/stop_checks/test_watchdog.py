@@ -13,9 +13,9 @@ from towpath_engine.state.run import dump_state, load_state
 SAID = "The last 5 steps did almost the same thing and brought nothing new. Do something else."
 
 
-def report(machine: Machine, *, since: int | None = None, **more: Any) -> facts.WatchdogReported:
+def report(machine: Machine, *, since: int | None = None, **more: Any) -> facts.WatchdogReportedFact:
     """A report that rests on what happened up to now, unless *since* says otherwise."""
-    return facts.WatchdogReported.model_validate(
+    return facts.WatchdogReportedFact.model_validate(
         {
             "run_id": RUN,
             "finding": "similar_actions",
