@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.loops.driving import found_in
+from tests.loops.driver import found_in
 from tests.loops.labels import LEAST_PRECISION, LEAST_RECALL, MEASURED_SEEDS, traces
 from tests.loops.mixed import mixed
 from tests.loops.traces import Trace
@@ -22,7 +22,7 @@ class Tally:
     quiet: int = 0
     detectors: Counter[str] = field(default_factory=Counter)
 
-    def saw(self, trace: Trace, step: int, detector: str) -> None:
+    def observe(self, trace: Trace, step: int, detector: str) -> None:
         """Count one trace in which the first loop was found in *step*, 0 for none."""
         label = trace.label
         self.detectors[detector or "-"] += 1
@@ -58,7 +58,7 @@ def measured(chosen: Iterable[Trace], *, restarts: bool) -> dict[str, Tally]:
     """Drive the traces; returns one tally for each family."""
     tallies: dict[str, Tally] = {}
     for trace in chosen:
-        tallies.setdefault(trace.family, Tally()).saw(trace, *found_in(trace, restarts=restarts))
+        tallies.setdefault(trace.family, Tally()).observe(trace, *found_in(trace, restarts=restarts))
     return tallies
 
 

@@ -20,6 +20,6 @@ def test_late_and_early_findings_count_as_missed() -> None:
     trace = Trace(family="f", seed=0, turns=(), label=label, restarts=())
     tally = Tally()
     for step in (0, 3, 4, 6, 7):
-        tally.saw(trace, step, "cycle" if step else "")
+        tally.observe(trace, step, "cycle" if step else "")
     assert (tally.right, tally.missed, tally.late, tally.false) == (2, 3, 1, 1)
     assert tally.recall == 2 / 5 and tally.precision == 2 / 3

@@ -107,7 +107,7 @@ def told(log: list[LogEntry]) -> tuple[Trace, list[tuple[str, str, Any, str, int
     """Return the trace of a log, and the ends of its agents in their order."""
     trace, ended = Trace(), []
     for entry in log:
-        trace.saw(entry.event, entry.at)
+        trace.observe(entry.event, entry.at)
         if isinstance(entry.event, ev.ChildEnded):
             event = entry.event
             ended.append((trace.names[event.child_id], event.status, event.final, event.reason, 0))

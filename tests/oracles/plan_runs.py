@@ -36,7 +36,7 @@ class Trace:
     began: list[datetime] = field(default_factory=list)
     final: dict[str, Any] | None = None
 
-    def saw(self, event: Any, at: datetime) -> None:
+    def observe(self, event: Any, at: datetime) -> None:
         """Add an event of the log."""
         match event:
             case ev.PlanMoved():
@@ -179,7 +179,7 @@ class Driven:
     def _feed(self, fact: facts.AnyFact) -> None:
         entries, effects, self.state = advance(self.state, fact, self.now)
         for entry in entries:
-            self.trace.saw(entry.event, entry.at)
+            self.trace.observe(entry.event, entry.at)
         for effect in effects:
             if isinstance(effect.message, AskChild) and effect.message.cancel:
                 asked = ("ask", self.trace.names[effect.message.child_id])

@@ -44,7 +44,7 @@ class ForkPointFinder:
         self._answered = False
         self._last: ev.AnyEvent | None = None
 
-    def saw(self, entry: ev.LogEntry) -> bool:
+    def observe(self, entry: ev.LogEntry) -> bool:
         """Take the next entry; True once the point is found and no more entries are needed."""
         event = entry.event
         if isinstance(event, ev.DecisionRequested):

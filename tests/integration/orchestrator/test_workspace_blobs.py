@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import DatabaseUrl
-from tests.support.engine.background_machine import Background
+from tests.support.engine.background_machine import BackgroundRun
 from tests.support.engine.goal_machine import goal_run
 from tests.support.engine.machine import RUN, use
 from tests.support.tas.tas_peer import TasPeer
@@ -143,7 +143,7 @@ async def test_d6_sizes_are_those_of_what_is_stored_and_a_fact_loads_no_more_tha
             assert run.events(ev.ToolCallFinished)[-1].status == "succeeded"
             notes = [note.text for note in run.events(ev.NoteAdded)]
             assert bool(run.events(ev.WorkspaceChanged)) is not bool(fault) and fault in "".join(notes)
-        run = Background(mounts=texts)
+        run = BackgroundRun(mounts=texts)
         run.plan()
         run.decide(use("workspace_grep", text="zzz"))
         asked = facts.ToolPermitted(run_id=run.state.run_id, execution_id=run.call_id())

@@ -22,7 +22,7 @@ def network(**more: Any) -> Snapshot:
     return snapshot(worker, tools=tools, timeout_ms=3_600_000, **more)
 
 
-class Background(Machine):
+class BackgroundRun(Machine):
     """One background run; `mounts` are read-only files by path."""
 
     def __init__(

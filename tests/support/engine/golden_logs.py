@@ -109,7 +109,7 @@ def forked() -> Machine:
     parent = answer()
     point = ForkPointFinder(RUN, parent.network, 2)
     for entry in parent.entries:
-        if point.saw(entry):
+        if point.observe(entry):
             break
     told = {"run_id": "01930000-0000-7000-8000-00000000000f", "step": 2}
     machine = Machine(parent.network, start=False, forked_from=told)

@@ -29,7 +29,7 @@ AFTER_THE_END = frozenset(
 """What a finished run may still write: the fate of its fence, and what a late answer says that it used."""
 
 
-class Watch:
+class InvariantChecker:
     """Reads the log on its own, never the state, and asserts."""
 
     def __init__(self, network: Snapshot, first: LogEntry) -> None:
@@ -55,7 +55,7 @@ class Watch:
         self.polls = 0
         self.stored: RunState | None = None
 
-    def saw(
+    def observe(
         self,
         before: RunState,
         fact: facts.AnyFact,

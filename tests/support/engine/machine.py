@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from tests.support.engine.invariants import Watch
+from tests.support.engine.invariants import InvariantChecker
 
 from towpath_contracts import facts
 from towpath_contracts.decisions.request import DecisionRequest, PromptContext
@@ -129,7 +129,7 @@ class Machine:
         self.entries: list[LogEntry] = [first]
         self.facts: list[tuple[facts.AnyFact, datetime]] = []
         self.sent: list[Effect] = []
-        self.watch = Watch(self.network, first)
+        self.watch = InvariantChecker(self.network, first)
         if start:
             self.admit()
 
@@ -138,7 +138,7 @@ class Machine:
         self.now += timedelta(seconds=after)
         before = self.state
         entries, effects, self.state = advance(before, fact, self.now)
-        self.watch.saw(before, fact, self.now, entries, effects, self.state)
+        self.watch.observe(before, fact, self.now, entries, effects, self.state)
         self.entries.extend(entries)
         self.facts.append((fact, self.now))
         self.sent = list(effects)

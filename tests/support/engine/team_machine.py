@@ -29,7 +29,7 @@ NETWORK = snapshot(
 )
 
 
-class Lead(PlanRun):
+class TeamLeadRun(PlanRun):
     """A team whose lead asks its members."""
 
     def __init__(self, **options: Any) -> None:

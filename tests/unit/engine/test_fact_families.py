@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from tests.support.engine.fact_families import FamilyWorld
 from tests.support.engine.machine import Machine, snapshot
 from tests.support.engine.plan_machine import PlanRun, ask, block, step
-from tests.support.engine.team_machine import Lead
+from tests.support.engine.team_machine import TeamLeadRun
 from tests.support.engine.team_world import TeamWorld
 from tests.support.engine.world import Seeded
 
@@ -50,7 +50,7 @@ def carried_out(seed: int) -> Machine:
 def led(seed: int) -> Machine:
     """Return the run of a team's lead after its rough time and the peace that follows."""
     chance = Seeded(seed)
-    lead = Lead(start=False, timeout_ms=chance.pick((60_000, 300_000, 3_600_000)))
+    lead = TeamLeadRun(start=False, timeout_ms=chance.pick((60_000, 300_000, 3_600_000)))
     return ended(lead, chance, TeamWorld(lead, chance))
 
 

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 from prometheus_client import CollectorRegistry
 from tests.support.engine.machine import START, respond, snapshot, task
-from tests.support.engine.team_machine import Lead, asks
+from tests.support.engine.team_machine import TeamLeadRun, asks
 
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.facts import CancelRequested, DecisionMade, RunAdmitted
@@ -191,7 +191,7 @@ async def test_a_run_that_ends_while_its_request_waits_leaves_the_queue() -> Non
 
 async def test_a_call_whose_child_runs_keeps_nobody_busy() -> None:
     """However many leads wait for their members, those may ask for the same tool: nothing waits for itself."""
-    sent, lead = Sent(1), Lead()
+    sent, lead = Sent(1), TeamLeadRun()
     lead.decide(asks("ann", "ann", "ann"))
     for effect in lead.sent:
         await sent.windows.offer(effect, lead.state)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from tests.support.engine.machine import RUN
 from tests.support.engine.plan_machine import PlanRun, ask, block, step
-from tests.support.engine.team_machine import Lead, asks
+from tests.support.engine.team_machine import TeamLeadRun, asks
 
 from towpath_contracts import facts
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
@@ -76,7 +76,7 @@ def test_e10_a_run_without_a_parent_says_nothing_of_a_trace() -> None:
 
 
 def test_e10_a_delegate_stands_below_the_call_that_it_answers() -> None:
-    lead = Lead()
+    lead = TeamLeadRun()
     lead.decide(asks("ann"))
     lead.permit()
     (child,) = lead.children

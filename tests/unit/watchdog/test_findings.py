@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.loops.driving import RUN, WORLD, Drive
+from tests.loops.driver import RUN, WORLD, Drive
 from tests.loops.labels import FAMILIES
 from tests.loops.traces import BENIGN, Turn, benign_trace, call, failed, page, words
 

@@ -145,7 +145,7 @@ async def _walk(record: StoredRecord, point: ForkPointFinder) -> RunCreated:
         event = event_adapter.validate_json(recorded.text)
         if task is None and isinstance(event, RunCreated):
             task = event
-        if point.saw(LogEntry.model_construct(seq=recorded.seq, at=recorded.at, event=event)):
+        if point.observe(LogEntry.model_construct(seq=recorded.seq, at=recorded.at, event=event)):
             break
     if task is None:
         raise ProblemError(problem("fork_refused", "the run's log does not begin with its task"))

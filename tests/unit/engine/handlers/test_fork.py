@@ -30,7 +30,7 @@ FORKABLE = [scene for scene in SCENES if scene not in ("planned", "flowing")]
 def before(parent: Machine, step: int, entries: Iterable[LogEntry] | None = None) -> ForkPointFinder:
     point = ForkPointFinder(parent.state.run_id, parent.network, step)
     for entry in parent.entries if entries is None else entries:
-        if point.saw(entry):
+        if point.observe(entry):
             break
     return point
 
@@ -137,7 +137,7 @@ def test_there_are_steps_from_which_nothing_can_be_forked() -> None:
         before(parent, 1, parent.entries[:1]).state()
     fork = Fork(parent, 2)
     again = ForkPointFinder(CHILD, parent.network, 1)
-    assert [again.saw(entry) for entry in fork.entries][-1]
+    assert [again.observe(entry) for entry in fork.entries][-1]
     with pytest.raises(ForkRefusedError, match="a fork that begins at step 2: fork its parent"):
         again.state()
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 from pydantic import ValidationError
-from tests.support.engine.background_machine import Background
+from tests.support.engine.background_machine import BackgroundRun
 from tests.support.engine.machine import respond, use, use_all
 
 from towpath_contracts import facts
@@ -41,7 +41,7 @@ def test_settings_have_the_defaults_of_the_design() -> None:
 
 def test_nothing_is_done_before_there_is_a_plan() -> None:
     """D5: plan required before acting."""
-    run = Background()
+    run = BackgroundRun()
     run.decide(use("lint"))
     (refused,) = run.events(ev.DecisionRefused)
     assert refused.code == "plan_required" and "plan_setup" in refused.feedback
@@ -53,7 +53,7 @@ def test_nothing_is_done_before_there_is_a_plan() -> None:
 
 def test_a_run_ends_with_its_summary_and_says_what_became_of_it() -> None:
     """D3: status, iterations, failures, final summary, deliverable."""
-    run = Background(schema=SCHEMA)
+    run = BackgroundRun(schema=SCHEMA)
     run.plan()
     run.decide(respond({"report": "fine"}))
     assert run.state.asked == "summarize" and run.context.assessment is not None
@@ -72,18 +72,18 @@ def test_a_run_ends_with_its_summary_and_says_what_became_of_it() -> None:
 
 def test_a_deliverable_may_be_mended_once() -> None:
     """D2: the deliverable is what its schema says, or the run has failed."""
-    run = Background(schema=SCHEMA)
+    run = BackgroundRun(schema=SCHEMA)
     run.decide(respond())
     run.summarize(deliverable={"verdict": "maybe"})
     assert run.context.assessment is not None and run.context.assessment["problems_of_the_last_deliverable"]
     run.summarize(deliverable={"verdict": "reject"})
     assert run.finished.status == "completed" and run.finished.final["deliverable"] == {"verdict": "reject"}
-    other = Background(schema=SCHEMA)
+    other = BackgroundRun(schema=SCHEMA)
     other.decide(respond())
     other.summarize()
     other.summarize(deliverable={})
     assert (other.finished.status, other.finished.reason) == ("failed", "deliverable_invalid")
-    by_code = Background(schema=SCHEMA, summarize_model="agent:maker")
+    by_code = BackgroundRun(schema=SCHEMA, summarize_model="agent:maker")
     by_code.decide(respond())
 
     by_code.feed(_from_agent(by_code))
@@ -92,7 +92,7 @@ def test_a_deliverable_may_be_mended_once() -> None:
 
 def test_a_deliverable_that_could_not_be_read_says_what_is_wrong_with_it() -> None:
     """B5, D2: each problem with its path, in the event, in the next prompt and in the run's last words."""
-    run = Background(schema=SCHEMA)
+    run = BackgroundRun(schema=SCHEMA)
     run.decide(respond())
     wrong = "$.deliverable.verdict: 'maybe' is not one of ['approve', 'reject']"
     run.miss("invalid_output", wrong)
@@ -103,7 +103,7 @@ def test_a_deliverable_that_could_not_be_read_says_what_is_wrong_with_it() -> No
     assert run.finished.reason == "deliverable_invalid" and "$.deliverable: ['no'" in run.finished.final["message"]
 
 
-def _from_agent(run: Background) -> facts.DecisionMade:
+def _from_agent(run: BackgroundRun) -> facts.DecisionMade:
     return facts.DecisionMade(
         run_id=run.state.run_id,
         request_id=run.request_id,
@@ -115,7 +115,7 @@ def _from_agent(run: Background) -> facts.DecisionMade:
 
 def test_the_snapshot_is_what_every_prompt_shows() -> None:
     """D4: plan, last five tool calls, pending reflections, objective, workspace."""
-    run = Background(mounts={"src/a.py": "x = 1\n"})
+    run = BackgroundRun(mounts={"src/a.py": "x = 1\n"})
     run.plan("look", "write")
     for name in "abcdef":
         run.act("workspace_write", path=f"{name}.txt", content=name)
@@ -133,7 +133,7 @@ def test_the_snapshot_is_what_every_prompt_shows() -> None:
 
 def test_a_failure_is_reflected_upon_and_repeated_only_if_the_reflection_says_so() -> None:
     """D7: reflection after failures may ask for a retry inside the same budget."""
-    run = Background()
+    run = BackgroundRun()
     run.plan()
     run.act("workspace_read", path="a.py")
     assert run.state.asked == "reflect" and run.context.assessment is not None
@@ -157,7 +157,7 @@ def test_a_plan_is_given_up_only_where_that_is_allowed_and_justified() -> None:
         ({"enable_reflection": False}, (), None),
         ({"enable_reflection": False, "allow_plan_reset": False}, (), "plan_reset_refused"),
     ):
-        run = Background(**settings)
+        run = BackgroundRun(**settings)
         run.plan()
         for verdict, rationale in verdicts:
             run.act("workspace_read", path="a.py")
@@ -168,7 +168,7 @@ def test_a_plan_is_given_up_only_where_that_is_allowed_and_justified() -> None:
 
 def test_a_late_iteration_is_reflected_upon_and_a_very_late_one_fails() -> None:
     """D8: soft timeout recoverable by reflection, hard timeout (twice) fails."""
-    run = Background(iteration_timeout_ms=10_000)
+    run = BackgroundRun(iteration_timeout_ms=10_000)
     run.plan()
     run.decide(use("lint"))
     run.finish(result="clean", after=12.0)
@@ -186,7 +186,7 @@ def test_a_late_iteration_is_reflected_upon_and_a_very_late_one_fails() -> None:
 
 def test_eight_failures_in_a_row_end_the_run_with_a_report_that_names_the_last_error() -> None:
     """D9: a failed run has a report naming the last error; D2: 8 consecutive."""
-    run = Background()
+    run = BackgroundRun()
     run.plan()
 
     def fail(number: int) -> None:
@@ -209,7 +209,7 @@ def test_eight_failures_in_a_row_end_the_run_with_a_report_that_names_the_last_e
 
 def test_every_end_is_in_the_fixed_order() -> None:
     """D9: explicit completion, plan completed and confirmed, then failures, then iterations."""
-    confirmed = Background()
+    confirmed = BackgroundRun()
     confirmed.plan("only")
     confirmed.act("plan_mark_step", step_id="S001", status="done")
     assert confirmed.state.asked == "reflect"
@@ -219,12 +219,12 @@ def test_every_end_is_in_the_fixed_order() -> None:
     confirmed.reflect("complete")
     confirmed.summarize()
     assert (confirmed.finished.status, confirmed.finished.reason) == ("completed", "plan_completed")
-    unreflected = Background(enable_reflection=False, max_steps=2)
+    unreflected = BackgroundRun(enable_reflection=False, max_steps=2)
     unreflected.plan("only")
     unreflected.act("plan_mark_step", step_id="S001", status="done")
     unreflected.summarize()
     assert unreflected.finished.reason == "plan_completed", "also where no iteration is left"
-    exhausted = Background(max_steps=1)
+    exhausted = BackgroundRun(max_steps=1)
     exhausted.plan("only")
     assert (exhausted.finished.status, exhausted.finished.reason) == ("failed", "max_steps_exceeded")
     assert "max_steps_exceeded" in exhausted.finished.final["final_summary"]
@@ -232,14 +232,14 @@ def test_every_end_is_in_the_fixed_order() -> None:
 
 def test_a_run_is_abandoned_with_a_rationale() -> None:
     """D9: abandonment with a rationale."""
-    run = Background(schema=SCHEMA)
+    run = BackgroundRun(schema=SCHEMA)
     run.decide({"action": "ABANDON", "action_details": {}})
     assert run.events(ev.DecisionRefused)
     run.decide(ABANDON)
     run.summarize("It can't be done.")
     assert (run.finished.status, run.finished.reason) == ("abandoned", "abandoned")
     assert run.finished.final["rationale"] == "no way" and run.finished.final["deliverable"] is None
-    reflected = Background()
+    reflected = BackgroundRun()
     reflected.plan()
     reflected.act("workspace_read", path="a.py")
     reflected.reflect("abandon")
@@ -250,7 +250,7 @@ def test_a_run_is_abandoned_with_a_rationale() -> None:
     assert reflected.finished.final["rationale"] == "no files"
 
 
-def _played(run: Background) -> list[str]:
+def _played(run: BackgroundRun) -> list[str]:
     run.plan("look")
     run.act("workspace_write", path="a.md", content="one")
     run.decide(use_all(("plan_add_step", {"title": "two"}), ("plan_add_step", {"title": "three"})))
@@ -264,8 +264,8 @@ def _played(run: Background) -> list[str]:
 
 def test_the_same_replies_give_the_same_events() -> None:
     """D10: same objective, config and replies → same events; calls are applied in call order, whoever answers first."""
-    run = Background()
-    assert _played(run) == _played(Background())
+    run = BackgroundRun()
+    assert _played(run) == _played(BackgroundRun())
     assert run.state.desk is not None and run.state.desk.plan is not None
     assert [(s.step_id, s.title) for s in run.state.desk.plan.steps] == [
         ("S001", "look"),
@@ -276,7 +276,7 @@ def test_the_same_replies_give_the_same_events() -> None:
 
 def test_events_tell_of_every_iteration() -> None:
     """D11: IterationStarted, IterationCompleted, Terminated with index, decision type, tool ids, reason."""
-    run = Background()
+    run = BackgroundRun()
     _played(run)
     started, completed = run.events(ev.IterationStarted), run.events(ev.IterationCompleted)
     assert [e.index for e in started] == [e.index for e in completed] == [1, 2, 3, 4, 5]
@@ -288,7 +288,7 @@ def test_events_tell_of_every_iteration() -> None:
 
 
 def test_what_the_run_applied_is_told_to_the_ledger_until_it_confirms() -> None:
-    run = Background()
+    run = BackgroundRun()
     run.decide(use("plan_setup", objective="Review."))
     run.permit()
     (told,) = [e.message for e in run.sent if e.effect.kind == "outcome"]
@@ -307,7 +307,7 @@ def test_what_the_run_applied_is_told_to_the_ledger_until_it_confirms() -> None:
 
 
 def test_a_call_behind_one_that_waits_for_a_person_waits_too_without_a_message() -> None:
-    run = Background()
+    run = BackgroundRun()
     run.decide(
         use_all(("plan_setup", {"objective": "Review."}), ("plan_add_step", {"title": "one"}), ("plan_read", {}))
     )
@@ -334,7 +334,7 @@ def test_a_call_behind_one_that_waits_for_a_person_waits_too_without_a_message()
 
 
 def test_a_denied_call_lets_the_next_one_have_its_turn() -> None:
-    run = Background(kind="network")
+    run = BackgroundRun(kind="network")
     run.decide(use_all(("plan_setup", {"objective": "Review."}), ("look", {}), ("workspace_list", {})))
     assert [e.effect.effect_id for e in run.sent] == [run.call_id(0), run.call_id(1)], "others wait for nobody"
     run.finish(1)
@@ -346,7 +346,7 @@ def test_a_denied_call_lets_the_next_one_have_its_turn() -> None:
 
 
 def test_a_cancelled_run_asks_about_the_calls_that_had_no_turn() -> None:
-    run = Background()
+    run = BackgroundRun()
     run.decide(use_all(("plan_setup", {"objective": "Review."}), ("plan_add_step", {"title": "one"})))
     run.want_approval(UUID(int=7), 0, hours=9)
     run.timer(after=1_800.0)
@@ -360,7 +360,7 @@ def test_a_cancelled_run_asks_about_the_calls_that_had_no_turn() -> None:
 
 
 def test_an_outcome_always_fits_the_message_that_tells_it() -> None:
-    run = Background()
+    run = BackgroundRun()
     run.decide(use("plan_setup", objective="Review."))
     run.permit()
     (owed,) = [p for p in run.state.pending if p.kind == "outcome"]
@@ -374,14 +374,14 @@ def test_an_outcome_always_fits_the_message_that_tells_it() -> None:
 
 
 def test_a_refusal_repeats_no_more_of_the_arguments_than_helps() -> None:
-    run = Background()
+    run = BackgroundRun()
     run.plan()
     failed = run.act("plan_mark_step", step_id="S" * 200_000, status="done")
     assert failed.code == "plan_step_unknown" and len(failed.message) == 2_000
 
 
 def test_a_permitted_call_that_was_not_applied_is_void_once_the_run_is_cancelled() -> None:
-    run = Background()
+    run = BackgroundRun()
     run.decide(use("plan_setup", objective="Review."))
     run.cancel()
     assert run.permit() == []

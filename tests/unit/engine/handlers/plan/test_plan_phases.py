@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.support.engine.invariants import Watch
+from tests.support.engine.invariants import InvariantChecker
 from tests.support.engine.machine import RUN, Machine, respond, types
 from tests.support.engine.plan_machine import NETWORK, PlanRun, ask, block, step
 
@@ -248,7 +248,7 @@ def test_a_large_answer_travels_as_a_reference_and_is_stored_by_who_gave_it() ->
     birth = new_child_run(run.state, begun)
     child = Machine(NETWORK, start=False)
     child.state, first = create(RUN, NETWORK, birth.task, run.now)
-    child.watch = Watch(NETWORK, first)
+    child.watch = InvariantChecker(NETWORK, first)
     child.admit()
     answer = {"text": "x" * 70_000}
     child.decide(respond(answer))

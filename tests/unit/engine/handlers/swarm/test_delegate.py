@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from tests.support.engine.machine import respond, use, use_all
 from tests.support.engine.plan_machine import PlanRun, ask, block, step
-from tests.support.engine.team_machine import INNER, MEMBERS, NETWORK, TEAM, Lead, asks
+from tests.support.engine.team_machine import INNER, MEMBERS, NETWORK, TEAM, TeamLeadRun, asks
 
 from towpath_contracts import facts
 from towpath_contracts.tools.child_tools import ORCHESTRATE
@@ -19,7 +19,7 @@ from towpath_engine.state.run import EffectKind, RunState
 from towpath_readings.effects import effects_of
 
 
-def told_effects(run: Lead) -> list[str]:
+def told_effects(run: TeamLeadRun) -> list[str]:
     """Return what is told of the run's calls after its end."""
     return [effect.outcome for effect in effects_of([entry.event for entry in run.entries])]
 
@@ -33,7 +33,7 @@ def failed_plan(child: PlanRun, fail: Callable[[PlanRun], object]) -> Any:
 
 def test_b11_a_delegate_is_a_child_run_and_its_answer_the_result_of_the_call() -> None:
     """Row B11: the lead gets `delegate_to_<name>(task)`; workers are child runs."""
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(use("delegate_to_ann", task="count the boats"))
     assert run.requested == [run.call_id()] and not run.children
     run.permit()
@@ -51,7 +51,7 @@ def test_b11_a_delegate_is_a_child_run_and_its_answer_the_result_of_the_call() -
 
 
 def test_b11_the_error_of_a_worker_is_the_error_of_its_tool() -> None:
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(asks("ann"))
     run.permit()
     run.end(status="failed", reason="max_steps_exceeded", final={"message": "no answer within 10 steps"})
@@ -62,7 +62,7 @@ def test_b11_the_error_of_a_worker_is_the_error_of_its_tool() -> None:
 
 
 def test_b11_a_nested_team_is_a_delegate_too() -> None:
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(asks("inner"))
     run.permit()
     (child,) = run.children
@@ -72,7 +72,7 @@ def test_b11_a_nested_team_is_a_delegate_too() -> None:
 
 def test_e7_no_more_delegates_than_may_run_at_once_are_asked_for() -> None:
     """Row E7: parallel ≤ 4; the others wait in call order, without a message."""
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(asks(*MEMBERS))
     assert run.requested == [run.call_id(index) for index in range(4)]
     for index in range(4):
@@ -95,7 +95,7 @@ def test_e7_no_more_delegates_than_may_run_at_once_are_asked_for() -> None:
 def test_e7_whatever_a_caller_lowers_holds_for_every_run_below() -> None:
     """Row E7: callers can only lower: a plan of a lead that may ask two at once may not ask three."""
     narrow = TEAM.model_copy(update={"max_parallel": 2})
-    run = Lead(swarm={"swarm": narrow})
+    run = TeamLeadRun(swarm={"swarm": narrow})
     crowd = {"steps": [block(*map(ask, MEMBERS[:4]))]}
     run.decide(use(ORCHESTRATE, plan=crowd, max_parallel=4))
     run.permit()
@@ -106,11 +106,13 @@ def test_e7_whatever_a_caller_lowers_holds_for_every_run_below() -> None:
     below.end()
     assert len(below.children) == 3
     assert new_child_run(below.state, below.children[0]).task.parent.max_parallel == 2  # type: ignore[union-attr]
-    assert "max_parallel" not in new_child_run(Lead().state, run.children[0]).task.model_dump(mode="json")["parent"]
+    assert (
+        "max_parallel" not in new_child_run(TeamLeadRun().state, run.children[0]).task.model_dump(mode="json")["parent"]
+    )
 
 
 def test_a_permission_that_is_told_again_starts_nothing() -> None:
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(asks("ann", "bob"))
     run.permit()
     assert run.permit() == [] and len(run.children) == 1
@@ -119,7 +121,7 @@ def test_a_permission_that_is_told_again_starts_nothing() -> None:
 
 
 def test_while_its_child_runs_nobody_is_asked_about_a_call() -> None:
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(asks("ann"))
     run.permit()
     (child,) = run.children
@@ -131,7 +133,7 @@ def test_while_its_child_runs_nobody_is_asked_about_a_call() -> None:
 
 
 def test_calls_of_both_kinds_run_together_and_join_in_call_order() -> None:
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(use_all(("delegate_to_ann", {"task": "a"}), ("echo", {"text": "b"})))
     run.permit()
     run.finish(1, "b")
@@ -141,7 +143,7 @@ def test_calls_of_both_kinds_run_together_and_join_in_call_order() -> None:
 
 
 def test_active_time_stands_still_while_a_delegate_waits_for_people() -> None:
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(asks("ann"))
     run.permit()
     child = run.state.children[0].child_id
@@ -151,7 +153,7 @@ def test_active_time_stands_still_while_a_delegate_waits_for_people() -> None:
 
 def test_e1_a_plan_is_a_child_run_and_its_report_the_result() -> None:
     """Row E1: `plan` XOR `prompt`, bindings, timeout_ms, max_parallel; a plan that fails is an ordinary result."""
-    run = Lead()
+    run = TeamLeadRun()
     plan = {"steps": [step("ann", "look", result_key="seen")]}
     run.decide(use(ORCHESTRATE, plan=plan, bindings={"a": 1}, timeout_ms=5_000, max_parallel=2))
     run.permit()
@@ -167,7 +169,7 @@ def test_e1_a_plan_is_a_child_run_and_its_report_the_result() -> None:
 
 
 def test_e1_bad_input_is_a_tool_error_with_every_fault() -> None:
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(use(ORCHESTRATE, plan={"steps": [step("nobody", id="a"), step("ann", id="a")]}))
     run.permit()
     (result,) = run.results
@@ -177,7 +179,7 @@ def test_e1_bad_input_is_a_tool_error_with_every_fault() -> None:
 
 
 def test_e1_a_planner_that_fails_is_a_tool_error() -> None:
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(use(ORCHESTRATE, prompt="do something"))
     run.permit()
     assert run.children[0].task.plan is not None and run.children[0].task.plan.prompt == "do something"
@@ -192,7 +194,7 @@ def test_e1_a_planner_that_fails_is_a_tool_error() -> None:
 def test_e7_at_the_deepest_level_nothing_is_started() -> None:
     """Row E7: depth ≤ 3."""
     above = {"run_id": UUID(int=1), "root_id": UUID(int=2), "step": 1, "index": 0, "depth": 3}
-    run = Lead(parent=above, cursors={})
+    run = TeamLeadRun(parent=above, cursors={})
     run.decide(use_all(("delegate_to_ann", {"task": "a"}), (ORCHESTRATE, {"prompt": "p"})))
     run.permit(0)
     run.permit(1)
@@ -202,7 +204,7 @@ def test_e7_at_the_deepest_level_nothing_is_started() -> None:
 
 def test_e11_a_cancel_reaches_the_child_of_a_call() -> None:
     """Row E11: cancellation reaches every child; the run has ended when they have."""
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(asks("ann"))
     run.permit()
     child = run.state.children[0].child_id
@@ -219,7 +221,7 @@ def test_e11_a_cancel_reaches_the_child_of_a_call() -> None:
 
 
 def test_e11_a_cancel_voids_what_had_not_begun_and_takes_the_answer_of_what_ends_all_the_same() -> None:
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(asks("ann", "bob", "cid"))
     run.permit(0)
     run.permit(1)
@@ -235,7 +237,7 @@ def test_e11_a_cancel_voids_what_had_not_begun_and_takes_the_answer_of_what_ends
 
 def test_e11_a_run_that_ends_says_that_its_delegates_were_cut_off() -> None:
     """Deadlines, budgets and errors end a run at once; its children are told to stop, and their calls are closed."""
-    run = Lead(timeout_ms=60_000)
+    run = TeamLeadRun(timeout_ms=60_000)
     run.decide(asks("ann", "bob"))
     run.permit()
     run.feed(facts.TimerFired(run_id=run.state.run_id), after=61)
@@ -254,7 +256,7 @@ def test_e11_a_run_that_ends_says_that_its_delegates_were_cut_off() -> None:
 
 
 def test_a_child_that_is_parked_is_a_failed_call() -> None:
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(asks("ann"))
     run.permit()
     run.end(status="quarantined", reason="execution_conflict")
@@ -265,7 +267,7 @@ def test_a_child_that_is_parked_is_a_failed_call() -> None:
 
 
 def test_arguments_that_a_person_changed_are_what_the_delegate_is_asked() -> None:
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(asks("ann"))
     run.permit(executed_args={"task": "count them twice"}, edited_by="eve")
     assert [child.task.user_message for child in run.children] == ["count them twice"]
@@ -283,7 +285,7 @@ def test_e1_plans_by_the_tool_say_all_that_is_to_be_done_within_the_bounds_of_ta
     args: dict[str, Any], code: str, said: str
 ) -> None:
     """Row E1: built-in tool `agent_orchestrate` with plan, bindings."""
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(use(ORCHESTRATE, **args))
     run.permit()
     (failure,) = [one.failure for one in run.results]
@@ -292,7 +294,7 @@ def test_e1_plans_by_the_tool_say_all_that_is_to_be_done_within_the_bounds_of_ta
 
 def test_what_a_plan_has_answered_is_judged_like_any_action_of_a_goal() -> None:
     """Models wrote it: the record alone does not tell whether it brings the goal nearer."""
-    run = Lead(kind="goal", swarm=None, goal={"goal": "Do it."})
+    run = TeamLeadRun(kind="goal", swarm=None, goal={"goal": "Do it."})
     run.decide(use(ORCHESTRATE, prompt="do something"))
     run.permit()
     run.end(final={"success": True, "steps": [{"id": "a"}], "bindings": {}, "errors": []})
@@ -300,14 +302,14 @@ def test_what_a_plan_has_answered_is_judged_like_any_action_of_a_goal() -> None:
 
 
 def test_only_the_lead_of_a_team_has_delegates() -> None:
-    run = Lead(kind="network", swarm=None)
+    run = TeamLeadRun(kind="network", swarm=None)
     run.decide(asks("ann"))
     run.permit()
     assert [one.failure.code for one in run.results if one.failure] == ["tool_unknown"]
 
 
 def test_a_fork_begins_after_delegates_that_have_ended_and_not_while_one_runs() -> None:
-    run = Lead()
+    run = TeamLeadRun()
     run.decide(asks("ann"))
     run.permit()
     with pytest.raises(ForkRefusedError, match="step 1 is not over"):
@@ -318,8 +320,8 @@ def test_a_fork_begins_after_delegates_that_have_ended_and_not_while_one_runs() 
     assert "children" not in inherited_of(known, new_script=False), "nor is anybody asked again"
 
 
-def before(run: Lead, step: int) -> RunState:
+def before(run: TeamLeadRun, step: int) -> RunState:
     """Return what the run knew before a step."""
     point = ForkPointFinder(run.state.run_id, run.network, step)
-    next((entry for entry in run.entries if point.saw(entry)), None)
+    next((entry for entry in run.entries if point.observe(entry)), None)
     return point.state()

@@ -283,6 +283,6 @@ def test_a_fork_knows_the_conversation() -> None:
     run.decide(respond("expert"))
     point = ForkPointFinder(run.state.run_id, run.network, 3)
     for entry in run.entries:
-        point.saw(entry)
+        point.observe(entry)
     inherited = inherited_of(point.state(), new_script=True)
     assert inherited["swarm"]["handoffs"] == 1 and len(inherited["swarm"]["turns"]) == 2
