@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
-import structlog
 from faststream.nats import NatsBroker
 from nats import errors as nats_errors
 from nats.aio.client import Client
@@ -37,6 +36,7 @@ from towpath_fabric.nats.replies import (
 from towpath_fabric.nats.tolerant_nats_client import make_tolerant
 from towpath_fabric.ports import Handler
 from towpath_fabric.settings import Settings
+from towpath_fabric.telemetry.logs import get_logger
 
 R = TypeVar("R", bound=Message)
 
@@ -153,7 +153,7 @@ class Bus:
         prefix = subject.partition(".")[0][:64]
         if prefix not in self._logged_prefixes and len(self._logged_prefixes) < MAX_LOGGED_PREFIXES:
             self._logged_prefixes.add(prefix)
-            structlog.get_logger(self.role).error("an invalid subject", subject=subject[:200])
+            get_logger(self.role).error("an invalid subject", subject=subject[:200])
 
     async def store(
         self, subject: str, body: bytes, headers: Mapping[str, str] | None = None, timeout_s: float = 2.0

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
 from faststream import BaseMiddleware, ContextRepo, StreamMessage
 from faststream.nats import NatsMessage, NatsResponse
 from nats.aio.msg import Msg
@@ -18,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, ProblemError, details_of, problem
 from towpath_contracts.rpc import PROBLEM_HEADER
+from towpath_fabric.telemetry.logs import get_logger
 
 HEADERS_ROOM = 1_024
 """Bytes of a message kept free for its headers."""
@@ -83,7 +83,7 @@ class Replies:
             return problem("request_invalid", f"{subject}: a value can't be stored ({type(error).__name__})")
         if isinstance(error, self.unavailable_errors):
             return problem("unavailable", f"{subject}: {type(error).__name__}", retry_after_s=2)
-        structlog.get_logger(self.role).error("a request failed", subject=subject, exc_info=error)
+        get_logger(self.role).error("a request failed", subject=subject, exc_info=error)
         return problem("internal", f"{subject}: {type(error).__name__}")
 
 

@@ -3,14 +3,39 @@
 A log line carries ids (run_id, seq, execution_id), never payloads, prompts or secrets.
 """
 
+import contextlib
 import logging
 import sys
-
-import structlog
+from collections.abc import Iterator
 
 from towpath_fabric.settings import Settings
 
+
+@contextlib.contextmanager
+def _as_if_missing(package: str) -> Iterator[None]:
+    """Let *package* look as if it were not installed, for importers that can do without it."""
+    if package in sys.modules:
+        yield
+        return
+    sys.modules[package] = None  # type: ignore[assignment] # documented: importing it raises ModuleNotFoundError
+    try:
+        yield
+    finally:
+        del sys.modules[package]
+
+
+# structlog takes rich, and with it pygments, wherever the command line has installed it: a tenth of what a service
+# imports, for colourful tracebacks that no service prints.
+with _as_if_missing("rich"):
+    import structlog
+
 Logger = structlog.stdlib.BoundLogger
+
+
+def get_logger(role: str) -> Logger:
+    """Return a logger of *role*, before logging is configured or after it."""
+    logger: Logger = structlog.get_logger(role)
+    return logger
 
 
 def configure_logging(role: str, settings: Settings) -> Logger:
@@ -45,5 +70,4 @@ def configure_logging(role: str, settings: Settings) -> Logger:
     root.setLevel(settings.log_level.upper())
     for noisy in ("nats", "httpx2", "httpcore2", "uvicorn.access", "openai", "anthropic", "google_genai"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    logger: Logger = structlog.get_logger(role).bind(role=role, instance=settings.instance)
-    return logger
+    return get_logger(role).bind(role=role, instance=settings.instance)
