@@ -2,6 +2,7 @@
 
 Every message is frozen and says its `schema_version`. Unknown fields are tolerated between services, so that a
 rolling upgrade works, and refused from clients, so that a typing mistake is not silently ignored.
+Validators and serializers are built at the first use: a process uses a part of the messages that it imports.
 """
 
 from typing import Annotated, Any, TypeVar
@@ -20,10 +21,14 @@ Token = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}$")]
 """A name that becomes one NATS subject token: callers, projects, toolsets, decider pools."""
 
 
+DEFERRED = ConfigDict(defer_build=True)
+"""For adapters: what reads and writes their type is built at the first use, as for messages."""
+
+
 class Message(BaseModel):
     """A message between services: frozen, unknown fields tolerated."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="constants")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore", ser_json_inf_nan="constants")
 
     schema_version: int = 1
 
@@ -31,7 +36,7 @@ class Message(BaseModel):
 class ClientMessage(BaseModel):
     """A message from a client: frozen, unknown fields refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     schema_version: int = 1
 
@@ -39,13 +44,13 @@ class ClientMessage(BaseModel):
 class Value(BaseModel):
     """A part of a message that is never sent alone; tolerant like the message around it."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore")
 
 
 class ClientValue(BaseModel):
     """A part of a client's message; strict like the message around it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
 
 class Choices(ClientValue):

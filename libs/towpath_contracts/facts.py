@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import Field, TypeAdapter
 
-from towpath_contracts.base import JsonObject, Message, Value, is_unset
+from towpath_contracts.base import DEFERRED, JsonObject, Message, Value, is_unset
 from towpath_contracts.budgets import AppliedScope, BudgetRefusal, ModelPrice, OnSoft, Scope, Unit
 from towpath_contracts.decisions.request import Cost, ScriptUse, Usage
 from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
@@ -374,7 +374,7 @@ AnyFact = (
     | BudgetWarnedFact
 )
 
-fact_adapter: TypeAdapter[AnyFact] = TypeAdapter(Fact)
+fact_adapter: TypeAdapter[AnyFact] = TypeAdapter(Fact, config=DEFERRED)
 
 SOURCE_FACTS: dict[str, frozenset[str]] = {
     "decider": frozenset({"decision.made", "decision.failed"}),

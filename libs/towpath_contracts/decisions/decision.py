@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import BeforeValidator, Field, TypeAdapter, field_validator, model_validator
 
-from towpath_contracts.base import ClientValue, JsonObject, Value
+from towpath_contracts.base import DEFERRED, ClientValue, JsonObject, Value
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, NotStrictJsonError, read_strict
 
 MAX_CALLS_PER_DECISION = 10
@@ -119,7 +119,7 @@ class Respond(ClientValue):
 Decision = Annotated[UseTool | RouteToAgent | Respond, Field(discriminator="action")]
 """What the model proposed."""
 
-decision_adapter: TypeAdapter[UseTool | RouteToAgent | Respond] = TypeAdapter(Decision)
+decision_adapter: TypeAdapter[UseTool | RouteToAgent | Respond] = TypeAdapter(Decision, config=DEFERRED)
 
 
 class Certainty(ClientValue):
@@ -182,7 +182,7 @@ CheckedDecision = Annotated[
 AnyDecision = UseTool | RouteToAgent | Respond | Abandon | RequestGate
 
 checked_decision_adapter: TypeAdapter[CheckedUseTool | CheckedRoute | CheckedRespond | Abandon | RequestGate] = (
-    TypeAdapter(CheckedDecision)
+    TypeAdapter(CheckedDecision, config=DEFERRED)
 )
 
 
@@ -255,7 +255,9 @@ class AskPerson(Value):
 Instruction = Annotated[CallTools | Transfer | Finish | GiveUp | AskPerson, Field(discriminator="kind")]
 """A decision that passed validation: what the platform will do."""
 
-instruction_adapter: TypeAdapter[CallTools | Transfer | Finish | GiveUp | AskPerson] = TypeAdapter(Instruction)
+instruction_adapter: TypeAdapter[CallTools | Transfer | Finish | GiveUp | AskPerson] = TypeAdapter(
+    Instruction, config=DEFERRED
+)
 
 
 def decision_schema(kind: str = "network") -> JsonObject:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import Field, TypeAdapter
 
-from towpath_contracts.base import JsonObject, Message, Value, is_unset
+from towpath_contracts.base import DEFERRED, JsonObject, Message, Value, is_unset
 from towpath_contracts.budgets import Amounts, Budget, CarveOut
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.background_events import (
@@ -374,7 +374,7 @@ AnyEvent = (
 
 Event = Annotated[AnyEvent, Field(discriminator="type")]
 
-event_adapter: TypeAdapter[AnyEvent] = TypeAdapter(Event)
+event_adapter: TypeAdapter[AnyEvent] = TypeAdapter(Event, config=DEFERRED)
 
 
 class LogEntry(Value):

@@ -35,7 +35,7 @@ MADE = 0.7
 class _Reported(BaseModel):
     """Strict in its types, tolerant of further fields: a tool may say more."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore", strict=True)
 
 
 class TestReport(_Reported):

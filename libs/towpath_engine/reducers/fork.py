@@ -6,6 +6,7 @@ it folds and replays from its own record.
 
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -52,7 +53,11 @@ _LATER = ("desk", "goal", "swarm")
 """Left out where a run has none: its forks are written as they always were."""
 
 _NAMES = tuple(f.name for f in fields(InheritedState))
-_adapter: TypeAdapter[InheritedState] = TypeAdapter(InheritedState)
+
+
+@cache
+def _adapter() -> TypeAdapter[InheritedState]:
+    return TypeAdapter(InheritedState)  # built at the first use: few processes see a fork
 
 
 def inherited_of(state: RunState, *, new_script: bool) -> JsonObject:
@@ -60,12 +65,12 @@ def inherited_of(state: RunState, *, new_script: bool) -> JsonObject:
     taken = InheritedState(**{name: getattr(state, name) for name in _NAMES})
     if new_script:
         taken = replace(taken, cursors={})
-    dumped: JsonObject = json_safe(_adapter.dump_python(taken, mode="json"))
+    dumped: JsonObject = json_safe(_adapter().dump_python(taken, mode="json"))
     return {name: value for name, value in dumped.items() if name not in _LATER or value is not None}
 
 
 def apply_run_forked(state: RunState, event: ev.RunForked, _at: datetime) -> RunState:
     """Return *state* with what the fork inherits. Raises pydantic's ValidationError for what is no state."""
-    taken = _adapter.validate_python(event.inherited)
+    taken = _adapter().validate_python(event.inherited)
     known = {name: getattr(taken, name) for name in _NAMES}
     return replace(state, **{name: value for name, value in known.items() if name not in _LATER or value is not None})

@@ -4,14 +4,20 @@ A loop does not end because a child run goes on with it. The counts of the paren
 parent.
 """
 
+from functools import cache
+
 from pydantic import TypeAdapter
 
 from towpath_contracts.base import JsonObject
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import LoopCounters
 
-_adapter: TypeAdapter[LoopCounters] = TypeAdapter(LoopCounters)
 _NONE = LoopCounters()
+
+
+@cache
+def _adapter() -> TypeAdapter[LoopCounters]:
+    return TypeAdapter(LoopCounters)  # built at the first use: few processes see a child
 
 
 def counters_for_child(detectors: LoopCounters) -> JsonObject | None:
@@ -27,10 +33,10 @@ def counters_for_child(detectors: LoopCounters) -> JsonObject | None:
         polls=0,
         replan=False,
     )
-    counted: JsonObject = _adapter.dump_python(given, mode="json", exclude_defaults=True)
+    counted: JsonObject = _adapter().dump_python(given, mode="json", exclude_defaults=True)
     return counted or None
 
 
 def inherited_detectors(given: JsonObject | None) -> LoopCounters:
     """Return the counters of a run whose first event says *given*. Raises pydantic's ValidationError."""
-    return _NONE if given is None else _adapter.validate_python(given)
+    return _NONE if given is None else _adapter().validate_python(given)

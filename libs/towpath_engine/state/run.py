@@ -7,6 +7,7 @@ only needed to be read later is in the log. Field names are part of stored snaps
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -350,16 +351,20 @@ def initial(run_id: UUID, snapshot: Snapshot) -> RunState:
 
 
 _STATIC = {"snapshot", "task"}
-_adapter: TypeAdapter[RunState] = TypeAdapter(RunState)
+
+
+@cache
+def _adapter() -> TypeAdapter[RunState]:
+    return TypeAdapter(RunState)  # built at the first use: not every process that imports the engine stores a state
 
 
 def dump_state(state: RunState) -> str:
     """Write the changing part of a state as JSON; task and snapshot are stored once, elsewhere."""
-    return _adapter.dump_json(state, exclude=_STATIC).decode()
+    return _adapter().dump_json(state, exclude=_STATIC).decode()
 
 
 def load_state(text: str, task: RunCreated, snapshot: Snapshot) -> RunState:
     """Read a dumped state back and join it with its unchanging part. Raises pydantic's ValidationError."""
     body = text.rstrip().removesuffix("}")
     whole = f'{body},"task":{task.model_dump_json()},"snapshot":{snapshot.model_dump_json()}}}'
-    return _adapter.validate_json(whole)
+    return _adapter().validate_json(whole)

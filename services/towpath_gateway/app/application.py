@@ -3,10 +3,12 @@
 What is served is what `/openapi.json` says; no page loads anything from another host.
 """
 
+import warnings
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic.warnings import UnsupportedFieldAttributeWarning
 
 from towpath_contracts.problems.registry import Problem
 from towpath_gateway.app.dependencies import Parts
@@ -40,6 +42,8 @@ DESCRIPTION = (
 
 def create_app(parts: Parts | None) -> FastAPI:
     """Return the application; without *parts* it can only describe itself."""
+    # FastAPI silences this while it makes the adapter of a body; ours are built later, at the first request of a route.
+    warnings.filterwarnings("ignore", "The 'alias' attribute", UnsupportedFieldAttributeWarning)
     app = FastAPI(
         title=TITLE,
         version=VERSION,

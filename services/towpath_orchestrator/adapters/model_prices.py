@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from towpath_contracts.base import ClientValue
+from towpath_contracts.base import DEFERRED, ClientValue
 from towpath_contracts.budgets import MICROS, ModelPrice
 from towpath_contracts.problems.registry import describe_validation_error
 
@@ -35,7 +35,7 @@ class TokenPrice(ClientValue):
         return ModelPrice(input_micros=_up(self.input_usd), output_micros=_up(self.output_usd))
 
 
-_adapter: TypeAdapter[dict[str, TokenPrice]] = TypeAdapter(dict[str, TokenPrice])
+_adapter: TypeAdapter[dict[str, TokenPrice]] = TypeAdapter(dict[str, TokenPrice], config=DEFERRED)
 
 
 def _up(usd: Decimal) -> int:
