@@ -8,15 +8,18 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from towpath.errors import DeclarationError, RefusedError, problem_of
 from towpath_contracts.base import JsonObject
 from towpath_fabric.service import Service
-from towpath_worker.adapters.mcp.server_list import inspect_servers, read_servers
 from towpath_worker.settings import WorkerSettings
 from towpath_worker.wiring import load_tools, make_worker
+
+if TYPE_CHECKING:
+    from towpath_worker.adapters.mcp.config import ServersFile
 
 USAGE_ERROR = 2
 
@@ -44,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = {} if options.concurrency is None else {"worker_concurrency": options.concurrency}
     try:
         settings = WorkerSettings.load(**given).model_copy(update={"database_url": None})
-        servers = read_servers(options.mcp) if options.mcp else None
+        servers = _read_servers(options.mcp) if options.mcp else None
         toolbox, hooks = load_tools(options.modules, with_builtin=options.builtin, allow_none=servers is not None)
     except (DeclarationError, RefusedError, ValidationError) as error:
         sys.stderr.write(f"towpath worker: {error}\n")
@@ -62,6 +65,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _read_servers(path: str) -> "ServersFile":
+    from towpath_worker.adapters.mcp.server_list import read_servers  # noqa: PLC0415 - brings YAML and MCP
+
+    return read_servers(path)
+
+
 def _print_servers(path: Path) -> int:
     """Print what the servers of the file offer, or the problem that prevents it (with exit code 2)."""
     try:
@@ -73,6 +82,8 @@ def _print_servers(path: Path) -> int:
 
 
 async def _inspect(path: Path) -> list[JsonObject]:
+    from towpath_worker.adapters.mcp.server_list import inspect_servers, read_servers  # noqa: PLC0415 - as above
+
     task = asyncio.current_task()
     assert task is not None
     # Whoever started this stops it with SIGTERM; the programs of the servers must end with it.

@@ -1,16 +1,18 @@
 """Chooses and connects the parts of a worker process."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
 from towpath.toolbox import Toolbox, collect, load_module
-from towpath.tools import builtin
 from towpath_fabric.service import Service
-from towpath_worker.adapters.mcp.config import ServersFile
-from towpath_worker.adapters.mcp.server_list import make_servers
 from towpath_worker.app.worker import Worker, WorkerOptions
 from towpath_worker.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from towpath_worker.adapters.mcp.config import ServersFile
+    from towpath_worker.adapters.mcp.server import McpServer
 
 CLOSE_S = 1.5
 """Part of the grace period that is kept for closing, after the running calls have used the rest."""
@@ -22,6 +24,8 @@ def load_tools(
     """Import the modules and return their tools and hooks; raises DeclarationError where there is nothing to serve."""
     loaded = [load_module(name) for name in modules]
     if with_builtin:
+        from towpath.tools import builtin  # noqa: PLC0415 - brings an HTTP client
+
         loaded.append(builtin)
     tools, hooks = collect(loaded)
     if not tools and not allow_none:
@@ -35,7 +39,7 @@ def make_worker(
     settings: WorkerSettings,
     toolbox: Toolbox,
     hooks: tuple[Hook, ...],
-    servers: ServersFile | None = None,
+    servers: "ServersFile | None" = None,
 ) -> Worker:
     """Make a worker and add it to the service."""
     options = WorkerOptions(
@@ -44,6 +48,11 @@ def make_worker(
         project=settings.project,
         concurrency=settings.worker_concurrency,
     )
+    sources: tuple[McpServer, ...] = ()
+    if servers is not None:
+        from towpath_worker.adapters.mcp.server_list import make_servers  # noqa: PLC0415 - brings YAML and MCP
+
+        sources = make_servers(servers, service.log)
     worker = Worker(
         service.bus,
         toolbox,
@@ -52,7 +61,7 @@ def make_worker(
         registry=service.registry,
         hooks=hooks,
         telemetry=service.telemetry,
-        sources=make_servers(servers, service.log) if servers is not None else (),
+        sources=sources,
     )
     service.health.check("worker", worker.ready)
     service.loop(worker.run)

@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from towpath_contracts.base import DEFERRED, ClientValue
@@ -59,6 +58,8 @@ class ModelPrices:
 
 
 def _read(file: Path) -> dict[str, TokenPrice]:
+    import yaml  # noqa: PLC0415 - only for operators who have such a file
+
     try:
         return _adapter.validate_python(yaml.safe_load(file.read_text("utf-8")) or {})
     except ValidationError as error:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-import yaml
 from pydantic import Field, StringConstraints, ValidationError
 
 from towpath_contracts.base import ClientMessage, ClientValue
@@ -48,6 +47,8 @@ class WebhookFile(ClientMessage):
 
 def load_webhooks(path: Path, environment: Mapping[str, str] | None = None) -> tuple[Webhook, ...]:
     """Read the operator's file; raises ValueError with everything that is wrong with it, without any secret."""
+    import yaml  # noqa: PLC0415 - only for operators who have such a file
+
     known = os.environ if environment is None else environment  # noqa: TID251 - the file names variables, not settings
     try:
         written = WebhookFile.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})

@@ -7,9 +7,7 @@ No redirect is followed and no answer is read: requests go only to the addresses
 
 import asyncio
 from collections import Counter
-from typing import Any
-
-import httpx2
+from typing import TYPE_CHECKING, Any
 
 from towpath_contracts.gate_notices import ListNotices, Notice, NoticePage, RetryNotice
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -19,6 +17,9 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.webhooks import signed_headers
 from towpath_orchestrator.core.webhook_notices import GONE, NewNotice, Webhook, new_notices, status_after_try
+
+if TYPE_CHECKING:
+    import httpx2
 
 QUERIES = Queries.load("towpath_orchestrator.adapters", "notices.sql")
 
@@ -54,6 +55,11 @@ class WebhookDelivery:
 
     async def run(self) -> None:
         """Look and send for ever; a database that is away only delays it."""
+        if not self._webhooks:
+            await self._make_notices()
+            return
+        import httpx2  # noqa: PLC0415 - only a platform with webhooks sends requests
+
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE)
         async with httpx2.AsyncClient(
             follow_redirects=False, trust_env=False, timeout=TIMEOUT_S, limits=limits
@@ -99,7 +105,7 @@ class WebhookDelivery:
             await self._pool.execute(QUERIES.forget_notices)
             self._cleaned = monotonic()
 
-    async def _send_notices(self, http: httpx2.AsyncClient, webhook: Webhook) -> None:
+    async def _send_notices(self, http: "httpx2.AsyncClient", webhook: Webhook) -> None:
         while True:
             try:
                 sent = await self.send_due(http, webhook)
@@ -109,13 +115,15 @@ class WebhookDelivery:
             if sent == 0:
                 await asyncio.sleep(self._look_s)
 
-    async def send_due(self, http: httpx2.AsyncClient, webhook: Webhook) -> int:
+    async def send_due(self, http: "httpx2.AsyncClient", webhook: Webhook) -> int:
         """Send what is due to *webhook*, as much as may be under way at once; returns how many were tried."""
         rows = await self._pool.fetch(QUERIES.claim_notices, webhook.name, AT_ONCE, LEASE_S)
         await asyncio.gather(*(self._send(http, webhook, row) for row in rows))
         return len(rows)
 
-    async def _send(self, http: httpx2.AsyncClient, webhook: Webhook, row: Any) -> None:
+    async def _send(self, http: "httpx2.AsyncClient", webhook: Webhook, row: Any) -> None:
+        import httpx2  # noqa: PLC0415 - as in `run`
+
         body = row["body"].encode()
         headers = signed_headers(webhook, f"msg_{row['notice_id'].hex}", wall_ns() // NS, body)
         error = ""

@@ -6,8 +6,6 @@ A checkpoint that can't be published is logged as a warning and never stops seal
 import asyncio
 from pathlib import Path
 
-import httpx2
-
 from towpath_fabric.telemetry.logs import Logger
 
 WITNESS_TIMEOUT_S = 5.0
@@ -56,6 +54,8 @@ class CheckpointWitness:
             self._log.warning("the witness could not be reached", error=f"no answer in {WITNESS_TIMEOUT_S:g} s")
 
     async def _post(self, note: str) -> None:
+        import httpx2  # noqa: PLC0415 - only a platform with a witness sends requests
+
         headers = {"Content-Type": "text/plain; charset=utf-8"}
         try:
             async with httpx2.AsyncClient(timeout=WITNESS_TIMEOUT_S, follow_redirects=False) as client:

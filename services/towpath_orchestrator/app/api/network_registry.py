@@ -22,7 +22,6 @@ from towpath_fabric.batch_loader import BatchLoader
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.nats.replies import problem_from_validation
 from towpath_fabric.ports import Database, MessageBus
-from towpath_fabric.prompt_templates import PromptInvalidError, compile_base_prompt
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
 
 Wanted = tuple[str, str, int | None]
@@ -31,6 +30,9 @@ Wanted = tuple[str, str, int | None]
 
 def check_prompts(spec: NetworkSpec) -> list[ProblemDetail]:
     """Return every prompt template that the decider would refuse in the middle of a run."""
+    # jinja2 is needed when a network is published, which few replicas ever see.
+    from towpath_fabric.prompt_templates import PromptInvalidError, compile_base_prompt  # noqa: PLC0415
+
     problems = []
     for index, agent in enumerate(spec.agents):
         try:
