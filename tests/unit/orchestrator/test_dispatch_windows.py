@@ -75,16 +75,20 @@ def test_every_caller_is_served_within_as_many_turns_as_there_are_callers() -> N
     chance = random.Random(7)
     turns: FairQueue[str] = FairQueue()
     last: dict[str, int] = {}
+    waiting: Counter[str] = Counter()
     for turn in range(4_000):
         for caller in "ABCDE":
             if chance.random() < (0.9 if caller == "A" else 0.3):
                 put(turns, f"{caller}{chance.randrange(4)}", now=turn, priority=chance.randrange(11))
+                waiting[caller] += 1
                 last.setdefault(caller, turn)
         if len(turns):
             caller = turns.next(turn)[0]
+            waiting[caller] -= 1
             assert turn - last.pop(caller) <= 5
-            if any(item[0] == caller for item in turns.items()):
+            if waiting[caller]:
                 last[caller] = turn
+    assert waiting == Counter(item[0] for item in turns.items())
 
 
 def served(
