@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from tests.support.places import ROOT
@@ -32,16 +33,14 @@ def modules(*folders: str) -> list[Path]:
     return [path for path in tracked() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in folders]
 
 
-@functools.cache
-def parsed(path: Path) -> ast.Module:
-    """Return the tree of a file, which several rules look at."""
-    return ast.parse(path.read_text("utf-8"))
-
-
-@functools.cache
-def functions(path: Path) -> tuple[Function, ...]:
-    """Return every function of a file, nested ones too."""
-    return tuple(node for node in ast.walk(parsed(path)) if isinstance(node, Function))
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Return every statement and block of a file; expressions hold no function or class with a name."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, name, ())
 
 
 def place(path: Path, node: Function | ast.ClassDef) -> str:
@@ -70,26 +69,49 @@ def does_nothing(node: Function) -> bool:
     return all(isinstance(part, ast.Pass) or "NotImplementedError" in ast.unparse(part) for part in body)
 
 
-def protocol_methods(path: Path) -> set[int]:
+def protocol_methods(classes: list[ast.ClassDef]) -> set[int]:
     """Return the lines of methods that a Protocol declares, or an abstract class asks for."""
-    classes = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
     protocols = [node for node in classes if any("Protocol" in ast.unparse(base) for base in node.bases)]
     asked = {part.lineno for node in protocols for part in node.body if isinstance(part, Function)}
     methods = [part for node in classes for part in node.body if isinstance(part, Function)]
     return asked | {part.lineno for part in methods if "abstractmethod" in map(ast.unparse, part.decorator_list)}
 
 
+class Findings(NamedTuple):
+    """What the rules find in one file."""
+
+    long: list[str]
+    undocumented: list[str]
+    pretending: list[str]
+
+
+@functools.cache
+def findings(path: Path) -> Findings:
+    """Return what a file breaks; its tree, which is large, is not kept."""
+    tree = ast.parse(path.read_text("utf-8"))
+    parts = list(statements(tree))
+    functions = [node for node in parts if isinstance(node, Function)]
+    declared = protocol_methods([node for node in parts if isinstance(node, ast.ClassDef)])
+    lengths = [(node, (node.end_lineno or node.lineno) - node.lineno + 1) for node in functions]
+    bare = [] if ast.get_docstring(tree) is not None else [str(path.relative_to(ROOT))]
+    if path.is_relative_to(ROOT / "libs" / "towpath"):
+        bare += [place(path, n) for n in public(tree.body) if ast.get_docstring(n) is None and not overloads(n)]
+    return Findings(
+        long=[f"{place(path, node)}: {lines} lines" for node, lines in lengths if lines > FUNCTION_LINES],
+        undocumented=bare,
+        pretending=[
+            place(path, node)
+            for node in functions
+            if does_nothing(node) and node.lineno not in declared and not overloads(node)
+        ],
+    )
+
+
 CODE = ("libs", "services", "tests", "bench", "examples", "deploy", "docs")
 
 
 def test_no_function_is_longer_than_a_screen() -> None:
-    long = [
-        f"{place(path, node)}: {lines} lines"
-        for path in modules(*CODE)
-        for node in functions(path)
-        if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES
-    ]
-    assert long == []
+    assert [found for path in modules(*CODE) for found in findings(path).long] == []
 
 
 def test_no_file_is_longer_than_its_limit() -> None:
@@ -98,24 +120,12 @@ def test_no_file_is_longer_than_its_limit() -> None:
 
 
 def test_module_heads_and_the_public_sdk_are_documented() -> None:
-    bare = []
-    for path in modules("libs", "services"):
-        tree = parsed(path)
-        if ast.get_docstring(tree) is None:
-            bare.append(str(path.relative_to(ROOT)))
-        if path.is_relative_to(ROOT / "libs" / "towpath"):
-            bare += [place(path, n) for n in public(tree.body) if ast.get_docstring(n) is None and not overloads(n)]
-    assert bare == []
+    assert [found for path in modules("libs", "services") for found in findings(path).undocumented] == []
 
 
 def test_no_function_only_pretends() -> None:
-    empty = [
-        place(path, node)
-        for path in modules("libs", "services", "examples", "bench")
-        for node in functions(path)
-        if does_nothing(node) and node.lineno not in protocol_methods(path) and not overloads(node)
-    ]
-    assert empty == []
+    checked = modules("libs", "services", "examples", "bench")
+    assert [found for path in checked for found in findings(path).pretending] == []
 
 
 def test_nothing_is_left_unfinished() -> None:
