@@ -4,6 +4,7 @@ Every subject, stream and request/reply method that contracts declare appears, a
 document describes only what one process subscribes to (docs/decisions/0013-faststream-for-request-reply.md).
 """
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -225,8 +226,9 @@ CHANNELS: tuple[Channel, ...] = (
 )
 
 
+@functools.cache
 def asyncapi_document() -> JsonObject:
-    """Return the document as plain JSON values."""
+    """Return the document as plain JSON values; made once in a process."""
     return {
         "asyncapi": "3.0.0",
         "info": {
