@@ -1,72 +1,9 @@
-"""Composition root of the decider."""
+"""Reads the settings and runs one decider: `python -m towpath_decider`."""
 
 import sys
 
-from towpath_contracts.rpc import RENDER_PROMPT
-from towpath_decider.adapters.anthropic_messages import ClaudeProvider
-from towpath_decider.adapters.gemini import GeminiProvider
-from towpath_decider.adapters.openai_chat import OpenAiProvider
-from towpath_decider.adapters.script_source import BlobScripts, FileScripts
-from towpath_decider.adapters.scripted import ScriptedProvider
-from towpath_decider.app.decider import DECIDER, Decider
-from towpath_decider.app.decision_service import Asker
-from towpath_decider.app.provider_limiter import Limiter
-from towpath_decider.app.token_stream import Telling
 from towpath_decider.settings import DeciderSettings
-from towpath_fabric.nats.kv_register import SharedRegisters
-from towpath_fabric.service import Service
-
-
-def build(settings: DeciderSettings) -> Service:
-    """Wire the decider; it serves once the service runs."""
-    service = Service(DECIDER, settings)
-    log = service.log
-    gemini = GeminiProvider(api_key=settings.gemini_api_key, base_url=settings.gemini_base_url, log=log)
-    openai = OpenAiProvider(api_key=settings.openai_api_key, base_url=settings.openai_base_url, log=log)
-    claude = ClaudeProvider(api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url, log=log)
-    local = OpenAiProvider(api_key=settings.local_api_key, base_url=settings.local_url, local=True, log=log)
-    scripted = ScriptedProvider(
-        blobs=BlobScripts(service.bus), files=FileScripts(settings.script_dir), allowed=settings.scripts_allowed
-    )
-    telling = Telling(service.bus)
-    limiter = Limiter(
-        settings.provider_limits,
-        SharedRegisters(service.bus, "providers"),
-        log,
-        service.registry,
-        places=settings.decider_concurrency,
-    )
-    decider = Decider(
-        service.bus,
-        Asker(
-            {
-                "gemini": gemini,
-                "google": gemini,
-                "openai": openai,
-                "anthropic": claude,
-                "local": local,
-                "scripted": scripted,
-            },
-            tell=telling.call if settings.decider_deltas else None,
-            limiter=limiter,
-        ),
-        service.log,
-        service.registry,
-        pool=settings.decider_pool,
-        concurrency=settings.decider_concurrency,
-        telemetry=service.telemetry,
-    )
-    limiter.lend_to(decider.hold)
-    service.bus.subscriber(RENDER_PROMPT)(decider.render_prompt)
-    service.on_start(decider.start)
-    service.on_stop(decider.stop)
-    service.loop(decider.take_requests)
-    service.loop(decider.keep_alive)
-    service.loop(telling.send_pieces)
-    for loop in limiter.loops:
-        service.loop(loop)
-    return service
-
+from towpath_decider.wiring import build_service
 
 if __name__ == "__main__":
-    sys.exit(build(DeciderSettings.load()).run())
+    sys.exit(build_service(DeciderSettings.load()).run())

@@ -1,4 +1,4 @@
-"""Composition root: `python -m towpath_gateway` serves; `create-key` makes the first key; `openapi` describes."""
+"""`python -m towpath_gateway` serves; `create-key` makes the first key; `openapi` prints the OpenAPI document."""
 
 import argparse
 import asyncio
@@ -10,41 +10,11 @@ from pydantic import ValidationError
 
 from towpath_contracts.problems.registry import Problem, ProblemError
 from towpath_fabric.nats.replies import problem_from_validation
-from towpath_fabric.postgres.pool import open_pool
-from towpath_fabric.service import Service
-from towpath_gateway.adapters.key_store import Keys, NewKey
-from towpath_gateway.adapters.platform_client import Platform
+from towpath_gateway.adapters.key_store import NewKey
 from towpath_gateway.app.application import create_app
-from towpath_gateway.app.dependencies import Metrics, Parts
-from towpath_gateway.app.request_log import Edge
 from towpath_gateway.core.api_keys import SCOPES
 from towpath_gateway.settings import GatewaySettings
-
-
-def serve(settings: GatewaySettings) -> int:
-    """Serve until asked to stop; returns the exit code."""
-    service = Service("gateway", settings)
-    parts = Parts(
-        settings=settings,
-        log=service.log,
-        keys=Keys(lambda: service.pool),
-        platform=Platform(service.bus, service.stopping, service.telemetry),
-        metrics=Metrics(service.registry),
-        stopping=service.stopping,
-    )
-    service.serve_app(Edge(create_app(parts), parts), settings.gateway_host, settings.gateway_port)
-    return service.run()
-
-
-async def create_key(settings: GatewaySettings, new: NewKey, project: str) -> str:
-    """Make a key and return it; raises ProblemError."""
-    pool = await open_pool(settings.dsn(), 1, "towpath_gateway")
-    try:
-        view = await Keys(lambda: pool).create(new, project=project, actor="create-key")
-    finally:
-        await pool.close()
-    assert view.key is not None
-    return view.key
+from towpath_gateway.wiring import build_service, create_key
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     settings = GatewaySettings.load()
     if given.command is None:
-        return serve(settings)
+        return build_service(settings).run()
     return _create_key(settings, given)
 
 

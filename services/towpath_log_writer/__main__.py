@@ -1,53 +1,9 @@
-"""Composition root of the log-writer."""
+"""Reads the settings and runs one log-writer: `python -m towpath_log_writer`."""
 
 import sys
 
-from towpath_contracts.rpc import GET_HISTORY, GET_LLM_CALLS
-from towpath_contracts.streams import EVENTS_CONSUMER, LOGS_CONSUMER, ConsumerSpec
-from towpath_fabric.nats.pull_consumer import PullConsumer
-from towpath_fabric.nats.streams import ensure_consumer
-from towpath_fabric.service import Service
-from towpath_log_writer.adapters.history_tables import HistoryTables
-from towpath_log_writer.app.history_queries import Reading
-from towpath_log_writer.app.history_writer import Writer
-from towpath_log_writer.app.repair import Repairer
-from towpath_log_writer.app.stream_readers import EventReader, LogReader, Metrics
 from towpath_log_writer.settings import LogWriterSettings
-
-ROLE = "log_writer"
-
-
-def build(settings: LogWriterSettings) -> Service:
-    """Wire the log-writer; it serves once the service runs."""
-    service = Service(ROLE, settings)
-
-    async def start() -> None:
-        bus, pool, log = service.bus, service.pool, service.log
-        tables, metrics = HistoryTables(pool), Metrics(service.registry)
-        writer = Writer(tables, log)
-        events, logs = (_consumer(service, spec, settings) for spec in (EVENTS_CONSUMER, LOGS_CONSUMER))
-        reader = EventReader(events, writer, settings, metrics, log)
-        repairer = Repairer(bus, tables, writer, log, behind=reader.behind)
-        reader.repairer = repairer
-        reading = Reading(pool)
-        bus.subscriber(GET_HISTORY)(reading.get_history)
-        bus.subscriber(GET_LLM_CALLS)(reading.get_llm_calls)
-        for consumer in (events, logs):
-            await consumer.start()
-            service.on_stop(consumer.stop)
-        service.loop(reader.run)
-        service.loop(LogReader(logs, tables, settings, metrics, log).run)
-        service.loop(repairer.repair)
-        service.loop(lambda: repairer.sweep(settings.history_sweep_s))
-
-    service.on_start(start)
-    return service
-
-
-def _consumer(service: Service, spec: ConsumerSpec, settings: LogWriterSettings) -> PullConsumer:
-    nc = service.bus.nc
-    return PullConsumer(nc, spec, window=2 * settings.history_batch, rebind=lambda: ensure_consumer(nc, spec))
-
+from towpath_log_writer.wiring import build_service
 
 if __name__ == "__main__":
-    sys.exit(build(LogWriterSettings.load()).run())
+    sys.exit(build_service(LogWriterSettings.load()).run())

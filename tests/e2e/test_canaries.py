@@ -19,10 +19,10 @@ from towpath_contracts.authority import USERS
 from towpath_contracts.streams import STREAMS
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
-from towpath_gateway.__main__ import create_key
 from towpath_gateway.adapters.key_store import NewKey
 from towpath_gateway.core.api_keys import SCOPES
 from towpath_gateway.settings import GatewaySettings
+from towpath_gateway.wiring import create_key
 
 TOOLS = TESTS / "support" / "worker" / "secret_tools.py"
 POLICY = "kind: Policy\nrules:\n  - {name: telltale, tool: 'telltale.*', effect: allow}\n"

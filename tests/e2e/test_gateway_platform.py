@@ -16,10 +16,10 @@ from tests.support.places import EXAMPLES
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
-from towpath_gateway.__main__ import create_key
 from towpath_gateway.adapters.key_store import NewKey
 from towpath_gateway.core.api_keys import SCOPES
 from towpath_gateway.settings import GatewaySettings
+from towpath_gateway.wiring import create_key
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,7 +7,6 @@ of it afterwards, to logs, traces and metrics, is told here and may be lost.
 from uuid import UUID
 
 from nats.aio.msg import Msg
-from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from towpath_contracts import subjects
 from towpath_contracts.decisions.request import DecisionRequest, RenderedPrompt, RenderPrompt
@@ -17,6 +16,7 @@ from towpath_contracts.rpc import DEAD_LETTER_RUNS
 from towpath_contracts.streams import decide_consumer
 from towpath_decider.app.decision_service import Asker, Outcome, defect, log_calls
 from towpath_decider.core.prompt import render
+from towpath_decider.metrics import DeciderMetrics
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letter_reports import report_dead_letter
@@ -60,7 +60,7 @@ class Decider:
         bus: Bus,
         asker: Asker,
         log: Logger,
-        registry: CollectorRegistry,
+        metrics: DeciderMetrics,
         *,
         pool: str,
         concurrency: int,
@@ -68,6 +68,7 @@ class Decider:
     ) -> None:
         """*concurrency* requests are answered at the same time at most; others stay with the broker."""
         self._telemetry = telemetry
+        self._metrics = metrics
         self._bus = bus
         self._asker = asker
         self._log = log
@@ -85,16 +86,6 @@ class Decider:
         self.take_requests = self._loop.take_requests
         self.keep_alive = self._loop.keep_alive
         self.hold = self._loop.hold
-        self._decisions = Counter(
-            "towpath_decisions", "Decisions by provider and result", ("provider", "result"), registry=registry
-        )
-        self._seconds = Histogram(
-            "towpath_decision_seconds",
-            "Time from request to stored fact",
-            ("provider",),
-            buckets=(0.001, 0.005, 0.025, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120),
-            registry=registry,
-        )
 
     async def stop(self) -> None:
         """Fetch no more, let calls end, hand back what did not end in time."""
@@ -150,8 +141,8 @@ class Decider:
         result = "made" if isinstance(outcome.fact, DecisionMade) else outcome.fact.code
         if result == "model_unknown":
             provider = "unknown"  # the string comes from a task: it must not become a label
-        self._decisions.labels(provider, result).inc()
-        self._seconds.labels(provider).observe(monotonic() - job.began)
+        self._metrics.decisions.labels(provider, result).inc()
+        self._metrics.seconds.labels(provider).observe(monotonic() - job.began)
 
     def _trace(self, job: DecisionJob, fact: DecisionMade | DecisionFailed, start_ns: int) -> None:
         if self._telemetry is None or not self._telemetry.enabled:

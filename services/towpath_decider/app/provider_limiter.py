@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
 from pydantic import ValidationError
 
 from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderUse
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 from towpath_decider.core.rate_policy import LEASE_S, LONGEST_PAUSE_S, PIECE_S, Grant, Wish, settle
+from towpath_decider.metrics import DeciderMetrics
 from towpath_fabric.clock import monotonic
 from towpath_fabric.fair_queue import FairQueue, QueueOwner
 from towpath_fabric.nats.kv_register import RegistersUnavailableError, SharedRegisters
@@ -269,7 +269,7 @@ class Limiter:
         limits: Mapping[str, ProviderLimit],
         registers: SharedRegisters,
         log: Logger,
-        registry: CollectorRegistry,
+        metrics: DeciderMetrics,
         *,
         places: int = 64,
     ) -> None:
@@ -278,16 +278,7 @@ class Limiter:
         self._hold: Callable[[int], None] | None = None
         self._gates = {name: Gate(name, limit, registers, log) for name, limit in limits.items()}
         self.loops = tuple(gate.run for gate in self._gates.values())
-        self._waited = Histogram(
-            "towpath_provider_wait_seconds",
-            "How long calls waited for a place at a provider with limits",
-            ("provider",),
-            buckets=(0.001, 0.01, 0.05, 0.25, 1, 5, 30),
-            registry=registry,
-        )
-        self._unasked = Counter(
-            "towpath_provider_no_turn", "Calls that found no place in their time", ("provider",), registry=registry
-        )
+        self._metrics = metrics
 
     def lend_to(self, hold: Callable[[int], None]) -> None:
         """Tell *hold* of places that are free while their requests wait: -1 for one that is lent, 1 when it is back."""
@@ -312,13 +303,13 @@ class Limiter:
                         taken.append((gate, tokens))
         except TimeoutError:
             self._give_up(taken)
-            self._unasked.labels(provider).inc()
+            self._metrics.limiter_timeouts.labels(provider).inc()
             raise NoTurnError(provider) from None
         except asyncio.CancelledError:
             self._give_up(taken)
             raise
         if taken:
-            self._waited.labels(provider).observe(monotonic() - began)
+            self._metrics.limiter_wait_s.labels(provider).observe(monotonic() - began)
         return Place(gates=tuple(taken))
 
     async def _pass(self, gate: Gate, owner: QueueOwner, tokens: int, *, begun: bool) -> None:

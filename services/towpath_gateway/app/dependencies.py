@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic import BaseModel
 
 from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
@@ -15,30 +14,9 @@ from towpath_gateway.adapters.key_store import Keys
 from towpath_gateway.adapters.platform_client import Platform
 from towpath_gateway.core.api_keys import ANYBODY, Principal, bearer, split_key
 from towpath_gateway.core.headers import refused_origin
+from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
 from towpath_readings.spans import SpanLink, parse_traceparent
-
-SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
-
-
-class Metrics:
-    """What the gateway counts. Labels are route templates, never ids."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.requests = Counter(
-            "towpath_gateway_requests_total", "HTTP requests", ["method", "route", "status"], registry=registry
-        )
-        self.seconds = Histogram(
-            "towpath_gateway_request_seconds",
-            "Time to answer, streams excluded",
-            ["route"],
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.streams = Gauge("towpath_gateway_streams", "Open event streams", registry=registry)
-        self.refused = Counter(
-            "towpath_gateway_refused_total", "Requests refused for their credential", ["code"], registry=registry
-        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +27,7 @@ class Parts:
     log: Logger
     keys: Keys
     platform: Platform
-    metrics: Metrics
+    metrics: GatewayMetrics
     stopping: asyncio.Event
     streams: int = field(default=0)
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 import asyncpg
 from nats.aio.msg import Msg
-from prometheus_client import CollectorRegistry, Counter, Gauge
 from pydantic import ValidationError
 
 from towpath_contracts import subjects
@@ -23,6 +22,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_log_writer.adapters.history_tables import INVALID_DATA, HistoryTables
 from towpath_log_writer.app.history_writer import WAITS_S, Writer
 from towpath_log_writer.app.repair import Repairer
+from towpath_log_writer.metrics import LogWriterMetrics
 from towpath_log_writer.settings import LogWriterSettings
 
 BACKLOG = 1_000
@@ -34,14 +34,23 @@ QUIET_AFTER_S = 5.0
 """When nothing has arrived for this long, the stream has nothing more to say, whatever it last said."""
 
 
-class Metrics:
-    """What is counted."""
+class StreamBacklog:
+    """How much the stream of events has still to deliver, by its last message."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.messages = Counter(
-            "towpath_history_messages", "Messages by stream and fate", ("stream", "fate"), registry=registry
-        )
-        self.backlog = Gauge("towpath_history_backlog", "Events the stream has still to deliver", registry=registry)
+    def __init__(self, metrics: LogWriterMetrics) -> None:
+        self._metrics = metrics
+        self._pending = 0
+        self._arrived = monotonic()
+
+    def observe(self, pending: int) -> None:
+        """Note that a message has arrived, and *pending* others follow it."""
+        self._arrived = monotonic()
+        self._pending = pending
+        self._metrics.backlog.set(pending)
+
+    def is_large(self) -> bool:
+        """Whether so much follows that what is missing is most likely among it."""
+        return self._pending > BACKLOG and monotonic() - self._arrived < QUIET_AFTER_S
 
 
 async def gather_batch(consumer: PullConsumer, most: int, linger_s: float) -> list[Msg]:
@@ -57,20 +66,22 @@ class EventReader:
     """Brings events from the stream into history."""
 
     def __init__(
-        self, consumer: PullConsumer, writer: Writer, settings: LogWriterSettings, metrics: Metrics, log: Logger
+        self,
+        consumer: PullConsumer,
+        writer: Writer,
+        repairer: Repairer,
+        backlog: StreamBacklog,
+        settings: LogWriterSettings,
+        metrics: LogWriterMetrics,
+        log: Logger,
     ) -> None:
         self._consumer = consumer
         self._writer = writer
+        self._repairer = repairer
+        self._backlog = backlog
         self._settings = settings
         self._metrics = metrics
         self._log = log
-        self._pending = 0
-        self._arrived = monotonic()
-        self.repairer: Repairer | None = None
-
-    def behind(self) -> bool:
-        """Say whether the stream still has much to deliver."""
-        return self._pending > BACKLOG and monotonic() - self._arrived < QUIET_AFTER_S
 
     async def run(self) -> None:
         """Take events for ever."""
@@ -78,12 +89,8 @@ class EventReader:
         while True:
             messages = await gather_batch(self._consumer, self._settings.history_batch, linger_s)
             crash_point("log_writer.taken")
-            self._arrived = monotonic()
-            self._pending = int(messages[-1].metadata.num_pending or 0)
-            self._metrics.backlog.set(self._pending)
-            missing = await self._writer.add(self._read(messages))
-            if self.repairer is not None:
-                self.repairer.ask_for(missing)
+            self._backlog.observe(int(messages[-1].metadata.num_pending or 0))
+            self._repairer.ask_for(await self._writer.add(self._read(messages)))
             crash_point("log_writer.before_ack")
             await ack(messages[-1])  # stands for all before it (`ack_all`)
             await crash_point_after_flush("log_writer.acked")
@@ -107,7 +114,12 @@ class LogReader:
     """Brings what deciders and workers logged into history."""
 
     def __init__(
-        self, consumer: PullConsumer, tables: HistoryTables, settings: LogWriterSettings, metrics: Metrics, log: Logger
+        self,
+        consumer: PullConsumer,
+        tables: HistoryTables,
+        settings: LogWriterSettings,
+        metrics: LogWriterMetrics,
+        log: Logger,
     ) -> None:
         self._consumer = consumer
         self._tables = tables

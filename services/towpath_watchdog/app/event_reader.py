@@ -13,9 +13,10 @@ from pydantic import ValidationError
 from towpath_contracts.runs.raw_events import EventBatch
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
 from towpath_fabric.telemetry.logs import Logger
-from towpath_watchdog.app.fact_reporter import Metrics, Reporter
+from towpath_watchdog.app.fact_reporter import Reporter
 from towpath_watchdog.app.run_sweep import Looker
 from towpath_watchdog.core.run_memory import Memory
+from towpath_watchdog.metrics import WatchdogMetrics
 from towpath_watchdog.settings import WatchdogSettings
 
 BACKLOG = 1_000
@@ -32,7 +33,7 @@ class EventReader:
         looker: Looker,
         reporter: Reporter,
         settings: WatchdogSettings,
-        metrics: Metrics,
+        metrics: WatchdogMetrics,
         log: Logger,
     ) -> None:
         self._consumer = consumer

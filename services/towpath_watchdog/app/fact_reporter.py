@@ -8,14 +8,13 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from uuid import UUID
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
-
 from towpath_contracts import subjects
 from towpath_contracts.facts import WatchdogReportedFact
 from towpath_contracts.ids import effect_id
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.telemetry.logs import Logger
 from towpath_watchdog.core.run_memory import Memory, Report
+from towpath_watchdog.metrics import WatchdogMetrics
 
 SOURCE = "watchdog"
 """The name under which facts are sent."""
@@ -24,22 +23,10 @@ TOLD_KEPT = 10_000
 """Findings that are remembered as told; one that is forgotten is told again, which changes nothing but the log."""
 
 
-class Metrics:
-    """What is counted."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.events = Counter("towpath_watchdog_messages", "Event messages by fate", ("fate",), registry=registry)
-        self.findings = Counter("towpath_watchdog_findings", "Reports by finding", ("finding",), registry=registry)
-        self.unsent = Counter("towpath_watchdog_unsent", "Reports the broker did not take", registry=registry)
-        self.judged = Counter("towpath_watchdog_judged", "Runs that were judged", registry=registry)
-        self.followed = Gauge("towpath_watchdog_followed", "Runs that are followed", registry=registry)
-        self.idle = Gauge("towpath_watchdog_idle", "Runs that stand still, by why", ("why",), registry=registry)
-
-
 class Reporter:
     """Tells runs what was found about them."""
 
-    def __init__(self, bus: Bus, memory: Memory, metrics: Metrics, log: Logger) -> None:
+    def __init__(self, bus: Bus, memory: Memory, metrics: WatchdogMetrics, log: Logger) -> None:
         self._bus = bus
         self._memory = memory
         self._metrics = metrics

@@ -20,9 +20,10 @@ from towpath_contracts.runs.views import EventsSince, SweepRuns, SweptRuns
 from towpath_fabric.clock import wall
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.telemetry.logs import Logger
-from towpath_watchdog.app.fact_reporter import Metrics, Reporter
+from towpath_watchdog.app.fact_reporter import Reporter
 from towpath_watchdog.core.idle_runs import idle_finding, idle_key, lease_of, lease_s
 from towpath_watchdog.core.run_memory import WINDOW_EVENTS, Memory, Report
+from towpath_watchdog.metrics import WatchdogMetrics
 from towpath_watchdog.settings import WatchdogSettings
 
 SWEEP_ROWS = 2_000
@@ -53,7 +54,7 @@ class Looker:
         memory: Memory,
         settings: WatchdogSettings,
         reporter: Reporter,
-        metrics: Metrics,
+        metrics: WatchdogMetrics,
         log: Logger,
     ) -> None:
         self._bus = bus

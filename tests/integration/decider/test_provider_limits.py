@@ -25,6 +25,7 @@ from towpath_contracts.ids import request_id
 from towpath_contracts.streams import decide_consumer
 from towpath_decider.app.provider_limiter import Limiter
 from towpath_decider.core.conversation import CallFailure, Question, Turn
+from towpath_decider.metrics import DeciderMetrics
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.kv_register import SharedRegisters
@@ -120,7 +121,13 @@ async def limiter(stack: Any, url: str, limit: ProviderLimit, tasks: list[asynci
     bus = Bus("decider", Settings(nats_url=url))
     await bus.connect()
     stack.append(bus)
+<<<<<<< HEAD
     found = Limiter({"local": limit}, SharedRegisters(bus, "providers"), structlog.get_logger(), CollectorRegistry())
+=======
+    found = Limiter(
+        {"local": limit}, Registers(bus, "providers"), structlog.get_logger(), DeciderMetrics(CollectorRegistry())
+    )
+>>>>>>> 641913e8 (Give the gateway, the decider, the log-writer and the watchdog a wiring and a metrics module)
     tasks += [asyncio.create_task(loop()) for loop in found.loops]
     return found
 

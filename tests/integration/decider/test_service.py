@@ -45,6 +45,7 @@ from towpath_decider.adapters.script_source import BlobScripts, FileScripts
 from towpath_decider.adapters.scripted import ScriptedProvider
 from towpath_decider.app.decider import Decider
 from towpath_decider.app.decision_service import Asker
+from towpath_decider.metrics import DeciderMetrics
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric import request_loop
 from towpath_fabric.nats.bus import Bus
@@ -312,8 +313,13 @@ async def in_process(nats_server: Nats, asking: Asking) -> AsyncIterator[Callabl
         decider = Decider(
             bus,
             Asker({"scripted": scripted}),
+<<<<<<< HEAD
             configure_logging("decider", settings),
             CollectorRegistry(),
+=======
+            configure("decider", settings),
+            DeciderMetrics(CollectorRegistry()),
+>>>>>>> 641913e8 (Give the gateway, the decider, the log-writer and the watchdog a wiring and a metrics module)
             pool=POOL,
             concurrency=4,
         )

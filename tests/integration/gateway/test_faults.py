@@ -12,9 +12,9 @@ from tests.support.platform.platform_peer import PlatformPeer
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
 from towpath_fabric.postgres.migrations import migrate
-from towpath_gateway.__main__ import create_key
 from towpath_gateway.adapters.key_store import CACHE_S, NewKey
 from towpath_gateway.settings import GatewaySettings
+from towpath_gateway.wiring import create_key
 
 TASK = {"network": "support", "user_message": "hello"}
 

@@ -22,10 +22,10 @@ from towpath_contracts import rpc
 from towpath_contracts.dead_letters import DeadLetterPage
 from towpath_contracts.runs.views import ActionDone, GatePage, GateView
 from towpath_contracts.tools.access import AuditPage, Permissions, PolicyApplied, ToolsDescribed
-from towpath_gateway.__main__ import create_key
 from towpath_gateway.adapters.key_store import NewKey
 from towpath_gateway.core.api_keys import OPERATE_PLATFORM, SCOPES
 from towpath_gateway.settings import GatewaySettings
+from towpath_gateway.wiring import create_key
 
 
 class Place:

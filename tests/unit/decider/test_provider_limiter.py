@@ -21,6 +21,7 @@ from towpath_decider.app.provider_limiter import Gate, Limiter, NoTurnError, Pla
 from towpath_decider.core.conversation import CallFailure, Question, Reply, Turn
 from towpath_decider.core.rate_policy import LONGEST_PAUSE_S
 from towpath_decider.core.usage import NOTHING
+from towpath_decider.metrics import DeciderMetrics
 from towpath_fabric.clock import monotonic
 from towpath_fabric.fair_queue import QueueOwner
 from towpath_fabric.nats.bus import Bus
@@ -133,7 +134,7 @@ async def test_a_register_that_cannot_be_read_is_an_empty_one() -> None:
 
 def limiter_of(places: int, held: list[int] | None = None) -> Limiter:
     limit = {"local": ProviderLimit(concurrency=1)}
-    found = Limiter(limit, Shelf(), structlog.get_logger(), CollectorRegistry(), places=places)
+    found = Limiter(limit, Shelf(), structlog.get_logger(), DeciderMetrics(CollectorRegistry()), places=places)
     if held is not None:
         found.lend_to(held.append)
     return found
@@ -180,7 +181,7 @@ class OneTurn(Limiter):
     """Lets one call in, and no other."""
 
     def __init__(self) -> None:
-        super().__init__({}, Shelf(), structlog.get_logger(), CollectorRegistry())
+        super().__init__({}, Shelf(), structlog.get_logger(), DeciderMetrics(CollectorRegistry()))
         self.turns = 1
 
     async def enter(self, request: Any, question: Question, *, begun: bool = False) -> Place:
