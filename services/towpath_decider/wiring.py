@@ -4,15 +4,15 @@ from towpath_contracts.rpc import RENDER_PROMPT
 from towpath_decider.adapters.anthropic_messages import ClaudeProvider
 from towpath_decider.adapters.gemini import GeminiProvider
 from towpath_decider.adapters.openai_chat import OpenAiProvider
-from towpath_decider.adapters.script_source import BlobScripts, FileScripts
+from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource
 from towpath_decider.adapters.scripted import ScriptedProvider
 from towpath_decider.app.decider import DECIDER, Decider
-from towpath_decider.app.decision_service import Asker
-from towpath_decider.app.provider_limiter import Limiter
-from towpath_decider.app.token_stream import Telling
+from towpath_decider.app.decision_service import DecisionService
+from towpath_decider.app.provider_limiter import ProviderLimiter
+from towpath_decider.app.token_stream import TokenPublisher
 from towpath_decider.metrics import DeciderMetrics
 from towpath_decider.settings import DeciderSettings
-from towpath_fabric.nats.kv_register import Registers
+from towpath_fabric.nats.kv_register import SharedRegisters
 from towpath_fabric.service import Service
 
 
@@ -25,19 +25,21 @@ def build_service(settings: DeciderSettings) -> Service:
     claude = ClaudeProvider(api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url, log=log)
     local = OpenAiProvider(api_key=settings.local_api_key, base_url=settings.local_url, local=True, log=log)
     scripted = ScriptedProvider(
-        blobs=BlobScripts(service.bus), files=FileScripts(settings.script_dir), allowed=settings.scripts_allowed
+        blobs=BlobScriptSource(service.bus),
+        files=FileScriptSource(settings.script_dir),
+        allowed=settings.scripts_allowed,
     )
-    telling = Telling(service.bus)
-    limiter = Limiter(
+    telling = TokenPublisher(service.bus)
+    limiter = ProviderLimiter(
         settings.provider_limits,
-        Registers(service.bus, "providers"),
+        SharedRegisters(service.bus, "providers"),
         log,
         metrics,
         places=settings.decider_concurrency,
     )
     decider = Decider(
         service.bus,
-        Asker(
+        DecisionService(
             {
                 "gemini": gemini,
                 "google": gemini,

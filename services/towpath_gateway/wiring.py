@@ -2,11 +2,11 @@
 
 from towpath_fabric.postgres.pool import open_pool
 from towpath_fabric.service import Service
-from towpath_gateway.adapters.key_store import Keys, NewKey
-from towpath_gateway.adapters.platform_client import Platform
+from towpath_gateway.adapters.key_store import KeyStore, NewKey
+from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.application import create_app
-from towpath_gateway.app.dependencies import Parts
-from towpath_gateway.app.request_log import Edge
+from towpath_gateway.app.dependencies import GatewayDependencies
+from towpath_gateway.app.request_log import RequestLog
 from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
 
@@ -14,15 +14,15 @@ from towpath_gateway.settings import GatewaySettings
 def build_service(settings: GatewaySettings) -> Service:
     """Return a gateway that serves once the service runs."""
     service = Service("gateway", settings)
-    parts = Parts(
+    parts = GatewayDependencies(
         settings=settings,
         log=service.log,
-        keys=Keys(lambda: service.pool),
-        platform=Platform(service.bus, service.stopping, service.telemetry),
+        keys=KeyStore(lambda: service.pool),
+        platform=PlatformClient(service.bus, service.stopping, service.telemetry),
         metrics=GatewayMetrics(service.registry),
         stopping=service.stopping,
     )
-    service.serve_app(Edge(create_app(parts), parts), settings.gateway_host, settings.gateway_port)
+    service.serve_app(RequestLog(create_app(parts), parts), settings.gateway_host, settings.gateway_port)
     return service
 
 
@@ -30,7 +30,7 @@ async def create_key(settings: GatewaySettings, new: NewKey, project: str) -> st
     """Store a new API key and return it; raises ProblemError."""
     pool = await open_pool(settings.dsn(), 1, "towpath_gateway")
     try:
-        view = await Keys(lambda: pool).create(new, project=project, actor="create-key")
+        view = await KeyStore(lambda: pool).create(new, project=project, actor="create-key")
     finally:
         await pool.close()
     assert view.key is not None

@@ -6,10 +6,10 @@ from towpath_fabric.nats.pull_consumer import PullConsumer
 from towpath_fabric.nats.streams import ensure_consumer
 from towpath_fabric.service import Service
 from towpath_log_writer.adapters.history_tables import HistoryTables
-from towpath_log_writer.app.history_queries import Reading
-from towpath_log_writer.app.history_writer import Writer
+from towpath_log_writer.app.history_queries import HistoryQueries
+from towpath_log_writer.app.history_writer import HistoryWriter
 from towpath_log_writer.app.repair import Repairer
-from towpath_log_writer.app.stream_readers import EventReader, LogReader, StreamBacklog
+from towpath_log_writer.app.stream_readers import CallLogReader, HistoryEventReader, StreamBacklog
 from towpath_log_writer.metrics import LogWriterMetrics
 from towpath_log_writer.settings import LogWriterSettings
 
@@ -23,19 +23,19 @@ def build_service(settings: LogWriterSettings) -> Service:
     async def start() -> None:
         bus, pool, log = service.bus, service.pool, service.log
         tables, metrics = HistoryTables(pool), LogWriterMetrics(service.registry)
-        writer = Writer(tables, log)
+        writer = HistoryWriter(tables, log)
         events, logs = (_consumer(service, spec, settings) for spec in (EVENTS_CONSUMER, LOGS_CONSUMER))
         backlog = StreamBacklog(metrics)
         repairer = Repairer(bus, tables, writer, log, behind=backlog.is_large)
-        reader = EventReader(events, writer, repairer, backlog, settings, metrics, log)
-        reading = Reading(pool)
+        reader = HistoryEventReader(events, writer, repairer, backlog, settings, metrics, log)
+        reading = HistoryQueries(pool)
         bus.subscriber(GET_HISTORY)(reading.get_history)
         bus.subscriber(GET_LLM_CALLS)(reading.get_llm_calls)
         for consumer in (events, logs):
             await consumer.start()
             service.on_stop(consumer.stop)
         service.loop(reader.run)
-        service.loop(LogReader(logs, tables, settings, metrics, log).run)
+        service.loop(CallLogReader(logs, tables, settings, metrics, log).run)
         service.loop(repairer.repair)
         service.loop(lambda: repairer.sweep(settings.history_sweep_s))
 

@@ -13,10 +13,10 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionRequest, Usage
 from towpath_decider.adapters.model_options import Option
 from towpath_decider.adapters.model_prices import price
-from towpath_decider.adapters.provider import Hear, model_name
+from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.adapters.sdk_provider import SdkProvider
-from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, unstreamed
+from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, read_unstreamed
 from towpath_decider.core.answer_schema import closed, schema_of
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 from towpath_decider.core.native_tool_calls import NativeCall, as_decision
@@ -56,7 +56,7 @@ class ClaudeProvider(SdkProvider):
         )
 
     async def _send(
-        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: Hear | None
+        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: OnText | None
     ) -> Any:
         body: JsonObject = {
             "model": model_name(request.model),
@@ -72,8 +72,8 @@ class ClaudeProvider(SdkProvider):
         if hear is None or STREAM in off:
             return await self._client.messages.create(**body, timeout=timeout_s)
         async with self._client.messages.stream(**body, timeout=timeout_s) as stream:
-            whole = await unstreamed(stream.response, self._sdk.types.Message)
-            return whole if whole is not None else await _heard(stream, hear)
+            whole = await read_unstreamed(stream.response, self._sdk.types.Message)
+            return whole if whole is not None else await _read_stream(stream, hear)
 
     def _read(self, answer: Any, request: DecisionRequest) -> Reply | CallFailure:
         text = "".join(block.text for block in answer.content if block.type == "text")
@@ -98,7 +98,7 @@ class ClaudeProvider(SdkProvider):
         return Reply(text=text, usage=usage, cost=cost, cut_off=answer.stop_reason == "max_tokens")
 
 
-async def _heard(stream: Any, hear: Hear) -> Any:
+async def _read_stream(stream: Any, hear: OnText) -> Any:
     """Return the message that the SDK puts together; raises ValueError where the stream ends before it does."""
     ended = False
     async for event in stream:

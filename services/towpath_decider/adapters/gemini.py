@@ -17,8 +17,14 @@ from pydantic import SecretStr
 from towpath_contracts.decisions.request import DecisionRequest, Usage
 from towpath_decider.adapters.model_options import Option, Options
 from towpath_decider.adapters.model_prices import price
-from towpath_decider.adapters.provider import Hear, model_name
-from towpath_decider.adapters.provider_failures import ONE_CALL, lost, refused, seconds_in, unreadable
+from towpath_decider.adapters.provider import OnText, model_name
+from towpath_decider.adapters.provider_failures import (
+    ONE_CALL,
+    failure_of_answer,
+    failure_of_connection,
+    failure_of_status,
+    parse_seconds,
+)
 from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, status_of
 from towpath_decider.core.answer_schema import schema_of
 from towpath_decider.core.conversation import CallFailure, Question, Reply
@@ -48,7 +54,7 @@ class GeminiProvider:
         self._options = Options("Gemini", _OPTIONS, log)
 
     async def complete(
-        self, request: DecisionRequest, question: Question, hear: Hear | None = None
+        self, request: DecisionRequest, question: Question, hear: OnText | None = None
     ) -> Reply | CallFailure:
         """Ask once; failures of the API, the network and the answer's form are values."""
         if self._api_key is None:
@@ -84,7 +90,7 @@ class GeminiProvider:
         return genai.Client(api_key=self._api_key.get_secret_value(), vertexai=False, http_options=options)
 
     async def _ask(
-        self, request: DecisionRequest, question: Question, off: frozenset[str], hear: Hear | None
+        self, request: DecisionRequest, question: Question, off: frozenset[str], hear: OnText | None
     ) -> Reply | CallFailure:
         model = model_name(request.model)
         contents = [
@@ -100,9 +106,9 @@ class GeminiProvider:
         except self._errors.APIError as error:
             return self._api_failure(error)
         except self._transport_error as error:
-            return lost("Gemini", error)
+            return failure_of_connection("Gemini", error)
         except (ValueError, TypeError, AttributeError, LookupError) as error:  # a body that is no answer of this API
-            return unreadable("Gemini", error)
+            return failure_of_answer("Gemini", error)
 
     def _config(self, request: DecisionRequest, question: Question, off: frozenset[str]) -> Any:
         options: dict[str, Any] = {
@@ -117,7 +123,7 @@ class GeminiProvider:
             options["thinking_config"] = self._types.ThinkingConfig(thinking_budget=0)
         return self._types.GenerateContentConfig(**options)
 
-    async def _joined(self, stream: AsyncIterable[Any], hear: Hear) -> Any:
+    async def _joined(self, stream: AsyncIterable[Any], hear: OnText) -> Any:
         """Put the chunks of an answer together as the API would have given it whole."""
         parts: list[Any] = []
         said: dict[str, Any] = {"finish_reason": None, "usage_metadata": None, "prompt_feedback": None}
@@ -137,7 +143,7 @@ class GeminiProvider:
 
     def _api_failure(self, error: Any) -> CallFailure:
         assert self._api_key is not None
-        return refused(
+        return failure_of_status(
             "Gemini",
             status_of(int(error.code or 0), error.details),
             str(error.message or error.status or ""),
@@ -153,7 +159,7 @@ def _retry_after(error: Any) -> float | None:
     inner = details.get("error", details)
     listed = inner.get("details", []) if isinstance(inner, dict) else []
     wished += [str(detail.get("retryDelay", "")) for detail in listed if isinstance(detail, dict)]
-    return max((found for found in map(seconds_in, wished) if found is not None), default=None)
+    return max((found for found in map(parse_seconds, wished) if found is not None), default=None)
 
 
 def _reply(response: Any, model: str) -> Reply | CallFailure:

@@ -13,10 +13,10 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_decider.adapters.model_options import Option
 from towpath_decider.adapters.model_prices import price
-from towpath_decider.adapters.provider import Hear, model_name
+from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.adapters.sdk_provider import SdkProvider
-from towpath_decider.adapters.stream_assembly import STREAM, STREAM_OPTIONS, STREAMING, joined, unstreamed
+from towpath_decider.adapters.stream_assembly import STREAM, STREAM_OPTIONS, STREAMING, assemble_stream, read_unstreamed
 from towpath_decider.core.answer_schema import schema_of, without_order
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 from towpath_decider.core.native_tool_calls import NativeCall, as_decision
@@ -98,7 +98,7 @@ class OpenAiProvider(SdkProvider):
         )
 
     async def _send(
-        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: Hear | None
+        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: OnText | None
     ) -> Any:
         body = {
             "model": model_name(request.model),
@@ -113,8 +113,10 @@ class OpenAiProvider(SdkProvider):
         async with await self._client.chat.completions.create(
             **body, **counted, stream=True, timeout=timeout_s
         ) as stream:
-            whole = await unstreamed(stream.response, self._sdk.types.chat.ChatCompletion)
-            return whole if whole is not None else await joined(stream, hear, self._sdk.types.chat.ChatCompletion)
+            whole = await read_unstreamed(stream.response, self._sdk.types.chat.ChatCompletion)
+            return (
+                whole if whole is not None else await assemble_stream(stream, hear, self._sdk.types.chat.ChatCompletion)
+            )
 
     def _read(self, answer: Any, request: DecisionRequest) -> Reply | CallFailure:
         if not answer.choices:

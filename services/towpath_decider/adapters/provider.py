@@ -10,11 +10,11 @@ from typing import Protocol
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 
-Hear = Callable[[str], None]
+OnText = Callable[[str], None]
 """Takes the pieces of an answer as a model writes them; it neither waits nor raises."""
 
 
-class Hearing(Protocol):
+class TextListener(Protocol):
     """Hears one call of a model: `hear` its text as it comes, `end` when nothing more does."""
 
     def hear(self, text: str) -> None:
@@ -28,7 +28,7 @@ class Provider(Protocol):
     """A source of answers."""
 
     async def complete(
-        self, request: DecisionRequest, question: Question, hear: Hear | None = None
+        self, request: DecisionRequest, question: Question, hear: OnText | None = None
     ) -> Reply | CallFailure:
         """Ask *question*, which is part of *request*; may be cancelled at any await.
 

@@ -46,7 +46,7 @@ _QUOTA_GONE = re.compile(r"insufficient[ _]quota|exceeded your current quota, pl
 _SECONDS = re.compile(r"^(\d+(?:\.\d+)?)s?$")
 
 
-def refused(
+def failure_of_status(
     name: str, status: int, text: str, *, secret: str | None = None, retry_after_s: float | None = None
 ) -> CallFailure:
     """Say what an answer with an error *status* means; *name* is the provider as people know it."""
@@ -60,12 +60,12 @@ def refused(
     return CallFailure(code=code, message=message, retryable=again, retry_after_s=retry_after_s, usage=ONE_CALL)
 
 
-def lost(name: str, error: Exception) -> CallFailure:
+def failure_of_connection(name: str, error: Exception) -> CallFailure:
     """Say that the connection failed: nothing is known of the call, so it is asked again."""
     return _again(f"the connection to {name} failed", error)
 
 
-def unreadable(name: str, error: Exception) -> CallFailure:
+def failure_of_answer(name: str, error: Exception) -> CallFailure:
     """Say that what came back is no answer of this API, such as a proxy's page of HTML."""
     return _again(f"{name}'s answer can't be read", error)
 
@@ -75,14 +75,14 @@ def _again(what: str, error: Exception) -> CallFailure:
     return CallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
 
 
-def wished_wait(headers: Mapping[str, str]) -> float | None:
+def requested_wait(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that an API asks to wait (Retry-After in seconds, or Retry-After-Ms), if it does."""
-    found = seconds_in(headers.get("retry-after", ""))
-    in_ms = seconds_in(headers.get("retry-after-ms", ""))
+    found = parse_seconds(headers.get("retry-after", ""))
+    in_ms = parse_seconds(headers.get("retry-after-ms", ""))
     return found if in_ms is None else in_ms / 1000
 
 
-def seconds_in(text: str) -> float | None:
+def parse_seconds(text: str) -> float | None:
     """Read `3`, `2.5` or `2.5s`."""
     match = _SECONDS.match(text.strip())
     return float(match.group(1)) if match else None

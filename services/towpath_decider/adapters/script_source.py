@@ -37,7 +37,7 @@ def _unreadable(what: str, error: Exception) -> ScriptError:
     return ScriptError(CallFailure(code="script_invalid", message=f"{what}: {error}"))
 
 
-class BlobScripts:
+class BlobScriptSource:
     """Scripts by digest, fetched once however many runs begin with them at the same moment."""
 
     def __init__(self, bus: Bus) -> None:
@@ -101,7 +101,7 @@ async def fetch_blob(bus: Bus, digest: str, run_id: UUID) -> bytes:
     return b"".join(pieces)
 
 
-class FileScripts:
+class FileScriptSource:
     """Scripts by the name of a JSON file; a file that was changed is read again."""
 
     def __init__(self, folder: Path | None) -> None:

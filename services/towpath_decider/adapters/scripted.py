@@ -11,8 +11,8 @@ from pydantic_core import to_json
 
 from towpath_contracts.decisions.assessments import NEUTRAL
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
-from towpath_decider.adapters.provider import Hear, model_name
-from towpath_decider.adapters.script_source import BlobScripts, FileScripts, ScriptError
+from towpath_decider.adapters.provider import OnText, model_name
+from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource, ScriptError
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 from towpath_decider.core.script import Script
 
@@ -31,14 +31,16 @@ Sleep = Callable[[float], Awaitable[None]]
 class ScriptedProvider:
     """Plays the next unread entry of a request's script."""
 
-    def __init__(self, *, blobs: BlobScripts, files: FileScripts, allowed: bool, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self, *, blobs: BlobScriptSource, files: FileScriptSource, allowed: bool, sleep: Sleep = asyncio.sleep
+    ) -> None:
         self._blobs = blobs
         self._files = files
         self._allowed = allowed
         self._sleep = sleep
 
     async def complete(
-        self, request: DecisionRequest, question: Question, hear: Hear | None = None
+        self, request: DecisionRequest, question: Question, hear: OnText | None = None
     ) -> Reply | CallFailure:
         """Say the entry's next text; fails with `script_exhausted` when nothing is left for the agent.
 
@@ -63,7 +65,7 @@ class ScriptedProvider:
             await self._write(text, line.delay_ms, hear)
         return Reply(text=text, usage=ONE_CALL, cost=FREE, script=line.use)
 
-    async def _write(self, text: str, delay_ms: int, hear: Hear | None) -> None:
+    async def _write(self, text: str, delay_ms: int, hear: OnText | None) -> None:
         """Take *delay_ms*; who hears it, hears the text grow evenly meanwhile."""
         pieces = 1 if hear is None else max(1, min(PIECES, len(text), delay_ms // PIECE_MS))
         size = -(-len(text) // pieces)

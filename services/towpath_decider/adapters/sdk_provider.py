@@ -14,8 +14,13 @@ from pydantic import SecretStr
 
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_decider.adapters.model_options import Option, Options
-from towpath_decider.adapters.provider import Hear, model_name
-from towpath_decider.adapters.provider_failures import lost, refused, unreadable, wished_wait
+from towpath_decider.adapters.provider import OnText, model_name
+from towpath_decider.adapters.provider_failures import (
+    failure_of_answer,
+    failure_of_connection,
+    failure_of_status,
+    requested_wait,
+)
 from towpath_decider.adapters.stream_assembly import status_of
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 from towpath_fabric.telemetry.logs import Logger
@@ -51,7 +56,7 @@ class SdkProvider(ABC):
 
     @abstractmethod
     async def _send(
-        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: Hear | None
+        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: OnText | None
     ) -> Any:
         """Send one HTTP request and return the SDK's answer, whole; *off* names the options to leave out."""
 
@@ -60,7 +65,7 @@ class SdkProvider(ABC):
         """Read the SDK's answer."""
 
     async def complete(
-        self, request: DecisionRequest, question: Question, hear: Hear | None = None
+        self, request: DecisionRequest, question: Question, hear: OnText | None = None
     ) -> Reply | CallFailure:
         """Ask once; failures of the API, the network and the answer's form are values."""
         if self.missing:
@@ -93,23 +98,25 @@ class SdkProvider(ABC):
         return self._connect(self._sdk)
 
     async def _try(
-        self, request: DecisionRequest, question: Question, off: frozenset[str], hear: Hear | None
+        self, request: DecisionRequest, question: Question, off: frozenset[str], hear: OnText | None
     ) -> Reply | CallFailure:
         try:
             answer = await self._send(request, question, off, request.timeout_ms / 1000 + TIMEOUT_GRACE_S, hear)
             return self._read(answer, request)
         except self._sdk.APIStatusError as error:
             secret = None if self._api_key is None else self._api_key.get_secret_value()
-            wait = wished_wait(error.response.headers)
+            wait = requested_wait(error.response.headers)
             status = status_of(error.status_code, error.body)
-            return refused(self._name, status, _words(error), secret=secret, retry_after_s=wait)
+            return failure_of_status(self._name, status, _error_text(error), secret=secret, retry_after_s=wait)
         except (self._sdk.APIConnectionError, self._transport_error) as error:
-            return lost(self._name, error.__cause__ if isinstance(error.__cause__, Exception) else error)
+            return failure_of_connection(
+                self._name, error.__cause__ if isinstance(error.__cause__, Exception) else error
+            )
         except (self._sdk.APIError, ValueError, TypeError, AttributeError, LookupError) as error:
-            return unreadable(self._name, error)  # a body that is no answer of this API
+            return failure_of_answer(self._name, error)  # a body that is no answer of this API
 
 
-def _words(error: Any) -> str:
+def _error_text(error: Any) -> str:
     """Return what an API says of an error: its message, or the body where it has no such field."""
     body = error.body
     inner = body.get("error", body) if isinstance(body, dict) else body

@@ -11,7 +11,7 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_decider.adapters.model_options import Option
-from towpath_decider.adapters.provider import Hear
+from towpath_decider.adapters.provider import OnText
 
 STREAM, STREAM_OPTIONS = "stream", "stream_options"
 STREAMING = Option(name=STREAM, named=re.compile(r"\bstream(ing|ed)?\b", re.IGNORECASE))
@@ -37,7 +37,7 @@ def status_of(status: int, body: Any) -> int:
     return _STATUS_OF.get(str(inner.get("type", "")) if isinstance(inner, dict) else "", 500)
 
 
-async def unstreamed(response: Any, kind: Any) -> Any:
+async def read_unstreamed(response: Any, kind: Any) -> Any:
     """Return the answer that a server gave whole, as the SDK's *kind*; None where it streams.
 
     Raises ValueError for a page of something else.
@@ -47,7 +47,7 @@ async def unstreamed(response: Any, kind: Any) -> Any:
     return kind.construct(**json.loads(await response.aread()))
 
 
-async def joined(stream: AsyncIterable[Any], hear: Hear, kind: Any) -> Any:
+async def assemble_stream(stream: AsyncIterable[Any], hear: OnText, kind: Any) -> Any:
     """Put the chunks of a chat completion together as one of *kind*: its first choice, deltas of calls assembled."""
     text: list[str] = []
     refusal: list[str] = []

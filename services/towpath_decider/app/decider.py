@@ -14,7 +14,7 @@ from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import DEAD_LETTER_RUNS
 from towpath_contracts.streams import decide_consumer
-from towpath_decider.app.decision_service import Asker, Outcome, defect, log_calls
+from towpath_decider.app.decision_service import DecisionOutcome, DecisionService, internal_failure, log_calls
 from towpath_decider.core.prompt import render
 from towpath_decider.metrics import DeciderMetrics
 from towpath_fabric.clock import monotonic, wall_ns
@@ -36,7 +36,7 @@ LOG_BYTES = 900_000
 DECIDER = "decider"
 
 
-class DeciderPassing:
+class DeciderCrashPoints:
     """The crash points of a decider."""
 
     def taken(self) -> None:
@@ -58,7 +58,7 @@ class Decider:
     def __init__(
         self,
         bus: Bus,
-        asker: Asker,
+        asker: DecisionService,
         log: Logger,
         metrics: DeciderMetrics,
         *,
@@ -80,7 +80,7 @@ class Decider:
             log,
             concurrency=concurrency,
             rebind=lambda: ensure_consumer(bus.nc, spec),
-            crash_points=DeciderPassing(),
+            crash_points=DeciderCrashPoints(),
         )
         self.start = self._loop.start
         self.take_requests = self._loop.take_requests
@@ -93,7 +93,7 @@ class Decider:
         await self._asker.close()
 
     async def render_prompt(self, request: RenderPrompt) -> RenderedPrompt:
-        """Answer `svc.decider.render_prompt`."""
+        """DecisionAnswer `svc.decider.render_prompt`."""
         try:
             prompt = render(request.context)
         except PromptInvalidError as error:
@@ -118,7 +118,7 @@ class Decider:
 
     def defect(self, request: DecisionRequest, error: Exception) -> AnswerFact:
         """Return the fact for a failure that should not be; its log line has the rest."""
-        return defect(request, error)
+        return internal_failure(request, error)
 
     def inbox(self, run_id: UUID) -> str:
         """Where the facts for a run are stored."""
@@ -128,7 +128,7 @@ class Decider:
         """Hand over what can't be read as a dead letter; its run asks again, where the request says whose it is."""
         await report_dead_letter(self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason, self._log)
 
-    async def _tell_calls(self, outcome: Outcome, delivery: int) -> None:
+    async def _tell_calls(self, outcome: DecisionOutcome, delivery: int) -> None:
         for call in log_calls(outcome, delivery):
             body = redact(call.model_dump_json()).encode()
             if len(body) > LOG_BYTES:
@@ -136,7 +136,7 @@ class Decider:
                 body = redact(bare.model_dump_json()).encode()
             await self._bus.post(subjects.LOG_LLM_CALL, body)
 
-    def _count(self, job: DecisionJob, outcome: Outcome) -> None:
+    def _count(self, job: DecisionJob, outcome: DecisionOutcome) -> None:
         provider = job.request.model.partition(":")[0]
         result = "made" if isinstance(outcome.fact, DecisionMade) else outcome.fact.code
         if result == "model_unknown":

@@ -13,9 +13,9 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.request import CALL_UNASKED, DecisionRequest, LlmCall, ScriptUse, Usage
 from towpath_contracts.facts import DecisionFailed, DecisionMade
-from towpath_decider.adapters.provider import Hearing, Provider
-from towpath_decider.app.provider_limiter import Limiter, NoTurnError
-from towpath_decider.core.answer_checks import asked_schema, check_for
+from towpath_decider.adapters.provider import Provider, TextListener
+from towpath_decider.app.provider_limiter import NoProviderCapacityError, ProviderLimiter
+from towpath_decider.core.answer_checks import check_for, expected_schema
 from towpath_decider.core.answers import Refused
 from towpath_decider.core.conversation import (
     Answered,
@@ -49,12 +49,12 @@ UNAVAILABLE = "model_unavailable"
 """The code of a call that failed on its way, or at the provider: nobody knows what it used."""
 
 Sleep = Callable[[float], Awaitable[None]]
-Tell = Callable[[DecisionRequest], Hearing | None]
+OpenTextListener = Callable[[DecisionRequest], TextListener | None]
 """Returns what hears one call for a request while it is made; None where nobody is to be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class ModelCall:
     """One model call as it went. `question` and `said` are kept until the fact is sent."""
 
     question: Question
@@ -64,13 +64,13 @@ class Call:
 
 
 @dataclass(slots=True, kw_only=True)
-class Notes:
+class RequestProgress:
     """What is known of a request while it is being answered."""
 
     request: DecisionRequest
     started: float
     prompt: Prompt | None = None
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ModelCall] = field(default_factory=list)
     begun: int = 0
 
     @property
@@ -85,22 +85,22 @@ class Notes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DecisionOutcome:
     """The fact for the run, and the calls behind it."""
 
     fact: DecisionMade | DecisionFailed
-    notes: Notes
+    notes: RequestProgress
 
 
-class Asker:
+class DecisionService:
     """Answers requests with the providers it is given, by the first part of the model string."""
 
     def __init__(
         self,
         providers: Mapping[str, Provider],
         sleep: Sleep = asyncio.sleep,
-        tell: Tell | None = None,
-        limiter: Limiter | None = None,
+        tell: OpenTextListener | None = None,
+        limiter: ProviderLimiter | None = None,
     ) -> None:
         """*tell* is asked before each call of a model who hears what it writes; *limiter* lets calls in."""
         self._providers = providers
@@ -108,19 +108,19 @@ class Asker:
         self._tell = tell
         self._limiter = limiter
 
-    async def answer(self, request: DecisionRequest) -> Outcome:
+    async def answer(self, request: DecisionRequest) -> DecisionOutcome:
         """Return the decision, or why there is none. Raises nothing but CancelledError and PlatformUnavailableError."""
-        notes = Notes(request=request, started=monotonic())
+        notes = RequestProgress(request=request, started=monotonic())
         try:
             async with asyncio.timeout(request.timeout_ms / 1000):
                 result = await self._ask(request, notes)
         except TimeoutError:
             result = _timed_out(notes)
-        except NoTurnError as error:
+        except NoProviderCapacityError as error:
             result = _no_turn(notes, str(error))
-        return Outcome(fact=_fact(notes, result), notes=notes)
+        return DecisionOutcome(fact=_fact(notes, result), notes=notes)
 
-    async def _ask(self, request: DecisionRequest, notes: Notes) -> Answered | GaveUp:
+    async def _ask(self, request: DecisionRequest, notes: RequestProgress) -> Answered | GaveUp:
         name = request.model.partition(":")[0]
         provider = self._providers.get(name)
         if provider is None:
@@ -130,12 +130,12 @@ class Asker:
         if isinstance(check, Refused):
             return GaveUp(code="request_invalid", message=check.reason)
         try:
-            notes.prompt = render(request.context, asked_schema(request), request.kind)
+            notes.prompt = render(request.context, expected_schema(request), request.kind)
         except PromptInvalidError as error:
             return GaveUp(code="prompt_invalid", message=str(error))
         return await self._follow(converse(notes.prompt, check, request.max_calls), provider, notes)
 
-    async def _follow(self, dialogue: Dialogue, provider: Provider, notes: Notes) -> Answered | GaveUp:
+    async def _follow(self, dialogue: Dialogue, provider: Provider, notes: RequestProgress) -> Answered | GaveUp:
         """Do what the dialogue says until it is over."""
         said: Reply | CallFailure | None = None
         while True:
@@ -150,7 +150,7 @@ class Asker:
             else:
                 await self._sleep(step.seconds)
 
-    async def _call(self, provider: Provider, question: Question, notes: Notes) -> Reply | CallFailure:
+    async def _call(self, provider: Provider, question: Question, notes: RequestProgress) -> Reply | CallFailure:
         place = None
         if self._limiter is not None:
             place = await self._limiter.enter(notes.request, question, begun=notes.begun > 0)
@@ -165,7 +165,9 @@ class Asker:
                 hearing.end()
             if self._limiter is not None and place is not None:
                 self._limiter.leave(place, said)
-        notes.calls.append(Call(question=question, said=said, started_at=started_at, duration_ms=_ms_since(started)))
+        notes.calls.append(
+            ModelCall(question=question, said=said, started_at=started_at, duration_ms=_ms_since(started))
+        )
         return said
 
     async def close(self) -> None:
@@ -178,7 +180,7 @@ def _ms_since(started: float) -> int:
     return int((monotonic() - started) * 1000)
 
 
-def _timed_out(notes: Notes) -> GaveUp:
+def _timed_out(notes: RequestProgress) -> GaveUp:
     message = f"no decision within {notes.request.timeout_ms} ms"
     failure = next((c.said for c in reversed(notes.calls) if isinstance(c.said, CallFailure)), None)
     if failure is not None:
@@ -186,7 +188,7 @@ def _timed_out(notes: Notes) -> GaveUp:
     return GaveUp(code="model_timeout", message=message)
 
 
-def _no_turn(notes: Notes, provider: str) -> GaveUp:
+def _no_turn(notes: RequestProgress, provider: str) -> GaveUp:
     """Only what nobody was asked is asked anew without end; else the last call's word is the end of this attempt."""
     why = f"no place at {provider} in time"
     match notes.calls[-1].said if notes.calls else None:
@@ -198,7 +200,7 @@ def _no_turn(notes: Notes, provider: str) -> GaveUp:
             return GaveUp(code=CALL_UNASKED, message=why)
 
 
-def _fact(notes: Notes, result: Answered | GaveUp) -> DecisionMade | DecisionFailed:
+def _fact(notes: RequestProgress, result: Answered | GaveUp) -> DecisionMade | DecisionFailed:
     request, raw = notes.request, notes.raw_text
     if raw is not None and isinstance(result, Answered) and len(raw) * 4 > ANSWER_BYTES:
         size = len(raw.encode("utf-8", "surrogatepass"))
@@ -224,7 +226,7 @@ def _fact(notes: Notes, result: Answered | GaveUp) -> DecisionMade | DecisionFai
     return DecisionFailed(code=result.code, message=redact(result.message)[:MESSAGE_CHARS], **common)
 
 
-def _counted(notes: Notes) -> JsonObject:
+def _counted(notes: RequestProgress) -> JsonObject:
     """Return what a run with a budget is told of calls that ended without a word: they may have been paid."""
     cut_off = notes.begun - len(notes.calls)
     silent = sum(
@@ -235,7 +237,7 @@ def _counted(notes: Notes) -> JsonObject:
     return {"usage": usage, "uncounted": cut_off + silent}
 
 
-def defect(request: DecisionRequest, error: Exception) -> DecisionFailed:
+def internal_failure(request: DecisionRequest, error: Exception) -> DecisionFailed:
     """Return the fact for a failure that should not be; its log line has the rest."""
     return DecisionFailed(
         run_id=request.run_id,
@@ -249,7 +251,7 @@ def defect(request: DecisionRequest, error: Exception) -> DecisionFailed:
     )
 
 
-def log_calls(outcome: Outcome, delivery: int = 1) -> list[LlmCall]:
+def log_calls(outcome: DecisionOutcome, delivery: int = 1) -> list[LlmCall]:
     """Return what the log-writer is told: every call, with bodies only where the run asked for `debug`.
 
     A scripted decision without debug has nothing to tell that is not in its fact. *delivery* counts how often the
@@ -262,7 +264,7 @@ def log_calls(outcome: Outcome, delivery: int = 1) -> list[LlmCall]:
     return [_log_call(request, number, call) for number, call in enumerate(notes.calls, first)]
 
 
-def _log_call(request: DecisionRequest, number: int, call: Call) -> LlmCall:
+def _log_call(request: DecisionRequest, number: int, call: ModelCall) -> LlmCall:
     said, prompt = call.said, call.question.text
     text = said.text if isinstance(said, Reply) else None
     return LlmCall(

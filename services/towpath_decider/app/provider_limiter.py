@@ -17,7 +17,14 @@ from pydantic import ValidationError
 from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderUse
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_decider.core.conversation import CallFailure, Question, Reply
-from towpath_decider.core.rate_policy import LEASE_S, LONGEST_PAUSE_S, PIECE_S, Grant, Wish, settle
+from towpath_decider.core.rate_policy import (
+    INTERVAL_S,
+    LEASE_S,
+    LONGEST_PAUSE_S,
+    LimitGrant,
+    LimitRequest,
+    grant_request,
+)
 from towpath_decider.metrics import DeciderMetrics
 from towpath_fabric.clock import monotonic
 from towpath_fabric.fair_queue import FairQueue, QueueOwner
@@ -28,37 +35,37 @@ RENEW_S = 1.0
 MARGIN_S = 1.5
 """No call begins in the last part of a lease: others judge its end by their own reading of the broker's clock."""
 
-GATHER_S = 0.005
+BATCH_WINDOW_S = 0.005
 """Calls that come within this time are asked for together."""
 
-AGAIN_S = 0.25
+RETRY_S = 0.25
 """Before a decider whose wish was not granted asks again."""
 
-TRIES = 8
+MAX_WRITES = 8
 """Writes that may be overtaken by others before the next round."""
 
-AHEAD = 20
+PREFETCH_SHARE = 20
 """A decider takes a twentieth of a minute ahead of its calls, or as much as those that wait need."""
 
 CHARS_PER_TOKEN = 4
-FIRST_GUESS = 512
+INITIAL_OUTPUT_TOKENS = 512
 """Tokens that a model writes, before anything is known of it."""
 
-NO_WORD_S = 1.0
+DEFAULT_PAUSE_S = 1.0
 """How long nothing is asked after a refusal for the rate that does not say how long."""
 
-CROWDED_S = 2.0
+CROWDED_WAIT_S = 2.0
 """How long a call waits in its place where too many wait beside it already; then its run asks again."""
 
 RATE_LIMITED = "model_rate_limited"
 
 
-class NoTurnError(Exception):
+class NoProviderCapacityError(Exception):
     """The provider had no room for a call within its time; nothing was asked."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Waiting:
+class WaitingCall:
     """A call that waits for its turn."""
 
     key: UUID
@@ -67,7 +74,7 @@ class Waiting:
 
 
 @dataclass(slots=True, kw_only=True)
-class Purse:
+class MinuteAllowance:
     """What was taken of the minute and is not used yet; below zero where a call used more than it was thought to."""
 
     requests: int = 0
@@ -75,7 +82,7 @@ class Purse:
     since: float = 0.0
 
 
-class Gate:
+class SharedProviderLimit:
     """One limit, as this decider keeps it."""
 
     def __init__(self, name: str, limit: ProviderLimit, registers: SharedRegisters, log: Logger) -> None:
@@ -85,13 +92,13 @@ class Gate:
         self._log = log
         self._key = re.sub(r"[^A-Za-z0-9_-]", "=", name)
         self._me = uuid4().hex[:12]
-        self._turns: FairQueue[Waiting] = FairQueue()
+        self._turns: FairQueue[WaitingCall] = FairQueue()
         self.aside = 0
         self._slots = self._busy = self._peak = 0
-        self._purse = Purse()
+        self._purse = MinuteAllowance()
         self._lease = self._pause = 0.0
         self._pause_s = 0.0
-        self._guess = float(FIRST_GUESS)
+        self._guess = float(INITIAL_OUTPUT_TOKENS)
         self._wanted = asyncio.Event()
 
     def tokens_of(self, question: Question, most: int) -> int:
@@ -107,7 +114,7 @@ class Gate:
         """Wait for a place for a call of so many *tokens*, in turns of callers."""
         if self.enter_now(tokens):
             return
-        waiting = Waiting(key=uuid4(), tokens=tokens, turn=asyncio.get_running_loop().create_future())
+        waiting = WaitingCall(key=uuid4(), tokens=tokens, turn=asyncio.get_running_loop().create_future())
         self._turns.put(waiting.key, waiting, owner, monotonic())
         self._wanted.set()
         try:
@@ -149,7 +156,7 @@ class Gate:
 
     def learn(self, wrote: int) -> None:
         """Take note of the tokens that a model wrote."""
-        self._guess += (wrote - self._guess) * (1.0 if self._guess == FIRST_GUESS else 0.125)
+        self._guess += (wrote - self._guess) * (1.0 if self._guess == INITIAL_OUTPUT_TOKENS else 0.125)
 
     def _admit(self) -> None:
         now = monotonic()
@@ -170,7 +177,7 @@ class Gate:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RENEW_S if self._holds() else None):
                     await self._wanted.wait()
-            await asyncio.sleep(GATHER_S)
+            await asyncio.sleep(BATCH_WINDOW_S)
             self._wanted.clear()
             try:
                 gained = await self._settle()
@@ -179,7 +186,7 @@ class Gate:
                 self._log.info("a limit can't be kept while the broker is away", limit=self.name, error=str(error))
             self._admit()
             if len(self._turns):
-                await asyncio.sleep(GATHER_S if gained else AGAIN_S)
+                await asyncio.sleep(BATCH_WINDOW_S if gained else RETRY_S)
                 self._wanted.set()
 
     def _holds(self) -> bool:
@@ -193,12 +200,12 @@ class Gate:
     async def _settle(self) -> bool:
         """Tell the others what is used and take what there is; says whether that was anything new."""
         await self._registers.sync()
-        for _ in range(TRIES):
+        for _ in range(MAX_WRITES):
             began = monotonic()
             found = await self._registers.read(self._key)
             shared = self._known(found.body)
             wish = self._wish()
-            after, grant = settle(shared, wish, self._limit)
+            after, grant = grant_request(shared, wish, self._limit)
             if await self._registers.write(self._key, after.model_dump_json().encode(), found.revision):
                 return self._take(wish, grant, began)
         return True  # others were faster every time, so there is something to be had
@@ -211,7 +218,7 @@ class Gate:
             self._log.error("a limit's register can't be read", limit=self.name, problems=error.error_count())
             return ProviderUse()
 
-    def _take(self, wish: Wish, grant: Grant, began: float) -> bool:
+    def _take(self, wish: LimitRequest, grant: LimitGrant, began: float) -> bool:
         gained = grant.slots > self._slots or grant.requests > 0 or grant.tokens > 0
         self._slots, self._peak, self._lease = grant.slots, self._busy, began + LEASE_S
         self._pause = max(self._pause, monotonic() + grant.pause_s)
@@ -222,16 +229,20 @@ class Gate:
             self._purse.since = began
         return gained
 
-    def _wish(self) -> Wish:
+    def _wish(self) -> LimitRequest:
         """Say what is used, and ask for what waits; what was taken and not used within a piece is given back."""
         waiting, purse, limit = self._turns.items(), self._purse, self._limit
-        stale = monotonic() - purse.since > PIECE_S
+        stale = monotonic() - purse.since > INTERVAL_S
         back = (purse.requests if stale else min(0, purse.requests), purse.tokens if stale else min(0, purse.tokens))
         kept = purse.requests - back[0], purse.tokens - back[1]
         first = self._turns.peek(monotonic()).tokens if waiting else 0
-        requests = _ahead(len(waiting), 1, limit.requests_per_minute) - kept[0] if waiting else 0
-        tokens = _ahead(sum(one.tokens for one in waiting), first, limit.tokens_per_minute) - kept[1] if waiting else 0
-        return Wish(
+        requests = _prefetch_amount(len(waiting), 1, limit.requests_per_minute) - kept[0] if waiting else 0
+        tokens = (
+            _prefetch_amount(sum(one.tokens for one in waiting), first, limit.tokens_per_minute) - kept[1]
+            if waiting
+            else 0
+        )
+        return LimitRequest(
             me=self._me,
             now=self._registers.now(),
             busy=self._busy,
@@ -245,19 +256,19 @@ class Gate:
         )
 
 
-def _ahead(needed: int, first: int, limit: int | None) -> int:
+def _prefetch_amount(needed: int, first: int, limit: int | None) -> int:
     """Return how much of a minute is taken at once: for those that wait, but no more than a twentieth, or for one."""
-    return 0 if limit is None else min(limit, max(first, min(needed, limit // AHEAD)))
+    return 0 if limit is None else min(limit, max(first, min(needed, limit // PREFETCH_SHARE)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ProviderPermit:
     """A call's place at every limit that is for it, with the tokens it was thought to use there."""
 
-    gates: tuple[tuple[Gate, int], ...]
+    gates: tuple[tuple[SharedProviderLimit, int], ...]
 
 
-class Limiter:
+class ProviderLimiter:
     """The limits of this decider's providers. `loops` run for ever.
 
     Who waits stands aside: its place is lent to other requests, so that a limited provider is no other's wait. As many
@@ -276,7 +287,7 @@ class Limiter:
         """*limits* are by provider, or by provider and model: `openai`, `openai:gpt-5`; the decider has *places*."""
         self._aside = max(1, places // max(1, len(limits)))
         self._hold: Callable[[int], None] | None = None
-        self._gates = {name: Gate(name, limit, registers, log) for name, limit in limits.items()}
+        self._gates = {name: SharedProviderLimit(name, limit, registers, log) for name, limit in limits.items()}
         self.loops = tuple(gate.run for gate in self._gates.values())
         self._metrics = metrics
 
@@ -284,14 +295,14 @@ class Limiter:
         """Tell *hold* of places that are free while their requests wait: -1 for one that is lent, 1 when it is back."""
         self._hold = hold
 
-    async def enter(self, request: DecisionRequest, question: Question, *, begun: bool = False) -> Place:
+    async def enter(self, request: DecisionRequest, question: Question, *, begun: bool = False) -> ProviderPermit:
         """Wait for a place at every limit of the request's model, for half its time; raises NoTurnError.
 
         Where too many wait, only one that has *begun*, and may have been paid for, waits as long.
         """
         provider = request.model.partition(":")[0]
         owner = QueueOwner(caller=request.caller, root=request.run_id)
-        taken: list[tuple[Gate, int]] = []
+        taken: list[tuple[SharedProviderLimit, int]] = []
         began = monotonic()
         try:
             async with asyncio.timeout(request.timeout_ms / 2000):
@@ -304,26 +315,26 @@ class Limiter:
         except TimeoutError:
             self._give_up(taken)
             self._metrics.limiter_timeouts.labels(provider).inc()
-            raise NoTurnError(provider) from None
+            raise NoProviderCapacityError(provider) from None
         except asyncio.CancelledError:
             self._give_up(taken)
             raise
         if taken:
             self._metrics.limiter_wait_s.labels(provider).observe(monotonic() - began)
-        return Place(gates=tuple(taken))
+        return ProviderPermit(gates=tuple(taken))
 
-    async def _pass(self, gate: Gate, owner: QueueOwner, tokens: int, *, begun: bool) -> None:
+    async def _pass(self, gate: SharedProviderLimit, owner: QueueOwner, tokens: int, *, begun: bool) -> None:
         if gate.enter_now(tokens):
             return
         if begun or gate.aside < self._aside:
             with self._aside_of(gate):
                 await gate.enter(owner, tokens)
         else:
-            async with asyncio.timeout(CROWDED_S):
+            async with asyncio.timeout(CROWDED_WAIT_S):
                 await gate.enter(owner, tokens)
 
     @contextlib.contextmanager
-    def _aside_of(self, gate: Gate) -> Iterator[None]:
+    def _aside_of(self, gate: SharedProviderLimit) -> Iterator[None]:
         gate.aside += 1
         if self._hold is not None:
             self._hold(-1)
@@ -339,12 +350,12 @@ class Limiter:
         return self._gates[name].paused_s
 
     @staticmethod
-    def _give_up(taken: list[tuple[Gate, int]]) -> None:
+    def _give_up(taken: list[tuple[SharedProviderLimit, int]]) -> None:
         for gate, tokens in taken:
             gate.leave(tokens, 0)
 
     @staticmethod
-    def leave(place: Place, said: Reply | CallFailure | None) -> None:
+    def leave(place: ProviderPermit, said: Reply | CallFailure | None) -> None:
         """Give a place back after a call; None where nothing is known of it."""
         for gate, guessed in place.gates:
             match said:
@@ -352,6 +363,6 @@ class Limiter:
                     gate.learn(said.usage.output_tokens)
                     gate.leave(guessed, said.usage.total_tokens)
                 case CallFailure() if said.code == RATE_LIMITED:
-                    gate.leave(guessed, 0, said.retry_after_s or NO_WORD_S)
+                    gate.leave(guessed, 0, said.retry_after_s or DEFAULT_PAUSE_S)
                 case _:
                     gate.leave(guessed, guessed)

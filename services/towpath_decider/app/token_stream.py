@@ -16,27 +16,27 @@ from towpath_fabric.nats.bus import Bus
 EVERY_S = 0.05
 """At most one message of a call in this time: as often as anybody can read."""
 
-WAITING = 1_024
+MAX_WAITING_MESSAGES = 1_024
 """Messages that wait for the broker, of all calls together; beyond that they are dropped."""
 
 PIECE_CHARS = 64 * 1024
 """Far below what a message may hold, also where each character takes six bytes of JSON."""
 
-TOLD = frozenset({DecisionKind.DECIDE, DecisionKind.REPLAN})
+STREAMED_KINDS = frozenset({DecisionKind.DECIDE, DecisionKind.REPLAN})
 """Only decisions are told: what judges a run is nobody's answer."""
 
 
-class Sink(Protocol):
+class TokenDeltaSink(Protocol):
     """Where messages go without waiting."""
 
     def send(self, delta: TokenDelta) -> None:
         """Send *delta*, or drop it."""
 
 
-class Call:
+class CallTokenStream:
     """One call of a model: give `hear` its text as it comes, and say `end` when nothing more does."""
 
-    def __init__(self, sink: Sink, request: DecisionRequest, every_s: float = EVERY_S) -> None:
+    def __init__(self, sink: TokenDeltaSink, request: DecisionRequest, every_s: float = EVERY_S) -> None:
         self._sink = sink
         self._request = request
         self._every_s = every_s
@@ -80,16 +80,16 @@ class Call:
             self._index += 1
 
 
-class Telling:
+class TokenPublisher:
     """Sends pieces on a bus; run `send_pieces` beside what makes them."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._waiting: asyncio.Queue[tuple[UUID, bytes]] = asyncio.Queue(WAITING)
+        self._waiting: asyncio.Queue[tuple[UUID, bytes]] = asyncio.Queue(MAX_WAITING_MESSAGES)
 
-    def call(self, request: DecisionRequest) -> Call | None:
+    def call(self, request: DecisionRequest) -> CallTokenStream | None:
         """Return what hears a call for *request*; None where nobody is to be told."""
-        return Call(self, request) if request.kind in TOLD else None
+        return CallTokenStream(self, request) if request.kind in STREAMED_KINDS else None
 
     def send(self, delta: TokenDelta) -> None:
         """Send *delta* when its turn comes; dropped where too many wait."""

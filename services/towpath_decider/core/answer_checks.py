@@ -23,7 +23,7 @@ MAX_ERRORS = 5
 _DECISIONS = (DecisionKind.DECIDE, DecisionKind.REPLAN)
 
 
-def asked_schema(request: DecisionRequest) -> JsonObject | None:
+def expected_schema(request: DecisionRequest) -> JsonObject | None:
     """Return the schema of the answer that is no decision; None where a decision is asked for, or nothing says what."""
     if request.kind in _DECISIONS:
         return None
@@ -50,14 +50,14 @@ def check_for(request: DecisionRequest) -> Check | Refused:
     if request.kind in _DECISIONS:
         return decision_check(request.context)
     if request.kind is DecisionKind.COMPILE_PLAN:
-        return anything  # the run machine checks it, and tells every fault of it
-    schema = asked_schema(request)
+        return accept_any  # the run machine checks it, and tells every fault of it
+    schema = expected_schema(request)
     if schema is None:
         return Refused(reason=f"a request of kind {request.kind} needs a response_schema")
     return schema_check(schema)
 
 
-def anything(_value: JsonObject) -> str:
+def accept_any(_value: JsonObject) -> str:
     """Find nothing wrong with an object."""
     return ""
 
@@ -73,7 +73,7 @@ def decision_check(context: PromptContext) -> Check | Refused:
         try:
             decision = adapter.validate_python(value)
         except ValidationError as error:
-            return _told(error)
+            return _describe_errors(error)
         if answer is None or not isinstance(decision, Respond):
             return ""
         payload = decision.action_details.payload
@@ -83,7 +83,7 @@ def decision_check(context: PromptContext) -> Check | Refused:
     return check
 
 
-def _told(error: ValidationError) -> str:
+def _describe_errors(error: ValidationError) -> str:
     return "; ".join(
         f"{'.'.join(str(part) for part in entry['loc']) or 'answer'}: {entry_message(entry)}"
         for entry in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]
@@ -93,10 +93,10 @@ def _told(error: ValidationError) -> str:
 def schema_check(schema: Mapping[str, Any]) -> Check | Refused:
     """Return a check against *schema*, or why it is not a JSON Schema. References lead nowhere outside the schema."""
     fault = unusable_schema(schema)
-    return Refused(reason=f"the response schema can't be used: {fault}") if fault else _Shape(schema)
+    return Refused(reason=f"the response schema can't be used: {fault}") if fault else _SchemaCheck(schema)
 
 
-class _Shape:
+class _SchemaCheck:
     """Holds an object against one schema."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:

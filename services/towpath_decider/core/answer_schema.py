@@ -10,7 +10,7 @@ from typing import Any
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import MAX_CALLS_PER_DECISION, PLAIN_KINDS
 from towpath_contracts.decisions.request import DecisionRequest, PromptContext
-from towpath_decider.core.answer_checks import asked_schema
+from towpath_decider.core.answer_checks import expected_schema
 
 MAX_DEPTH = 12
 """Levels of a tool's schema that are written out; recursive schemas end here."""
@@ -34,7 +34,7 @@ _LISTS = {"anyOf": "anyOf", "oneOf": "anyOf", "prefixItems": "prefixItems"}
 
 def schema_of(request: DecisionRequest) -> JsonObject:
     """Return the schema of what *request* asks for."""
-    wanted = asked_schema(request)
+    wanted = expected_schema(request)
     return answer_schema(request.context) if wanted is None else simplified(wanted)
 
 

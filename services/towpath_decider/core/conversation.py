@@ -130,7 +130,7 @@ def converse(prompt: Prompt, check: Check, most: int = 0) -> Dialogue:
             case CallFailure():
                 failures.append(said)
                 if not said.retryable or len(failures) == MAX_FAILURES or calls == most:
-                    return GaveUp(code=said.code, message=chain(failures))
+                    return GaveUp(code=said.code, message=describe_failures(failures))
                 yield Wait(seconds=wait_before_next(failures))
             case None:
                 return GaveUp(code="internal", message="a question was left without an answer")
@@ -142,7 +142,7 @@ def wait_before_next(failures: list[CallFailure]) -> float:
     return max(WAITS_S[len(failures) - 1], min(wished, MAX_WAIT_S))
 
 
-def chain(failures: list[CallFailure]) -> str:
+def describe_failures(failures: list[CallFailure]) -> str:
     """Tell the failures as one text: the last one, and what came before it."""
     last, before = failures[-1], failures[:-1]
     told = last.message

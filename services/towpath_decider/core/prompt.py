@@ -14,13 +14,13 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.decision import MAX_CALLS_PER_DECISION
 from towpath_contracts.decisions.request import DecisionKind, OfferedRoute, OfferedTool, PromptContext, ToolOutput
 from towpath_decider.core.run_prompt import (
-    ASKED_FOR,
+    CALLER_SECTIONS,
     action_names,
     assessed_sections,
+    extra_actions,
     fenced,
-    more_actions,
     run_sections,
-    task_of,
+    task_instructions,
 )
 from towpath_fabric.prompt_templates import compile_base_prompt
 
@@ -76,7 +76,7 @@ def render(
     values = {name: _value(name, context) for name in base.uses}
     wanted = _decision_shape(context) if answer_schema is None else _schema_shape(answer_schema)
     header = _HEADER.format(wanted=_wanted(context))
-    parts = (base.render(values), header, task_of(kind, context.run_kind), wanted)
+    parts = (base.render(values), header, task_instructions(kind, context.run_kind), wanted)
     instructions = "\n\n".join(part for part in parts if part)
     told = _context(context, outputs_shown="tool_history" in base.uses)
     return Prompt(instructions=instructions, context=told, digest=digest_text(f"{instructions}\n\n{told}"))
@@ -88,7 +88,7 @@ def _json(value: object) -> str:
 
 def _wanted(context: PromptContext) -> str:
     """Name the sections in which the caller speaks."""
-    names = [name for name in ASKED_FOR if name in (context.run or {})]
+    names = [name for name in CALLER_SECTIONS if name in (context.run or {})]
     return f"user_message, {', '.join(names)} say" if names else "user_message says"
 
 
@@ -138,7 +138,7 @@ def _decision_shape(context: PromptContext) -> str:
         actions.append('"RESPOND"')
         parts.append(_respond(context))
     actions += [f'"{name}"' for name in action_names(context.run_kind)]
-    parts += more_actions(context.run_kind)
+    parts += extra_actions(context.run_kind)
     return "\n\n".join((_FIELDS.format(actions=", ".join(actions) or "nothing; this agent has no action"), *parts))
 
 

@@ -11,17 +11,17 @@ from towpath_contracts.decisions.provider_limits import MinuteUse, ProviderLimit
 LEASE_S = 5.0
 """How long a decider that says nothing keeps its slots: as late as they come back when it is killed."""
 
-PIECE_S = 5
+INTERVAL_S = 5
 """A minute is kept in pieces of this length; what is given for later use is used within one, or given back."""
 
-MINUTE_S = 60 + PIECE_S
+MINUTE_S = 60 + INTERVAL_S
 
 LONGEST_PAUSE_S = 60.0
 """Of what a provider may ask for: a wrong number must not stop everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class LimitRequest:
     """What one decider says and asks for at *now*, the broker's time.
 
     It is `busy` with so many calls and could be with `wants`. It asks for `requests` and `tokens`, of which the first
@@ -42,7 +42,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class LimitGrant:
     """What it gets: slots in all, requests and tokens of the minute, and how long nothing may be asked."""
 
     slots: int
@@ -51,19 +51,19 @@ class Grant:
     pause_s: float
 
 
-def settle(shared: ProviderUse, wish: Wish, limit: ProviderLimit) -> tuple[ProviderUse, Grant]:
+def grant_request(shared: ProviderUse, wish: LimitRequest, limit: ProviderLimit) -> tuple[ProviderUse, LimitGrant]:
     """Return what all know after *wish*, and what it gets."""
     others = {name: one for name, one in shared.holders.items() if name != wish.me and one.until >= wish.now}
-    slots = _slots(shared.holders.get(wish.me), others, wish, limit.concurrency)
+    slots = _grant_slots(shared.holders.get(wish.me), others, wish, limit.concurrency)
     held = max(wish.busy, slots)
     mine = {wish.me: SlotHolder(slots=held, wants=wish.wants, until=wish.now + LEASE_S)} if wish.wants or held else {}
     pause = max(shared.paused_until, wish.now + min(wish.pause_s, LONGEST_PAUSE_S) if wish.pause_s else 0.0)
-    given, requests, tokens = _more(shared.given, wish, limit)
+    given, requests, tokens = _grant_minute(shared.given, wish, limit)
     after = ProviderUse(holders={**others, **mine}, given=given, paused_until=pause)
-    return after, Grant(slots=slots, requests=requests, tokens=tokens, pause_s=max(0.0, pause - wish.now))
+    return after, LimitGrant(slots=slots, requests=requests, tokens=tokens, pause_s=max(0.0, pause - wish.now))
 
 
-def _slots(mine: SlotHolder | None, others: dict[str, SlotHolder], wish: Wish, most: int | None) -> int:
+def _grant_slots(mine: SlotHolder | None, others: dict[str, SlotHolder], wish: LimitRequest, most: int | None) -> int:
     """Give no more than a fair share where all want more than there is, and never what somebody else holds."""
     if most is None:
         return max(wish.busy, wish.wants)
@@ -87,23 +87,25 @@ def fair_share(most: int, others: list[int], own: int) -> int:
     return own
 
 
-def _more(given: tuple[MinuteUse, ...], wish: Wish, limit: ProviderLimit) -> tuple[tuple[MinuteUse, ...], int, int]:
+def _grant_minute(
+    given: tuple[MinuteUse, ...], wish: LimitRequest, limit: ProviderLimit
+) -> tuple[tuple[MinuteUse, ...], int, int]:
     pieces = {one.at: (one.requests, one.tokens) for one in given if one.at + MINUTE_S > wish.now}
-    at = int(wish.now // PIECE_S) * PIECE_S
+    at = int(wish.now // INTERVAL_S) * INTERVAL_S
     for unit, back in ((0, wish.back_requests), (1, wish.back_tokens)):
-        _add(pieces, at, unit, -back)
+        _add_to_intervals(pieces, at, unit, -back)
     used = [sum(piece[unit] for piece in pieces.values()) for unit in (0, 1)]
-    requests = _fitting(wish.requests, 1, limit.requests_per_minute, used[0])
-    tokens = _fitting(wish.tokens, wish.least, limit.tokens_per_minute, used[1])
+    requests = _available(wish.requests, 1, limit.requests_per_minute, used[0])
+    tokens = _available(wish.tokens, wish.least, limit.tokens_per_minute, used[1])
     if (wish.requests and not requests) or (wish.least and not tokens):
         requests = tokens = 0  # one without the other would only be kept from others
     for unit, more in ((0, requests), (1, tokens)):
-        _add(pieces, at, unit, more)
+        _add_to_intervals(pieces, at, unit, more)
     kept = tuple(MinuteUse(at=at, requests=r, tokens=t) for at, (r, t) in sorted(pieces.items()) if r or t)
     return kept, requests, tokens
 
 
-def _add(pieces: dict[int, tuple[int, int]], at: int, unit: int, more: int) -> None:
+def _add_to_intervals(pieces: dict[int, tuple[int, int]], at: int, unit: int, more: int) -> None:
     """Add to the newest piece; what is given back is taken from the newest ones, none of which falls below 0."""
     for place in [at] if more > 0 else sorted(pieces, reverse=True):
         here = list(pieces.get(place, (0, 0)))
@@ -113,7 +115,7 @@ def _add(pieces: dict[int, tuple[int, int]], at: int, unit: int, more: int) -> N
         pieces[place] = here[0], here[1]
 
 
-def _fitting(wanted: int, least: int, limit: int | None, used: int) -> int:
+def _available(wanted: int, least: int, limit: int | None, used: int) -> int:
     """Return how much of *wanted* there is; less than *least* is of no use."""
     if limit is None:
         return wanted

@@ -40,7 +40,7 @@ _TITLES = {
     "tried": "Actions that were tried and must not be repeated",
 }
 
-ASKED_FOR = ("goal", "acceptance_criteria", "constraints", "objective", "context_sections")
+CALLER_SECTIONS = ("goal", "acceptance_criteria", "constraints", "objective", "context_sections")
 """Sections that the caller wrote: they say what is wanted, all others are data."""
 
 _RULES = {
@@ -111,7 +111,7 @@ def fenced(name: str, text: str) -> str:
     return f"<<<{name} {mark}>>>\n{text}\n<<<end {mark}>>>"
 
 
-def task_of(kind: DecisionKind, run_kind: str) -> str:
+def task_instructions(kind: DecisionKind, run_kind: str) -> str:
     """Return what the platform says of the task at hand; empty for a decision of a network run."""
     if kind in _TASKS:
         return _TASKS[kind]
@@ -119,7 +119,7 @@ def task_of(kind: DecisionKind, run_kind: str) -> str:
     return f"{rules}\n\n{_REPLAN}".strip() if kind is DecisionKind.REPLAN else rules
 
 
-def more_actions(run_kind: str) -> tuple[str, ...]:
+def extra_actions(run_kind: str) -> tuple[str, ...]:
     """Return what a decision may be or say beside the three actions of a network run."""
     return () if run_kind in PLAIN_KINDS else (_ACTIONS, _CERTAINTY)
 

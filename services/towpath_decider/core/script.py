@@ -22,7 +22,7 @@ MAX_DELAY_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ScriptedAnswer:
     """One entry as a model would say it: the text of the first answer, and those after repair."""
 
     use: ScriptUse
@@ -57,9 +57,9 @@ class Script:
 
     def next_line(
         self, agent_key: str, cursors: Mapping[str, int], kind: DecisionKind = DecisionKind.DECIDE
-    ) -> Line | None:
+    ) -> ScriptedAnswer | None:
         """Return what *agent_key* says next to a request of *kind*, or None when nothing is left for it."""
-        queues = (queue_of(kind),) if kind in _APART else (agent_key, COMMON)
+        queues = (queue_of(kind),) if kind in _SEPARATE_KINDS else (agent_key, COMMON)
         nexts = [
             (found, queue) for queue in queues if (found := self._unread(queue, cursors.get(queue, 0))) is not None
         ]
@@ -79,10 +79,10 @@ def queue_of(kind: DecisionKind) -> str:
     return f":{kind}"
 
 
-_APART = (*ANSWERS, DecisionKind.COMPILE_PLAN)
+_SEPARATE_KINDS = (*ANSWERS, DecisionKind.COMPILE_PLAN)
 """Kinds of requests that are answered by something else than a decision, each from a queue of its own."""
 
-_KINDS = {str(kind): queue_of(kind) for kind in _APART}
+_KINDS = {str(kind): queue_of(kind) for kind in _SEPARATE_KINDS}
 
 
 def _queue(entry: Any) -> str:
@@ -94,13 +94,13 @@ def _queue(entry: Any) -> str:
     return agent if isinstance(agent, str) else COMMON
 
 
-def _line(entry: Any, use: ScriptUse) -> Line:
+def _line(entry: Any, use: ScriptUse) -> ScriptedAnswer:
     if not isinstance(entry, dict):
-        return Line(use=use, texts=(entry if isinstance(entry, str) else to_json(entry).decode(),))
+        return ScriptedAnswer(use=use, texts=(entry if isinstance(entry, str) else to_json(entry).decode(),))
     about = ("agent", "delay_ms", "kind") if use.queue.startswith(":") else ("agent", "delay_ms")
     body = {key: value for key, value in entry.items() if key not in about}
     texts = _raw_texts(body["raw"]) if set(body) == {"raw"} else (to_json(body).decode(),)
-    return Line(use=use, texts=texts, delay_ms=_delay(entry.get("delay_ms")))
+    return ScriptedAnswer(use=use, texts=texts, delay_ms=_delay(entry.get("delay_ms")))
 
 
 def _raw_texts(raw: Any) -> tuple[str, ...]:

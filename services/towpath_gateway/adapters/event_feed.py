@@ -26,7 +26,7 @@ from towpath_fabric.nats.bus import Bus
 MAX_WAITING = 64
 """Transitions kept for a slow reader; beyond that it reads pages."""
 
-MAX_PIECES = 64
+MAX_DELTAS = 64
 """Pieces of a model's text kept for a slow reader: some seconds of them; beyond that it reads the log alone."""
 
 _ENDED = b'"run_finished"'
@@ -34,7 +34,7 @@ _ENDED = b'"run_finished"'
 T = TypeVar("T")
 
 
-class Feed:
+class RunEventFeed:
     """Use: `async with Feed(bus, run_id, stopping) as feed`, then `await feed.wait(s)` and `feed.take()` in a loop."""
 
     def __init__(self, bus: Bus, run_id: UUID, stopping: asyncio.Event, told: asyncio.Event | None = None) -> None:
@@ -116,7 +116,7 @@ class Feed:
         self._told.set()
 
 
-class Pieces:
+class TokenFeed:
     """What a model is writing for one run, as it comes on `run.tokens.<run_id>`: a slow reader misses some.
 
     Use: `await pieces.open()`, then `take` whenever *told* is set, and `close`.
@@ -126,7 +126,7 @@ class Pieces:
         self._bus = bus
         self._run_id = run_id
         self._told = told
-        self._waiting: deque[bytes] = deque(maxlen=MAX_PIECES)
+        self._waiting: deque[bytes] = deque(maxlen=MAX_DELTAS)
         self._subscription: Subscription | None = None
 
     async def open(self) -> None:

@@ -23,8 +23,8 @@ from towpath_gateway.core.api_keys import (
     Principal,
     StoredKey,
     format_key,
+    key_refusal,
     principal_of,
-    refusal,
     scopes_of,
     secret_digest,
 )
@@ -80,7 +80,7 @@ class KeyList(Message):
     keys: tuple[KeyView, ...]
 
 
-class Keys:
+class KeyStore:
     """Keys in Postgres. *pool* is asked for at each use, since it is opened after this object is made.
 
     Without a database there are no keys, and every use is refused.
@@ -94,7 +94,7 @@ class Keys:
         """Return who holds this key; raises ProblemError `unauthenticated` with the reason."""
         found = await self._find(prefix)
         stored, now = found if found is not None else (None, _NEVER)
-        why = refusal(stored, secret, now)
+        why = key_refusal(stored, secret, now)
         if stored is None or why is not None:
             raise ProblemError(problem("unauthenticated", why or "the key is not known"))
         return principal_of(stored)
@@ -113,7 +113,7 @@ class Keys:
             raise ProblemError(problem("request_invalid", f"name scopes, or a role of {list(ROLES)}"))
         prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(_PREFIX_LENGTH))
         secret = secrets.token_urlsafe(_SECRET_BYTES)
-        row = await _reachable(lambda: self._insert(new, project, actor, prefix, secret))
+        row = await _query(lambda: self._insert(new, project, actor, prefix, secret))
         return KeyView(
             prefix=prefix,
             caller=new.caller,
@@ -129,12 +129,12 @@ class Keys:
 
     async def all_of(self, project: str) -> KeyList:
         """Return the keys of *project*."""
-        rows = await _reachable(lambda: self._pool().fetch(_queries.list_keys, project))
+        rows = await _query(lambda: self._pool().fetch(_queries.list_keys, project))
         return KeyList(keys=tuple(KeyView.model_validate(dict(row)) for row in rows))
 
     async def revoke(self, prefix: str, *, project: str, actor: str) -> None:
         """End a key of *project*, at once here and within CACHE_S elsewhere; raises ProblemError `key_not_found`."""
-        found = await _reachable(lambda: self._pool().fetchval(_queries.revoke_key, prefix, project, actor))
+        found = await _query(lambda: self._pool().fetchval(_queries.revoke_key, prefix, project, actor))
         self._cache.pop(prefix, None)
         if found is None:
             raise ProblemError(problem("key_not_found", f"{prefix} is no key of this project"))
@@ -149,7 +149,7 @@ class Keys:
         cached = self._cache.get(prefix)
         if cached is not None and monotonic() - cached[0] < CACHE_S:
             return cached[1], cached[2]
-        row = await _reachable(lambda: self._pool().fetchrow(_queries.find_key, prefix))
+        row = await _query(lambda: self._pool().fetchrow(_queries.find_key, prefix))
         if row is None:
             return None
         stored = StoredKey(
@@ -187,7 +187,7 @@ class Keys:
             )
 
 
-async def _reachable(ask: Callable[[], Awaitable[T]]) -> T:
+async def _query(ask: Callable[[], Awaitable[T]]) -> T:
     try:
         return await ask()
     except DATABASE_DOWN as error:

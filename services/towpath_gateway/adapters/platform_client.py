@@ -19,7 +19,7 @@ from towpath_contracts.tools.calls import BlobChunk, BlobGet
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.nats.bus import ASK_TIMEOUT_S, Bus
 from towpath_fabric.telemetry.recorder import Telemetry
-from towpath_gateway.adapters.event_feed import Feed
+from towpath_gateway.adapters.event_feed import RunEventFeed
 from towpath_gateway.core.run_answers import requests_with_text
 from towpath_readings.effects import TELLS_EFFECTS
 from towpath_readings.spans import SpanLink, submit_span
@@ -40,7 +40,7 @@ LLM_CALLS_CHARS = 32 * 1024 * 1024
 _LLM_CALLS_POLL_S = 0.1
 
 
-class Platform:
+class PlatformClient:
     """Asks the services behind the gateway. *stopping* ends every wait at once."""
 
     def __init__(self, bus: Bus, stopping: asyncio.Event, telemetry: Telemetry) -> None:
@@ -113,7 +113,7 @@ class Platform:
         """
         deadline = monotonic() + seconds
         view: RunView | None = None
-        async with Feed(self.bus, run_id, self.stopping) as feed:
+        async with RunEventFeed(self.bus, run_id, self.stopping) as feed:
             while True:
                 feed.take()
                 try:
@@ -163,7 +163,7 @@ class Platform:
                 return calls
             after = page.next_after
 
-    async def _next_reason(self, feed: Feed, left: float) -> None:
+    async def _next_reason(self, feed: RunEventFeed, left: float) -> None:
         """Wait until there is a reason to look again: the run's end was told, or CHECK_S is over."""
         until = monotonic() + min(CHECK_S, left)
         while not feed.ended and not feed.stopping and (rest := until - monotonic()) > 0:

@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 
 from towpath_contracts.problems.registry import Problem
-from towpath_gateway.app.dependencies import Parts
+from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.errors import answer_with_problems
 from towpath_gateway.app.routes import (
     access,
@@ -40,7 +40,7 @@ DESCRIPTION = (
 )
 
 
-def create_app(parts: Parts | None) -> FastAPI:
+def create_app(parts: GatewayDependencies | None) -> FastAPI:
     """Return the application; without *parts* it can only describe itself."""
     # FastAPI silences this while it makes the adapter of a body; ours are built later, at the first request of a route.
     warnings.filterwarnings("ignore", "The 'alias' attribute", UnsupportedFieldAttributeWarning)

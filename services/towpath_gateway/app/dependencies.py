@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
 from towpath_fabric.telemetry.logs import Logger
-from towpath_gateway.adapters.key_store import Keys
-from towpath_gateway.adapters.platform_client import Platform
+from towpath_gateway.adapters.key_store import KeyStore
+from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.core.api_keys import ANYBODY, Principal, bearer, split_key
 from towpath_gateway.core.headers import refused_origin
 from towpath_gateway.metrics import GatewayMetrics
@@ -20,27 +20,27 @@ from towpath_readings.spans import SpanLink, parse_traceparent
 
 
 @dataclass(slots=True, kw_only=True)
-class Parts:
+class GatewayDependencies:
     """Everything that the composition root makes once."""
 
     settings: GatewaySettings
     log: Logger
-    keys: Keys
-    platform: Platform
+    keys: KeyStore
+    platform: PlatformClient
     metrics: GatewayMetrics
     stopping: asyncio.Event
     streams: int = field(default=0)
 
 
-def parts_of(request: Request) -> Parts:
+def dependencies_of(request: Request) -> GatewayDependencies:
     """Return the parts of the application that serves *request*."""
-    parts: Parts = request.app.state.parts
+    parts: GatewayDependencies = request.app.state.parts
     return parts
 
 
 async def authenticate(request: Request) -> Principal:
     """Return who asks; raises ProblemError `unauthenticated` or `origin_refused`."""
-    parts = parts_of(request)
+    parts = dependencies_of(request)
     credential = bearer(request.headers.get("authorization"))
     if credential is None and not parts.settings.asks_for_keys:
         why = refused_origin(request.headers.get("host"), request.headers.get("origin"))
@@ -62,7 +62,7 @@ def requires(scope: str) -> Callable[[Request], Coroutine[Any, Any, Principal]]:
     async def caller(request: Request) -> Principal:
         principal = await authenticate(request)
         if scope not in principal.scopes:
-            parts_of(request).metrics.refused.labels("forbidden").inc()
+            dependencies_of(request).metrics.refused.labels("forbidden").inc()
             raise ProblemError(problem("forbidden", f"this needs the scope {scope}"))
         return principal
 
@@ -81,7 +81,7 @@ def client_span(request: Request) -> SpanLink | None:
 
 
 ClientSpan = Annotated[SpanLink | None, Depends(client_span)]
-PartsOf = Annotated[Parts, Depends(parts_of)]
+Dependencies = Annotated[GatewayDependencies, Depends(dependencies_of)]
 RunsReader = Annotated[Principal, Depends(requires("runs:read"))]
 RunsWriter = Annotated[Principal, Depends(requires("runs:write"))]
 RunsOperator = Annotated[Principal, Depends(requires("runs:operate"))]

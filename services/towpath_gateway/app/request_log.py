@@ -12,17 +12,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from towpath_contracts.problems.registry import problem
 from towpath_fabric.clock import monotonic
-from towpath_gateway.app.dependencies import Parts
+from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.errors import problem_response
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
-class Edge:
+class RequestLog:
     """Wraps the application."""
 
-    def __init__(self, app: ASGIApp, parts: Parts) -> None:
+    def __init__(self, app: ASGIApp, parts: GatewayDependencies) -> None:
         self._app = app
         self._parts = parts
         self._under_way = 0
@@ -76,6 +76,6 @@ def _route(scope: Scope) -> str:
     return path if isinstance(path, str) else "none"
 
 
-def wrap(app: FastAPI, parts: Parts) -> Edge:
+def wrap(app: FastAPI, parts: GatewayDependencies) -> RequestLog:
     """Return *app* with its edge."""
-    return Edge(app, parts)
+    return RequestLog(app, parts)

@@ -8,14 +8,14 @@ from uuid import UUID
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.tasks import SubmitTask
-from towpath_gateway.adapters.platform_client import Platform
+from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.core.api_keys import Principal
-from towpath_gateway.core.run_answers import RunAnswer, RunDebug, asked_requests, run_answer, run_debug
+from towpath_gateway.core.run_answers import RunAnswer, RunDebug, answered_requests, run_answer, run_debug
 from towpath_readings.spans import SpanLink
 
 
 async def run_to_end(
-    platform: Platform, principal: Principal, task: SubmitTask, seconds: float, link: SpanLink | None = None
+    platform: PlatformClient, principal: Principal, task: SubmitTask, seconds: float, link: SpanLink | None = None
 ) -> RunAnswer:
     """Submit *task* and return its answer; raises ProblemError `timeout` with run_id and state after *seconds*."""
     accepted = await platform.submit(principal.caller, task, link)
@@ -34,9 +34,9 @@ def still_running(run_id: str, status: str, seconds: float) -> Problem:
     return problem("timeout", detail, run_id=run_id, extra={"status": status, "location": f"/v1/runs/{run_id}"})
 
 
-async def _debug(platform: Platform, project: str, run_id: UUID, entries: list[LogEntry]) -> RunDebug:
+async def _debug(platform: PlatformClient, project: str, run_id: UUID, entries: list[LogEntry]) -> RunDebug:
     """Return the raw texts; without the log-writer there are none, which `missing` says, and the answer stands."""
-    wanted = asked_requests(entries)
+    wanted = answered_requests(entries)
     try:
         calls = await platform.llm_calls(project, run_id, wanted)
     except ProblemError as error:

@@ -13,18 +13,18 @@ from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.views import EventPage
 from towpath_fabric.clock import monotonic
-from towpath_gateway.adapters.event_feed import Feed, Pieces
-from towpath_gateway.adapters.platform_client import CHECK_S, Platform
+from towpath_gateway.adapters.event_feed import RunEventFeed, TokenFeed
+from towpath_gateway.adapters.platform_client import CHECK_S, PlatformClient
 from towpath_readings.stream.deltas import TokenDeltaFilter, Told
 from towpath_readings.stream.tree import PARKED
 
 
-class Reader:
+class RunReader:
     """Reads one run. Use: `await reader.open()`, then `more` and `pieces` whenever there may be something, `close`."""
 
     def __init__(
         self,
-        platform: Platform,
+        platform: PlatformClient,
         project: str,
         run_id: UUID,
         told: asyncio.Event,
@@ -41,8 +41,8 @@ class Reader:
         """Whether the last reading brought something, so that the next one may at once."""
         self._platform = platform
         self._project = project
-        self._feed = Feed(platform.bus, run_id, platform.stopping, told)
-        self._pieces = Pieces(platform.bus, run_id, told) if deltas else None
+        self._feed = RunEventFeed(platform.bus, run_id, platform.stopping, told)
+        self._pieces = TokenFeed(platform.bus, run_id, told) if deltas else None
         self._deltas = TokenDeltaFilter()
         self._open = AsyncExitStack()
 

@@ -12,7 +12,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_gateway.app.errors import RefusedError
+from towpath_gateway.app.errors import RequestRefusedError
 from towpath_gateway.core.bodies import MAX_BODY_BYTES, is_json, read_json
 
 BODY_S = 30.0
@@ -28,10 +28,12 @@ class StrictRequest(Request):
             try:
                 self._body = await asyncio.wait_for(self._bounded(), BODY_S)
             except TimeoutError as error:
-                raise RefusedError(problem("request_malformed", f"no whole body within {BODY_S:.0f} s")) from error
+                raise RequestRefusedError(
+                    problem("request_malformed", f"no whole body within {BODY_S:.0f} s")
+                ) from error
             if self._body and not is_json(self.headers.get("content-type")):
                 detail = f"Content-Type is {self.headers.get('content-type')!r}"
-                raise RefusedError(problem("media_type_unsupported", detail))
+                raise RequestRefusedError(problem("media_type_unsupported", detail))
         return self._body
 
     async def json(self) -> Any:
@@ -39,7 +41,7 @@ class StrictRequest(Request):
         try:
             return read_json(await self.body())
         except ProblemError as error:
-            raise RefusedError(error.problem) from error
+            raise RequestRefusedError(error.problem) from error
 
     async def _bounded(self) -> bytes:
         declared = self.headers.get("content-length", "")
@@ -69,4 +71,4 @@ class StrictRoute(APIRoute):
 
 
 def _too_large() -> None:
-    raise RefusedError(problem("request_too_large", f"a body may have {MAX_BODY_BYTES} bytes"))
+    raise RequestRefusedError(problem("request_too_large", f"a body may have {MAX_BODY_BYTES} bytes"))

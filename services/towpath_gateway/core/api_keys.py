@@ -33,14 +33,14 @@ PLATFORM_SCOPES: tuple[str, ...] = (OPERATE_PLATFORM,)
 
 ALL_SCOPES: tuple[str, ...] = (*SCOPES, *PLATFORM_SCOPES)
 
-_LOOKS = frozenset({"runs:read", "networks:read", "gates:read", "policy:read"})
+_READ_SCOPES = frozenset({"runs:read", "networks:read", "gates:read", "policy:read"})
 
 ROLE_SCOPES: dict[str, frozenset[str]] = {
-    "viewer": _LOOKS,
-    "operator": _LOOKS | {"runs:write", "runs:operate", "gates:resolve"},
-    "approver": _LOOKS | {"gates:resolve"},
-    "policy_admin": _LOOKS | {"policy:write", "gates:resolve"},
-    "auditor": _LOOKS | {"audit:read"},
+    "viewer": _READ_SCOPES,
+    "operator": _READ_SCOPES | {"runs:write", "runs:operate", "gates:resolve"},
+    "approver": _READ_SCOPES | {"gates:resolve"},
+    "policy_admin": _READ_SCOPES | {"policy:write", "gates:resolve"},
+    "auditor": _READ_SCOPES | {"audit:read"},
 }
 """What a person of each role may do: the scopes of a key that names roles and no scopes.
 
@@ -86,7 +86,7 @@ ANYBODY = Principal(
 """Whoever asks an embedded platform without keys: a person at this machine."""
 
 
-def beside_approvals(principal: Principal) -> frozenset[str]:
+def non_approval_roles(principal: Principal) -> frozenset[str]:
     """Return the roles in which *principal* speaks at gates that are no approvals.
 
     Whoever has every scope of a project, as the first key has, is an operator there whatever roles are named.
@@ -126,7 +126,7 @@ def bearer(header: str | None) -> str | None:
     return credential.strip() if scheme.lower() == "bearer" else ""
 
 
-def refusal(stored: StoredKey | None, secret: str, now: datetime) -> str | None:
+def key_refusal(stored: StoredKey | None, secret: str, now: datetime) -> str | None:
     """Return why *secret* is not a valid key at *now*, or None when it is.
 
     The digests are compared in constant time, also when there is no such key.

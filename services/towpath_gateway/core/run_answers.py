@@ -95,7 +95,7 @@ def run_answer(view: RunView, entries: Iterable[LogEntry], debug: RunDebug | Non
     )
 
 
-def asked_requests(entries: Iterable[LogEntry]) -> frozenset[str]:
+def answered_requests(entries: Iterable[LogEntry]) -> frozenset[str]:
     """Return the decision requests of a run that a model has answered, or failed to answer."""
     answered = (entry.event for entry in entries)
     return frozenset(

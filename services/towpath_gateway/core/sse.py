@@ -27,7 +27,7 @@ def entry_frame(entry: LogEntry, name: str) -> bytes:
     return f"id: {name}\nevent: {entry.event.type}\ndata: {entry.model_dump_json()}\n\n".encode()
 
 
-def piece_frame(piece: Told) -> bytes:
+def delta_frame(piece: Told) -> bytes:
     """Return the frame of a piece of a model's text; without an id, since it is never told again."""
     return f"event: {piece.type}\ndata: {piece.model_dump_json()}\n\n".encode()
 

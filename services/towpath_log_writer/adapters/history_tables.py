@@ -15,8 +15,8 @@ import asyncpg
 from towpath_contracts.decisions.request import LlmCall, ToolLog
 from towpath_contracts.ids import effect_id
 from towpath_fabric.postgres.pool import Queries
-from towpath_log_writer.core.changes import Changes, Unreadable
-from towpath_log_writer.core.final_state import STEPS_TOLD, final_state
+from towpath_log_writer.core.changes import HistoryChanges, UnreadableEvent
+from towpath_log_writer.core.final_state import MAX_STEPS, final_state
 from towpath_log_writer.core.rows import NewRun, RunChange, StepRow, ToolRow, json_text, plain
 from towpath_log_writer.core.sequence import Segment
 
@@ -51,7 +51,7 @@ class HistoryTables:
         rows = await self._pool.fetch(QUERIES.held, list(runs))
         return {**dict.fromkeys(runs, 0), **{row["run_id"]: row["seq"] for row in rows}}
 
-    async def write(self, segments: Sequence[Segment], changes: Changes) -> None:
+    async def write(self, segments: Sequence[Segment], changes: HistoryChanges) -> None:
         """Store *changes* and move the cursors of *segments*, all or nothing. Raises CursorsMovedError."""
         ordered = sorted(segments, key=lambda segment: segment.run_id)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -86,7 +86,7 @@ class HistoryTables:
         await self._pool.execute(QUERIES.set_swept, until)
 
 
-async def _write_changes(connection: Connection, changes: Changes) -> None:
+async def _write_changes(connection: Connection, changes: HistoryChanges) -> None:
     if changes.new_runs:
         await connection.execute(QUERIES.add_runs, *_columns(changes.new_runs.values(), _new_run))
     if changes.runs:
@@ -104,7 +104,7 @@ async def _write_changes(connection: Connection, changes: Changes) -> None:
 async def _add_final_states(connection: Connection, finished: Collection[UUID]) -> None:
     """Tell of goal and background runs that have ended what their steps came to."""
     steps: dict[UUID, list[Any]] = {}
-    for row in await connection.fetch(QUERIES.steps_of_goals, list(finished), STEPS_TOLD):
+    for row in await connection.fetch(QUERIES.steps_of_goals, list(finished), MAX_STEPS):
         steps.setdefault(row["execution_id"], []).append(row)
     if steps:
         states = [json_text(final_state(rows)) for rows in steps.values()]
@@ -189,7 +189,7 @@ def _tool(row: ToolRow) -> tuple[Any, ...]:
     )
 
 
-def _unreadable(event: Unreadable) -> tuple[Any, ...]:
+def _unreadable(event: UnreadableEvent) -> tuple[Any, ...]:
     return event.run_id, event.seq, plain(event.type), plain(event.error)
 
 

@@ -21,7 +21,7 @@ CALLS_AT_ONCE = 100
 LOGS_AT_ONCE = 200
 
 
-class Reading:
+class HistoryQueries:
     """Serves `svc.log_writer.*`."""
 
     def __init__(self, pool: Any) -> None:
@@ -32,14 +32,14 @@ class Reading:
         try:
             return await self._history(request)
         except DATABASE_DOWN as error:
-            raise _away() from error
+            raise _unavailable() from error
 
     async def get_llm_calls(self, request: GetLlmCalls) -> LlmCalls:
         """Return the model calls of a run, oldest first."""
         try:
             return await self._llm_calls(request)
         except DATABASE_DOWN as error:
-            raise _away() from error
+            raise _unavailable() from error
 
     async def _history(self, request: GetHistory) -> History:
         row = await self._pool.fetchrow(QUERIES.run_history, request.run_id, request.project)
@@ -57,8 +57,8 @@ class Reading:
                 room -= _size(found["step"]) + sum(map(_size, own))
                 if room < 0 and steps:
                     return self._answer(row, steps, tools, after)
-                steps.append(_fitting(found["step"]))
-                tools += [_fitting(call) for call in own]
+                steps.append(_parse_row(found["step"]))
+                tools += [_parse_row(call) for call in own]
                 after = number
             if len(page) < STEPS_AT_ONCE:
                 return self._answer(row, steps, tools, None)
@@ -73,7 +73,7 @@ class Reading:
     def _answer(self, row: Any, steps: list[JsonObject], tools: list[JsonObject], following: int | None) -> History:
         return History(
             seq=row["seq"],
-            history=_fitting(row["history"]),
+            history=_parse_row(row["history"]),
             steps=tuple(steps),
             tool_executions=tuple(tools),
             next_after_step=following,
@@ -89,12 +89,12 @@ class Reading:
             room -= _size(row["call"])
             if room < 0 and calls:
                 break
-            calls.append(_fitting(row["call"]))
+            calls.append(_parse_row(row["call"]))
         following = request.after + len(calls) if len(calls) < len(rows) else None
         return LlmCalls(calls=tuple(calls), next_after=following)
 
 
-def _away() -> ProblemError:
+def _unavailable() -> ProblemError:
     return ProblemError(problem("unavailable", "history can't be read right now", retry_after_s=2))
 
 
@@ -102,7 +102,7 @@ def _size(text: str) -> int:
     return len(text.encode())
 
 
-def _fitting(text: str) -> JsonObject:
+def _parse_row(text: str) -> JsonObject:
     """Read a row; one that no message can carry alone is shown without its large values."""
     row: JsonObject = json.loads(text)
     if _size(text) <= ANSWER_BYTES:

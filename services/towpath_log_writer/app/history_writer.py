@@ -17,7 +17,7 @@ from towpath_fabric.crash_points import crash_point
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_log_writer.adapters.history_tables import INVALID_DATA, CursorsMovedError, HistoryTables
-from towpath_log_writer.core.changes import Changes, Unreadable
+from towpath_log_writer.core.changes import HistoryChanges, UnreadableEvent
 from towpath_log_writer.core.projection import project
 from towpath_log_writer.core.sequence import Segment, continue_from, halves
 
@@ -31,7 +31,7 @@ UNREAD_TYPE = "unread"
 """The type under which an event is set aside whose own type could not be read."""
 
 
-class Writer:
+class HistoryWriter:
     """History as it is written. Batches are written one after another."""
 
     def __init__(self, tables: HistoryTables, log: Logger) -> None:
@@ -143,8 +143,8 @@ class Writer:
         (entry,) = segment.entries
         kind = str(entry.event.get("type"))
         self._log.error("an event can't be stored", run_id=str(segment.run_id), seq=entry.seq, error=str(error)[:500])
-        fault = Unreadable(run_id=segment.run_id, seq=entry.seq, type=kind, error=str(error)[:1_000])
-        await self._tables.write([segment], Changes(unreadable=[fault]))
+        fault = UnreadableEvent(run_id=segment.run_id, seq=entry.seq, type=kind, error=str(error)[:1_000])
+        await self._tables.write([segment], HistoryChanges(unreadable=[fault]))
         self._keep(segment.run_id, segment.seq)
 
     def _keep(self, run: UUID, seq: int) -> None:

@@ -22,7 +22,7 @@ from towpath_fabric.nats.bus import Bus
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_log_writer.adapters.history_tables import HistoryTables
-from towpath_log_writer.app.history_writer import Writer
+from towpath_log_writer.app.history_writer import HistoryWriter
 from towpath_log_writer.core.late_runs import LateRuns
 
 SWEEP_ROWS = 2_000
@@ -42,7 +42,7 @@ class Repairer:
     """Reads what is missing. `ask_for` names a run with a gap; sweeps find those of which nothing arrived."""
 
     def __init__(
-        self, bus: Bus, tables: HistoryTables, writer: Writer, log: Logger, *, behind: Callable[[], bool]
+        self, bus: Bus, tables: HistoryTables, writer: HistoryWriter, log: Logger, *, behind: Callable[[], bool]
     ) -> None:
         """*behind* says whether the stream has much to deliver yet: then what is missing mostly comes by itself."""
         self._bus = bus

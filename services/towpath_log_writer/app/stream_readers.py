@@ -20,7 +20,7 @@ from towpath_fabric.nats.pull_consumer import PullConsumer, ack
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_log_writer.adapters.history_tables import INVALID_DATA, HistoryTables
-from towpath_log_writer.app.history_writer import WAITS_S, Writer
+from towpath_log_writer.app.history_writer import WAITS_S, HistoryWriter
 from towpath_log_writer.app.repair import Repairer
 from towpath_log_writer.metrics import LogWriterMetrics
 from towpath_log_writer.settings import LogWriterSettings
@@ -62,13 +62,13 @@ async def gather_batch(consumer: PullConsumer, most: int, linger_s: float) -> li
     return messages
 
 
-class EventReader:
+class HistoryEventReader:
     """Brings events from the stream into history."""
 
     def __init__(
         self,
         consumer: PullConsumer,
-        writer: Writer,
+        writer: HistoryWriter,
         repairer: Repairer,
         backlog: StreamBacklog,
         settings: LogWriterSettings,
@@ -110,7 +110,7 @@ class EventReader:
         return batches
 
 
-class LogReader:
+class CallLogReader:
     """Brings what deciders and workers logged into history."""
 
     def __init__(

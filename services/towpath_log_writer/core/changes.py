@@ -12,7 +12,7 @@ from towpath_log_writer.core.rows import NewRun, RunChange, StepRow, ToolRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
+class UnreadableEvent:
     """An event of a known type that does not read as one."""
 
     run_id: UUID
@@ -22,22 +22,22 @@ class Unreadable:
 
 
 @dataclass(slots=True, kw_only=True)
-class Changes:
+class HistoryChanges:
     """What a batch of events changes, each row once."""
 
     new_runs: dict[UUID, NewRun] = field(default_factory=dict)
     runs: dict[UUID, RunChange] = field(default_factory=dict)
     steps: dict[tuple[UUID, int], StepRow] = field(default_factory=dict)
     tools: dict[tuple[UUID, UUID], ToolRow] = field(default_factory=dict)
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[UnreadableEvent] = field(default_factory=list)
     finished: set[UUID] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EventPosition:
     """Where an event stands."""
 
-    changes: Changes
+    changes: HistoryChanges
     run_id: UUID
     project: str
     at: datetime

@@ -11,10 +11,10 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.reports import read_artifacts
 
-STEPS_TOLD = 200
+MAX_STEPS = 200
 """Last steps that a state tells of; ten times the default of goal runs."""
 
-ERRORS_TOLD = 10
+MAX_ERRORS = 10
 """Last errors."""
 
 REASONING_CHARS = 300
@@ -25,7 +25,7 @@ def final_state(steps: Sequence[Mapping[str, Any]]) -> JsonObject:
     read = [_read(step) for step in steps]
     failures, in_a_row, errors = _failures(read)
     return {
-        "steps_history": [_told(step) for step in read],
+        "steps_history": [_step_summary(step) for step in read],
         "artifacts": _artifacts(read),
         "failure_count": failures,
         "consecutive_failures": in_a_row,
@@ -45,7 +45,7 @@ def _read(step: Mapping[str, Any]) -> dict[str, Any]:
 _JSON = ("action", "result", "validation", "decisions")
 
 
-def _told(step: Mapping[str, Any]) -> JsonObject:
+def _step_summary(step: Mapping[str, Any]) -> JsonObject:
     validation = step["validation"]
     return {
         "step_number": step["step_number"],
@@ -75,7 +75,7 @@ def _failures(steps: Iterable[Mapping[str, Any]]) -> tuple[int, int, list[str]]:
         else:
             count, in_a_row = count + 1, in_a_row + 1
             errors.append(str(step["validation"].get("error_signature") or step["error"] or ""))
-    return count, in_a_row, errors[-ERRORS_TOLD:]
+    return count, in_a_row, errors[-MAX_ERRORS:]
 
 
 def _artifacts(steps: Iterable[Mapping[str, Any]]) -> JsonObject:

@@ -17,7 +17,7 @@ from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.raw_events import RawEntry
 from towpath_contracts.text import truncate
-from towpath_log_writer.core.changes import Changes, Place, Unreadable
+from towpath_log_writer.core.changes import EventPosition, HistoryChanges, UnreadableEvent
 from towpath_log_writer.core.goal_projection import GOAL_EVENTS
 from towpath_log_writer.core.plan_projection import PLAN_EVENTS
 from towpath_log_writer.core.rows import RESULT_CHARS, NewRun, StepRow, json_text, plain
@@ -41,18 +41,18 @@ ACTIONS = frozenset({"decide", "replan"})
 """Kinds of requests that are answered by an action; the others judge the last one."""
 
 
-def project(segments: Iterable[Segment]) -> Changes:
+def project(segments: Iterable[Segment]) -> HistoryChanges:
     """Return what *segments* change; each continues its run's history without a gap."""
-    changes = Changes()
+    changes = HistoryChanges()
     for segment in segments:
         for entry in segment.entries:
             _apply(changes, segment, entry)
     return changes
 
 
-def _apply(changes: Changes, segment: Segment, entry: RawEntry) -> None:
+def _apply(changes: HistoryChanges, segment: Segment, entry: RawEntry) -> None:
     name = entry.event.get("type")
-    known = _KNOWN.get(name) if isinstance(name, str) else None
+    known = _HANDLERS.get(name) if isinstance(name, str) else None
     if known is None:
         return
     model, handler = known
@@ -60,12 +60,12 @@ def _apply(changes: Changes, segment: Segment, entry: RawEntry) -> None:
         event = model.model_validate(entry.event)
     except ValidationError as error:
         text = str(error)[:RESULT_CHARS]
-        changes.unreadable.append(Unreadable(run_id=segment.run_id, seq=entry.seq, type=str(name), error=text))
+        changes.unreadable.append(UnreadableEvent(run_id=segment.run_id, seq=entry.seq, type=str(name), error=text))
         return
-    handler(Place(changes, segment.run_id, segment.project, entry.at), event)
+    handler(EventPosition(changes, segment.run_id, segment.project, entry.at), event)
 
 
-def _run_created(place: Place, event: ev.RunCreated) -> None:
+def _run_created(place: EventPosition, event: ev.RunCreated) -> None:
     place.changes.new_runs[place.run_id] = NewRun(
         run_id=place.run_id,
         project=place.project,
@@ -116,13 +116,13 @@ def _criteria_of(event: ev.RunCreated) -> list[str]:
     return [] if event.goal is None else [criterion.words() for criterion in event.goal.acceptance_criteria]
 
 
-def _run_started(place: Place, _event: ev.RunStarted) -> None:
+def _run_started(place: EventPosition, _event: ev.RunStarted) -> None:
     change = place.run("running")
     change.started_at = place.at
     change.snapshot["started_at"] = place.at.isoformat()
 
 
-def _decision_requested(place: Place, event: ev.DecisionRequested) -> None:
+def _decision_requested(place: EventPosition, event: ev.DecisionRequested) -> None:
     row = place.step(event.step)
     if event.kind not in ACTIONS:
         return
@@ -131,7 +131,7 @@ def _decision_requested(place: Place, event: ev.DecisionRequested) -> None:
     row.attempts += 1
 
 
-def _spend(row: StepRow, request_id: UUID, usage: Usage, cost: Cost, told: dict[str, Any]) -> None:
+def _add_usage(row: StepRow, request_id: UUID, usage: Usage, cost: Cost, told: dict[str, Any]) -> None:
     row.tokens += usage.total_tokens
     row.cost = None if row.cost is None or cost.usd is None else row.cost + cost.usd
     row.decisions[str(request_id)] = {
@@ -145,7 +145,7 @@ def _spend(row: StepRow, request_id: UUID, usage: Usage, cost: Cost, told: dict[
     }
 
 
-def _told(event: ev.DecisionReceived | ev.DecisionMissed, at: datetime) -> dict[str, Any]:
+def _decision_summary(event: ev.DecisionReceived | ev.DecisionMissed, at: datetime) -> dict[str, Any]:
     return {
         "kind": event.kind,
         "model": event.model,
@@ -157,17 +157,17 @@ def _told(event: ev.DecisionReceived | ev.DecisionMissed, at: datetime) -> dict[
     }
 
 
-def _decision_received(place: Place, event: ev.DecisionReceived) -> None:
+def _decision_received(place: EventPosition, event: ev.DecisionReceived) -> None:
     row = place.step(event.step)
     decision = event.decision
-    told = _told(event, place.at)
+    told = _decision_summary(event, place.at)
     if event.kind not in ACTIONS:
-        _spend(row, event.request_id, event.usage, event.cost, {**told, "answer": _short(decision)})
+        _add_usage(row, event.request_id, event.usage, event.cost, {**told, "answer": _short(decision)})
         return
     row.agent_id, row.epoch = event.agent_key, event.epoch
     row.reasoning = plain(str(decision.get("action_reasoning", "")))
     row.action = json_text({key: value for key, value in decision.items() if key != "action_reasoning"})
-    _spend(row, event.request_id, event.usage, event.cost, told)
+    _add_usage(row, event.request_id, event.usage, event.cost, told)
 
 
 def _short(answer: dict[str, Any]) -> Any:
@@ -176,23 +176,23 @@ def _short(answer: dict[str, Any]) -> Any:
     return answer if len(text) <= RESULT_CHARS else truncate(text, RESULT_CHARS)
 
 
-def _decision_missed(place: Place, event: ev.DecisionMissed) -> None:
+def _decision_missed(place: EventPosition, event: ev.DecisionMissed) -> None:
     row = place.step(event.step)
     if event.kind in ACTIONS:
         row.error = plain(f"{event.code}: {event.message}")
         row.succeed(False)
-    told = {**_told(event, place.at), "error": f"{event.code}: {event.message}"}
-    _spend(row, event.request_id, event.usage, event.cost, told)
+    told = {**_decision_summary(event, place.at), "error": f"{event.code}: {event.message}"}
+    _add_usage(row, event.request_id, event.usage, event.cost, told)
 
 
-def _decision_refused(place: Place, event: ev.DecisionRefused) -> None:
+def _decision_refused(place: EventPosition, event: ev.DecisionRefused) -> None:
     row = place.step(event.step)
     row.validation = {"valid": False, "code": event.code, "feedback": event.feedback}
     row.error = plain(f"{event.code}: {event.feedback}")
     row.succeed(False)
 
 
-def _instruction_issued(place: Place, event: ev.InstructionIssued) -> None:
+def _instruction_issued(place: EventPosition, event: ev.InstructionIssued) -> None:
     row = place.step(event.step)
     row.validation = {"valid": True, "instruction": event.instruction.kind}
     if not isinstance(event.instruction, CallTools):
@@ -204,13 +204,13 @@ def _instruction_issued(place: Place, event: ev.InstructionIssued) -> None:
         told.requested_at = place.at
 
 
-def _tool_edited(place: Place, event: ev.ToolCallEdited) -> None:
+def _tool_edited(place: EventPosition, event: ev.ToolCallEdited) -> None:
     """History tells what was executed; what was asked for stands in the run's log."""
     told = place.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, "requested")
     told.args = json_text(event.args)
 
 
-def _tool_finished(place: Place, event: ev.ToolCallFinished) -> None:
+def _tool_finished(place: EventPosition, event: ev.ToolCallFinished) -> None:
     row = place.step(event.step)
     told = place.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, event.status)
     told.result = None if event.result is None else json_text(event.result)
@@ -218,13 +218,13 @@ def _tool_finished(place: Place, event: ev.ToolCallFinished) -> None:
     told.failure = None if event.failure is None else json_text(event.failure.model_dump())
     told.duration_ms, told.worker, told.policy_version = event.duration_ms, event.worker, event.policy_version
     told.finished_at = place.at
-    row.result[str(event.call_index)] = _shown(event, told.result)
+    row.result[str(event.call_index)] = _call_summary(event, told.result)
     row.succeed(event.status == "succeeded")
     if event.failure is not None:
         row.error = plain(f"{event.failure.code}: {event.failure.message}")
 
 
-def _shown(event: ev.ToolCallFinished, result: str | None) -> dict[str, Any]:
+def _call_summary(event: ev.ToolCallFinished, result: str | None) -> dict[str, Any]:
     """Return what a step shows of a call: small results whole, large ones by preview and digest."""
     shown: dict[str, Any] = {
         "tool": event.tool,
@@ -237,7 +237,7 @@ def _shown(event: ev.ToolCallFinished, result: str | None) -> dict[str, Any]:
     return {**shown, "result": event.result}
 
 
-def _tool_denied(place: Place, event: ev.ToolCallDenied) -> None:
+def _tool_denied(place: EventPosition, event: ev.ToolCallDenied) -> None:
     row = place.step(event.step)
     told = place.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, "denied")
     told.denial = json_text(event.denial.model_dump())
@@ -253,11 +253,11 @@ def _tool_denied(place: Place, event: ev.ToolCallDenied) -> None:
     row.succeed(False)
 
 
-def _quarantined(place: Place, event: ev.RunQuarantined) -> None:
+def _quarantined(place: EventPosition, event: ev.RunQuarantined) -> None:
     place.run("quarantined").reason = plain(event.code)
 
 
-def _run_finished(place: Place, event: ev.RunFinished) -> None:
+def _run_finished(place: EventPosition, event: ev.RunFinished) -> None:
     change = place.run(event.status)
     change.completed_at = place.at
     change.total_steps = event.steps
@@ -287,7 +287,7 @@ def _escalation(event: ev.RunFinished) -> str:
     return plain(f"{event.reason}: {message}" if isinstance(message, str) and message else event.reason)
 
 
-_KNOWN: dict[str, tuple[type[Value], Callable[[Place, Any], None]]] = {
+_HANDLERS: dict[str, tuple[type[Value], Callable[[EventPosition, Any], None]]] = {
     "run_created": (ev.RunCreated, _run_created),
     "run_started": (ev.RunStarted, _run_started),
     "decision_requested": (ev.DecisionRequested, _decision_requested),

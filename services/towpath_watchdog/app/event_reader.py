@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from towpath_contracts.runs.raw_events import EventBatch
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
 from towpath_fabric.telemetry.logs import Logger
-from towpath_watchdog.app.fact_reporter import Reporter
-from towpath_watchdog.app.run_sweep import Looker
-from towpath_watchdog.core.run_memory import Memory
+from towpath_watchdog.app.fact_reporter import FactReporter
+from towpath_watchdog.app.run_sweep import RunSweep
+from towpath_watchdog.core.run_memory import RunMemory
 from towpath_watchdog.metrics import WatchdogMetrics
 from towpath_watchdog.settings import WatchdogSettings
 
@@ -23,15 +23,15 @@ BACKLOG = 1_000
 """With more messages than this to come, what is remembered is old: judging waits."""
 
 
-class EventReader:
+class RunEventReader:
     """Remembers what the stream brings, and judges the runs it is about."""
 
     def __init__(
         self,
         consumer: PullConsumer,
-        memory: Memory,
-        looker: Looker,
-        reporter: Reporter,
+        memory: RunMemory,
+        looker: RunSweep,
+        reporter: FactReporter,
         settings: WatchdogSettings,
         metrics: WatchdogMetrics,
         log: Logger,

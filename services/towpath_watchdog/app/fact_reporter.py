@@ -13,20 +13,20 @@ from towpath_contracts.facts import WatchdogReportedFact
 from towpath_contracts.ids import effect_id
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.telemetry.logs import Logger
-from towpath_watchdog.core.run_memory import Memory, Report
+from towpath_watchdog.core.run_memory import FindingReport, RunMemory
 from towpath_watchdog.metrics import WatchdogMetrics
 
 SOURCE = "watchdog"
 """The name under which facts are sent."""
 
-TOLD_KEPT = 10_000
+REPORTED_KEPT = 10_000
 """Findings that are remembered as told; one that is forgotten is told again, which changes nothing but the log."""
 
 
-class Reporter:
+class FactReporter:
     """Tells runs what was found about them."""
 
-    def __init__(self, bus: Bus, memory: Memory, metrics: WatchdogMetrics, log: Logger) -> None:
+    def __init__(self, bus: Bus, memory: RunMemory, metrics: WatchdogMetrics, log: Logger) -> None:
         self._bus = bus
         self._memory = memory
         self._metrics = metrics
@@ -43,7 +43,7 @@ class Reporter:
         await self.tell(reports)
         self._metrics.judged.inc(heard_of)
 
-    async def tell(self, reports: Iterable[Report]) -> None:
+    async def tell(self, reports: Iterable[FindingReport]) -> None:
         """Send the facts that were not sent yet; one that is told twice has the same id and is folded once."""
         for report in reports:
             found = report.finding
@@ -79,7 +79,7 @@ class Reporter:
 
     def _remember(self, fact_id: str) -> None:
         self._told[fact_id] = None
-        while len(self._told) > TOLD_KEPT:
+        while len(self._told) > REPORTED_KEPT:
             self._told.popitem(last=False)
 
 

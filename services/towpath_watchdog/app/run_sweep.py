@@ -20,9 +20,9 @@ from towpath_contracts.runs.views import EventsSince, SweepRuns, SweptRuns
 from towpath_fabric.clock import wall
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.telemetry.logs import Logger
-from towpath_watchdog.app.fact_reporter import Reporter
+from towpath_watchdog.app.fact_reporter import FactReporter
 from towpath_watchdog.core.idle_runs import idle_finding, idle_key, lease_of, lease_s
-from towpath_watchdog.core.run_memory import WINDOW_EVENTS, Memory, Report
+from towpath_watchdog.core.run_memory import WINDOW_EVENTS, FindingReport, RunMemory
 from towpath_watchdog.metrics import WatchdogMetrics
 from towpath_watchdog.settings import WatchdogSettings
 
@@ -38,22 +38,22 @@ WANTED_KEPT = 2_000
 PAGE_SIZES = (WINDOW_EVENTS, 50, 10)
 """Events asked for at once, largest first: a page of large results may not fit into one answer."""
 
-IDLE_RUNS_TOLD = 20
+MAX_IDLE_REPORTED = 20
 """Of each sort in one turn: many runs that stand still have one cause, and the gauge tells how many they are."""
 
-REFUSALS = 3
+MAX_REFUSALS = 3
 """Logs of idle runs that may be refused in one turn; after that the leases of the others are taken for unknown ones."""
 
 
-class Looker:
+class RunSweep:
     """Reads what is missing, and asks which runs stand still."""
 
     def __init__(
         self,
         bus: Bus,
-        memory: Memory,
+        memory: RunMemory,
         settings: WatchdogSettings,
-        reporter: Reporter,
+        reporter: FactReporter,
         metrics: WatchdogMetrics,
         log: Logger,
     ) -> None:
@@ -161,19 +161,19 @@ class Looker:
 
     async def _tell_of(self, runs: Iterable[IdleRun]) -> None:
         """Tell of the first of *runs* that show anything; one whose log is refused keeps no other from its turn."""
-        found: list[Report] = []
+        found: list[FindingReport] = []
         refused = 0
         for run in runs:
             timeout_ms = None
             try:
-                timeout_ms = await self._timeout_of(run, ask=refused < REFUSALS)
+                timeout_ms = await self._timeout_of(run, ask=refused < MAX_REFUSALS)
             except (ProblemError, ValidationError) as error:
                 refused += 1
                 self._log.warning("an idle run can't be read", run_id=str(run.run_id), error=str(error)[:500])
             finding = idle_finding(run, lease_s(timeout_ms, self._settings.watchdog_quiet_s))
             if finding is not None:
-                found.append(Report(run_id=run.run_id, seq=run.seq, finding=finding))
-            if len(found) == IDLE_RUNS_TOLD:
+                found.append(FindingReport(run_id=run.run_id, seq=run.seq, finding=finding))
+            if len(found) == MAX_IDLE_REPORTED:
                 break
         await self._reporter.tell(found)
 

@@ -9,10 +9,10 @@ from functools import lru_cache
 from itertools import pairwise
 
 from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
-from towpath_watchdog.core.similarity import SIMILAR, jaccard, rephrased, says_the_same, tokens
-from towpath_watchdog.core.trace import Act, Trace
+from towpath_watchdog.core.similarity import SIMILAR, is_same_result, jaccard, rephrased, tokens
+from towpath_watchdog.core.trace import RunAction, RunTrace
 
-SIMILAR_ACTS = 5
+SIMILAR_ACTIONS = 5
 """Acts in a row that are alike: two more than equal ones need, for which the run machine has its own detector."""
 
 STALLED_STEPS = 8
@@ -38,7 +38,7 @@ class Finding:
     tools: tuple[str, ...] = ()
 
 
-def findings(trace: Trace) -> tuple[Finding, ...]:
+def findings(trace: RunTrace) -> tuple[Finding, ...]:
     """Return what *trace* shows now, the most telling first; nothing for a run that waits for a person or has ended."""
     if trace.ended or trace.gates:
         return ()
@@ -52,19 +52,19 @@ def _tokens(tool: str, args: tuple[tuple[str, str], ...]) -> frozenset[str]:
     return tokens(tool, dict(args))
 
 
-def act_tokens(act: Act) -> frozenset[str]:
+def action_tokens(act: RunAction) -> frozenset[str]:
     """Return the tokens of all calls of *act*."""
     return frozenset().union(*(_tokens(call.tool, tuple(call.args.items())) for call in act.calls.values()))
 
 
-def alike(left: Act, right: Act) -> float | None:
+def similarity_of(left: RunAction, right: RunAction) -> float | None:
     """Return how similar two acts are where they are (Jaccard over 0.7); None where they are not.
 
     Two successful calls that name different things, ids or paths, are work on a list and not alike.
     """
     if left.tools != right.tools or len(left.calls) != len(right.calls):
         return None
-    score = jaccard(act_tokens(left), act_tokens(right))
+    score = jaccard(action_tokens(left), action_tokens(right))
     if score <= SIMILAR:
         return None
     if left.failed and right.failed:
@@ -73,63 +73,65 @@ def alike(left: Act, right: Act) -> float | None:
     return score if all(rephrased(one.args, other.args) for one, other in pairs) else None
 
 
-def brings_news(act: Act, before: list[Act]) -> bool:
+def has_new_result(act: RunAction, before: list[RunAction]) -> bool:
     """Say whether *act* told something that none of the acts before it did, or did something else with success."""
     told = act.result, act.asked
-    if not any(says_the_same(told, (earlier.result, earlier.asked)) for earlier in before):
+    if not any(is_same_result(told, (earlier.result, earlier.asked)) for earlier in before):
         return True
-    return not act.failed and not any(alike(act, earlier) is not None for earlier in before)
+    return not act.failed and not any(similarity_of(act, earlier) is not None for earlier in before)
 
 
-def _similar(acts: list[Act]) -> Finding | None:
-    last = acts[-SIMILAR_ACTS:]
-    scores = _likenesses(last, 1) if len(last) == SIMILAR_ACTS else None
-    if scores is None or _news_in(acts, SIMILAR_ACTS - 1) * 2 > SIMILAR_ACTS - 1:
+def _similar(acts: list[RunAction]) -> Finding | None:
+    last = acts[-SIMILAR_ACTIONS:]
+    scores = _similarities(last, 1) if len(last) == SIMILAR_ACTIONS else None
+    if scores is None or _new_results_in(acts, SIMILAR_ACTIONS - 1) * 2 > SIMILAR_ACTIONS - 1:
         return None
     score = sum(scores) / len(scores)
-    return _found("similar_actions", last, score, f"{SIMILAR_ACTS} similar actions in a row ({score:.2f})")
+    return _found("similar_actions", last, score, f"{SIMILAR_ACTIONS} similar actions in a row ({score:.2f})")
 
 
-def _likenesses(acts: list[Act], apart: int) -> list[float] | None:
+def _similarities(acts: list[RunAction], apart: int) -> list[float] | None:
     """Return how similar each act is to the one so many acts before it; None where one of them is not, newest first."""
     scores = []
     for place in range(len(acts) - 1, apart - 1, -1):
-        score = alike(acts[place - apart], acts[place])
+        score = similarity_of(acts[place - apart], acts[place])
         if score is None:
             return None
         scores.append(score)
     return scores
 
 
-def _news_in(acts: list[Act], count: int) -> int:
+def _new_results_in(acts: list[RunAction], count: int) -> int:
     """Return how many of the last *count* acts brought news, each beside all that came before it."""
-    return sum(brings_news(acts[place], acts[:place]) for place in range(len(acts) - count, len(acts)))
+    return sum(has_new_result(acts[place], acts[:place]) for place in range(len(acts) - count, len(acts)))
 
 
-def _nothing_new_in(acts: list[Act], count: int) -> bool:
+def _nothing_new_in(acts: list[RunAction], count: int) -> bool:
     """Say whether none of the last *count* acts brought news; the newest is looked at first, and mostly settles it."""
-    return not any(brings_news(acts[place], acts[:place]) for place in range(len(acts) - 1, len(acts) - count - 1, -1))
+    return not any(
+        has_new_result(acts[place], acts[:place]) for place in range(len(acts) - 1, len(acts) - count - 1, -1)
+    )
 
 
-def _cycle(acts: list[Act]) -> Finding | None:
+def _cycle(acts: list[RunAction]) -> Finding | None:
     """Find the shortest cycle at the end whose later turns brought nothing new."""
     for length in CYCLE_LENGTHS:
         last = acts[-length * TURNS :]
         if len(last) < length * TURNS:
             return None
-        scores = _likenesses(last, length)
+        scores = _similarities(last, length)
         if scores and not _uniform(last[:length]) and _nothing_new_in(acts, length * (TURNS - 1)):
             score = sum(scores) / len(scores)
             return _found("cycle", last, score, f"{length} actions came {TURNS} times in the same order")
     return None
 
 
-def _uniform(acts: list[Act]) -> bool:
+def _uniform(acts: list[RunAction]) -> bool:
     """Whether a turn is one action again and again, which is no cycle."""
-    return all(alike(left, right) is not None for left, right in pairwise(acts))
+    return all(similarity_of(left, right) is not None for left, right in pairwise(acts))
 
 
-def _stalled(trace: Trace, acts: list[Act]) -> Finding | None:
+def _stalled(trace: RunTrace, acts: list[RunAction]) -> Finding | None:
     """Where progress is measured its score decides, elsewhere what the results say."""
     if trace.score >= 0:
         if trace.scores < STALLED_STEPS:
@@ -143,7 +145,9 @@ def _stalled(trace: Trace, acts: list[Act]) -> Finding | None:
     return _found("stalled_progress", last, 0.0, f"the results of {STALLED_STEPS} steps said nothing new")
 
 
-def _found(name: FindingName, acts: list[Act], score: float, detail: str, *, since: int = 0, steps: int = 0) -> Finding:
+def _found(
+    name: FindingName, acts: list[RunAction], score: float, detail: str, *, since: int = 0, steps: int = 0
+) -> Finding:
     tools = tuple(sorted({tool for act in acts for tool in act.tools}))
     return Finding(
         name=name,

@@ -30,14 +30,14 @@ def lease_s(step_timeout_ms: int | None, margin_s: float) -> float:
 
 def idle_key(run: IdleRun) -> str:
     """Return the key of what *run* may show."""
-    return f"{_WORDS[run.idle][0]}:{run.idle}"
+    return f"{_DESCRIPTIONS[run.idle][0]}:{run.idle}"
 
 
 def idle_finding(run: IdleRun, lease: float) -> Finding | None:
     """Return what *run* shows; None for a silence that its *lease*, in seconds, allows."""
     if run.idle == "quiet" and run.for_s <= lease:
         return None
-    name, told = _WORDS[run.idle]
+    name, told = _DESCRIPTIONS[run.idle]
     return Finding(
         name=name,
         key=idle_key(run),
@@ -48,7 +48,7 @@ def idle_finding(run: IdleRun, lease: float) -> Finding | None:
     )
 
 
-_WORDS: dict[str, tuple[Literal["silent", "lost"], str]] = {
+_DESCRIPTIONS: dict[str, tuple[Literal["silent", "lost"], str]] = {
     "overdue": ("lost", "nobody has looked at it although its time has come"),
     "queued": ("lost", "it waits to be started"),
     "quiet": ("silent", "nothing has happened"),

@@ -12,7 +12,7 @@ from uuid import UUID
 from towpath_contracts.runs.raw_events import EventBatch, RawEntry
 from towpath_contracts.runs.views import RunSeq
 from towpath_watchdog.core.findings import Finding, findings
-from towpath_watchdog.core.trace import Trace
+from towpath_watchdog.core.trace import RunTrace
 
 RUNS_KEPT = 5_000
 """Traces in memory; at most some 100 MB where every one is full of long texts."""
@@ -25,7 +25,7 @@ WINDOW_EVENTS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class FindingReport:
     """What is to be told of a run; `seq` is how far its log was seen."""
 
     run_id: UUID
@@ -33,11 +33,11 @@ class Report:
     finding: Finding
 
 
-class Memory:
+class RunMemory:
     """Every trace, by run."""
 
     def __init__(self, runs_kept: int = RUNS_KEPT) -> None:
-        self._traces: OrderedDict[UUID, Trace] = OrderedDict()
+        self._traces: OrderedDict[UUID, RunTrace] = OrderedDict()
         self._ended: OrderedDict[UUID, None] = OrderedDict()
         self._touched: dict[UUID, None] = {}
         self._late: dict[UUID, int] = {}
@@ -51,7 +51,7 @@ class Memory:
         """How many runs something was heard of since the last `reports`."""
         return len(self._touched)
 
-    def trace(self, run_id: UUID) -> Trace | None:
+    def trace(self, run_id: UUID) -> RunTrace | None:
         """Return what is known of a run that goes on."""
         return self._traces.get(run_id)
 
@@ -101,7 +101,7 @@ class Memory:
             return
         trace = self._traces.get(run_id)
         if trace is None:
-            trace = self._traces[run_id] = Trace(run_id=run_id, project=project)
+            trace = self._traces[run_id] = RunTrace(run_id=run_id, project=project)
         self._traces.move_to_end(run_id)
         for entry in entries:
             trace.see(entry)
@@ -133,18 +133,18 @@ class Memory:
                 stuck.append(run)
         return stuck
 
-    def reports(self) -> list[Report]:
+    def reports(self) -> list[FindingReport]:
         """Return what the runs show that something was heard of since the last call, one finding each.
 
         What was told begins a new window, also where the run machine makes nothing of it: nobody is told twice.
         """
         touched, self._touched = self._touched, {}
-        found: list[Report] = []
+        found: list[FindingReport] = []
         for run_id in touched:
             trace = self._traces[run_id]
             first = next(iter(findings(trace)), None)
             if first is not None:
-                found.append(Report(run_id=run_id, seq=trace.seq, finding=first))
+                found.append(FindingReport(run_id=run_id, seq=trace.seq, finding=first))
                 trace.begin_window()
         return found
 

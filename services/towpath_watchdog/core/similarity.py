@@ -90,7 +90,7 @@ def _numbers(text: str) -> frozenset[str]:
     return frozenset(_NUMBER.findall(text))
 
 
-def says_the_same(left: tuple[str, str], right: tuple[str, str]) -> bool:
+def is_same_result(left: tuple[str, str], right: tuple[str, str]) -> bool:
     """Say whether two results, each with what was asked for, tell the same.
 
     They do where they are the same texts, or have the same words and numbers but for those that were asked for: an echo

@@ -18,7 +18,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.runs.raw_events import RawEntry
 from towpath_watchdog.core.similarity import TEXT_CHARS, leaves
 
-ACTS_KEPT = 18
+ACTIONS_KEPT = 18
 """Three turns of the longest cycle that is looked for."""
 
 MAX_OPEN = 16
@@ -26,7 +26,7 @@ MAX_OPEN = 16
 
 
 @dataclass(slots=True, kw_only=True)
-class Call:
+class ObservedCall:
     """One call of an act. `result` is None until it is finished."""
 
     tool: str
@@ -37,12 +37,12 @@ class Call:
 
 
 @dataclass(slots=True, kw_only=True)
-class Act:
+class RunAction:
     """What a step did: its calls, or the handing over of control."""
 
     seq: int
     step: int
-    calls: dict[int, Call]
+    calls: dict[int, ObservedCall]
 
     @property
     def done(self) -> bool:
@@ -76,7 +76,7 @@ class Act:
 
 
 @dataclass(slots=True, kw_only=True)
-class Trace:
+class RunTrace:
     """One run. `seq` is the last event seen; `window` the one after which the acts that count begin.
 
     `score` is the best progress that was measured, `score_since` the event of the first measuring since it rose, and
@@ -88,14 +88,14 @@ class Trace:
     seq: int = 0
     window: int = 0
     step_timeout_ms: int | None = None
-    acts: deque[Act] = field(default_factory=lambda: deque(maxlen=ACTS_KEPT))
+    acts: deque[RunAction] = field(default_factory=lambda: deque(maxlen=ACTIONS_KEPT))
     gates: set[UUID] = field(default_factory=set)
     score: float = -1.0
     score_since: int = 0
     scores: int = 0
     ended: bool = False
 
-    def finished_acts(self) -> list[Act]:
+    def finished_acts(self) -> list[RunAction]:
         """Return the acts that are done, oldest first, without those that failed for a cause outside."""
         return [act for act in self.acts if act.done and not act.external]
 
@@ -147,15 +147,20 @@ class Trace:
 
     def _acted(self, event: ev.InstructionIssued) -> None:
         if isinstance(event.instruction, CallTools):
-            calls = {call.call_index: Call(tool=call.tool, args=leaves(call.args)) for call in event.instruction.calls}
-            self.acts.append(Act(seq=self.seq, step=event.step, calls=calls))
+            calls = {
+                call.call_index: ObservedCall(tool=call.tool, args=leaves(call.args))
+                for call in event.instruction.calls
+            }
+            self.acts.append(RunAction(seq=self.seq, step=event.step, calls=calls))
 
     def _handed_over(self, event: ev.AgentTransferred) -> None:
         if event.forced:
             return
         context = "" if event.context is None else _text(event.context)
-        call = Call(tool=f"to:{event.target}", args={"context": context[:TEXT_CHARS]}, result=context[:TEXT_CHARS])
-        self.acts.append(Act(seq=self.seq, step=event.step, calls={0: call}))
+        call = ObservedCall(
+            tool=f"to:{event.target}", args={"context": context[:TEXT_CHARS]}, result=context[:TEXT_CHARS]
+        )
+        self.acts.append(RunAction(seq=self.seq, step=event.step, calls={0: call}))
 
     def _finished(self, event: ev.ToolCallFinished) -> None:
         failure = event.failure

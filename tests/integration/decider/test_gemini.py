@@ -22,7 +22,7 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_decider.adapters.gemini import GeminiProvider
-from towpath_decider.app.decision_service import Asker, Outcome, log_calls
+from towpath_decider.app.decision_service import DecisionOutcome, DecisionService, log_calls
 from towpath_decider.core.prompt import render
 
 KEY = "test-key-1234567890"
@@ -40,9 +40,9 @@ class Clock:
 
 
 @asynccontextmanager
-async def asker(server: GeminiServer, clock: Clock | None = None) -> AsyncIterator[Asker]:
+async def asker(server: GeminiServer, clock: Clock | None = None) -> AsyncIterator[DecisionService]:
     provider = GeminiProvider(api_key=SecretStr(KEY), base_url=server.url)
-    asking = Asker({"gemini": provider}, sleep=(clock or Clock()).sleep)
+    asking = DecisionService({"gemini": provider}, sleep=(clock or Clock()).sleep)
     try:
         yield asking
     finally:
@@ -53,7 +53,7 @@ def to_gemini(**changes: Any) -> DecisionRequest:
     return request(**{"model": "gemini:gemini-2.5-flash", "timeout_ms": 180_000, **changes})
 
 
-async def ask(*answers: Answer, clock: Clock | None = None, **changes: Any) -> tuple[Outcome, GeminiServer]:
+async def ask(*answers: Answer, clock: Clock | None = None, **changes: Any) -> tuple[DecisionOutcome, GeminiServer]:
     with gemini(*answers) as server:
         async with asker(server, clock) as asking:
             return await asking.answer(to_gemini(**changes)), server
@@ -124,7 +124,7 @@ async def test_nobody_listening_is_unavailable() -> None:
     with gemini(GOOD) as server:
         url = server.url
     clock = Clock()
-    asking = Asker({"gemini": GeminiProvider(api_key=SecretStr(KEY), base_url=url)}, sleep=clock.sleep)
+    asking = DecisionService({"gemini": GeminiProvider(api_key=SecretStr(KEY), base_url=url)}, sleep=clock.sleep)
     outcome = await asking.answer(to_gemini())
     await asking.close()
     assert isinstance(outcome.fact, DecisionFailed)
@@ -147,18 +147,18 @@ async def test_calls_are_logged_with_bodies_only_under_debug() -> None:
 
 
 async def test_a_schema_that_is_none_and_an_unknown_provider_are_refused() -> None:
-    asking = Asker({})
+    asking = DecisionService({})
     unknown = await asking.answer(request(model="nobody:x"))
     assert isinstance(unknown.fact, DecisionFailed)
     assert unknown.fact.code == "model_unknown"
-    asking = Asker({"gemini": GeminiProvider(api_key=None)})
+    asking = DecisionService({"gemini": GeminiProvider(api_key=None)})
     bare = await asking.answer(to_gemini(kind=DecisionKind.VALIDATE, response_schema={"type": 7}))
     assert isinstance(bare.fact, DecisionFailed)
     assert bare.fact.code == "request_invalid"
 
 
 async def test_a_template_that_can_not_be_rendered_fails_the_decision() -> None:
-    asking = Asker({"gemini": GeminiProvider(api_key=None)})
+    asking = DecisionService({"gemini": GeminiProvider(api_key=None)})
     outcome = await asking.answer(to_gemini(context=context(base_prompt="{{ secret }}")))
     assert isinstance(outcome.fact, DecisionFailed)
     assert outcome.fact.code == "prompt_invalid"

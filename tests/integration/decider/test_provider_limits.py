@@ -13,7 +13,7 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 from tests.support.decider.counting_model import counting
-from tests.support.decider.decision_requests import POOL, Asking, eventually, shorten_ack_wait
+from tests.support.decider.decision_requests import POOL, OrchestratorPeer, eventually, shorten_ack_wait
 from tests.support.decider.decisions import RESPOND, as_text, context, request
 from tests.support.service_process import ServiceProcess, service_process
 
@@ -23,7 +23,7 @@ from towpath_contracts.decisions.request import CALL_UNASKED, DecisionRequest
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.ids import request_id
 from towpath_contracts.streams import decide_consumer
-from towpath_decider.app.provider_limiter import Limiter
+from towpath_decider.app.provider_limiter import ProviderLimiter
 from towpath_decider.core.conversation import CallFailure, Question, Turn
 from towpath_decider.metrics import DeciderMetrics
 from towpath_embedded.servers.nats import Nats
@@ -37,10 +37,10 @@ PATIENT_S = 90.0
 
 
 @pytest.fixture
-async def asking(nats_server: Nats) -> AsyncIterator[Asking]:
+async def asking(nats_server: Nats) -> AsyncIterator[OrchestratorPeer]:
     nc = await nats.connect(nats_server.url())
     await ensure_streams(nc, (decide_consumer(POOL),))
-    asking = Asking(nc)
+    asking = OrchestratorPeer(nc)
     await nc.subscribe(subjects.RUN_INBOX_ALL, cb=asking.on_fact)
     yield asking
     await nc.close()
@@ -52,19 +52,19 @@ def decider(stack: ExitStack, folder: Path, url: str, model: str, **limit: int) 
     return stack.enter_context(service_process("decider", folder, url, **settings))
 
 
-async def ask_all(asking: Asking, count: int, **changes: Any) -> None:
+async def ask_all(asking: OrchestratorPeer, count: int, **changes: Any) -> None:
     for number in range(count):
         run = uuid.UUID(int=(1 << 100) + number)
         wanted = {"model": "local:m", "run_id": run, "request_id": request_id(run, 1, "decide", 0), **changes}
         await asking.ask(request(**wanted))
 
 
-def made(asking: Asking) -> set[uuid.UUID]:
+def made(asking: OrchestratorPeer) -> set[uuid.UUID]:
     return {fact.run_id for fact in asking.facts if isinstance(fact, DecisionMade)}
 
 
 async def test_two_deciders_never_have_more_calls_at_once_than_their_provider_allows(
-    nats_server: Nats, folder: Path, asking: Asking
+    nats_server: Nats, folder: Path, asking: OrchestratorPeer
 ) -> None:
     """Also after one of them is killed with calls under way, whose places come back to the other."""
     await shorten_ack_wait(asking, 8.0)
@@ -81,7 +81,7 @@ async def test_two_deciders_never_have_more_calls_at_once_than_their_provider_al
 
 
 async def test_tokens_of_a_minute_are_not_exceeded_and_who_finds_no_place_is_asked_anew(
-    nats_server: Nats, folder: Path, asking: Asking
+    nats_server: Nats, folder: Path, asking: OrchestratorPeer
 ) -> None:
     """Two deciders, a minute of 3,000 tokens, 30 calls of 400: whoever is not let in comes back unasked."""
     with counting(TEXT, takes_s=0.1, tokens=400) as model, ExitStack() as stack:
@@ -97,7 +97,7 @@ async def test_tokens_of_a_minute_are_not_exceeded_and_who_finds_no_place_is_ask
 
 
 async def test_what_waits_for_a_limited_provider_is_no_wait_for_another(
-    nats_server: Nats, folder: Path, asking: Asking
+    nats_server: Nats, folder: Path, asking: OrchestratorPeer
 ) -> None:
     """As many requests as the decider has places wait for the next minute of theirs; another provider answers now."""
     patient = {"timeout_ms": 170_000, "lease_ms": 180_000}
@@ -117,17 +117,13 @@ async def test_what_waits_for_a_limited_provider_is_no_wait_for_another(
         process.kill()
 
 
-async def limiter(stack: Any, url: str, limit: ProviderLimit, tasks: list[asyncio.Task[None]]) -> Limiter:
+async def limiter(stack: Any, url: str, limit: ProviderLimit, tasks: list[asyncio.Task[None]]) -> ProviderLimiter:
     bus = Bus("decider", Settings(nats_url=url))
     await bus.connect()
     stack.append(bus)
-<<<<<<< HEAD
-    found = Limiter({"local": limit}, SharedRegisters(bus, "providers"), structlog.get_logger(), CollectorRegistry())
-=======
-    found = Limiter(
-        {"local": limit}, Registers(bus, "providers"), structlog.get_logger(), DeciderMetrics(CollectorRegistry())
+    found = ProviderLimiter(
+        {"local": limit}, SharedRegisters(bus, "providers"), structlog.get_logger(), DeciderMetrics(CollectorRegistry())
     )
->>>>>>> 641913e8 (Give the gateway, the decider, the log-writer and the watchdog a wiring and a metrics module)
     tasks += [asyncio.create_task(loop()) for loop in found.loops]
     return found
 
@@ -138,7 +134,7 @@ def wanted(caller: str = "me") -> tuple[DecisionRequest, Question]:
 
 
 async def test_a_pause_that_one_decider_is_told_of_holds_for_all_and_callers_take_turns(
-    nats_server: Nats, asking: Asking
+    nats_server: Nats, asking: OrchestratorPeer
 ) -> None:
     """Two limiters on one broker; the provider refuses one for its rate, and names a time."""
     buses: list[Bus] = []

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 import structlog
 from structlog.testing import LogCapture
-from tests.support.decider.asked_models import GOOD, Api, Clock, failed, made, serve
+from tests.support.decider.asked_models import GOOD, Clock, ProviderApi, failed, made, serve
 from tests.support.decider.decisions import RESPOND, as_text, context
 from tests.support.decider.gemini_server import Answer, gemini
 from tests.support.decider.model_servers import DIALECTS, INPUT_TOKENS, KEY, OUTPUT_TOKENS, OpenAi
@@ -18,7 +18,7 @@ from tests.support.decider.model_servers import DIALECTS, INPUT_TOKENS, KEY, OUT
 from towpath_contracts.decisions.decision import UseTool, decision_adapter
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.facts import DecisionFailed
-from towpath_decider.app.decision_service import Asker, log_calls
+from towpath_decider.app.decision_service import DecisionService, log_calls
 from towpath_decider.core.prompt import render
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -31,24 +31,24 @@ VERDICT = {
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module", params=sorted(DIALECTS))
-async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
+async def api(request: pytest.FixtureRequest) -> AsyncIterator[ProviderApi]:
     """Every provider in turn."""
     async with serve(DIALECTS[request.param]) as served:
         yield served
 
 
-async def test_b2_the_provider_is_taken_from_the_model_string(api: Api) -> None:
+async def test_b2_the_provider_is_taken_from_the_model_string(api: ProviderApi) -> None:
     """Row B2: provider from the model string `provider:model`."""
     others = {name: one.provider("http://127.0.0.1:9") for name, one in DIALECTS.items() if name != api.name}
     api.server.play(api.dialect.says(GOOD))
-    outcome = await Asker({**others, api.name: api.provider}).answer(api.request())
+    outcome = await DecisionService({**others, api.name: api.provider}).answer(api.request())
     assert made(outcome).model == f"{api.name}:{api.dialect.model}"
     (seen,) = api.seen
     assert api.dialect.key(seen) == KEY
     assert api.dialect.model in (seen.body.get("model"), seen.path.rpartition("/")[2].partition(":")[0])
 
 
-async def test_b4_messages_are_system_then_history_then_user(api: Api) -> None:
+async def test_b4_messages_are_system_then_history_then_user(api: ProviderApi) -> None:
     """Row B4: message order [system, …history, user]; usage merged; history contains the current turn."""
     outcome = await api.ask(api.dialect.says("I would respond."), api.dialect.says(GOOD))
     prompt = render(context())
@@ -62,7 +62,7 @@ async def test_b4_messages_are_system_then_history_then_user(api: Api) -> None:
     assert usage.total_tokens == 2 * (INPUT_TOKENS + OUTPUT_TOKENS)
 
 
-async def test_b5_an_answer_is_held_against_the_agents_schema_and_repaired(api: Api) -> None:
+async def test_b5_an_answer_is_held_against_the_agents_schema_and_repaired(api: ProviderApi) -> None:
     """Row B5: structured output validated against a schema, with repair."""
     wrong = as_text({**RESPOND, "action_details": {"payload": {"verdict": "maybe"}}})
     right = {**RESPOND, "action_details": {"payload": {"verdict": "ship", "score": 7}}}
@@ -80,7 +80,7 @@ async def test_b5_an_answer_is_held_against_the_agents_schema_and_repaired(api: 
     assert "'score' is a required property" in failed(twice, "invalid_output").message
 
 
-async def test_b13_two_failures_then_success_wait_one_and_two_seconds(api: Api) -> None:
+async def test_b13_two_failures_then_success_wait_one_and_two_seconds(api: ProviderApi) -> None:
     """Row B13: 3 attempts in total, waits 1 s then 2 s."""
     clock = Clock()
     outcome = await api.ask(api.dialect.fails(500), api.dialect.fails(429), api.dialect.says(GOOD), clock=clock)
@@ -90,7 +90,7 @@ async def test_b13_two_failures_then_success_wait_one_and_two_seconds(api: Api) 
     assert made(outcome).usage.model_calls == 3
 
 
-async def test_b13_always_failing_is_three_calls_with_the_causes_chained(api: Api) -> None:
+async def test_b13_always_failing_is_three_calls_with_the_causes_chained(api: ProviderApi) -> None:
     """Row B13: 3 attempts in total, cause chained."""
     clock, fails = Clock(), api.dialect.fails
     outcome = await api.ask(fails(500, "first"), fails(503, "second"), fails(529, "third"), clock=clock)
@@ -101,7 +101,7 @@ async def test_b13_always_failing_is_three_calls_with_the_causes_chained(api: Ap
     assert len(api.seen) == 3
 
 
-async def test_b13_a_context_that_is_too_long_is_one_call(api: Api) -> None:
+async def test_b13_a_context_that_is_too_long_is_one_call(api: ProviderApi) -> None:
     """Row B13: context-length at once."""
     clock = Clock()
     outcome = await api.ask(api.dialect.fails(*api.dialect.too_long), clock=clock)
@@ -109,7 +109,7 @@ async def test_b13_a_context_that_is_too_long_is_one_call(api: Api) -> None:
     assert (len(api.seen), clock.waited) == (1, [])
 
 
-async def test_b13_a_cancelled_request_is_one_call(api: Api) -> None:
+async def test_b13_a_cancelled_request_is_one_call(api: ProviderApi) -> None:
     """Row B13: never retried after cancellation."""
     clock = Clock()
     answer = Answer(body=api.dialect.says(GOOD).body, delay_s=60)
@@ -122,7 +122,7 @@ async def test_b13_a_cancelled_request_is_one_call(api: Api) -> None:
     assert (len(api.seen), clock.waited) == (1, [])
 
 
-async def test_a_decision_is_had_with_its_schema_and_without_thinking(api: Api) -> None:
+async def test_a_decision_is_had_with_its_schema_and_without_thinking(api: ProviderApi) -> None:
     closed = context(allow_respond=False)
     fence = api.dialect.says(f"```json\n{GOOD}\n```")
     outcome = await api.ask(fence, context=closed, max_output_tokens=777)
@@ -135,7 +135,7 @@ async def test_a_decision_is_had_with_its_schema_and_without_thinking(api: Api) 
     assert api.dialect.limit(seen) == 777
 
 
-async def test_usage_and_cost_are_in_the_fact_and_an_unknown_price_is_none(api: Api) -> None:
+async def test_usage_and_cost_are_in_the_fact_and_an_unknown_price_is_none(api: ProviderApi) -> None:
     fact = made(await api.ask(api.dialect.says(GOOD)))
     assert (fact.usage.input_tokens, fact.usage.output_tokens) == (INPUT_TOKENS, OUTPUT_TOKENS)
     assert fact.cost.usd == pytest.approx(api.dialect.usd)
@@ -147,26 +147,26 @@ async def test_usage_and_cost_are_in_the_fact_and_an_unknown_price_is_none(api: 
         assert (unknown.fact.cost.usd, unknown.fact.cost.price_known) == (None, False)
 
 
-async def test_an_answer_cut_off_at_its_limit_is_repaired(api: Api) -> None:
+async def test_an_answer_cut_off_at_its_limit_is_repaired(api: ProviderApi) -> None:
     made(await api.ask(api.dialect.says('{"action": "RESP', cut_off=True), api.dialect.says(GOOD)))
     assert "limit of output tokens" in api.told(1)[-1][1]
 
 
-async def test_a_refusal_is_told_with_its_reason_and_not_asked_again(api: Api) -> None:
+async def test_a_refusal_is_told_with_its_reason_and_not_asked_again(api: ProviderApi) -> None:
     fact = failed(await api.ask(api.dialect.refuses()), "model_refused")
     assert "SAFETY" in fact.message
     assert fact.usage.input_tokens == INPUT_TOKENS
     assert len(api.seen) == 1
 
 
-async def test_a_wrong_key_is_not_tried_again_and_never_repeated(api: Api) -> None:
+async def test_a_wrong_key_is_not_tried_again_and_never_repeated(api: ProviderApi) -> None:
     outcome = await api.ask(api.dialect.fails(401, f"key {KEY} is not valid"), debug=True)
     assert KEY not in failed(outcome, "model_unauthorized").model_dump_json()
     assert all(KEY not in call.model_dump_json() for call in log_calls(outcome))
     assert len(api.seen) == 1
 
 
-async def test_without_a_key_nothing_is_asked_but_a_local_server(api: Api) -> None:
+async def test_without_a_key_nothing_is_asked_but_a_local_server(api: ProviderApi) -> None:
     async with serve(api.dialect, key=None) as keyless:
         outcome = await keyless.ask(api.dialect.says(GOOD))
     if api.name == "local":
@@ -176,20 +176,20 @@ async def test_without_a_key_nothing_is_asked_but_a_local_server(api: Api) -> No
         assert keyless.seen == []
 
 
-async def test_a_wait_that_the_api_asks_for_is_kept(api: Api) -> None:
+async def test_a_wait_that_the_api_asks_for_is_kept(api: ProviderApi) -> None:
     clock = Clock()
     made(await api.ask(api.dialect.fails(429, **{"retry-after": "5"}), api.dialect.says(GOOD), clock=clock))
     assert clock.waited == [5.0]
 
 
-async def test_what_is_no_answer_of_the_api_is_tried_again(api: Api) -> None:
+async def test_what_is_no_answer_of_the_api_is_tried_again(api: ProviderApi) -> None:
     bad = (Answer(body=b"<html>oops</html>"), Answer(body=b'{"candidates": 7, "choices": 7, "content": 7}'))
     for answers in (bad, (Answer(body=b""), Answer(body=api.dialect.says(GOOD).body, cut=True))):
         made(await api.ask(*answers, api.dialect.says(GOOD)))
         assert len(api.seen) == 3
 
 
-async def test_a_redirect_is_not_followed_so_the_key_goes_nowhere_else(api: Api) -> None:
+async def test_a_redirect_is_not_followed_so_the_key_goes_nowhere_else(api: ProviderApi) -> None:
     with gemini(api.dialect.says(GOOD)) as elsewhere:
         away = Answer(status=307, body={}, headers={"location": f"{elsewhere.url}/v1/stolen"})
         assert isinstance((await api.ask(away)).fact, DecisionFailed)
@@ -197,7 +197,9 @@ async def test_a_redirect_is_not_followed_so_the_key_goes_nowhere_else(api: Api)
 
 
 @pytest.mark.parametrize("option", ["schema_refused", "thinking_refused"])
-async def test_an_option_that_the_server_does_not_know_is_left_out_and_named_once(api: Api, option: str) -> None:
+async def test_an_option_that_the_server_does_not_know_is_left_out_and_named_once(
+    api: ProviderApi, option: str
+) -> None:
     lines, dialect, clock = LogCapture(), api.dialect, Clock()
     everything = structlog.make_filtering_bound_logger(0)  # whatever this process was told to leave out elsewhere
     log = structlog.wrap_logger(structlog.testing.ReturnLogger(), processors=[lines], wrapper_class=everything)
@@ -220,12 +222,12 @@ async def test_an_option_that_the_server_does_not_know_is_left_out_and_named_onc
     assert clock.waited == []
 
 
-async def test_any_other_bad_request_is_not_tried_again(api: Api) -> None:
+async def test_any_other_bad_request_is_not_tried_again(api: ProviderApi) -> None:
     failed(await api.ask(api.dialect.fails(400, "Invalid value at contents")), "model_refused_request")
     assert len(api.seen) == 1
 
 
-async def test_assessments_are_asked_with_their_own_schema_and_held_against_it(api: Api) -> None:
+async def test_assessments_are_asked_with_their_own_schema_and_held_against_it(api: ProviderApi) -> None:
     unsure = (api.dialect.says('{"confidence": "high"}'), api.dialect.says('{"confidence": 0.7}'))
     assert made(await api.ask(*unsure, kind=DecisionKind.CONFIDENCE)).decision == {"confidence": 0.7}
     schema = api.dialect.schema(api.seen[0])

@@ -1,35 +1,29 @@
 """The decider over real NATS: requests in, facts out, and what happens when something in between dies."""
 
-import asyncio
 import base64
 import json
 import signal
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import nats
 import pytest
 from nats.aio.msg import Msg
-from prometheus_client import CollectorRegistry
 from tests.support.decider.decision_requests import (
     POOL,
-    Asking,
+    OrchestratorPeer,
     all_acknowledged,
     delivered,
     eventually,
-    pending,
     shorten_ack_wait,
 )
-from tests.support.decider.decisions import RESPOND, USE_TOOL, as_text, context, request
+from tests.support.decider.decisions import RESPOND, USE_TOOL, as_text, context, numbered, request
 from tests.support.decider.gemini_server import gemini, says
 from tests.support.service_process import ServiceProcess, service_process
 
 from towpath_contracts import subjects
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.request import (
-    DecisionRequest,
     LlmCall,
     RenderedPrompt,
     RenderPrompt,
@@ -37,28 +31,18 @@ from towpath_contracts.decisions.request import (
     TokenDelta,
 )
 from towpath_contracts.facts import DecisionFailed, DecisionMade
-from towpath_contracts.ids import request_id
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.rpc import BLOB_GET_RUNS, DEAD_LETTER_RUNS, PROBLEM_HEADER, RENDER_PROMPT
 from towpath_contracts.streams import decide_consumer
-from towpath_decider.adapters.script_source import BlobScripts, FileScripts
-from towpath_decider.adapters.scripted import ScriptedProvider
-from towpath_decider.app.decider import Decider
-from towpath_decider.app.decision_service import Asker
-from towpath_decider.metrics import DeciderMetrics
 from towpath_embedded.servers.nats import Nats
-from towpath_fabric import request_loop
-from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_streams
-from towpath_fabric.settings import Settings
-from towpath_fabric.telemetry.logs import configure_logging
 
 
 @pytest.fixture
-async def asking(nats_server: Nats) -> AsyncIterator[Asking]:
+async def asking(nats_server: Nats) -> AsyncIterator[OrchestratorPeer]:
     nc = await nats.connect(nats_server.url())
     await ensure_streams(nc, (decide_consumer(POOL),))
-    asking = Asking(nc)
+    asking = OrchestratorPeer(nc)
     await nc.subscribe(subjects.RUN_INBOX_ALL, cb=asking.on_fact)
     await nc.subscribe(BLOB_GET_RUNS.subject, cb=asking.on_blob_get)
     await nc.subscribe(DEAD_LETTER_RUNS.subject, cb=asking.on_dead)
@@ -67,18 +51,15 @@ async def asking(nats_server: Nats) -> AsyncIterator[Asking]:
 
 
 @pytest.fixture
-async def decider(nats_server: Nats, folder: Path, asking: Asking) -> AsyncIterator[ServiceProcess]:
+async def decider(nats_server: Nats, folder: Path, asking: OrchestratorPeer) -> AsyncIterator[ServiceProcess]:
     with service_process("decider", folder, nats_server.url(), allow_scripts="1", script_dir=str(folder)) as process:
         await process.wait_ready()
         yield process
 
 
-def numbered(number: int, **changes: Any) -> DecisionRequest:
-    run = uuid.UUID(int=(1 << 100) + number)
-    return request(run_id=run, request_id=request_id(run, 1, "decide", 0), **changes)
-
-
-async def test_a_scripted_request_becomes_a_fact_and_is_acknowledged(asking: Asking, decider: ServiceProcess) -> None:
+async def test_a_scripted_request_becomes_a_fact_and_is_acknowledged(
+    asking: OrchestratorPeer, decider: ServiceProcess
+) -> None:
     wanted = request(script=asking.script([USE_TOOL, RESPOND]))
     await asking.ask(wanted)
     (fact,) = await asking.until(1)
@@ -95,7 +76,7 @@ async def test_a_scripted_request_becomes_a_fact_and_is_acknowledged(asking: Ask
 
 
 async def test_a_script_is_fetched_once_and_positions_come_from_the_request(
-    asking: Asking, decider: ServiceProcess
+    asking: OrchestratorPeer, decider: ServiceProcess
 ) -> None:
     entries = [USE_TOOL, {**RESPOND, "agent": "triage"}]
     for number in range(10):
@@ -111,7 +92,7 @@ async def test_a_script_is_fetched_once_and_positions_come_from_the_request(
 
 
 async def test_raw_entries_go_through_repair_and_unknown_actions_are_refused(
-    asking: Asking, decider: ServiceProcess
+    asking: OrchestratorPeer, decider: ServiceProcess
 ) -> None:
     await asking.ask(numbered(1, script=asking.script([{"raw": ["no idea", as_text(RESPOND)]}])))
     (repaired,) = await asking.until(1)
@@ -126,7 +107,7 @@ async def test_raw_entries_go_through_repair_and_unknown_actions_are_refused(
 
 
 async def test_b12_what_a_model_writes_is_told_while_it_writes_and_a_quick_answer_is_not(
-    asking: Asking, decider: ServiceProcess
+    asking: OrchestratorPeer, decider: ServiceProcess
 ) -> None:
     """Row B12: pieces of a decision on core NATS, in order, with attempt and writer; of no assessment."""
     heard: list[TokenDelta] = []
@@ -150,7 +131,7 @@ async def test_b12_what_a_model_writes_is_told_while_it_writes_and_a_quick_answe
     }
 
 
-async def test_a_slow_call_holds_nobody_up(asking: Asking, decider: ServiceProcess) -> None:
+async def test_a_slow_call_holds_nobody_up(asking: OrchestratorPeer, decider: ServiceProcess) -> None:
     slow = asking.script([{**RESPOND, "delay_ms": 3_000}])
     quick = asking.script([RESPOND])
     for number in range(20):
@@ -163,7 +144,9 @@ async def test_a_slow_call_holds_nobody_up(asking: Asking, decider: ServiceProce
     await all_acknowledged(asking)
 
 
-async def test_a_request_that_comes_twice_is_answered_from_memory(asking: Asking, decider: ServiceProcess) -> None:
+async def test_a_request_that_comes_twice_is_answered_from_memory(
+    asking: OrchestratorPeer, decider: ServiceProcess
+) -> None:
     script = asking.script([{"raw": ["bad", as_text(RESPOND)]}])
     await asking.ask(request(script=script))
     await asking.until(1)
@@ -177,7 +160,7 @@ async def test_a_request_that_comes_twice_is_answered_from_memory(asking: Asking
 
 
 async def test_a_decider_that_is_stopped_hands_its_requests_back(
-    asking: Asking, decider: ServiceProcess, nats_server: Nats, folder: Path
+    asking: OrchestratorPeer, decider: ServiceProcess, nats_server: Nats, folder: Path
 ) -> None:
     await asking.ask(request(script=asking.script([{**RESPOND, "delay_ms": 8_000}])))
     await eventually(lambda: asking.blobs_asked == 2)
@@ -191,7 +174,7 @@ async def test_a_decider_that_is_stopped_hands_its_requests_back(
 
 
 async def test_a_request_of_a_killed_decider_is_answered_by_another(
-    asking: Asking, nats_server: Nats, folder: Path
+    asking: OrchestratorPeer, nats_server: Nats, folder: Path
 ) -> None:
     await shorten_ack_wait(asking, 2)
     with service_process("decider", folder, nats_server.url(), allow_scripts="1") as first:
@@ -216,7 +199,7 @@ async def test_a_request_of_a_killed_decider_is_answered_by_another(
     assert len(asking.facts) == 2
 
 
-async def test_a_script_from_a_file_is_played(asking: Asking, decider: ServiceProcess, folder: Path) -> None:
+async def test_a_script_from_a_file_is_played(asking: OrchestratorPeer, decider: ServiceProcess, folder: Path) -> None:
     (folder / "demo.json").write_text(json.dumps([USE_TOOL, RESPOND]))
     await asking.ask(request(model="scripted:demo", script=ScriptPosition(cursors={"*": 1})))
     (fact,) = await asking.until(1)
@@ -224,7 +207,9 @@ async def test_a_script_from_a_file_is_played(asking: Asking, decider: ServicePr
     assert fact.decision == RESPOND
 
 
-async def test_scripts_are_refused_where_they_are_not_allowed(asking: Asking, nats_server: Nats, folder: Path) -> None:
+async def test_scripts_are_refused_where_they_are_not_allowed(
+    asking: OrchestratorPeer, nats_server: Nats, folder: Path
+) -> None:
     with service_process("decider", folder, nats_server.url()) as process:
         await process.wait_ready()
         await asking.ask(request(script=asking.script([RESPOND])))
@@ -234,7 +219,9 @@ async def test_scripts_are_refused_where_they_are_not_allowed(asking: Asking, na
     assert asking.blobs_asked == 0
 
 
-async def test_a_script_that_is_not_what_its_digest_says_is_refused(asking: Asking, decider: ServiceProcess) -> None:
+async def test_a_script_that_is_not_what_its_digest_says_is_refused(
+    asking: OrchestratorPeer, decider: ServiceProcess
+) -> None:
     script = asking.script([RESPOND])
     assert script.digest is not None
     asking.scripts[script.digest] = b'[{"action": "RESPOND", "action_details": {"payload": "forged"}}]'
@@ -244,7 +231,7 @@ async def test_a_script_that_is_not_what_its_digest_says_is_refused(asking: Aski
     assert fact.code == "script_invalid"
 
 
-async def test_malformed_requests_are_reported_and_taken_out(asking: Asking, decider: ServiceProcess) -> None:
+async def test_malformed_requests_are_reported_and_taken_out(asking: OrchestratorPeer, decider: ServiceProcess) -> None:
     js = asking.nc.jetstream()
     await js.publish(subjects.decide(POOL), b"\xff\x00 no json")
     await js.publish(subjects.decide(POOL), b"{}")
@@ -264,7 +251,7 @@ async def test_malformed_requests_are_reported_and_taken_out(asking: Asking, dec
 
 
 async def test_a_gemini_decision_is_logged_with_bodies_under_debug(
-    asking: Asking, nats_server: Nats, folder: Path, monkeypatch: pytest.MonkeyPatch
+    asking: OrchestratorPeer, nats_server: Nats, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged: list[LlmCall] = []
 
@@ -287,7 +274,7 @@ async def test_a_gemini_decision_is_logged_with_bodies_under_debug(
     assert "secret-key" not in process.log.read_text()
 
 
-async def test_the_prompt_of_an_agent_can_be_shown(asking: Asking, decider: ServiceProcess) -> None:
+async def test_the_prompt_of_an_agent_can_be_shown(asking: OrchestratorPeer, decider: ServiceProcess) -> None:
     async def ask(base: str) -> Msg:
         body = RenderPrompt(context=context(base_prompt=base)).model_dump_json().encode()
         return await asking.nc.request(RENDER_PROMPT.subject, body, timeout=5)
@@ -298,109 +285,3 @@ async def test_the_prompt_of_an_agent_can_be_shown(asking: Asking, decider: Serv
     refused = await ask("{{ nothing }}")
     assert (refused.headers or {})[PROBLEM_HEADER] == "prompt_invalid"
     assert "'nothing' is unknown" in Problem.model_validate_json(refused.data).detail
-
-
-@pytest.fixture
-async def in_process(nats_server: Nats, asking: Asking) -> AsyncIterator[Callable[[], Awaitable[Decider]]]:
-    """Start a decider inside the test, where its waits can be shortened."""
-    settings = Settings.load(nats_url=nats_server.url(), log_level="error")
-    bus = Bus("decider", settings)
-    started: list[tuple[Decider, list[asyncio.Task[None]]]] = []
-
-    async def start() -> Decider:
-        await bus.connect()
-        scripted = ScriptedProvider(blobs=BlobScripts(bus), files=FileScripts(None), allowed=True)
-        decider = Decider(
-            bus,
-            Asker({"scripted": scripted}),
-<<<<<<< HEAD
-            configure_logging("decider", settings),
-            CollectorRegistry(),
-=======
-            configure("decider", settings),
-            DeciderMetrics(CollectorRegistry()),
->>>>>>> 641913e8 (Give the gateway, the decider, the log-writer and the watchdog a wiring and a metrics module)
-            pool=POOL,
-            concurrency=4,
-        )
-        await decider.start()
-        loops = [asyncio.create_task(decider.take_requests()), asyncio.create_task(decider.keep_alive())]
-        started.append((decider, loops))
-        return decider
-
-    yield start
-    for decider, loops in started:
-        await decider.stop()
-        for loop in loops:
-            loop.cancel()
-        await asyncio.gather(*loops, return_exceptions=True)
-    await bus.close()
-
-
-async def test_a_long_call_is_kept_alive_and_made_once(
-    asking: Asking, in_process: Callable[[], Awaitable[Decider]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(request_loop, "PROGRESS_EVERY_S", 0.2)
-    monkeypatch.setattr(request_loop, "BEAT_S", 0.1)
-    await shorten_ack_wait(asking, 1)
-    await in_process()
-    await asking.ask(request(script=asking.script([{**RESPOND, "delay_ms": 2_500}])))
-    await asking.until(1)
-    await all_acknowledged(asking)
-    info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
-    assert (info.num_redelivered or 0) == 0
-    assert len(asking.facts) == 1
-
-
-async def test_no_more_is_fetched_than_can_begin(asking: Asking, in_process: Callable[[], Awaitable[Decider]]) -> None:
-    await in_process()
-    slow = asking.script([{**RESPOND, "delay_ms": 600}])
-    for number in range(10):
-        await asking.ask(numbered(number, script=slow))
-    await eventually(lambda: asking.blobs_asked == 2)
-    await asyncio.sleep(0.3)
-    info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
-    assert (info.num_ack_pending, info.num_pending) == (4, 6)
-    await asking.until(10)
-    await all_acknowledged(asking)
-
-
-async def test_a_fact_that_could_not_be_stored_is_stored_later_and_only_then_acknowledged(
-    asking: Asking, in_process: Callable[[], Awaitable[Decider]]
-) -> None:
-    await in_process()
-    js = asking.nc.jetstream()
-    await js.delete_stream("INBOX")
-    await asking.ask(request(script=asking.script([RESPOND])))
-    await eventually(lambda: asking.blobs_asked == 2)
-    await asyncio.sleep(0.5)
-    assert await pending(asking) == 1
-    await ensure_streams(asking.nc)
-    await all_acknowledged(asking)
-    assert (await js.stream_info("INBOX")).state.messages == 1
-
-
-async def test_an_outage_of_the_platform_is_no_answer_to_a_request(
-    asking: Asking, in_process: Callable[[], Awaitable[Decider]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(request_loop, "AWAY_PAUSE_S", 0.05)
-    await in_process()
-    asking.database_is_away = True
-    await asking.ask(request(script=asking.script([RESPOND])))
-    await eventually(lambda: asking.blobs_refused >= 5)  # more often than a conversation has attempts
-    assert asking.facts == []
-    asking.database_is_away = False
-    (fact,) = await asking.until(1)
-    assert isinstance(fact, DecisionMade)
-    await all_acknowledged(asking)
-
-
-async def test_a_consumer_that_vanished_is_made_again(
-    asking: Asking, in_process: Callable[[], Awaitable[Decider]]
-) -> None:
-    await in_process()
-    js = asking.nc.jetstream()
-    await js.delete_stream("DECIDE")
-    await ensure_streams(asking.nc)
-    await asking.ask(request(script=asking.script([RESPOND])))
-    assert isinstance((await asking.until(1))[0], DecisionMade)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.support.decider.asked_models import GOOD, Api, Clock, Heard, failed, made, serve
+from tests.support.decider.asked_models import GOOD, Clock, ProviderApi, RecordingListener, failed, made, serve
 from tests.support.decider.decisions import RESPOND
 from tests.support.decider.gemini_server import Answer
 from tests.support.decider.model_servers import DIALECTS, INPUT_TOKENS, OUTPUT_TOKENS, Claude, OpenAi
@@ -14,15 +14,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module", params=sorted(DIALECTS))
-async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
+async def api(request: pytest.FixtureRequest) -> AsyncIterator[ProviderApi]:
     """Every provider in turn."""
     async with serve(DIALECTS[request.param]) as served:
         yield served
 
 
-async def test_b12_an_answer_is_heard_while_it_is_written_and_counts_as_if_it_came_whole(api: Api) -> None:
+async def test_b12_an_answer_is_heard_while_it_is_written_and_counts_as_if_it_came_whole(api: ProviderApi) -> None:
     """Row B12: text as it comes, through each SDK's own streaming; same retries and repair as without."""
-    says, streamed, heard = api.dialect.says, api.dialect.streamed, Heard()
+    says, streamed, heard = api.dialect.says, api.dialect.streamed, RecordingListener()
     answers = (streamed(says(GOOD), without_end=True), streamed(says("I would.", cut_off=True)), streamed(says(GOOD)))
     outcome = await api.ask(*(answers if api.name == "anthropic" else answers[1:]), heard=heard)
     fact = made(outcome)
@@ -35,8 +35,8 @@ async def test_b12_an_answer_is_heard_while_it_is_written_and_counts_as_if_it_ca
     failed(await api.ask(api.dialect.fails(401), heard=heard), "model_unauthorized")
 
 
-async def test_b12_a_server_that_does_not_stream_answers_all_the_same(api: Api) -> None:
-    whole, heard = api.dialect.says(GOOD), Heard()
+async def test_b12_a_server_that_does_not_stream_answers_all_the_same(api: ProviderApi) -> None:
+    whole, heard = api.dialect.says(GOOD), RecordingListener()
     assert made(await api.ask(whole, heard=heard)).decision == RESPOND
     no_page, lost = Answer(body=b"<html>oops</html>"), Answer(body=api.dialect.streamed(whole).body, cut=True)
     outcome = await api.ask(no_page, lost, api.dialect.streamed(whole), heard=heard)
@@ -55,7 +55,7 @@ async def test_b12_a_failure_in_the_middle_of_a_stream_is_tried_again() -> None:
     told = json.dumps({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
     broken = Answer(body=begun.body + f"event: error\ndata: {told}\n\n".encode(), headers=begun.headers)
     async with serve(dialect) as api:
-        outcome = await api.ask(broken, dialect.streamed(dialect.says(GOOD)), clock=clock, heard=Heard())
+        outcome = await api.ask(broken, dialect.streamed(dialect.says(GOOD)), clock=clock, heard=RecordingListener())
     assert made(outcome).decision == RESPOND and clock.waited == [1.0]
 
 
@@ -66,7 +66,7 @@ async def test_b12_native_calls_that_come_in_pieces_are_assembled(name: str) -> 
     assert isinstance(dialect, OpenAi)
     called = dialect.calls_tools(("echo", '{"text":"a long one"}'), ("pay", '{"amount":5}'))
     async with serve(dialect) as api:
-        decision = made(await api.ask(dialect.streamed(called), heard=Heard())).decision
+        decision = made(await api.ask(dialect.streamed(called), heard=RecordingListener())).decision
     assert decision["action_details"]["calls"] == [
         {"tool_name": "echo", "tool_params": '{"text":"a long one"}'},
         {"tool_name": "pay", "tool_params": '{"amount":5}'},

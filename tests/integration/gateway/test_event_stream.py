@@ -21,7 +21,7 @@ from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.recorder import Telemetry
-from towpath_gateway.adapters.platform_client import Platform
+from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app import event_stream
 from towpath_gateway.core.sse import BYE
 
@@ -156,9 +156,9 @@ async def test_a_silent_stream_is_kept_open(
     await bus.connect()
     stopping = asyncio.Event()
     try:
-        platform = Platform(bus, stopping, Telemetry("gateway", settings))
+        platform = PlatformClient(bus, stopping, Telemetry("gateway", settings))
         first = await platform.page("default", run.run_id, 0)
-        stream = event_stream.RunStream(platform, "default", first, event_stream.OneRun(run.run_id)).frames()
+        stream = event_stream.RunStream(platform, "default", first, event_stream.SingleRunLayout(run.run_id)).frames()
         assert (await anext(stream)).startswith(b"retry:")
         assert (await anext(stream)).startswith(b"id: 1\n")
         begun = time.monotonic()

@@ -35,9 +35,9 @@ from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.recorder import Telemetry
-from towpath_gateway.adapters.event_feed import MAX_PIECES, Pieces
-from towpath_gateway.adapters.platform_client import Platform
-from towpath_gateway.app.event_stream import RunStream, WholeTree
+from towpath_gateway.adapters.event_feed import MAX_DELTAS, TokenFeed
+from towpath_gateway.adapters.platform_client import PlatformClient
+from towpath_gateway.app.event_stream import RunStream, RunTreeLayout
 from towpath_readings.stream.tree import TreeEntry
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -283,15 +283,15 @@ async def test_b12_what_was_told_of_an_answer_before_a_cut_is_taken_back(
 async def test_b12_of_pieces_that_nobody_takes_only_the_last_are_kept(nats_url: str, peer: PlatformPeer) -> None:
     bus, run, told = Bus("gateway", Settings.load(nats_url=nats_url)), a_run(peer), asyncio.Event()
     await bus.connect()
-    pieces = Pieces(bus, run.run_id, told)
+    pieces = TokenFeed(bus, run.run_id, told)
     try:
         await pieces.open()
         await bus.nc.flush()
-        await write(peer, run, uuid.uuid4(), *("x" * 3 * MAX_PIECES))
-        last = f'"index":{3 * MAX_PIECES - 1},'.encode()
+        await write(peer, run, uuid.uuid4(), *("x" * 3 * MAX_DELTAS))
+        last = f'"index":{3 * MAX_DELTAS - 1},'.encode()
         await eventually(lambda: bool(pieces._waiting) and last in pieces._waiting[-1])
         kept = pieces.take()
-        assert told.is_set() and (len(kept), kept[-1].index) == (MAX_PIECES, 3 * MAX_PIECES - 1)
+        assert told.is_set() and (len(kept), kept[-1].index) == (MAX_DELTAS, 3 * MAX_DELTAS - 1)
     finally:
         await pieces.close()
         await bus.close()
@@ -340,10 +340,10 @@ async def test_a_client_that_goes_away_leaves_no_subscription_behind(nats_url: s
     bus = Bus("gateway", settings)
     await bus.connect()
     try:
-        platform = Platform(bus, asyncio.Event(), Telemetry("gateway", settings))
+        platform = PlatformClient(bus, asyncio.Event(), Telemetry("gateway", settings))
         first = await platform.page("default", root.run_id, 0)
         asked = len(bus.nc._subs)
-        stream = RunStream(platform, "default", first, WholeTree(root.run_id, {}), deltas=True)
+        stream = RunStream(platform, "default", first, RunTreeLayout(root.run_id, {}), deltas=True)
 
         async def follow() -> None:
             async for _ in stream.frames():

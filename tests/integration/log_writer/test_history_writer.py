@@ -16,7 +16,7 @@ from towpath_contracts.runs.raw_events import EventBatch
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.logs import configure_logging
 from towpath_log_writer.adapters.history_tables import HistoryTables
-from towpath_log_writer.app.history_writer import Writer
+from towpath_log_writer.app.history_writer import HistoryWriter
 
 RUN = uuid.UUID("0192f0c1-2f00-7000-8000-00000000000b")
 
@@ -28,8 +28,8 @@ async def pool(database: DatabaseUrl) -> AsyncIterator[Any]:
     await opened.close()
 
 
-def writer(pool: Any) -> Writer:
-    return Writer(HistoryTables(pool), configure_logging("log_writer", Settings.load(log_level="error")))
+def writer(pool: Any) -> HistoryWriter:
+    return HistoryWriter(HistoryTables(pool), configure_logging("log_writer", Settings.load(log_level="error")))
 
 
 def batches(messages: Sequence[RunEvents]) -> list[EventBatch]:

@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.support.decider.decisions import RESPOND, as_text, request
-from tests.support.decider.gemini_server import Answer, GeminiServer, Seen, gemini
+from tests.support.decider.gemini_server import Answer, GeminiServer, RecordedRequest, gemini
 from tests.support.decider.model_servers import KEY, Dialect
 
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_decider.adapters.provider import Provider
-from towpath_decider.app.decision_service import Asker, Outcome
+from towpath_decider.app.decision_service import DecisionOutcome, DecisionService
 from towpath_fabric.telemetry.logs import Logger
 
 GOOD = as_text(RESPOND)
@@ -27,14 +27,14 @@ class Clock:
         self.waited.append(seconds)
 
 
-class Heard:
+class RecordingListener:
     """Hears every call of a model, each in its pieces."""
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
         self.ended = 0
 
-    def begin(self, _request: DecisionRequest) -> "Heard":
+    def begin(self, _request: DecisionRequest) -> "RecordingListener":
         self.calls.append([])
         return self
 
@@ -49,7 +49,7 @@ class Heard:
         return ["".join(pieces) for pieces in self.calls]
 
 
-class Api:
+class ProviderApi:
     """One provider, the real one, and the server that it asks; shared by the tests, since SDKs are slow to start."""
 
     def __init__(self, dialect: Dialect, server: GeminiServer, provider: Provider) -> None:
@@ -57,7 +57,7 @@ class Api:
         self.name = dialect.name
 
     @property
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[RecordedRequest]:
         return self.server.seen
 
     def told(self, place: int) -> list[tuple[str, str]]:
@@ -68,30 +68,30 @@ class Api:
         return request(**{"model": f"{self.name}:{self.dialect.model}", "timeout_ms": 180_000, **changes})
 
     async def ask(
-        self, *answers: Answer, clock: Clock | None = None, heard: Heard | None = None, **changes: Any
-    ) -> Outcome:
+        self, *answers: Answer, clock: Clock | None = None, heard: RecordingListener | None = None, **changes: Any
+    ) -> DecisionOutcome:
         self.server.play(*answers)
         tell = heard.begin if heard is not None else None
-        asker = Asker({self.name: self.provider}, sleep=(clock or Clock()).sleep, tell=tell)
+        asker = DecisionService({self.name: self.provider}, sleep=(clock or Clock()).sleep, tell=tell)
         return await asker.answer(self.request(**changes))
 
 
 @asynccontextmanager
-async def serve(dialect: Dialect, key: str | None = KEY, log: Logger | None = None) -> AsyncIterator[Api]:
+async def serve(dialect: Dialect, key: str | None = KEY, log: Logger | None = None) -> AsyncIterator[ProviderApi]:
     with gemini(dialect.says(GOOD)) as server:
         provider = dialect.provider(server.url, key, log)
         try:
-            yield Api(dialect, server, provider)
+            yield ProviderApi(dialect, server, provider)
         finally:
             await provider.close()
 
 
-def made(outcome: Outcome) -> DecisionMade:
+def made(outcome: DecisionOutcome) -> DecisionMade:
     assert isinstance(outcome.fact, DecisionMade), outcome.fact
     return outcome.fact
 
 
-def failed(outcome: Outcome, code: str) -> DecisionFailed:
+def failed(outcome: DecisionOutcome, code: str) -> DecisionFailed:
     assert isinstance(outcome.fact, DecisionFailed), outcome.fact
     assert outcome.fact.code == code, outcome.fact
     return outcome.fact

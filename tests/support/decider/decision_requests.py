@@ -27,7 +27,7 @@ WAIT_S = 20.0
 
 
 @dataclass
-class Asking:
+class OrchestratorPeer:
     """The orchestrator's side of the protocol: it asks, keeps scripts, and collects facts."""
 
     nc: Client
@@ -86,19 +86,19 @@ async def eventually(true: Callable[[], bool], within_s: float = WAIT_S) -> None
         await asyncio.sleep(0.01)
 
 
-async def pending(asking: Asking) -> int:
+async def pending(asking: OrchestratorPeer) -> int:
     info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
     return int(info.num_pending or 0) + int(info.num_ack_pending or 0)
 
 
-async def all_acknowledged(asking: Asking) -> None:
+async def all_acknowledged(asking: OrchestratorPeer) -> None:
     end = asyncio.get_running_loop().time() + WAIT_S
     while await pending(asking):
         assert asyncio.get_running_loop().time() < end
         await asyncio.sleep(0.02)
 
 
-async def delivered(asking: Asking, count: int) -> None:
+async def delivered(asking: OrchestratorPeer, count: int) -> None:
     """Wait until *count* requests are out with deciders."""
     end = asyncio.get_running_loop().time() + WAIT_S
     while True:
@@ -109,7 +109,7 @@ async def delivered(asking: Asking, count: int) -> None:
         await asyncio.sleep(0.02)
 
 
-async def shorten_ack_wait(asking: Asking, seconds: float) -> None:
+async def shorten_ack_wait(asking: OrchestratorPeer, seconds: float) -> None:
     """Have the broker deliver again sooner than in production."""
     durable = decide_consumer(POOL).durable
     await asking.nc.jetstream().delete_consumer("DECIDE", durable)

@@ -1,6 +1,7 @@
 """Decision requests and decisions for tests of the decider."""
 
 import json
+import uuid
 from typing import Any
 from uuid import UUID
 
@@ -72,3 +73,8 @@ def check_decision(value: dict[str, Any]) -> str:
     check = decision_check(context())
     assert not isinstance(check, Refused)
     return check(value)
+
+
+def numbered(number: int, **changes: Any) -> DecisionRequest:
+    run = uuid.UUID(int=(1 << 100) + number)
+    return request(run_id=run, request_id=request_id(run, 1, "decide", 0), **changes)

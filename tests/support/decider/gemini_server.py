@@ -47,7 +47,7 @@ def fails(status: int, message: str = "no", *, headers: Mapping[str, str] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class RecordedRequest:
     """One request as it arrived."""
 
     path: str
@@ -64,7 +64,7 @@ class GeminiServer:
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
-        self.seen: list[Seen] = []
+        self.seen: list[RecordedRequest] = []
         self.arrived = threading.Event()  # set once something was asked
         self.released = threading.Event()  # ends delays when the server stops
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -96,7 +96,7 @@ class GeminiServer:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                owner.seen.append(Seen(path=self.path, headers=dict(self.headers), body=body))
+                owner.seen.append(RecordedRequest(path=self.path, headers=dict(self.headers), body=body))
                 owner.arrived.set()
                 answer = owner.next_answer()
                 if answer.delay_s:

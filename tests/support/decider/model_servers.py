@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import SecretStr
 from tests.support.decider import gemini_server
-from tests.support.decider.gemini_server import Answer, Seen
+from tests.support.decider.gemini_server import Answer, RecordedRequest
 
 from towpath_decider.adapters.anthropic_messages import ClaudeProvider
 from towpath_decider.adapters.gemini import GeminiProvider
@@ -63,21 +63,21 @@ class Dialect(ABC):
         return Answer(status=status, body={"error": {"message": message, "type": "some_error"}}, headers=headers)
 
     @abstractmethod
-    def told(self, seen: Seen) -> list[tuple[str, str]]:
+    def told(self, seen: RecordedRequest) -> list[tuple[str, str]]:
         """Return the roles and texts of the request: system first."""
 
     @abstractmethod
-    def schema(self, seen: Seen) -> dict[str, Any] | None: ...
+    def schema(self, seen: RecordedRequest) -> dict[str, Any] | None: ...
 
     @abstractmethod
-    def thinks(self, seen: Seen) -> bool:
+    def thinks(self, seen: RecordedRequest) -> bool:
         """Say whether the request leaves thinking on."""
 
     @abstractmethod
-    def key(self, seen: Seen) -> str | None: ...
+    def key(self, seen: RecordedRequest) -> str | None: ...
 
     @abstractmethod
-    def limit(self, seen: Seen) -> int: ...
+    def limit(self, seen: RecordedRequest) -> int: ...
 
 
 class Gemini(Dialect):
@@ -105,22 +105,22 @@ class Gemini(Dialect):
     def fails(self, status: int, message: str = "no", **headers: str) -> Answer:
         return gemini_server.fails(status, message, headers=headers)
 
-    def told(self, seen: Seen) -> list[tuple[str, str]]:
+    def told(self, seen: RecordedRequest) -> list[tuple[str, str]]:
         roles = {"user": "user", "model": "assistant"}
         turns = [(roles[turn["role"]], turn["parts"][0]["text"]) for turn in seen.body["contents"]]
         return [("system", seen.body["systemInstruction"]["parts"][0]["text"]), *turns]
 
-    def schema(self, seen: Seen) -> dict[str, Any] | None:
+    def schema(self, seen: RecordedRequest) -> dict[str, Any] | None:
         found: dict[str, Any] | None = seen.body["generationConfig"].get("responseJsonSchema")
         return found
 
-    def thinks(self, seen: Seen) -> bool:
+    def thinks(self, seen: RecordedRequest) -> bool:
         return "thinkingConfig" not in seen.body["generationConfig"]
 
-    def key(self, seen: Seen) -> str | None:
+    def key(self, seen: RecordedRequest) -> str | None:
         return seen.header("x-goog-api-key")
 
-    def limit(self, seen: Seen) -> int:
+    def limit(self, seen: RecordedRequest) -> int:
         return int(seen.body["generationConfig"]["maxOutputTokens"])
 
 
@@ -172,20 +172,20 @@ class OpenAi(Dialect):
         ]
         return self.message({"content": None, "tool_calls": made}, "tool_calls")
 
-    def told(self, seen: Seen) -> list[tuple[str, str]]:
+    def told(self, seen: RecordedRequest) -> list[tuple[str, str]]:
         return [(message["role"], message["content"]) for message in seen.body["messages"]]
 
-    def schema(self, seen: Seen) -> dict[str, Any] | None:
+    def schema(self, seen: RecordedRequest) -> dict[str, Any] | None:
         wanted = seen.body.get("response_format", {})
         return wanted["json_schema"]["schema"] if wanted.get("type") == "json_schema" else None
 
-    def thinks(self, seen: Seen) -> bool:
+    def thinks(self, seen: RecordedRequest) -> bool:
         return seen.body.get("reasoning_effort") != "none"
 
-    def key(self, seen: Seen) -> str | None:
+    def key(self, seen: RecordedRequest) -> str | None:
         return seen.header("authorization").removeprefix("Bearer ")
 
-    def limit(self, seen: Seen) -> int:
+    def limit(self, seen: RecordedRequest) -> int:
         return int(seen.body["max_completion_tokens"])
 
 
@@ -198,7 +198,7 @@ class Local(OpenAi):
     def provider(self, url: str, key: str | None = KEY, log: Logger | None = None) -> Provider:
         return OpenAiProvider(api_key=SecretStr(key) if key else None, base_url=f"{url}/v1", local=True, log=log)
 
-    def limit(self, seen: Seen) -> int:
+    def limit(self, seen: RecordedRequest) -> int:
         return int(seen.body["max_tokens"])
 
 
@@ -236,21 +236,21 @@ class Claude(Dialect):
         frames.append({"type": "message_delta", "delta": ended, "usage": body["usage"]})
         return [(frame["type"], frame) for frame in (*frames, {"type": "message_stop"})]
 
-    def told(self, seen: Seen) -> list[tuple[str, str]]:
+    def told(self, seen: RecordedRequest) -> list[tuple[str, str]]:
         turns = [(message["role"], message["content"]) for message in seen.body["messages"]]
         return [("system", seen.body["system"]), *turns]
 
-    def schema(self, seen: Seen) -> dict[str, Any] | None:
+    def schema(self, seen: RecordedRequest) -> dict[str, Any] | None:
         wanted = seen.body.get("output_config")
         return None if wanted is None else wanted["format"]["schema"]
 
-    def thinks(self, seen: Seen) -> bool:
+    def thinks(self, seen: RecordedRequest) -> bool:
         return seen.body.get("thinking") != {"type": "disabled"}
 
-    def key(self, seen: Seen) -> str | None:
+    def key(self, seen: RecordedRequest) -> str | None:
         return seen.header("authorization").removeprefix("Bearer ")
 
-    def limit(self, seen: Seen) -> int:
+    def limit(self, seen: RecordedRequest) -> int:
         return int(seen.body["max_tokens"])
 
 

@@ -1,4 +1,4 @@
-"""Reading what models write."""
+"""RegisterEntry what models write."""
 
 import re
 

@@ -9,7 +9,7 @@ from tests.support.decider.decisions import RESPOND, USE_TOOL, as_text, context,
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import ANSWERS, NEUTRAL
 from towpath_contracts.decisions.request import DecisionKind, OfferedRoute
-from towpath_decider.core.answer_checks import asked_schema, check_for
+from towpath_decider.core.answer_checks import check_for, expected_schema
 from towpath_decider.core.answer_schema import closed, schema_of
 from towpath_decider.core.answers import Accepted, Refused, read_answer
 from towpath_decider.core.prompt import Prompt, render
@@ -41,7 +41,7 @@ def faults(value: Any, **changes: Any) -> str:
 
 def prompt_of(kind: DecisionKind, **changes: Any) -> Prompt:
     asked = request(kind=kind, context=context(**changes))
-    return render(asked.context, asked_schema(asked), kind)
+    return render(asked.context, expected_schema(asked), kind)
 
 
 def test_d13_background_prompts_ask_for_terse_ascii_a_plan_and_the_workspace() -> None:

@@ -10,7 +10,7 @@ from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.events import log as ev
 from towpath_contracts.json_schema import schema_faults, unusable_schema
 from towpath_contracts.networks.plan_checks import check_plan
-from towpath_decider.core.answer_checks import asked_schema, check_for
+from towpath_decider.core.answer_checks import check_for, expected_schema
 from towpath_decider.core.answer_schema import schema_of
 from towpath_decider.core.answers import Refused
 from towpath_decider.core.prompt import render
@@ -40,7 +40,7 @@ def test_e3_the_planner_is_asked_with_tools_off_and_bound_to_a_schema() -> None:
     assert not schema_faults(schema, {"steps": [step("ann", id="a"), block(ask("bob"), ask("cid"), id="b")]})
     assert schema_faults(schema, {"steps": [step("ghost", id="a")]}) and schema_faults(schema, {"steps": []})
     assert schema_faults(schema, {"steps": [step("ann", id=f"s{n}") for n in range(13)]})
-    prompt = render(context, asked_schema(request), request.kind)
+    prompt = render(context, expected_schema(request), request.kind)
     assert "# Task: write a plan" in prompt.instructions and "USE_TOOL" not in prompt.instructions
     assert "Call tools!" not in prompt.text and '"agent_key"' in prompt.instructions
     assert "Write a poem about locks." in prompt.context and "## Who can be asked" in prompt.context
@@ -78,7 +78,7 @@ def test_e3_a_wrong_plan_is_mended_once_with_every_fault_told(unreadable: bool) 
     assert request.context.assessment is not None and request.context.assessment["faults"] == wanted
     shown = request.context.assessment["last_plan"]
     assert shown is None if unreadable else shown["steps"][0] == step("ghost")
-    assert f"- {wanted[0]}" in render(request.context, asked_schema(request), request.kind).context
+    assert f"- {wanted[0]}" in render(request.context, expected_schema(request), request.kind).context
     run.decide({"steps": [step("ann")]})
     run.end()
     assert run.output["success"] and run.output["errors"] == []

@@ -16,8 +16,13 @@ from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderU
 from towpath_contracts.decisions.request import CALL_UNASKED, Usage
 from towpath_contracts.facts import DecisionFailed
 from towpath_decider.app import provider_limiter as limits
-from towpath_decider.app.decision_service import Asker
-from towpath_decider.app.provider_limiter import Gate, Limiter, NoTurnError, Place
+from towpath_decider.app.decision_service import DecisionService
+from towpath_decider.app.provider_limiter import (
+    NoProviderCapacityError,
+    ProviderLimiter,
+    ProviderPermit,
+    SharedProviderLimit,
+)
 from towpath_decider.core.conversation import CallFailure, Question, Reply, Turn
 from towpath_decider.core.rate_policy import LONGEST_PAUSE_S
 from towpath_decider.core.usage import NOTHING
@@ -72,11 +77,11 @@ async def running(*loops: Any) -> AsyncIterator[list[asyncio.Task[None]]]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def gate_of(shelf: Shelf, **limit: int) -> Gate:
-    return Gate("local", ProviderLimit(**limit), shelf, structlog.get_logger())
+def gate_of(shelf: Shelf, **limit: int) -> SharedProviderLimit:
+    return SharedProviderLimit("local", ProviderLimit(**limit), shelf, structlog.get_logger())
 
 
-async def entered(gate: Gate, tokens: int = 10) -> None:
+async def entered(gate: SharedProviderLimit, tokens: int = 10) -> None:
     async with asyncio.timeout(PATIENT_S):
         await gate.enter(ME, tokens)
 
@@ -132,9 +137,9 @@ async def test_a_register_that_cannot_be_read_is_an_empty_one() -> None:
     assert shelf.revision > 7
 
 
-def limiter_of(places: int, held: list[int] | None = None) -> Limiter:
+def limiter_of(places: int, held: list[int] | None = None) -> ProviderLimiter:
     limit = {"local": ProviderLimit(concurrency=1)}
-    found = Limiter(limit, Shelf(), structlog.get_logger(), DeciderMetrics(CollectorRegistry()), places=places)
+    found = ProviderLimiter(limit, Shelf(), structlog.get_logger(), DeciderMetrics(CollectorRegistry()), places=places)
     if held is not None:
         found.lend_to(held.append)
     return found
@@ -144,7 +149,7 @@ async def test_who_waits_for_a_limited_provider_gives_its_place_to_others_and_wh
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two may stand aside; a third waits in its place, but not for half of its step's time."""
-    monkeypatch.setattr(limits, "CROWDED_S", 0.05)
+    monkeypatch.setattr(limits, "CROWDED_WAIT_S", 0.05)
     held: list[int] = []
     limiter = limiter_of(2, held)
     asked = request(model="local:m", timeout_ms=600_000)
@@ -154,7 +159,7 @@ async def test_who_waits_for_a_limited_provider_gives_its_place_to_others_and_wh
         aside = [asyncio.create_task(limiter.enter(asked, GO)) for _ in range(2)]
         await asyncio.sleep(0)
         assert held == [-1, -1]
-        with pytest.raises(NoTurnError):
+        with pytest.raises(NoProviderCapacityError):
             await limiter.enter(asked, GO)
         begun = asyncio.create_task(limiter.enter(asked, GO, begun=True))  # what was paid already waits all the same
         await asyncio.sleep(0.1)
@@ -177,18 +182,18 @@ class Wrong:
         """Nothing is open."""
 
 
-class OneTurn(Limiter):
+class OneTurn(ProviderLimiter):
     """Lets one call in, and no other."""
 
     def __init__(self) -> None:
         super().__init__({}, Shelf(), structlog.get_logger(), DeciderMetrics(CollectorRegistry()))
         self.turns = 1
 
-    async def enter(self, request: Any, question: Question, *, begun: bool = False) -> Place:
+    async def enter(self, request: Any, question: Question, *, begun: bool = False) -> ProviderPermit:
         self.turns -= 1
         if self.turns < 0:
             provider = "local"
-            raise NoTurnError(provider)
+            raise NoProviderCapacityError(provider)
         return await super().enter(request, question, begun=begun)
 
 
@@ -202,7 +207,7 @@ class OneTurn(Limiter):
 async def test_a_request_that_was_paid_is_not_said_to_be_unasked(said: Reply | CallFailure, code: str) -> None:
     """It would be asked anew, and paid anew, without an end; what its first call said is its answer."""
     limiter = OneTurn()
-    asker = Asker({"local": Wrong(said)}, sleep=lambda _seconds: asyncio.sleep(0), limiter=limiter)
+    asker = DecisionService({"local": Wrong(said)}, sleep=lambda _seconds: asyncio.sleep(0), limiter=limiter)
     first, second = [(await asker.answer(request(model="local:m"))).fact for _ in "ab"]
     assert isinstance(first, DecisionFailed)
     assert isinstance(second, DecisionFailed)

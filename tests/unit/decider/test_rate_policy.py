@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderUse
-from towpath_decider.core.rate_policy import LEASE_S, MINUTE_S, Wish, fair_share, settle
+from towpath_decider.core.rate_policy import LEASE_S, MINUTE_S, LimitRequest, fair_share, grant_request
 
 SLOTS = ProviderLimit(concurrency=7)
 MINUTE = ProviderLimit(requests_per_minute=40, tokens_per_minute=5_000)
@@ -36,8 +36,8 @@ def test_whatever_deciders_do_they_never_hold_more_slots_than_there_are() -> Non
             if chance.random() < 0.05:
                 renewed[me] = now - LEASE_S
             busy[me] = chance.randrange(slots[me] + 1) if slots[me] else max(0, busy[me] - 1)
-            wish = Wish(me=me, now=now, busy=busy[me], wants=busy[me] + chance.randrange(9))
-            shared, grant = settle(shared, wish, SLOTS)
+            wish = LimitRequest(me=me, now=now, busy=busy[me], wants=busy[me] + chance.randrange(9))
+            shared, grant = grant_request(shared, wish, SLOTS)
             slots[me], renewed[me] = grant.slots, now
             held = {name: max(busy[name], slots[name]) for name in slots if now - renewed[name] <= LEASE_S}
             assert sum(held.values()) <= 7
@@ -51,7 +51,7 @@ def test_slots_go_round_where_there_are_fewer_than_deciders() -> None:
     busy = {"a": 0, "b": 0, "c": 0}
     for place in range(60):
         me = "abc"[place % 3]
-        shared, grant = settle(shared, Wish(me=me, now=place / 10, busy=busy[me], wants=5), one)
+        shared, grant = grant_request(shared, LimitRequest(me=me, now=place / 10, busy=busy[me], wants=5), one)
         if grant.slots:
             turns.append(me)
         assert sum(holder.slots for holder in shared.holders.values()) <= 1
@@ -67,13 +67,13 @@ def test_no_minute_has_more_requests_and_tokens_than_the_limit() -> None:
             now += chance.random() * 2
             need = chance.randrange(50, 900)
             asked = chance.randrange(1, 4)
-            wish = Wish(me="a", now=now, requests=asked, tokens=need * asked, least=need)
-            shared, grant = settle(shared, wish, MINUTE)
+            wish = LimitRequest(me="a", now=now, requests=asked, tokens=need * asked, least=need)
+            shared, grant = grant_request(shared, wish, MINUTE)
             assert grant.requests == 0 or grant.tokens >= min(need, 5_000)
             calls = min(grant.requests, grant.tokens // need)
             used += [(now, need)] * calls
             back = replace(wish, requests=0, tokens=0, least=0, back_requests=grant.requests - calls)
-            shared, _ = settle(shared, replace(back, back_tokens=grant.tokens - calls * need), MINUTE)
+            shared, _ = grant_request(shared, replace(back, back_tokens=grant.tokens - calls * need), MINUTE)
             minute = [tokens for at, tokens in used if at > now - 60]
             assert len(minute) <= 40
             assert sum(minute) <= 5_000
@@ -82,22 +82,22 @@ def test_no_minute_has_more_requests_and_tokens_than_the_limit() -> None:
 
 def test_what_was_used_without_having_been_given_counts_and_what_comes_back_late_does_not() -> None:
     limit = ProviderLimit(tokens_per_minute=1_000)
-    shared, _ = settle(ProviderUse(), Wish(me="a", now=100.0, tokens=600, least=600), limit)
-    shared, _ = settle(shared, Wish(me="a", now=101.0, back_tokens=-300), limit)
-    shared, grant = settle(shared, Wish(me="b", now=102.0, tokens=200, least=200), limit)
+    shared, _ = grant_request(ProviderUse(), LimitRequest(me="a", now=100.0, tokens=600, least=600), limit)
+    shared, _ = grant_request(shared, LimitRequest(me="a", now=101.0, back_tokens=-300), limit)
+    shared, grant = grant_request(shared, LimitRequest(me="b", now=102.0, tokens=200, least=200), limit)
     assert grant.tokens == 0
-    shared, grant = settle(
-        shared, Wish(me="b", now=100.0 + MINUTE_S, back_tokens=900, tokens=1_000, least=1_000), limit
+    shared, grant = grant_request(
+        shared, LimitRequest(me="b", now=100.0 + MINUTE_S, back_tokens=900, tokens=1_000, least=1_000), limit
     )
     assert grant.tokens == 1_000, "a new minute"
-    _, grant = settle(shared, Wish(me="b", now=101.0 + MINUTE_S, tokens=1, least=1), limit)
+    _, grant = grant_request(shared, LimitRequest(me="b", now=101.0 + MINUTE_S, tokens=1, least=1), limit)
     assert grant.tokens == 0, "what an old minute gives back makes none of this larger"
 
 
 def test_a_pause_is_kept_and_ends() -> None:
-    shared, grant = settle(ProviderUse(), Wish(me="a", now=10.0, pause_s=600.0), SLOTS)
+    shared, grant = grant_request(ProviderUse(), LimitRequest(me="a", now=10.0, pause_s=600.0), SLOTS)
     assert grant.pause_s == 60, "a provider that asks for more has a wrong number"
-    shared, grant = settle(shared, Wish(me="b", now=40.0, pause_s=1.0), SLOTS)
+    shared, grant = grant_request(shared, LimitRequest(me="b", now=40.0, pause_s=1.0), SLOTS)
     assert grant.pause_s == 30
-    _, grant = settle(shared, Wish(me="b", now=71.0), SLOTS)
+    _, grant = grant_request(shared, LimitRequest(me="b", now=71.0), SLOTS)
     assert grant.pause_s == 0

@@ -6,7 +6,7 @@ import pytest
 
 from towpath_contracts.decisions.request import Usage
 from towpath_decider.adapters.model_prices import price
-from towpath_decider.adapters.script_source import FileScripts, ScriptError
+from towpath_decider.adapters.script_source import FileScriptSource, ScriptError
 from towpath_decider.settings import DeciderSettings
 
 
@@ -51,7 +51,7 @@ def test_no_count_of_a_provider_is_worth_a_paid_answer(provider: str, model: str
 
 
 def test_a_script_file_is_found_in_the_folder_and_read_again_when_it_changed(tmp_path: Path) -> None:
-    scripts = FileScripts(tmp_path)
+    scripts = FileScriptSource(tmp_path)
     (tmp_path / "demo.json").write_text('[{"action": "RESPOND"}]')
     assert len(scripts.get("demo")) == len(scripts.get("demo.json")) == 1
     (tmp_path / "demo.json").write_text('[{"action": "RESPOND"}, {"action": "RESPOND"}]')
@@ -65,7 +65,7 @@ def test_a_script_outside_the_folder_is_not_read(tmp_path: Path, name: str) -> N
     (tmp_path / "secret.json").write_text("[]")
     (folder / "link").symlink_to(tmp_path / "secret.json")
     with pytest.raises(ScriptError) as caught:
-        FileScripts(folder).get(name)
+        FileScriptSource(folder).get(name)
     assert caught.value.failure.code == "script_missing"
     assert not caught.value.failure.retryable
 
@@ -73,7 +73,7 @@ def test_a_script_outside_the_folder_is_not_read(tmp_path: Path, name: str) -> N
 def test_a_script_file_that_is_no_script_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(ScriptError) as caught:
-        FileScripts(tmp_path).get("bad")
+        FileScriptSource(tmp_path).get("bad")
     assert caught.value.failure.code == "script_invalid"
     with pytest.raises(ScriptError, match="TOWPATH_SCRIPT_DIR"):
-        FileScripts(None).get("bad")
+        FileScriptSource(None).get("bad")

@@ -8,7 +8,7 @@ from tests.support.decider.decisions import RESPOND, as_text, check_decision, co
 
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.facts import DecisionFailed, DecisionMade
-from towpath_decider.app.decision_service import Asker
+from towpath_decider.app.decision_service import DecisionService
 from towpath_decider.core.conversation import Ask, CallFailure, GaveUp, Question, Reply, converse
 from towpath_decider.core.prompt import render
 from towpath_decider.core.usage import NOTHING
@@ -60,7 +60,7 @@ class Told:
 
 
 async def answered(max_calls: int, *said: Reply | CallFailure) -> DecisionMade | DecisionFailed:
-    asker = Asker({"scripted": Told(*said)}, sleep=lambda _seconds: asyncio.sleep(0))
+    asker = DecisionService({"scripted": Told(*said)}, sleep=lambda _seconds: asyncio.sleep(0))
     asked = request(model="scripted:task", timeout_ms=200, max_calls=max_calls)
     return (await asker.answer(asked)).fact
 

@@ -15,7 +15,15 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.views import RunView
 from towpath_contracts.strict_json import MAX_DEPTH
 from towpath_gateway.core import sse
-from towpath_gateway.core.api_keys import StoredKey, bearer, format_key, principal_of, refusal, secret_digest, split_key
+from towpath_gateway.core.api_keys import (
+    StoredKey,
+    bearer,
+    format_key,
+    key_refusal,
+    principal_of,
+    secret_digest,
+    split_key,
+)
 from towpath_gateway.core.bodies import is_json, read_json
 from towpath_gateway.core.headers import (
     idempotency_key,
@@ -24,7 +32,7 @@ from towpath_gateway.core.headers import (
     refused_origin,
     wants_stream,
 )
-from towpath_gateway.core.run_answers import asked_requests, requests_with_text, run_answer, run_debug, trace_id_of
+from towpath_gateway.core.run_answers import answered_requests, requests_with_text, run_answer, run_debug, trace_id_of
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 SECRET = "s" * 43
@@ -75,7 +83,7 @@ def test_other_text_is_no_key(text: str) -> None:
 def test_a_key_is_valid_only_with_its_secret_and_in_its_time(
     key: StoredKey | None, secret: str, why: str | None
 ) -> None:
-    assert refusal(key, secret, NOW) == why
+    assert key_refusal(key, secret, NOW) == why
 
 
 def test_a_principal_is_what_the_table_says() -> None:
@@ -302,7 +310,7 @@ def test_raw_texts_are_ordered_and_missing_ones_are_counted() -> None:
         LogEntry(seq=2, at=NOW, event=DecisionMissed(request_id=asked[1], code="timeout", message="late", **place)),
         LogEntry(seq=3, at=NOW, event=DecisionReceived(request_id=asked[2], decision={}, **place)),
     ]
-    wanted = asked_requests(entries)
+    wanted = answered_requests(entries)
     assert wanted == {str(request_id) for request_id in asked}
     rows = [
         {"request_id": str(asked[2]), "step": 2, "prompt": "second", "raw_text": "{}", "unknown": 1},

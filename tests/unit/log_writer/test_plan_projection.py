@@ -6,12 +6,12 @@ from tests.support.engine.machine import RUN
 from tests.support.engine.plan_machine import PlanRun, ask, block, step
 
 from towpath_contracts.runs.raw_events import RawEntry
-from towpath_log_writer.core.changes import Changes
+from towpath_log_writer.core.changes import HistoryChanges
 from towpath_log_writer.core.projection import project
 from towpath_log_writer.core.sequence import Segment
 
 
-def history(run: PlanRun) -> Changes:
+def history(run: PlanRun) -> HistoryChanges:
     entries = [RawEntry.model_validate_json(entry.model_dump_json()) for entry in run.entries]
     return project([Segment(run_id=RUN, project="default", held=0, entries=tuple(entries))])
 

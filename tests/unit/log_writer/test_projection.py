@@ -16,7 +16,7 @@ from towpath_contracts.events.log import AnyEvent
 from towpath_contracts.ids import execution_id
 from towpath_contracts.runs.children import ParentRun
 from towpath_contracts.runs.raw_events import EventBatch, RawEntry
-from towpath_log_writer.core.changes import Changes
+from towpath_log_writer.core.changes import HistoryChanges
 from towpath_log_writer.core.projection import project
 from towpath_log_writer.core.rows import RESULT_CHARS, StepRow, json_text, plain
 from towpath_log_writer.core.sequence import Segment, continue_from, halves
@@ -31,7 +31,7 @@ def entries_of(transitions: Sequence[Sequence[AnyEvent]]) -> tuple[RawEntry, ...
     return tuple(found)
 
 
-def changes_of(*events: AnyEvent) -> Changes:
+def changes_of(*events: AnyEvent) -> HistoryChanges:
     return project([Segment(run_id=RUN, project="default", held=0, entries=entries_of([events]))])
 
 
@@ -152,7 +152,7 @@ def test_every_end_has_a_final_status_of_the_source_design(status: str, final: s
 def test_events_that_are_not_known_here_change_nothing() -> None:
     entries = (RawEntry.model_validate({"seq": 1, "at": h.BEGIN, "event": {"type": "invented_later", "x": 1}}),)
     changes = project([Segment(run_id=RUN, project="default", held=0, entries=entries)])
-    assert changes == Changes()
+    assert changes == HistoryChanges()
 
 
 @pytest.mark.parametrize("event", [{"type": "run_finished"}, {"type": "decision_received", "decision": 7}])

@@ -14,7 +14,7 @@ from towpath_contracts import facts
 from towpath_contracts.runs.raw_events import RawEntry
 from towpath_engine.advance import advance
 from towpath_watchdog.core.findings import Finding, findings
-from towpath_watchdog.core.trace import Trace
+from towpath_watchdog.core.trace import RunTrace
 
 SEEDS = range(3)
 assert FAMILIES
@@ -24,7 +24,7 @@ class Watched(Drive):
     """A run through the real machine, watched from outside."""
 
     def __init__(self) -> None:
-        self.trace = Trace(run_id=RUN, project="default")
+        self.trace = RunTrace(run_id=RUN, project="default")
         self.reports: list[tuple[int, Finding]] = []
         super().__init__()
 
@@ -111,9 +111,9 @@ def test_what_only_looks_like_a_loop_is_left_alone(name: str) -> None:
         assert nagging == [], (seed, nagging)
 
 
-def seen(*events: dict[str, Any]) -> Trace:
+def seen(*events: dict[str, Any]) -> RunTrace:
     """The trace of a run with these events."""
-    trace = Trace(run_id=RUN, project="default")
+    trace = RunTrace(run_id=RUN, project="default")
     for event in events:
         trace.see(RawEntry.model_validate({"seq": trace.seq + 1, "at": "2026-11-22T12:00:00Z", "event": event}))
     return trace

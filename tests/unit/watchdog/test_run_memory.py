@@ -12,7 +12,7 @@ from towpath_contracts.runs.raw_events import EventBatch, RawEntry
 from towpath_contracts.runs.views import RunSeq
 from towpath_watchdog.core.findings import STALLED_STEPS
 from towpath_watchdog.core.idle_runs import UNKNOWN_LEASE_MS, idle_finding, lease_of, lease_s
-from towpath_watchdog.core.run_memory import ENDED_KEPT, WINDOW_EVENTS, Memory
+from towpath_watchdog.core.run_memory import ENDED_KEPT, WINDOW_EVENTS, RunMemory
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 STILL: dict[str, Any] = {"type": "progress_measured", "step": 1, "source": "tests", "score": 0.2}
@@ -47,7 +47,7 @@ def stalled(count: int = STALLED_STEPS + 1) -> list[dict[str, Any]]:
 
 
 def test_events_count_once_and_in_order() -> None:
-    memory, run = Memory(), uuid4()
+    memory, run = RunMemory(), uuid4()
     entries = log(*stalled())
     assert memory.take(batch(run, entries[:3]))
     assert memory.take(batch(run, entries[:3])), "a repetition is no gap"
@@ -58,7 +58,7 @@ def test_events_count_once_and_in_order() -> None:
 
 
 def test_a_gap_is_read_from_the_log_and_what_is_told_again_is_left_out() -> None:
-    memory, run = Memory(), uuid4()
+    memory, run = RunMemory(), uuid4()
     entries = log(*stalled())
     assert memory.take(batch(run, entries[:2]))
     assert not memory.take(batch(run, entries[5:]))
@@ -69,7 +69,7 @@ def test_a_gap_is_read_from_the_log_and_what_is_told_again_is_left_out() -> None
 
 
 def test_a_run_that_is_met_in_its_middle_is_read_from_a_little_before() -> None:
-    memory, run = Memory(), uuid4()
+    memory, run = RunMemory(), uuid4()
     assert not memory.take(batch(run, log(NOTHING, first=1_000)))
     after = memory.start_of(run, 1_000)
     assert after == 1_000 - WINDOW_EVENTS
@@ -86,7 +86,7 @@ def test_a_run_that_is_met_in_its_middle_is_read_from_a_little_before() -> None:
 def test_a_watchdog_that_starts_anew_knows_from_the_log_what_was_reported() -> None:
     run = uuid4()
     told = log(*stalled(), REPORTED, *stalled(STALLED_STEPS - 1))
-    memory = Memory()
+    memory = RunMemory()
     memory.load(run, "default", 0, told)
     assert memory.reports() == []
     memory.take(batch(run, log(STILL, first=len(told) + 1)))
@@ -95,7 +95,7 @@ def test_a_watchdog_that_starts_anew_knows_from_the_log_what_was_reported() -> N
 
 
 def test_runs_that_end_are_forgotten_and_no_more_than_a_limit_are_kept() -> None:
-    memory = Memory(runs_kept=3)
+    memory = RunMemory(runs_kept=3)
     ended, kept = uuid4(), [uuid4() for _ in range(5)]
     memory.take(batch(ended, log(*stalled(), END)))
     assert (len(memory), memory.reports(), memory.ended(ended)) == (0, [], True)
@@ -110,7 +110,7 @@ def test_runs_that_end_are_forgotten_and_no_more_than_a_limit_are_kept() -> None
 
 
 def test_what_the_stream_lost_is_found_by_the_second_sweep() -> None:
-    memory, run = Memory(), uuid4()
+    memory, run = RunMemory(), uuid4()
     swept = [RunSeq(run_id=run, project="default", seq=9, updated_at=AT)]
     assert memory.late(swept) == [], "mostly it is on its way"
     assert memory.late(swept) == swept

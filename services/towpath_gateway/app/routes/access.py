@@ -26,7 +26,7 @@ from towpath_contracts.tools.access import (
 )
 from towpath_gateway.app.dependencies import (
     AuditReader,
-    PartsOf,
+    Dependencies,
     PolicyReader,
     PolicyWriter,
     documented,
@@ -90,7 +90,7 @@ class ProposalVerdict(ClientMessage):
 
 @router.get("/audit", response_model=AuditPage, responses=documented(), summary="Search the audit")
 async def search_audit(
-    parts: PartsOf,
+    parts: Dependencies,
     principal: AuditReader,
     run_id: UUID | None = None,
     execution_id: UUID | None = None,
@@ -128,7 +128,7 @@ async def search_audit(
     responses=documented("policy_invalid", "policy_moved"),
     summary="Apply a matrix",
 )
-async def apply_policy(policy: PolicyText, parts: PartsOf, principal: PolicyWriter) -> Response:
+async def apply_policy(policy: PolicyText, parts: Dependencies, principal: PolicyWriter) -> Response:
     """Make a new version of the matrix, in force at once; every problem of a bad one is listed and nothing changes."""
     request = ApplyPolicy(
         project=principal.project,
@@ -145,7 +145,7 @@ async def apply_policy(policy: PolicyText, parts: PartsOf, principal: PolicyWrit
 
 @router.get("/policy", response_model=PolicyView, responses=documented("version_not_found"), summary="The matrix")
 async def get_policy(
-    parts: PartsOf, principal: PolicyReader, version: Annotated[int | None, Query(ge=1)] = None
+    parts: Dependencies, principal: PolicyReader, version: Annotated[int | None, Query(ge=1)] = None
 ) -> Response:
     """Return the matrix in force, or an older version, as text and as rules."""
     request = GetPolicy(project=principal.project, version=version)
@@ -153,7 +153,7 @@ async def get_policy(
 
 
 @router.post("/policy/check", response_model=AccessVerdict, responses=documented(), summary="Ask the matrix")
-async def check_access(question: AccessQuestion, parts: PartsOf, principal: PolicyReader) -> Response:
+async def check_access(question: AccessQuestion, parts: Dependencies, principal: PolicyReader) -> Response:
     """Say what the matrix would answer, and why; nothing is executed."""
     request = CheckAccess(
         project=principal.project,
@@ -185,7 +185,7 @@ async def check_access(question: AccessQuestion, parts: PartsOf, principal: Poli
 async def get_permissions(
     network: str,
     agent: str,
-    parts: PartsOf,
+    parts: Dependencies,
     principal: PolicyReader,
     agent_type: Annotated[str, Query(max_length=128)] = "",
 ) -> Response:
@@ -195,7 +195,9 @@ async def get_permissions(
 
 
 @router.get("/tools", response_model=ToolsDescribed, responses=documented(), summary="List tools")
-async def list_tools(parts: PartsOf, principal: PolicyReader, proposals: Annotated[bool, Query()] = False) -> Response:
+async def list_tools(
+    parts: Dependencies, principal: PolicyReader, proposals: Annotated[bool, Query()] = False
+) -> Response:
     """Return the registered tools of the project with their schemas and effect classes, and what waits to be one."""
     request = DescribeTools(project=principal.project, proposals=proposals)
     return json_answer(await parts.platform.ask(rpc.DESCRIBE_TOOLS, request))
@@ -207,7 +209,9 @@ async def list_tools(parts: PartsOf, principal: PolicyReader, proposals: Annotat
     responses=documented("role_missing", "not_found"),
     summary="Accept or refuse a changed tool",
 )
-async def decide_proposal(name: str, verdict: ProposalVerdict, parts: PartsOf, principal: PolicyWriter) -> Response:
+async def decide_proposal(
+    name: str, verdict: ProposalVerdict, parts: Dependencies, principal: PolicyWriter
+) -> Response:
     """Settle a pending version: a weaker effect class, trusted output or a takeover (needs `policy_admin`)."""
     require_role(principal, "policy_admin")
     request = ToolProposalDecision(

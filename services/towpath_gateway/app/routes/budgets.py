@@ -15,7 +15,14 @@ from towpath_contracts.base import ClientMessage, Token
 from towpath_contracts.budgets import Budget, BudgetAccounts, BudgetKind, BudgetSet, SetBudget, ShowBudgets
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.switches import OPERATOR
-from towpath_gateway.app.dependencies import PartsOf, RunsOperator, RunsReader, documented, json_answer, require_role
+from towpath_gateway.app.dependencies import (
+    Dependencies,
+    RunsOperator,
+    RunsReader,
+    documented,
+    json_answer,
+    require_role,
+)
 from towpath_gateway.app.strict_requests import StrictRoute
 
 router = APIRouter(prefix="/v1/budgets", route_class=StrictRoute, tags=["budgets"])
@@ -33,7 +40,7 @@ class BudgetWanted(ClientMessage):
 
 @router.get("", response_model=BudgetAccounts, responses=documented("run_not_found"), summary="What is spent")
 async def show_budgets(
-    parts: PartsOf,
+    parts: Dependencies,
     principal: RunsReader,
     caller: Annotated[Token | None, Query(description="only what is limited of this caller")] = None,
     run_id: Annotated[UUID | None, Query(description="the accounts of one run")] = None,
@@ -45,7 +52,7 @@ async def show_budgets(
 
 
 @router.post("", response_model=BudgetSet, responses=documented("role_missing", "not_found"), summary="Set a budget")
-async def set_budget(wanted: BudgetWanted, parts: PartsOf, principal: RunsOperator) -> Response:
+async def set_budget(wanted: BudgetWanted, parts: Dependencies, principal: RunsOperator) -> Response:
     """Limit a caller or the project, in all or for each UTC day (needs the role `operator`)."""
     require_role(principal, OPERATOR)
     if wanted.name is None and wanted.kind != "project":

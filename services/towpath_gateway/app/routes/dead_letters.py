@@ -20,7 +20,14 @@ from towpath_contracts.dead_letters import (
 )
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
-from towpath_gateway.app.dependencies import Parts, PartsOf, RunsOperator, documented, json_answer, require_role
+from towpath_gateway.app.dependencies import (
+    Dependencies,
+    GatewayDependencies,
+    RunsOperator,
+    documented,
+    json_answer,
+    require_role,
+)
 from towpath_gateway.app.strict_requests import StrictRoute
 from towpath_gateway.core.api_keys import OPERATE_PLATFORM, Principal
 
@@ -41,7 +48,7 @@ class Settle(ClientMessage):
 
 @router.get("", response_model=DeadLetterPage, responses=documented(), summary="List dead letters, newest first")
 async def list_dead_letters(
-    parts: PartsOf,
+    parts: Dependencies,
     principal: RunsOperator,
     status: Annotated[LetterStatus | None, Query(description="Default: dead")] = "dead",
     stream: Annotated[str | None, Query(max_length=32)] = None,
@@ -63,7 +70,7 @@ async def list_dead_letters(
 @router.get(
     "/{dead_letter_id}", response_model=DeadLetter, responses=documented("not_found"), summary="Look at a dead letter"
 )
-async def get_dead_letter(dead_letter_id: LetterId, parts: PartsOf, principal: RunsOperator) -> Response:
+async def get_dead_letter(dead_letter_id: LetterId, parts: Dependencies, principal: RunsOperator) -> Response:
     """Return one letter with its body."""
     request = ListDeadLetters(
         project=principal.project, unowned=_sees_unowned(principal), status=None, dead_letter_id=dead_letter_id, limit=1
@@ -77,7 +84,7 @@ async def get_dead_letter(dead_letter_id: LetterId, parts: PartsOf, principal: R
 @router.post(
     "/{dead_letter_id}/requeue", response_model=ActionDone, responses=documented(*_REFUSALS), summary="Send it again"
 )
-async def requeue(dead_letter_id: LetterId, settle: Settle, parts: PartsOf, principal: RunsOperator) -> Response:
+async def requeue(dead_letter_id: LetterId, settle: Settle, parts: Dependencies, principal: RunsOperator) -> Response:
     """Put the message back where it came from, once (needs the role `operator`)."""
     request = _settle(principal, dead_letter_id, settle)
     return await _settled(parts, request.model_copy(update={"verdict": "requeue"}))
@@ -86,7 +93,7 @@ async def requeue(dead_letter_id: LetterId, settle: Settle, parts: PartsOf, prin
 @router.post(
     "/{dead_letter_id}/discard", response_model=ActionDone, responses=documented(*_REFUSALS), summary="Throw it away"
 )
-async def discard(dead_letter_id: LetterId, settle: Settle, parts: PartsOf, principal: RunsOperator) -> Response:
+async def discard(dead_letter_id: LetterId, settle: Settle, parts: Dependencies, principal: RunsOperator) -> Response:
     """Settle the letter without sending it; it stays readable (needs the role `operator`)."""
     return await _settled(parts, _settle(principal, dead_letter_id, settle))
 
@@ -105,7 +112,7 @@ def _settle(principal: Principal, dead_letter_id: int, settle: Settle) -> Settle
     )
 
 
-async def _settled(parts: Parts, request: SettleDeadLetter) -> Response:
+async def _settled(parts: GatewayDependencies, request: SettleDeadLetter) -> Response:
     return json_answer(await parts.platform.ask(rpc.SETTLE_DEAD_LETTER, request, timeout_s=15.0))
 
 

@@ -14,9 +14,16 @@ from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage, JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone, GatePage, GateStatus, GateView, ListGates, ResolveGate
-from towpath_gateway.app.dependencies import GatesReader, GatesResolver, Parts, PartsOf, documented, json_answer
+from towpath_gateway.app.dependencies import (
+    Dependencies,
+    GatesReader,
+    GatesResolver,
+    GatewayDependencies,
+    documented,
+    json_answer,
+)
 from towpath_gateway.app.strict_requests import StrictRoute
-from towpath_gateway.core.api_keys import Principal, beside_approvals
+from towpath_gateway.core.api_keys import Principal, non_approval_roles
 
 router = APIRouter(prefix="/v1/gates", route_class=StrictRoute, tags=["gates"])
 
@@ -65,7 +72,7 @@ class Resolve(ClientMessage):
 
 @router.get("", response_model=GatePage, responses=documented(), summary="List gates")
 async def list_gates(
-    parts: PartsOf,
+    parts: Dependencies,
     principal: GatesReader,
     status: Annotated[GateStatus | Literal["all"], Query(description="`all` for every status")] = "pending",
     run_id: UUID | None = None,
@@ -82,14 +89,14 @@ async def list_gates(
 
 
 @router.get("/{gate_id}", response_model=GateView, responses=documented("gate_not_found"), summary="Look at a gate")
-async def get_gate(gate_id: UUID, parts: PartsOf, principal: GatesReader) -> Response:
+async def get_gate(gate_id: UUID, parts: Dependencies, principal: GatesReader) -> Response:
     """Return what waits, why, and until when."""
     return json_answer(await _gate(parts, principal, gate_id))
 
 
 @router.post("/{gate_id}/approve", response_model=ActionDone, responses=documented(*_REFUSALS), summary="Approve")
 async def approve_gate(
-    gate_id: UUID, parts: PartsOf, principal: GatesResolver, vote: Approve | None = None
+    gate_id: UUID, parts: Dependencies, principal: GatesResolver, vote: Approve | None = None
 ) -> Response:
     """Say yes; the run goes on once the quorum is reached."""
     given = vote or Approve()
@@ -99,7 +106,7 @@ async def approve_gate(
 @router.post(
     "/{gate_id}/deny", response_model=ActionDone, responses=documented(*_REFUSALS, "reason_required"), summary="Deny"
 )
-async def deny_gate(gate_id: UUID, parts: PartsOf, principal: GatesResolver, vote: Deny | None = None) -> Response:
+async def deny_gate(gate_id: UUID, parts: Dependencies, principal: GatesResolver, vote: Deny | None = None) -> Response:
     """Say no, with a reason."""
     given = vote or Deny()
     return await _resolve(parts, principal, gate_id, "denied", given.reason, given.digest)
@@ -111,7 +118,7 @@ async def deny_gate(gate_id: UUID, parts: PartsOf, principal: GatesResolver, vot
     responses=documented(*_REFUSALS, "reason_required"),
     summary="Resolve",
 )
-async def resolve_gate(gate_id: UUID, vote: Resolve, parts: PartsOf, principal: GatesResolver) -> Response:
+async def resolve_gate(gate_id: UUID, vote: Resolve, parts: Dependencies, principal: GatesResolver) -> Response:
     """Settle a gate with any verdict it takes.
 
     An unknown effect takes happened, did_not_happen or retry; a run that waits takes approved, denied or stop.
@@ -125,12 +132,12 @@ async def resolve_gate(gate_id: UUID, vote: Resolve, parts: PartsOf, principal: 
     responses=documented(*_REFUSALS, "edit_refused", "revisions_used_up"),
     summary="Change the call",
 )
-async def edit_gate(gate_id: UUID, edit: Edit, parts: PartsOf, principal: GatesResolver) -> Response:
+async def edit_gate(gate_id: UUID, edit: Edit, parts: Dependencies, principal: GatesResolver) -> Response:
     """Put other arguments in the place of those that wait; whoever does has approved them, as one of the quorum."""
     return await _resolve(parts, principal, gate_id, "edit", edit.reason, edit.digest, edit.args)
 
 
-async def _gate(parts: Parts, principal: Principal, gate_id: UUID) -> GateView:
+async def _gate(parts: GatewayDependencies, principal: Principal, gate_id: UUID) -> GateView:
     request = ListGates(project=principal.project, status=None, gate_id=gate_id, limit=1)
     page: GatePage = await parts.platform.ask(rpc.LIST_GATES, request)
     if not page.gates:
@@ -139,7 +146,7 @@ async def _gate(parts: Parts, principal: Principal, gate_id: UUID) -> GateView:
 
 
 async def _resolve(
-    parts: Parts,
+    parts: GatewayDependencies,
     principal: Principal,
     gate_id: UUID,
     verdict: Verdict | Literal["edit"],
@@ -150,7 +157,7 @@ async def _resolve(
     if verdict == "denied" and not reason.strip():
         raise ProblemError(problem("reason_required", "a denial without a reason teaches the model nothing"))
     gate = await _gate(parts, principal, gate_id)
-    roles = principal.roles if gate.approval_id is not None else beside_approvals(principal)
+    roles = principal.roles if gate.approval_id is not None else non_approval_roles(principal)
     vote = ResolveGate(
         project=principal.project,
         gate_id=gate_id,

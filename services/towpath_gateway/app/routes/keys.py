@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_gateway.adapters.key_store import KeyList, KeyView, NewKey
-from towpath_gateway.app.dependencies import KeysAdmin, PartsOf, documented, json_answer
+from towpath_gateway.app.dependencies import Dependencies, KeysAdmin, documented, json_answer
 from towpath_gateway.app.strict_requests import StrictRoute
 from towpath_gateway.core.api_keys import Principal, scopes_of
 
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/keys", route_class=StrictRoute, tags=["keys"])
 
 
 @router.post("", status_code=201, response_model=KeyView, responses=documented("caller_taken"), summary="Make a key")
-async def create_key(new: NewKey, parts: PartsOf, principal: KeysAdmin) -> Response:
+async def create_key(new: NewKey, parts: Dependencies, principal: KeysAdmin) -> Response:
     """Make a key of this project; `key` is shown in this answer and never again."""
     refuse_more_than_held(principal, new)
     view = await parts.keys.create(new, project=principal.project, actor=principal.actor)
@@ -23,13 +23,13 @@ async def create_key(new: NewKey, parts: PartsOf, principal: KeysAdmin) -> Respo
 
 
 @router.get("", response_model=KeyList, responses=documented(), summary="List keys")
-async def list_keys(parts: PartsOf, principal: KeysAdmin) -> Response:
+async def list_keys(parts: Dependencies, principal: KeysAdmin) -> Response:
     """Return the project's keys without their secrets."""
     return json_answer(await parts.keys.all_of(principal.project))
 
 
 @router.delete("/{prefix}", status_code=204, responses=documented("key_not_found"), summary="Revoke a key")
-async def revoke_key(prefix: str, parts: PartsOf, principal: KeysAdmin) -> Response:
+async def revoke_key(prefix: str, parts: Dependencies, principal: KeysAdmin) -> Response:
     """End a key; it stays in the list."""
     await parts.keys.revoke(prefix, project=principal.project, actor=principal.actor)
     return Response(status_code=204)

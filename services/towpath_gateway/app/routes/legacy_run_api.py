@@ -17,9 +17,9 @@ from towpath_contracts.runs.views import PreviewPrompt, PromptPreview
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.app.dependencies import (
     ClientSpan,
+    Dependencies,
+    GatewayDependencies,
     NetworksReader,
-    Parts,
-    PartsOf,
     RunsReader,
     RunsWriter,
     documented,
@@ -92,7 +92,7 @@ class ToolPayload(Message):
 )
 async def run_once(
     task: SubmitTask,
-    parts: PartsOf,
+    parts: Dependencies,
     principal: RunsWriter,
     link: ClientSpan,
     key: IdempotencyKey = None,
@@ -110,7 +110,7 @@ async def run_once(
     summary="Carry out one instruction without a model",
 )
 async def invoke(
-    name: str, one: InvokeOne, parts: PartsOf, principal: RunsWriter, link: ClientSpan, prefer: Prefer = None
+    name: str, one: InvokeOne, parts: Dependencies, principal: RunsWriter, link: ClientSpan, prefer: Prefer = None
 ) -> Response:
     """Carry out one decision as a run of a single instruction: validated, permitted and recorded like any other."""
     task = SubmitTask(
@@ -133,7 +133,7 @@ async def invoke(
     responses=documented("network_not_found", "version_not_found", "agent_not_found"),
     summary="Show the prompt an agent would get",
 )
-async def show_prompt(name: str, asked: ShowPrompt, parts: PartsOf, principal: NetworksReader) -> Response:
+async def show_prompt(name: str, asked: ShowPrompt, parts: Dependencies, principal: NetworksReader) -> Response:
     """Return the prompt of an agent's first step; no model is called and no run is made."""
     request = PreviewPrompt(
         project=principal.project,
@@ -157,7 +157,7 @@ async def show_prompt(name: str, asked: ShowPrompt, parts: PartsOf, principal: N
     responses=documented("run_not_found", "tool_call_not_found"),
     summary="The full payload of a tool call",
 )
-async def get_tool_payload(run_id: UUID, execution_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+async def get_tool_payload(run_id: UUID, execution_id: UUID, parts: Dependencies, principal: RunsReader) -> Response:
     """Return arguments and result of a finished call in full; a large result is fetched from where it is stored."""
     entries = await parts.platform.events(principal.project, run_id)
     found = project_execution_log(entries).tool_log.get(str(execution_id))
@@ -178,7 +178,7 @@ def blob_of(entries: list[LogEntry], execution_id: UUID) -> str | None:
     return None
 
 
-def _limit(parts: Parts, prefer: str | None) -> float:
+def _limit(parts: GatewayDependencies, prefer: str | None) -> float:
     return preferred_wait(prefer, parts.settings.run_wait_s) or parts.settings.run_wait_s
 
 

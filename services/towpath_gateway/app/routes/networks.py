@@ -9,7 +9,14 @@ from towpath_contracts.base import ClientMessage, JsonObject
 from towpath_contracts.networks.spec import NetworkList, NetworkVersion, PublishNetwork
 from towpath_contracts.runs.views import PreviewPrompt
 from towpath_contracts.tools.access import GetPolicy
-from towpath_gateway.app.dependencies import NetworksReader, NetworksWriter, Parts, PartsOf, documented, json_answer
+from towpath_gateway.app.dependencies import (
+    Dependencies,
+    GatewayDependencies,
+    NetworksReader,
+    NetworksWriter,
+    documented,
+    json_answer,
+)
 from towpath_gateway.app.strict_requests import StrictRoute
 from towpath_gateway.core.api_keys import Principal
 
@@ -50,7 +57,7 @@ class NetworkCheck(ClientMessage):
     },
     summary="Publish a network",
 )
-async def publish_network(draft: NetworkDraft, parts: PartsOf, principal: NetworksWriter) -> Response:
+async def publish_network(draft: NetworkDraft, parts: Dependencies, principal: NetworksWriter) -> Response:
     """Make an immutable new version, unless the current one is equal; every problem of a bad one is listed."""
     version = await _publish(parts, principal, draft.spec, dry_run=draft.dry_run)
     made = not (draft.dry_run or version.unchanged)
@@ -59,13 +66,13 @@ async def publish_network(draft: NetworkDraft, parts: PartsOf, principal: Networ
 
 
 @router.post("/validate", response_model=NetworkVersion, responses=documented(*_INVALID), summary="Validate a network")
-async def validate_network(check: NetworkCheck, parts: PartsOf, principal: NetworksReader) -> Response:
+async def validate_network(check: NetworkCheck, parts: Dependencies, principal: NetworksReader) -> Response:
     """Say what publishing would make, or list every problem; nothing is stored."""
     return json_answer(await _publish(parts, principal, check.spec, dry_run=True))
 
 
 @router.get("", response_model=NetworkList, responses=documented(), summary="List networks")
-async def list_networks(parts: PartsOf, principal: NetworksReader) -> Response:
+async def list_networks(parts: Dependencies, principal: NetworksReader) -> Response:
     """Return the current version of every network of the project."""
     return json_answer(await parts.platform.ask(rpc.LIST_NETWORKS, GetPolicy(project=principal.project)))
 
@@ -77,14 +84,16 @@ async def list_networks(parts: PartsOf, principal: NetworksReader) -> Response:
     summary="Look at a network",
 )
 async def get_network(
-    name: str, parts: PartsOf, principal: NetworksReader, version: Annotated[int | None, Query(ge=1)] = None
+    name: str, parts: Dependencies, principal: NetworksReader, version: Annotated[int | None, Query(ge=1)] = None
 ) -> Response:
     """Return a version with its snapshot and the spec it was made from."""
     request = PreviewPrompt(project=principal.project, network=name, version=version)
     return json_answer(await parts.platform.ask(rpc.GET_NETWORK, request))
 
 
-async def _publish(parts: Parts, principal: Principal, spec: JsonObject, *, dry_run: bool) -> NetworkVersion:
+async def _publish(
+    parts: GatewayDependencies, principal: Principal, spec: JsonObject, *, dry_run: bool
+) -> NetworkVersion:
     request = PublishNetwork(project=principal.project, actor=principal.actor, spec=spec, dry_run=dry_run)
     version: NetworkVersion = await parts.platform.ask(rpc.PUBLISH_NETWORK, request)
     return version

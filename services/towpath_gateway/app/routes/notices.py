@@ -9,7 +9,7 @@ from pydantic import AwareDatetime
 from towpath_contracts import rpc
 from towpath_contracts.gate_notices import ListNotices, NoticePage, RetryNotice
 from towpath_contracts.runs.views import ActionDone
-from towpath_gateway.app.dependencies import GatesReader, PartsOf, RunsOperator, documented, json_answer
+from towpath_gateway.app.dependencies import Dependencies, GatesReader, RunsOperator, documented, json_answer
 from towpath_gateway.app.strict_requests import StrictRoute
 
 router = APIRouter(prefix="/v1/notices", route_class=StrictRoute, tags=["gates"])
@@ -17,7 +17,7 @@ router = APIRouter(prefix="/v1/notices", route_class=StrictRoute, tags=["gates"]
 
 @router.get("", response_model=NoticePage, responses=documented(), summary="List gate notices")
 async def list_notices(
-    parts: PartsOf,
+    parts: Dependencies,
     principal: GatesReader,
     status: Annotated[Literal["pending", "sent", "dead", "all"], Query()] = "dead",
     before: Annotated[AwareDatetime | None, Query(description="`next_before` of the page before")] = None,
@@ -32,7 +32,7 @@ async def list_notices(
 @router.post(
     "/{notice_id}/retry", response_model=ActionDone, responses=documented("not_found"), summary="Send a notice again"
 )
-async def retry_notice(notice_id: UUID, parts: PartsOf, principal: RunsOperator) -> Response:
+async def retry_notice(notice_id: UUID, parts: Dependencies, principal: RunsOperator) -> Response:
     """Send a dead notice again, from its first try on."""
     request = RetryNotice(project=principal.project, notice_id=notice_id)
     return json_answer(await parts.platform.ask(rpc.RETRY_NOTICE, request))

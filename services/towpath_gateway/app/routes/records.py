@@ -18,7 +18,7 @@ from towpath_contracts.runs.records import (
     ReplayRuns,
 )
 from towpath_contracts.tasks import RunAccepted
-from towpath_gateway.app.dependencies import PartsOf, RunsOperator, RunsWriter, documented, json_answer
+from towpath_gateway.app.dependencies import Dependencies, RunsOperator, RunsWriter, documented, json_answer
 from towpath_gateway.app.routes.runs import IdempotencyKey, run_headers
 from towpath_gateway.app.strict_requests import StrictRoute
 from towpath_gateway.core.headers import idempotency_key
@@ -31,7 +31,7 @@ REPLAY_WAIT_S = 60.0
 
 @router.get("/replays", response_model=ReplayPage, responses=documented(), summary="Replay stored runs")
 async def replay_runs(
-    parts: PartsOf,
+    parts: Dependencies,
     principal: RunsOperator,
     network: Annotated[str | None, Query(max_length=128)] = None,
     since: Annotated[datetime | None, Query(description="Runs created since, with a zone")] = None,
@@ -48,7 +48,7 @@ async def replay_runs(
 @router.get(
     "/runs/{run_id}/replay", response_model=ReplayResult, responses=documented("run_not_found"), summary="Replay a run"
 )
-async def replay_run(run_id: UUID, parts: PartsOf, principal: RunsOperator) -> Response:
+async def replay_run(run_id: UUID, parts: Dependencies, principal: RunsOperator) -> Response:
     """Feed the run's facts to the engine again and compare its events byte for byte; changes nothing."""
     request = ReplayRuns(project=principal.project, run_id=run_id)
     page: ReplayPage = await parts.platform.ask(rpc.REPLAY_RUNS, request, timeout_s=REPLAY_WAIT_S)
@@ -63,7 +63,7 @@ async def replay_run(run_id: UUID, parts: PartsOf, principal: RunsOperator) -> R
 )
 async def get_record(
     run_id: UUID,
-    parts: PartsOf,
+    parts: Dependencies,
     principal: RunsOperator,
     cursor: Annotated[str, Query(max_length=64, description="`next` of the piece before")] = "",
 ) -> Response:
@@ -80,7 +80,7 @@ async def get_record(
     summary="Fork a run from a step",
 )
 async def fork_run(
-    run_id: UUID, options: ForkOptions, parts: PartsOf, principal: RunsWriter, key: IdempotencyKey = None
+    run_id: UUID, options: ForkOptions, parts: Dependencies, principal: RunsWriter, key: IdempotencyKey = None
 ) -> Response:
     """Start a new run that shares what happened before the step; no call before it is made again."""
     chosen = idempotency_key(key, options.idempotency_key)

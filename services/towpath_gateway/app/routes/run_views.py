@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Response
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_gateway.app.dependencies import PartsOf, RunsReader, documented, json_answer
+from towpath_gateway.app.dependencies import Dependencies, RunsReader, documented, json_answer
 from towpath_gateway.app.strict_requests import StrictRoute
 from towpath_readings.goals import TaskState, project_goal
 from towpath_readings.nodes import RunNodes, project_nodes
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1/runs/{run_id}", route_class=StrictRoute, tags=["r
 )
 async def get_nodes(
     run_id: UUID,
-    parts: PartsOf,
+    parts: Dependencies,
     principal: RunsReader,
     calls: Annotated[bool, Query(description="Also the HTTP calls behind each node, as far as recorded")] = False,
 ) -> Response:
@@ -40,7 +40,7 @@ async def get_nodes(
     responses=documented("run_not_found", "not_a_goal"),
     summary="How a goal run stands",
 )
-async def get_goal(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+async def get_goal(run_id: UUID, parts: Dependencies, principal: RunsReader) -> Response:
     """Return the task state with every step: what was planned, done and found, progress, confidence, cost."""
     state = project_goal(run_id, await parts.platform.events(principal.project, run_id))
     if state is None:
@@ -54,7 +54,7 @@ async def get_goal(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Respo
     responses=documented("run_not_found", "not_a_plan"),
     summary="How a plan or workflow stands",
 )
-async def get_plan(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+async def get_plan(run_id: UUID, parts: Dependencies, principal: RunsReader) -> Response:
     """Return every step with its agents: how each stands, its child run, what came of it, how long it took."""
     view = project_plan(run_id, await parts.platform.events(principal.project, run_id))
     if view is None:
@@ -68,6 +68,6 @@ async def get_plan(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Respo
     responses=documented("run_not_found"),
     summary="A run as a conversation",
 )
-async def get_messages(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+async def get_messages(run_id: UUID, parts: Dependencies, principal: RunsReader) -> Response:
     """Return what user, models and tools said, the current turn included, and which calls have no result."""
     return json_answer(project_messages(run_id, await parts.platform.events(principal.project, run_id)))

@@ -25,8 +25,16 @@ from towpath_contracts.runs.views import (
 )
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tree_limits import MAX_DEPTH
-from towpath_gateway.app.dependencies import ClientSpan, Parts, PartsOf, RunsReader, RunsWriter, documented, json_answer
-from towpath_gateway.app.event_stream import OneRun, RunStream, WholeTree
+from towpath_gateway.app.dependencies import (
+    ClientSpan,
+    Dependencies,
+    GatewayDependencies,
+    RunsReader,
+    RunsWriter,
+    documented,
+    json_answer,
+)
+from towpath_gateway.app.event_stream import RunStream, RunTreeLayout, SingleRunLayout
 from towpath_gateway.app.strict_requests import StrictRoute
 from towpath_gateway.core.headers import (
     idempotency_key,
@@ -90,7 +98,7 @@ def run_headers(run_id: UUID) -> dict[str, str]:
 )
 async def submit_run(
     task: SubmitTask,
-    parts: PartsOf,
+    parts: Dependencies,
     principal: RunsWriter,
     link: ClientSpan,
     key: IdempotencyKey = None,
@@ -110,7 +118,7 @@ async def submit_run(
 
 @router.get("/v1/runs", response_model=RunPage, responses=documented(), summary="List runs, newest first")
 async def list_runs(
-    parts: PartsOf,
+    parts: Dependencies,
     principal: RunsReader,
     status: Annotated[str | None, Query(max_length=32)] = None,
     network: Annotated[str | None, Query(max_length=128)] = None,
@@ -139,7 +147,7 @@ async def list_runs(
 
 
 @router.get("/v1/runs/{run_id}", response_model=RunView, responses=documented("run_not_found"), summary="Look at a run")
-async def get_run(run_id: UUID, parts: PartsOf, principal: RunsReader, prefer: Prefer = None) -> Response:
+async def get_run(run_id: UUID, parts: Dependencies, principal: RunsReader, prefer: Prefer = None) -> Response:
     """Return a run; with `Prefer: wait=N` as soon as it has ended, or as it stands after N seconds."""
     wait_s = preferred_wait(prefer)
     view = await parts.platform.until_end(principal.project, run_id, wait_s) if wait_s else None
@@ -158,7 +166,7 @@ async def get_run(run_id: UUID, parts: PartsOf, principal: RunsReader, prefer: P
 async def get_events(
     run_id: UUID,
     request: Request,
-    parts: PartsOf,
+    parts: Dependencies,
     principal: RunsReader,
     after: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 200,
@@ -184,7 +192,7 @@ async def get_events(
     first = await parts.platform.page(principal.project, run_id, start)
     _check_start(start, first)
     return _stream(
-        parts, RunStream(parts.platform, principal.project, first, OneRun(run_id), after=start, deltas=deltas)
+        parts, RunStream(parts.platform, principal.project, first, SingleRunLayout(run_id), after=start, deltas=deltas)
     )
 
 
@@ -195,7 +203,7 @@ async def get_events(
     responses=documented("run_not_found", "run_finished", "run_unreadable"),
     summary="Ask a run to stop",
 )
-async def cancel_run(run_id: UUID, parts: PartsOf, principal: RunsWriter, stop: StopRun | None = None) -> Response:
+async def cancel_run(run_id: UUID, parts: Dependencies, principal: RunsWriter, stop: StopRun | None = None) -> Response:
     """Ask a run to stop. It is `cancelled` once no call of it can start any more."""
     reason = stop.reason if stop is not None else ""
     request = CancelRun(project=principal.project, run_id=run_id, actor=principal.actor, reason=reason)
@@ -208,7 +216,7 @@ async def cancel_run(run_id: UUID, parts: PartsOf, principal: RunsWriter, stop: 
     responses=documented("run_not_found"),
     summary="A run and its child runs",
 )
-async def get_tree(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+async def get_tree(run_id: UUID, parts: Dependencies, principal: RunsReader) -> Response:
     """Return the run with everything below it, children in the order in which they were started.
 
     Of more than 500 runs those that stand deepest, and began last, are left out, and `truncated` says so.
@@ -224,7 +232,7 @@ async def get_tree(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Respo
 )
 async def get_history(
     run_id: UUID,
-    parts: PartsOf,
+    parts: Dependencies,
     principal: RunsReader,
     after_step: Annotated[int, Query(ge=-1, description="`next_after_step` of the page before")] = -1,
 ) -> Response:
@@ -239,11 +247,13 @@ async def get_history(
     return json_answer(History(seq=0, history=None, steps=()))  # the run is there, its history is not yet
 
 
-async def _tree_stream(parts: Parts, project: str, run_id: UUID, last_event: str | None, *, deltas: bool) -> Response:
+async def _tree_stream(
+    parts: GatewayDependencies, project: str, run_id: UUID, last_event: str | None, *, deltas: bool
+) -> Response:
     told = last_tree_event_id(last_event)
     first = await parts.platform.page(project, run_id, 0)
     _check_start(told.get(run_id, 0), first)
-    return _stream(parts, RunStream(parts.platform, project, first, WholeTree(run_id, told), deltas=deltas))
+    return _stream(parts, RunStream(parts.platform, project, first, RunTreeLayout(run_id, told), deltas=deltas))
 
 
 def _check_start(start: int, first: EventPage) -> None:
@@ -251,7 +261,7 @@ def _check_start(start: int, first: EventPage) -> None:
         raise ProblemError(problem("request_invalid", f"the run has {first.seq} events, not {start}"))
 
 
-def _stream(parts: Parts, stream: RunStream) -> Response:
+def _stream(parts: GatewayDependencies, stream: RunStream) -> Response:
     if parts.streams >= parts.settings.max_streams:
         raise ProblemError(problem("overloaded", "too many streams are open here", retry_after_s=5))
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from towpath_contracts.events.log import RunFinished
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.workspace import FileText, FileVersion, WorkspaceView
-from towpath_gateway.app.dependencies import Parts, PartsOf, RunsReader, documented, json_answer
+from towpath_gateway.app.dependencies import Dependencies, GatewayDependencies, RunsReader, documented, json_answer
 from towpath_gateway.app.strict_requests import StrictRoute
 from towpath_readings.workspace import project_workspace
 
@@ -19,7 +19,7 @@ router = APIRouter(prefix="/v1/runs/{run_id}/workspace", route_class=StrictRoute
 
 
 @router.get("", response_model=WorkspaceView, responses=documented("run_not_found"), summary="The files of a run")
-async def get_workspace(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+async def get_workspace(run_id: UUID, parts: Dependencies, principal: RunsReader) -> Response:
     """Return the files of a run with their versions, and its plan, as they stand."""
     return json_answer(await _view(parts, principal.project, run_id))
 
@@ -33,7 +33,7 @@ async def get_workspace(run_id: UUID, parts: PartsOf, principal: RunsReader) -> 
 async def get_file(
     run_id: UUID,
     path: str,
-    parts: PartsOf,
+    parts: Dependencies,
     principal: RunsReader,
     version: Annotated[int | None, Query(ge=1, description="An earlier version of the file")] = None,
 ) -> Response:
@@ -53,7 +53,7 @@ async def get_file(
     )
 
 
-async def _view(parts: Parts, project: str, run_id: UUID) -> WorkspaceView:
+async def _view(parts: GatewayDependencies, project: str, run_id: UUID) -> WorkspaceView:
     entries = await parts.platform.events(project, run_id)
     last = entries[-1]
     status = next((e.event.status for e in reversed(entries) if isinstance(e.event, RunFinished)), "running")

@@ -1,0 +1,142 @@
+"""A decider inside the test, where its waits can be shortened: long calls, an absent database, a lost stream."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import nats
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.support.decider.decision_requests import (
+    POOL,
+    OrchestratorPeer,
+    all_acknowledged,
+    eventually,
+    pending,
+    shorten_ack_wait,
+)
+from tests.support.decider.decisions import RESPOND, numbered, request
+
+from towpath_contracts import subjects
+from towpath_contracts.facts import DecisionMade
+from towpath_contracts.rpc import BLOB_GET_RUNS, DEAD_LETTER_RUNS
+from towpath_contracts.streams import decide_consumer
+from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource
+from towpath_decider.adapters.scripted import ScriptedProvider
+from towpath_decider.app.decider import Decider
+from towpath_decider.app.decision_service import DecisionService
+from towpath_decider.metrics import DeciderMetrics
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric import request_loop
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.streams import ensure_streams
+from towpath_fabric.settings import Settings
+from towpath_fabric.telemetry.logs import configure_logging
+
+
+@pytest.fixture
+async def asking(nats_server: Nats) -> AsyncIterator[OrchestratorPeer]:
+    nc = await nats.connect(nats_server.url())
+    await ensure_streams(nc, (decide_consumer(POOL),))
+    asking = OrchestratorPeer(nc)
+    await nc.subscribe(subjects.RUN_INBOX_ALL, cb=asking.on_fact)
+    await nc.subscribe(BLOB_GET_RUNS.subject, cb=asking.on_blob_get)
+    await nc.subscribe(DEAD_LETTER_RUNS.subject, cb=asking.on_dead)
+    yield asking
+    await nc.close()
+
+
+@pytest.fixture
+async def in_process(nats_server: Nats, asking: OrchestratorPeer) -> AsyncIterator[Callable[[], Awaitable[Decider]]]:
+    """Start a decider inside the test, where its waits can be shortened."""
+    settings = Settings.load(nats_url=nats_server.url(), log_level="error")
+    bus = Bus("decider", settings)
+    started: list[tuple[Decider, list[asyncio.Task[None]]]] = []
+
+    async def start() -> Decider:
+        await bus.connect()
+        scripted = ScriptedProvider(blobs=BlobScriptSource(bus), files=FileScriptSource(None), allowed=True)
+        decisions, metrics = DecisionService({"scripted": scripted}), DeciderMetrics(CollectorRegistry())
+        decider = Decider(bus, decisions, configure_logging("decider", settings), metrics, pool=POOL, concurrency=4)
+        await decider.start()
+        loops = [asyncio.create_task(decider.take_requests()), asyncio.create_task(decider.keep_alive())]
+        started.append((decider, loops))
+        return decider
+
+    yield start
+    for decider, loops in started:
+        await decider.stop()
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+    await bus.close()
+
+
+async def test_a_long_call_is_kept_alive_and_made_once(
+    asking: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_loop, "PROGRESS_EVERY_S", 0.2)
+    monkeypatch.setattr(request_loop, "CHECK_S", 0.1)
+    await shorten_ack_wait(asking, 1)
+    await in_process()
+    await asking.ask(request(script=asking.script([{**RESPOND, "delay_ms": 2_500}])))
+    await asking.until(1)
+    await all_acknowledged(asking)
+    info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
+    assert (info.num_redelivered or 0) == 0
+    assert len(asking.facts) == 1
+
+
+async def test_no_more_is_fetched_than_can_begin(
+    asking: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]]
+) -> None:
+    await in_process()
+    slow = asking.script([{**RESPOND, "delay_ms": 600}])
+    for number in range(10):
+        await asking.ask(numbered(number, script=slow))
+    await eventually(lambda: asking.blobs_asked == 2)
+    await asyncio.sleep(0.3)
+    info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
+    assert (info.num_ack_pending, info.num_pending) == (4, 6)
+    await asking.until(10)
+    await all_acknowledged(asking)
+
+
+async def test_a_fact_that_could_not_be_stored_is_stored_later_and_only_then_acknowledged(
+    asking: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]]
+) -> None:
+    await in_process()
+    js = asking.nc.jetstream()
+    await js.delete_stream("INBOX")
+    await asking.ask(request(script=asking.script([RESPOND])))
+    await eventually(lambda: asking.blobs_asked == 2)
+    await asyncio.sleep(0.5)
+    assert await pending(asking) == 1
+    await ensure_streams(asking.nc)
+    await all_acknowledged(asking)
+    assert (await js.stream_info("INBOX")).state.messages == 1
+
+
+async def test_an_outage_of_the_platform_is_no_answer_to_a_request(
+    asking: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_loop, "AWAY_PAUSE_S", 0.05)
+    await in_process()
+    asking.database_is_away = True
+    await asking.ask(request(script=asking.script([RESPOND])))
+    await eventually(lambda: asking.blobs_refused >= 5)  # more often than a conversation has attempts
+    assert asking.facts == []
+    asking.database_is_away = False
+    (fact,) = await asking.until(1)
+    assert isinstance(fact, DecisionMade)
+    await all_acknowledged(asking)
+
+
+async def test_a_consumer_that_vanished_is_made_again(
+    asking: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]]
+) -> None:
+    await in_process()
+    js = asking.nc.jetstream()
+    await js.delete_stream("DECIDE")
+    await ensure_streams(asking.nc)
+    await asking.ask(request(script=asking.script([RESPOND])))
+    assert isinstance((await asking.until(1))[0], DecisionMade)
