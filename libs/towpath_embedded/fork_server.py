@@ -2,7 +2,7 @@
 
 Nothing runs here that a fork would tear apart: no thread, no event loop, no connection. And the server learns
 nothing: what a process is told is read in that process, from a socket of its own, so no secret of one role is ever in
-the memory of another. Used by `towpath_embedded.forks` alone.
+the memory of another. Used by `towpath_embedded.fork_client` alone.
 """
 
 import ctypes

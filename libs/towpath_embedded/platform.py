@@ -20,7 +20,7 @@ import asyncpg
 from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, UserRights, client_rights
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_embedded import forks, process, roles
+from towpath_embedded import fork_client, process, roles
 from towpath_embedded.process import Unit, trim
 from towpath_embedded.roles import Role, UserCode, WorkerCommand
 from towpath_embedded.servers.broker_recovery import BrokerCare
@@ -52,7 +52,7 @@ class Platform:
     *replicas* says how many processes a role has (1 where it is not named; 0 leaves it out). *environment* is added to
     every role's, *role_environment* to one role's. A port that is None is any free one. Without *durable* the database
     survives a kill of its server, but not one of the machine. *notice* is told in one line what people should know.
-    *starts* by "fork" are for tests, which start hundreds: see `towpath_embedded.forks`; *longest_pause_s* is how long
+    *starts* by "fork" are for tests, which start hundreds: see `towpath_embedded.fork_client`; *longest_pause_s* is how long
     a process that dies again and again is left down.
     """
 
@@ -82,8 +82,8 @@ class Platform:
         self._ports = {"gateway": gateway_port, "nats": nats_port}
         self._durable = durable
         self._commands = dict(commands or {})
-        self._spawn: process.Spawn = forks.spawn if starts == "fork" else process.spawn
-        self._forks = forks.server() if starts == "fork" else None  # it imports while the servers start
+        self._spawn: process.Spawn = fork_client.spawn if starts == "fork" else process.spawn
+        self._forks = fork_client.server() if starts == "fork" else None  # it imports while the servers start
         self._notice = notice
         self._supervisor = Supervisor(notice, self._write_state, longest_pause_s=longest_pause_s)
         self._lock = ExitStack()

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.chaos.crash_points import points as crash
+from tests.chaos.crash_points.platform_client import Ground
+from tests.chaos.crash_points.tasks import EffectClass, Kind, Task, platform_of
 from tests.chaos.mutants import MUTANTS
 
-from towpath_embedded.chaos import points as crash
-from towpath_embedded.chaos.crash_ground import Ground
-from towpath_embedded.chaos.crash_runs import EffectClass, Kind, Task, platform_of
+from towpath_embedded.chaos.comparison import difference
 from towpath_embedded.chaos.judge import weigh
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.record import read_record
-from towpath_embedded.chaos.sameness import difference
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
 

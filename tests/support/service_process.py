@@ -1,6 +1,6 @@
 """Starts a real service as a process of its own, as the platform does, and asks whether it is ready.
 
-By a fork of a process that has imported the services already (`towpath_embedded.forks`): a start costs hundredths of a
+By a fork of a process that has imported the services already (`towpath_embedded.fork_client`): a start costs hundredths of a
 second of processor time instead of more than one, and is the same otherwise.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import httpx2
 
-from towpath_embedded import forks
+from towpath_embedded import fork_client
 from towpath_embedded.process import Child, wait_exit
 from towpath_embedded.roles import module_command
 from towpath_embedded.servers.ports import free_port
@@ -93,10 +93,10 @@ def started(
     """Run `python -m towpath_<role>` with *words* until the block ends; it sees no other `TOWPATH_*` variable."""
     port = free_port()
     log = folder / f"{role}-{port}.log"
-    server = forks.server()
+    server = fork_client.server()
     if server is not None:
         server.ready(READY_S)
-    process = forks.spawn(
+    process = fork_client.spawn(
         module_command(role, *words),
         log=log,
         environment={

@@ -28,7 +28,7 @@ from towpath_embedded.chaos.faults import FAULTS, SERVICES, Striker
 from towpath_embedded.chaos.judge import FINAL, judge
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.people import Person
-from towpath_embedded.chaos.watch import Reader
+from towpath_embedded.chaos.run_watch import Reader
 from towpath_embedded.chaos.workload import TIMEOUT_MS
 from towpath_embedded.platform import Platform
 from towpath_embedded.servers.postgres_identity import temporary_folder

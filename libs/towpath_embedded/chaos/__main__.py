@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
+from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport, catalogue
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.chaos.campaign import Campaign, Orders, outside_of, platform_for
@@ -29,7 +30,6 @@ from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.record import below, read_record
 from towpath_embedded.chaos.replays import replay_mismatches
 from towpath_embedded.chaos.report import Found, differing_runs, document
-from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport, catalogue
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_engine import ENGINE_VERSION
 from towpath_fabric.clock import monotonic

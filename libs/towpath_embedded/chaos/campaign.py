@@ -15,11 +15,11 @@ from towpath.client.client import Client
 from towpath.errors import RefusedError, UnavailableError
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tasks import RunAccepted
-from towpath_embedded.chaos import recording
+from towpath_embedded.chaos import recording_tools
 from towpath_embedded.chaos.faults import FAULTS, Strike, Striker
 from towpath_embedded.chaos.people import Person
 from towpath_embedded.chaos.plan import Boundary, Cell, boundaries_of, make_plan
-from towpath_embedded.chaos.watch import Log, Reader, Watch, types_in_order
+from towpath_embedded.chaos.run_watch import Log, Reader, Watch, types_in_order
 from towpath_embedded.chaos.workload import Workload, policy_text, tools_text
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
@@ -286,8 +286,8 @@ async def platform_for(orders: Orders, folder: Path, tell: Tell) -> AsyncIterato
     policy, tools = folder / "policy.yaml", folder / "tools.json"
     policy.write_text(policy_text(orders.workloads))
     tools.write_text(tools_text(orders.workloads))
-    settings = {recording.TOOLS_VARIABLE: str(tools), recording.OUTSIDE_VARIABLE: str(outside_of(folder))}
-    worker = WorkerCommand(modules=(recording.__name__,), count=WORKERS, concurrency=8, environment=settings)
+    settings = {recording_tools.TOOLS_VARIABLE: str(tools), recording_tools.OUTSIDE_VARIABLE: str(outside_of(folder))}
+    worker = WorkerCommand(modules=(recording_tools.__name__,), count=WORKERS, concurrency=8, environment=settings)
     platform = Platform(
         folder / "platform",
         replicas=REPLICAS,

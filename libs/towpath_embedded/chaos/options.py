@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.chaos.scenarios.catalogue import Scenario, catalogue
+
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_embedded.chaos.campaign import Orders
 from towpath_embedded.chaos.faults import FAULTS, KILLS, Fault, named_faults
-from towpath_embedded.chaos.kinds import errand, survey
-from towpath_embedded.chaos.scenarios.catalogue import Scenario, catalogue
+from towpath_embedded.chaos.goal_workloads import errand, survey
 from towpath_embedded.chaos.workload import Workload, WorkloadError, defaults, read_workload
 
 DEFAULT_SEED = 1

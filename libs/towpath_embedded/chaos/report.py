@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from towpath_embedded.chaos.campaign import Deeds, Target
+from towpath_embedded.chaos.comparison import difference
 from towpath_embedded.chaos.faults import FAULTS
 from towpath_embedded.chaos.judge import Unknown, Verdict
 from towpath_embedded.chaos.record import Record, Row
-from towpath_embedded.chaos.sameness import difference
 
 SHARE = 0.95
 """Of the runs, at least so many must complete: a platform on which everything fails loses nothing either."""

@@ -1,14 +1,14 @@
 """A process is killed between every two lines that matter, once each, and no run shows a trace of it.
 
-The long form, every point at both passings with each class of tools: `python -m towpath_embedded.chaos.sweep --long`.
+The long form, every point at both passings with each class of tools: `python -m tests.chaos.crash_points.sweep --long`.
 """
 
 from pathlib import Path
 
-from towpath_embedded.chaos.crash_cases import short_rounds
-from towpath_embedded.chaos.crash_runs import CLASSES, OWN_TOOL
-from towpath_embedded.chaos.points import points
-from towpath_embedded.chaos.sweep import sweep
+from tests.chaos.crash_points.cases import short_rounds
+from tests.chaos.crash_points.points import points
+from tests.chaos.crash_points.sweep import sweep
+from tests.chaos.crash_points.tasks import CLASSES, OWN_TOOL
 
 
 async def test_every_crash_point_is_hit_and_nothing_is_lost_doubled_or_different(folder: Path) -> None:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from towpath_embedded.chaos.scenarios.messages import TWO_OF_EACH, finish, hostile, repeated, rivals
-from towpath_embedded.chaos.steady import Steady
-from towpath_embedded.chaos.striking import Strike
+from tests.chaos.load.steady_load import Steady
+from tests.chaos.load.strike import Strike
+from tests.chaos.scenarios.messages import TWO_OF_EACH, finish, hostile, repeated, rivals
 
 
 async def test_hostile_messages_end_no_process_and_cause_nothing(folder: Path) -> None:

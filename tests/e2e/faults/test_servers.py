@@ -5,9 +5,9 @@ Short forms of the scenarios of `towpath chaos`; the faults share platforms, sin
 
 from pathlib import Path
 
-from towpath_embedded.chaos.scenarios import broker, clocks, database
-from towpath_embedded.chaos.steady import Steady
-from towpath_embedded.chaos.striking import Strike
+from tests.chaos.load.steady_load import Steady
+from tests.chaos.load.strike import Strike
+from tests.chaos.scenarios import broker, clocks, database
 
 
 async def test_a_broker_may_die_lose_its_data_or_get_old_or_damaged_data_back(folder: Path) -> None:

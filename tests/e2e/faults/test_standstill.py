@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
-from towpath_embedded.chaos.scenarios.messages import finish
-from towpath_embedded.chaos.scenarios.processes import (
+from tests.chaos.load.steady_load import Steady
+from tests.chaos.load.strike import Strike
+from tests.chaos.scenarios.messages import finish
+from tests.chaos.scenarios.processes import (
     FIRST,
     PAIRS,
     SECOND,
@@ -14,8 +16,6 @@ from towpath_embedded.chaos.scenarios.processes import (
     nothing_twice,
     stopped,
 )
-from towpath_embedded.chaos.steady import Steady
-from towpath_embedded.chaos.striking import Strike
 
 
 async def test_what_stood_still_is_overtaken_and_a_clean_end_leaves_no_doubt(folder: Path) -> None:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from towpath_embedded.chaos.scenarios.messages import finish
-from towpath_embedded.chaos.scenarios.versions import HALF, next_version_options, poisoned, upgraded
-from towpath_embedded.chaos.steady import Steady
-from towpath_embedded.chaos.striking import Strike
+from tests.chaos.load.steady_load import Steady
+from tests.chaos.load.strike import Strike
+from tests.chaos.scenarios.messages import finish
+from tests.chaos.scenarios.versions import HALF, next_version_options, poisoned, upgraded
 
 
 async def test_a_run_whose_log_can_not_be_read_is_parked_alone_and_an_upgrade_costs_nothing(folder: Path) -> None:

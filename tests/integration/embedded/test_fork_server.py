@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.support.waiting import eventually
 
-from towpath_embedded import fork_server, forks, process
+from towpath_embedded import fork_client, fork_server, process
 from towpath_embedded.platform import Platform
 from towpath_embedded.process import Child, Spawn
 from towpath_embedded.roles import module_command
@@ -69,9 +69,9 @@ time.sleep(600)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def server() -> forks.ForkServer:
+def server() -> fork_client.ForkServer:
     """The fork server of this process, ready."""
-    running = forks.server()
+    running = fork_client.server()
     assert running is not None
     assert running.ready(WAIT_S)
     return running
@@ -83,7 +83,7 @@ def worker(spawn: Spawn, folder: Path, program: str, **more: str) -> Child:
     return spawn(
         module_command("worker", "probe.py", "--concurrency", "3"),
         log=folder / "worker.log",
-        environment={**forks.read_at_start(os.environ), "PATH": os.environ["PATH"], **more},
+        environment={**fork_client.read_at_start(os.environ), "PATH": os.environ["PATH"], **more},
         death_signal=signal.SIGTERM,
         directory=folder,
     )
@@ -124,18 +124,21 @@ def runs(pid: int) -> bool:
 
 
 def test_a_forked_process_is_like_an_executed_one(tmp_path: Path) -> None:
-    forked, executed = facts(forks.spawn, tmp_path / "forked", "s"), facts(process.spawn, tmp_path / "executed", "s")
+    forked, executed = (
+        facts(fork_client.spawn, tmp_path / "forked", "s"),
+        facts(process.spawn, tmp_path / "executed", "s"),
+    )
     assert forked == executed
     assert forked["parent"] == os.getpid()
 
 
-def test_the_server_has_one_thread_and_knows_no_secret(server: forks.ForkServer, tmp_path: Path) -> None:
+def test_the_server_has_one_thread_and_knows_no_secret(server: fork_client.ForkServer, tmp_path: Path) -> None:
     secret = uuid.uuid4().hex
-    facts(forks.spawn, tmp_path / "first", secret)
+    facts(fork_client.spawn, tmp_path / "first", secret)
     assert [path.name for path in Path(f"/proc/{server.pid}/task").iterdir()] == [str(server.pid)]
     assert len(list(Path(f"/proc/{server.pid}/fd").iterdir())) == 4  # the three streams and the socket
     assert not in_memory(server.pid, secret)
-    child = worker(forks.spawn, tmp_path, SLEEP, TOWPATH_NATS_PASSWORD=(other := uuid.uuid4().hex))
+    child = worker(fork_client.spawn, tmp_path, SLEEP, TOWPATH_NATS_PASSWORD=(other := uuid.uuid4().hex))
     try:
         assert in_memory(child.pid, other)  # so the search finds what is there
         assert not in_memory(child.pid, secret)
@@ -145,7 +148,7 @@ def test_the_server_has_one_thread_and_knows_no_secret(server: forks.ForkServer,
 
 
 async def test_signals_and_exit_statuses_are_those_of_a_child(tmp_path: Path) -> None:
-    child = worker(forks.spawn, tmp_path, SLEEP)
+    child = worker(fork_client.spawn, tmp_path, SLEEP)
     await eventually(lambda: "up" in (tmp_path / "worker.log").read_text(), within_s=WAIT_S)
     assert child.poll() is None
     with pytest.raises(subprocess.TimeoutExpired):
@@ -162,17 +165,17 @@ def test_a_crash_point_is_found_in_the_environment_of_the_forked_process(tmp_pat
     points = tmp_path / "points"
     points.mkdir()
     (points / "tests.here").write_text("")
-    assert worker(forks.spawn, tmp_path, CRASH, TOWPATH_CRASH_POINTS=str(points)).wait(WAIT_S) == -signal.SIGKILL
-    assert worker(forks.spawn, tmp_path, CRASH, TOWPATH_CRASH_POINTS=str(points)).wait(WAIT_S) == 0
+    assert worker(fork_client.spawn, tmp_path, CRASH, TOWPATH_CRASH_POINTS=str(points)).wait(WAIT_S) == -signal.SIGKILL
+    assert worker(fork_client.spawn, tmp_path, CRASH, TOWPATH_CRASH_POINTS=str(points)).wait(WAIT_S) == 0
 
 
 def test_what_the_server_could_not_become_is_executed(tmp_path: Path) -> None:
     """A variable that an interpreter reads at its start, and a command that is not a service."""
-    seeded = worker(forks.spawn, tmp_path, SLEEP, PYTHONHASHSEED="7")
-    other = forks.spawn(
+    seeded = worker(fork_client.spawn, tmp_path, SLEEP, PYTHONHASHSEED="7")
+    other = fork_client.spawn(
         [sys.executable, "-c", SLEEP], log=tmp_path / "other", environment={}, death_signal=signal.SIGTERM
     )
-    usual = worker(forks.spawn, tmp_path, SLEEP)
+    usual = worker(fork_client.spawn, tmp_path, SLEEP)
     try:
         assert [is_fork(child.pid) for child in (seeded, other, usual)] == [False, False, True]
     finally:
@@ -180,10 +183,10 @@ def test_what_the_server_could_not_become_is_executed(tmp_path: Path) -> None:
             child.kill()
             child.wait(WAIT_S)
     with pytest.raises(FileNotFoundError):
-        forks.spawn(
+        fork_client.spawn(
             module_command("worker"),
             log=tmp_path / "log",
-            environment=forks.read_at_start(os.environ),
+            environment=fork_client.read_at_start(os.environ),
             death_signal=signal.SIGTERM,
             directory=tmp_path / "missing",
         )
@@ -193,12 +196,12 @@ async def test_a_killed_server_is_replaced_and_its_processes_stay(folder: Path) 
     async with Platform(folder, starts="fork", durable=False, workers=(), replicas={"decider": 0}) as platform:
         before = platform.processes
         assert all(is_fork(before[name].pid) for name in ("gateway", "tas", "orchestrator", "log_writer"))
-        old = forks.server()
+        old = fork_client.server()
         assert old is not None
         os.kill(old.pid, signal.SIGKILL)
         await eventually(lambda: not old.alive(), within_s=WAIT_S)
         await again(platform, "log_writer")  # nothing waits for the new server
-        await eventually(lambda: (new := forks.server()) is not None and new.ready(), within_s=WAIT_S)
+        await eventually(lambda: (new := fork_client.server()) is not None and new.ready(), within_s=WAIT_S)
         await again(platform, "tas")
         after = platform.processes
         assert after["gateway"] == before["gateway"]

@@ -12,11 +12,11 @@ import nats
 import nats.errors
 import pytest
 from nats.aio.client import Client
+from tests.chaos.servers.broker_store import DAMAGES
 
 from towpath_contracts import subjects
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.streams import CONSUMERS, STREAMS
-from towpath_embedded.chaos.broker_store import DAMAGES
 from towpath_embedded.platform import Platform
 from towpath_embedded.state import read_state
 

@@ -6,11 +6,11 @@ import nats
 import pytest
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
+from tests.chaos.servers.half_open import half_open
 
 from towpath_contracts.rpc import GET_POLICY
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import GetPolicy
-from towpath_embedded.chaos.half_open import half_open
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats import bus as bus_module
 from towpath_fabric.nats.bus import Bus

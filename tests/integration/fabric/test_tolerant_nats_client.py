@@ -8,11 +8,11 @@ import nats
 import nats.protocol.parser as nats_parser
 import pytest
 from nats.aio.msg import Msg
+from tests.chaos.messages.raw_nats import RawNats, raw_nats
 
 from towpath_contracts.rpc import GET_POLICY
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import GetPolicy
-from towpath_embedded.chaos.raw_nats import RawNats, raw_nats
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.tolerant_nats_client import TolerantNatsParser, readable_subject, usable_reply

@@ -5,11 +5,11 @@ import uuid
 from collections.abc import Awaitable, Callable
 
 from nats.aio.msg import Msg
+from tests.chaos.messages.hostile_messages import BODIES
 from tests.support.tas.tas_caller import query
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
 from towpath_contracts import rpc, subjects
-from towpath_embedded.chaos.hostile import BODIES
 
 __all__ = ["shared_tas", "tas"]
 

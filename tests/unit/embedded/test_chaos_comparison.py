@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.chaos.crash_points.report import Kill, explain
 
+from towpath_embedded.chaos.comparison import difference
 from towpath_embedded.chaos.judge import Unknown
 from towpath_embedded.chaos.record import Record
-from towpath_embedded.chaos.sameness import difference
-from towpath_embedded.chaos.sweep_report import Kill, explain
 
 Rows = dict[str, list[dict[str, Any]]]
 

@@ -13,7 +13,7 @@ from towpath_embedded.chaos.judge import Unknown, Verdict
 from towpath_embedded.chaos.plan import Boundary, Cell
 from towpath_embedded.chaos.record import Record
 from towpath_embedded.chaos.report import Found, differing_runs, document
-from towpath_embedded.chaos.watch import Log
+from towpath_embedded.chaos.run_watch import Log
 
 RUNS = ("00000000-0000-7000-8000-000000000001", "00000000-0000-7000-8000-000000000002")
 CALL = "00000000-0000-5000-8000-00000000000a"

@@ -6,9 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from towpath_embedded.chaos import points as crash
-from towpath_embedded.chaos.points import Point, faults, points
+from tests.chaos.crash_points import points as crash
+from tests.chaos.crash_points.points import Point, faults, points
 
 
 def test_every_name_is_unique_and_of_its_own_role() -> None:
@@ -33,7 +32,7 @@ def test_a_name_that_is_no_literal_is_refused(tmp_path: Path) -> None:
 
 
 def test_listing_imports_no_service() -> None:
-    code = "import sys; from towpath_embedded.chaos.points import points; points(); print(*sys.modules)"
+    code = "import sys; from tests.chaos.crash_points.points import points; points(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     services = [package for package in crash.PACKAGES if package != "towpath"]
     assert [name for name in loaded if name.partition(".")[0] in services] == []

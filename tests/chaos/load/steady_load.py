@@ -18,11 +18,11 @@ import asyncpg
 import nats as nats_client
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
+from tests.chaos.load.tools import OUTSIDE_VARIABLE, TOOLS
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.chaos.judge import FINAL, Verdict, judge
-from towpath_embedded.chaos.marking import OUTSIDE_VARIABLE, TOOLS
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
 from towpath_fabric.clock import monotonic
@@ -58,7 +58,7 @@ _SPEC = {
 
 def decisions(steps: int, seed: int, tools: tuple[str, ...] = TOOLS, delay_ms: int = 0) -> list[dict[str, Any]]:
     """Return a script of *steps* calls of tools chosen by *seed*, then the answer."""
-    chance = random.Random(seed)  # noqa: S311 - decisions, not secrets
+    chance = random.Random(seed)
     calls = [{"tool_name": chance.choice(tools), "tool_params": {"n": n}} for n in range(steps)]
     used = [
         {
@@ -86,7 +86,7 @@ class Steady:
         environment = {name: dict(values) for name, values in options.pop("role_environment", {}).items()}
         environment.setdefault("tas", {})["TOWPATH_POLICY_FILE"] = str(policy)
         worker = WorkerCommand(
-            modules=("towpath_embedded.chaos.marking",),
+            modules=("tests.chaos.load.tools",),
             count=workers,
             concurrency=8,
             environment={OUTSIDE_VARIABLE: str(self.outside)},

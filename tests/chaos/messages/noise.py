@@ -14,8 +14,8 @@ from typing import Final
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from tests.chaos.load.steady_load import connect
 
-from towpath_embedded.chaos.steady import connect
 from towpath_embedded.platform import Platform
 
 STREAMS: Final = ("INBOX", "TOOLREQ", "TOOLOUT", "DECIDE", "TOOLEXEC")

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from towpath_embedded.chaos.scenarios.broker import SLOWLY_MS, finish
-from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
-from towpath_embedded.chaos.steady import Steady
-from towpath_embedded.chaos.striking import Strike, post_run
+from tests.chaos.load.steady_load import Steady
+from tests.chaos.load.strike import Strike, post_run
+from tests.chaos.scenarios.broker import SLOWLY_MS, finish
+from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+
 from towpath_fabric.clock import monotonic
 
 BROKER_MB: Final = 24
@@ -38,7 +39,7 @@ def small_disk(place: Path, megabytes: int) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", "-l", str(place)], capture_output=True, check=False)  # noqa: S607 - as above
+        subprocess.run(["umount", "-l", str(place)], capture_output=True, check=False)
 
 
 def fill(place: Path) -> Path:

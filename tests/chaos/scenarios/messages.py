@@ -12,15 +12,16 @@ from random import Random
 from typing import Final
 from urllib.request import urlopen
 
+from tests.chaos.load.steady_load import NETWORK, Steady, decisions
+from tests.chaos.load.strike import Strike
+from tests.chaos.load.tools import TOOLS, TOOLSET
+from tests.chaos.messages.hostile_messages import Injected, inject
+from tests.chaos.messages.noise import STREAMS, noise
+from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+
 from towpath_contracts import subjects
-from towpath_embedded.chaos.hostile import Injected, inject
-from towpath_embedded.chaos.marking import TOOLS, TOOLSET
-from towpath_embedded.chaos.noise import STREAMS, noise
+from towpath_embedded.chaos.comparison import difference
 from towpath_embedded.chaos.record import read_record
-from towpath_embedded.chaos.sameness import difference
-from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
-from towpath_embedded.chaos.steady import NETWORK, Steady, decisions
-from towpath_embedded.chaos.striking import Strike
 from towpath_fabric.clock import monotonic
 
 SETTLE_S: Final = 240.0
@@ -73,7 +74,7 @@ async def _set_aside_once(work: Steady, strike: Strike, injected: Injected) -> N
 async def _queues(work: Steady) -> dict[str, int]:
     """Return how many messages the work streams hold."""
     url = work.platform.describe()["nats_monitoring_url"] + "/jsz?streams=true"
-    text = await asyncio.to_thread(lambda: urlopen(url, timeout=10).read())  # noqa: S310 - our own broker
+    text = await asyncio.to_thread(lambda: urlopen(url, timeout=10).read())
     accounts = json.loads(text).get("account_details") or []
     streams = [stream for account in accounts for stream in account.get("stream_detail") or []]
     found = {stream["name"]: int(stream["state"]["messages"]) for stream in streams}
@@ -97,7 +98,7 @@ async def repeated(work: Steady, strike: Strike, *, seed: int, runs: int, longes
     """
     calm = await _same_runs(work, runs, "calm")
     await work.until_ended(timeout_s=SETTLE_S)
-    async with noise(work.platform, Random(seed), longest_s=longest_s) as made:  # noqa: S311 - repeatable
+    async with noise(work.platform, Random(seed), longest_s=longest_s) as made:
         noisy = await _same_runs(work, runs, "noisy")
         await work.until_ended(timeout_s=SETTLE_S)
     strike.require(await _empty(work) == {}, f"messages were left in the queues: {await _queues(work)}")
@@ -124,7 +125,7 @@ async def rivals(work: Steady, strike: Strike) -> None:
 
 def metric(work: Steady, process: str, name: str) -> int:
     """Return a counter of *process*, summed over its labels."""
-    with urlopen(work.platform.health_url(process) + "/metrics", timeout=10) as answer:  # noqa: S310 - our own service
+    with urlopen(work.platform.health_url(process) + "/metrics", timeout=10) as answer:
         text = answer.read().decode()
     found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+]+)$", text, re.MULTILINE)
     return round(sum(float(value) for value in found))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from towpath_embedded.chaos.crash_tools import OUTSIDE_VARIABLE
+from tests.chaos.crash_points.tools import OUTSIDE_VARIABLE
+
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
 from towpath_fabric.crash_points import VARIABLE
@@ -124,7 +125,7 @@ def platform_of(
         },
         workers=[
             WorkerCommand(
-                modules=("towpath_embedded.chaos.crash_tools",),
+                modules=("tests.chaos.crash_points.tools",),
                 count=count["worker"],
                 concurrency=8,
                 environment={OUTSIDE_VARIABLE: str(folder / "outside")},

@@ -14,10 +14,11 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from tests.chaos.messages.raw_nats import RawNats, raw_nats
+from tests.chaos.messages.samples import Samples, Target, targets, with_odd_keys, with_one_odd_part
+
 from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, client_rights
-from towpath_embedded.chaos.raw_nats import RawNats, raw_nats
-from towpath_embedded.chaos.samples import Samples, Target, targets, with_odd_keys, with_one_odd_part
 from towpath_embedded.platform import Platform
 from towpath_fabric.clock import monotonic
 
@@ -127,7 +128,7 @@ async def inject(
         for user in sorted({target.user for target in found}):
             url = platform.nats_url if user == subjects.ANONYMOUS else platform.nats_url_of(user)
             connection = await stack.enter_async_context(raw_nats(url))
-            chance = Random(f"{seed} {user}")  # noqa: S311 - the same seed must make the same messages
+            chance = Random(f"{seed} {user}")
             mine = [target for target in found if target.user == user]
             parts.append(_inject_as(connection, user, mine, Samples(chance, known), chance, rounds, injected))
         await asyncio.gather(*parts)

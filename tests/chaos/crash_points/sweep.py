@@ -1,4 +1,4 @@
-"""`python -m towpath_embedded.chaos.sweep`: kills a process at every crash point and compares with runs left in peace.
+"""`python -m tests.chaos.crash_points.sweep`: kills a process at every crash point and compares with runs left in peace.
 
 A point counts only when its kill took place; every run of the platform is judged, also those that were hit by
 accident; an unknown outcome counts as explained only where a worker was killed while it held that very call.
@@ -15,16 +15,17 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
+from tests.chaos.crash_points import points as crash
+from tests.chaos.crash_points.cases import Case, Round, long_rounds, short_rounds
+from tests.chaos.crash_points.platform_client import Ground
+from tests.chaos.crash_points.report import Kill, SweepReport, explain
+from tests.chaos.crash_points.tasks import CLASSES, MAX_ACTIVE, EffectClass, Kind, Task, platform_of
+
 from towpath_embedded import roles
-from towpath_embedded.chaos import points as crash
-from towpath_embedded.chaos.crash_cases import Case, Round, long_rounds, short_rounds
-from towpath_embedded.chaos.crash_ground import Ground
-from towpath_embedded.chaos.crash_runs import CLASSES, MAX_ACTIVE, EffectClass, Kind, Task, platform_of
+from towpath_embedded.chaos.comparison import difference
 from towpath_embedded.chaos.judge import Unknown, weigh
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.record import Record, read_record
-from towpath_embedded.chaos.sameness import difference
-from towpath_embedded.chaos.sweep_report import Kill, SweepReport, explain
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic, wall
 
@@ -243,7 +244,7 @@ async def sweep(folder: Path, rounds: Sequence[Round]) -> SweepReport:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Sweep, print the figures and the problems; returns 1 where there are any."""
-    parser = argparse.ArgumentParser(prog="python -m towpath_embedded.chaos.sweep", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.crash_points.sweep", description=__doc__)
     parser.add_argument("--long", action="store_true", help="every point, both passings, each class of tools")
     parser.add_argument("--only", action="append", help="points whose name begins so; may be repeated")
     parser.add_argument("--json", action="store_true", help="print one JSON object with every kill")

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import asyncpg
+from tests.chaos.load.steady_load import AWAY, Steady
+from tests.chaos.load.strike import Strike
+from tests.chaos.scenarios.broker import SLOWLY_MS, finish
+from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_embedded.chaos.scenarios.broker import SLOWLY_MS, finish
-from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
-from towpath_embedded.chaos.steady import AWAY, Steady
-from towpath_embedded.chaos.striking import Strike
 from towpath_embedded.servers.postgres import Postgres
 
 ANSWER_S: Final = 30.0
@@ -29,7 +29,7 @@ CONTROL_ROWS: Final = 300
 
 
 class ForgetfulDisk:
-    """A mounted disk that forgets; see `towpath_embedded.chaos.forgetful`."""
+    """A mounted disk that forgets; see `tests.chaos.servers.lossy_disk`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -58,7 +58,7 @@ def passable(place: Path) -> None:
 async def forgetful(place: Path) -> AsyncIterator[ForgetfulDisk]:
     """Mount a disk that forgets at *place* until the block ends; OSError where that can't be done."""
     passable(place)
-    command = (sys.executable, "-m", "towpath_embedded.chaos.forgetful", str(place))
+    command = (sys.executable, "-m", "tests.chaos.servers.lossy_disk", str(place))
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True
     )
@@ -109,7 +109,7 @@ class Writer:
 
 async def lose_power(work: Steady, strike: Strike, disks: Any, *, runs: int, cuts: int, seed: int) -> None:
     """Cut the power of both servers *cuts* times at random moments, each under fresh *runs*."""
-    chance = random.Random(seed)  # noqa: S311 - moments, not secrets
+    chance = random.Random(seed)
     writer = Writer(work.platform.dsn())
     forgotten = dict.fromkeys(disks, 0)
     longest = 0.0

@@ -1,4 +1,4 @@
-"""`python -m towpath_embedded.chaos.next_version MODULE`: runs a service as itself or as its next version would be.
+"""`python -m tests.chaos.launchers.next_version MODULE`: runs a service as itself or as its next version would be.
 
 The next version differs by what a rolling upgrade has to bear: its messages carry fields that this version does
 not know, and its engine has another version number. Which of the two a process is, is decided when it starts, by
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from towpath_embedded.chaos.rebinding import rebind
+from tests.chaos.launchers.rebind import rebind
 
 VARIABLE = "TOWPATH_NEXT_VERSION"
 FIELD = "introduced_next"

@@ -12,16 +12,16 @@ from random import Random
 from typing import Final
 
 from nats.aio.client import Client
+from tests.chaos.load.steady_load import Steady, connect
+from tests.chaos.load.strike import Strike
+from tests.chaos.load.tools import PAUSE_VARIABLE
+from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+from tests.chaos.scenarios.messages import finish, metric
+from tests.chaos.servers.half_open import HalfOpen, half_open
 
 from towpath_contracts import rpc
 from towpath_contracts.runs.views import ResolveGate
-from towpath_embedded.chaos.half_open import HalfOpen, half_open
-from towpath_embedded.chaos.marking import PAUSE_VARIABLE
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
-from towpath_embedded.chaos.scenarios.messages import finish, metric
-from towpath_embedded.chaos.steady import Steady, connect
-from towpath_embedded.chaos.striking import Strike
 from towpath_embedded.servers.ports import free_port
 from towpath_fabric.clock import monotonic
 
@@ -175,7 +175,7 @@ async def nothing_twice(
     No consumer delivers twice, and whoever dies takes its messages along: only what Postgres remembers comes again. A
     decision that is lost so comes again after the decider's lease, which takes half a minute and more.
     """
-    chance = Random(seed)  # noqa: S311 - repeatable
+    chance = Random(seed)
     deploy = await connect(work.platform.nats_url_of("deploy"), inbox=b"_INBOX_deploy")
     try:
         await work.submit(runs)

@@ -4,10 +4,10 @@ What must hold: every point is hit; logs, ledgers and answers are those of runs 
 irreversible calls, between the claim and the sending of the outcome.
 """
 
-from towpath_embedded.chaos.crash_cases import long_rounds, short_rounds
-from towpath_embedded.chaos.points import points
-from towpath_embedded.chaos.scenarios.catalogue import Figure, Scenario, ScenarioContext, ScenarioReport
-from towpath_embedded.chaos.sweep import sweep
+from tests.chaos.crash_points.cases import long_rounds, short_rounds
+from tests.chaos.crash_points.points import points
+from tests.chaos.crash_points.sweep import sweep
+from tests.chaos.scenarios.catalogue import Figure, Scenario, ScenarioContext, ScenarioReport
 
 
 async def _points(context: ScenarioContext) -> ScenarioReport:

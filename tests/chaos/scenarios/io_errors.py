@@ -12,10 +12,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from towpath_embedded.chaos.scenarios.broker import SLOWLY_MS, finish
-from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
-from towpath_embedded.chaos.steady import Steady
-from towpath_embedded.chaos.striking import Strike, process_tree
+from tests.chaos.load.steady_load import Steady
+from tests.chaos.load.strike import Strike, process_tree
+from tests.chaos.scenarios.broker import SLOWLY_MS, finish
+from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+
 from towpath_fabric.clock import monotonic
 
 INJECTIONS: Final[dict[str, tuple[str, str, str]]] = {

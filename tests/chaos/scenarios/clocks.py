@@ -8,11 +8,11 @@ import asyncio
 import sys
 from typing import Any, Final
 
-from towpath_embedded.chaos import skewed
-from towpath_embedded.chaos.scenarios.broker import SLOWLY_MS, finish
-from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
-from towpath_embedded.chaos.steady import Steady
-from towpath_embedded.chaos.striking import Strike
+from tests.chaos.launchers import skewed_clock
+from tests.chaos.load.steady_load import Steady
+from tests.chaos.load.strike import Strike
+from tests.chaos.scenarios.broker import SLOWLY_MS, finish
+from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 
 HOUR: Final = 3_600
 DAY: Final = 24 * HOUR
@@ -66,8 +66,8 @@ def _set(folder: Any, ahead: Any) -> None:
 
 def skewed_work(context_folder: Any, **options: Any) -> Steady:
     """Return a platform whose roles run under clocks that files in *context_folder* move."""
-    command = (sys.executable, "-m", "towpath_embedded.chaos.skewed")
-    clocks = {role: {skewed.VARIABLE: str(context_folder / f"clock-{role}")} for role in ROLES}
+    command = (sys.executable, "-m", "tests.chaos.launchers.skewed_clock")
+    clocks = {role: {skewed_clock.VARIABLE: str(context_folder / f"clock-{role}")} for role in ROLES}
     return Steady(
         context_folder,
         role_environment=clocks,

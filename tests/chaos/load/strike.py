@@ -15,9 +15,10 @@ from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from tests.chaos.load.steady_load import NETWORK, Steady, decisions
+from tests.chaos.scenarios.catalogue import Figure, ScenarioReport
+
 from towpath_embedded.chaos.judge import Verdict
-from towpath_embedded.chaos.scenarios.catalogue import Figure, ScenarioReport
-from towpath_embedded.chaos.steady import NETWORK, Steady, decisions
 from towpath_embedded.roles import http_status
 from towpath_fabric.clock import monotonic
 
@@ -105,7 +106,7 @@ class Answer:
 async def post_run(work: Steady, key: str, steps: int = 2) -> Answer:
     """Submit a run over HTTP, once; one that is accepted is added to the work."""
     body = {"network": NETWORK, "user_message": key, "script": decisions(steps, len(key))}
-    request = Request(  # noqa: S310 - the gateway that this process started
+    request = Request(
         f"{work.platform.gateway_url}/v1/runs",
         data=json.dumps(body).encode(),
         headers={"Content-Type": "application/json", "Idempotency-Key": key},
@@ -119,7 +120,7 @@ async def post_run(work: Steady, key: str, steps: int = 2) -> Answer:
 def _send(request: Request) -> tuple[int, Mapping[str, str], dict[str, Any], float]:
     began = monotonic()
     try:
-        with urlopen(request, timeout=HTTP_TIMEOUT_S) as found:  # noqa: S310 - as above
+        with urlopen(request, timeout=HTTP_TIMEOUT_S) as found:
             return found.status, _lower(found.headers), json.loads(found.read()), monotonic() - began
     except HTTPError as error:
         with error:

@@ -1,4 +1,4 @@
-"""Runs a role under a wrong clock: `python -m towpath_embedded.chaos.skewed towpath_worker ARGUMENTS`.
+"""Runs a role under a wrong clock: `python -m tests.chaos.launchers.skewed_clock towpath_worker ARGUMENTS`.
 
 Only what tells the time of day is moved, as on a machine whose clock is wrong; monotonic time stays. The seconds
 stand in a file that is read again for every look, so that a clock can jump while the role runs.
@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from towpath_embedded.chaos.rebinding import rebind
+from tests.chaos.launchers.rebind import rebind
+
 from towpath_fabric import clock
 
 VARIABLE: Final = "TOWPATH_CHAOS_CLOCK"

@@ -1,6 +1,6 @@
 """A disk that forgets: a small FUSE file system in which only what was synced survives `SIGUSR1`, as at a power cut.
 
-Run: `python -m towpath_embedded.chaos.forgetful MOUNTPOINT`, as root; SIGTERM unmounts. It prints `mounted` when it is.
+Run: `python -m tests.chaos.servers.lossy_disk MOUNTPOINT`, as root; SIGTERM unmounts. It prints `mounted` when it is.
 
 Names are durable at once, as on a journaling file system; data and size of a file are durable once the file was
 synced. It speaks to the kernel itself (fuse(4)), so it needs no library; everything lies in memory.

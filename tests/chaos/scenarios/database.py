@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import asyncpg
+from tests.chaos.load.steady_load import Steady
+from tests.chaos.load.strike import Strike, post_run, signal_tree, slowest_sign_of_life
+from tests.chaos.scenarios.broker import SETTLE_S, SLOWLY_MS, finish
+from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.scenarios.broker import SETTLE_S, SLOWLY_MS, finish
-from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
-from towpath_embedded.chaos.steady import Steady
-from towpath_embedded.chaos.striking import Strike, post_run, signal_tree, slowest_sign_of_life
 from towpath_fabric.clock import monotonic, wall
 
 GRACE_S: Final = 8.0

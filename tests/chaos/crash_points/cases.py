@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from towpath_embedded.chaos.crash_runs import CLASSES, EffectClass
-from towpath_embedded.chaos.points import Point
+from tests.chaos.crash_points.points import Point
+from tests.chaos.crash_points.tasks import CLASSES, EffectClass
 
 UNCLAIMED: Final = frozenset(
     {

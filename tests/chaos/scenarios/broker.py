@@ -6,10 +6,10 @@ done by hand.
 
 from typing import Final
 
-from towpath_embedded.chaos.broker_store import DAMAGES, copy_store, restore_store
-from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
-from towpath_embedded.chaos.steady import Steady
-from towpath_embedded.chaos.striking import Strike
+from tests.chaos.load.steady_load import Steady
+from tests.chaos.load.strike import Strike
+from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+from tests.chaos.servers.broker_store import DAMAGES, copy_store, restore_store
 
 SETTLE_S: Final = 240.0
 LONGEST_PAUSE_S: Final = 0.5

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from nats.errors import Error as NatsError
+from tests.chaos.launchers.next_version import FIELD, SUFFIX, VARIABLE
+from tests.chaos.load.steady_load import NETWORK, Steady, connect
+from tests.chaos.load.strike import Strike
+from tests.chaos.load.tools import TOOLS
+from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+from tests.chaos.scenarios.messages import finish
 
 from towpath_contracts import rpc
 from towpath_contracts.base import Message
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.runs.records import ReplayRuns
-from towpath_embedded.chaos.marking import TOOLS
-from towpath_embedded.chaos.next_version import FIELD, SUFFIX, VARIABLE
-from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
-from towpath_embedded.chaos.scenarios.messages import finish
-from towpath_embedded.chaos.steady import NETWORK, Steady, connect
-from towpath_embedded.chaos.striking import Strike
 from towpath_fabric.clock import monotonic
 
 SETTLE_S: Final = 180.0
@@ -80,7 +80,7 @@ def next_version_options(folder: Path) -> dict[str, Any]:
     """Return the Platform's options with which every replaced service can become its next version; see `upgraded`."""
     marks = folder / "next"
     marks.mkdir(parents=True, exist_ok=True)
-    launcher = (sys.executable, "-m", "towpath_embedded.chaos.next_version")
+    launcher = (sys.executable, "-m", "tests.chaos.launchers.next_version")
     return {
         "commands": {role: (*launcher, f"towpath_{role}") for role in REPLACED},
         "environment": {VARIABLE: str(marks)},

@@ -15,13 +15,13 @@ import asyncpg
 import nats
 import nats.errors
 from nats.aio.client import Client
+from tests.chaos.crash_points.tasks import NETWORK, Task
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import Message
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.runs.views import CancelRun, ResolveGate
-from towpath_embedded.chaos.crash_runs import NETWORK, Task
 from towpath_embedded.chaos.judge import FINAL
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.platform import Platform
@@ -169,7 +169,7 @@ class Ground:
     def _work_left(self) -> list[str]:
         url = self.platform.describe()["nats_monitoring_url"] + "/jsz?consumers=true"
         try:
-            with urlopen(url, timeout=2) as answer:  # noqa: S310 - the broker that this process started
+            with urlopen(url, timeout=2) as answer:
                 accounts = json.loads(answer.read()).get("account_details", [])
         except OSError as error:
             return [f"the broker does not answer: {error}"]
