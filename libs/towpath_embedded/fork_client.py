@@ -1,4 +1,4 @@
-"""Starts services by a fork of a process that has imported them already: for tests, which start hundreds.
+"""Starts services by a fork of a process that has imported them already, for those who start hundreds: chaos and tests.
 
 What is started so can't be told from what `process.spawn` starts: a child of this process with a pid, a log, a
 session and an environment of its own. Where that can't be promised, `process.spawn` starts it.
@@ -26,10 +26,7 @@ PRELOAD_TIMEOUT_S = 120.0  # imports alone take half a minute on a machine that 
 FORK_TIMEOUT_S = 30.0  # a fork takes milliseconds; whoever does not answer by then is stuck
 
 MODULES = tuple(f"towpath_{role}" for role in roles.START_ORDER)
-"""What can be forked: `python -m` with one of these."""
-
-LAUNCHERS = tuple(f"towpath_embedded.chaos.{name}" for name in ("next_version", "skewed"))
-"""What can be forked too: each changes its process and then becomes one of the modules."""
+"""What the server imports before it forks; another module that `python -m` runs is imported by its process."""
 
 _READ_AT_START = (
     *("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "GLIBC_"),
@@ -99,6 +96,7 @@ class ForkServer:
             name: value for name, value in os.environ.items() if name in _SEEN or name.startswith(_SEEN_BEGINNINGS)
         }
         self._environment = read_at_start(environment)
+        self._path = fork_server.path_entries(environment)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", fork_server.__name__, str(theirs.fileno()), *MODULES],
@@ -138,7 +136,8 @@ class ForkServer:
 
     def suits(self, environment: Mapping[str, str]) -> bool:
         """Say whether an interpreter started with *environment* would have become what the server is."""
-        return read_at_start(environment) == self._environment
+        path = fork_server.path_entries(environment)
+        return read_at_start(environment) == self._environment and path[: len(self._path)] == self._path
 
     def fork(
         self, command: Sequence[str], *, log: int, environment: Mapping[str, str], death_signal: int, directory: int
@@ -207,7 +206,7 @@ def spawn(
     death_signal: signal.Signals,
     directory: Path = Path("/"),
 ) -> process.Child:
-    """Start *command* as `process.spawn` does, by a fork where the server is ready and *command* one of its modules."""
+    """Start *command* as `process.spawn` does; by a fork where that is `python -m MODULE` and the server is ready."""
     words = [os.fspath(word) for word in command]
     if (forks := _for(words)) is not None and forks.ready() and forks.suits(environment):
         process.require_main_thread()
@@ -226,13 +225,16 @@ def spawn(
 
 
 def _for(words: Sequence[str]) -> ForkServer | None:
-    known = tuple(words[:2]) == (sys.executable, "-m") and words[2] in (*MODULES, *LAUNCHERS)
-    return server() if known else None
+    return server() if words[:2] == [sys.executable, "-m"] else None
 
 
 def read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of *environment* for which a fork is too late; they must be those of the server."""
-    return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_READ_AT_START) and name != fork_server.PATH_VARIABLE
+    }
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import runpy
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 DESCRIPTORS: Final = 3
@@ -22,6 +23,7 @@ DESCRIPTORS: Final = 3
 READY: Final = b"r"
 START: Final = b"s"
 GO: Final = b"g"
+PATH_VARIABLE: Final = "PYTHONPATH"
 
 _ADOPTION_POLL_S = 0.000_2
 _PR_SET_PDEATHSIG = 1
@@ -39,6 +41,11 @@ _ALSO = (
     ),
     *("uvicorn.protocols.websockets.auto", "anyio._backends._asyncio", "encodings.idna", "cel"),
 )
+
+
+def path_entries(environment: Mapping[str, str]) -> list[str]:
+    """Return the folders of PYTHONPATH. A forked process may have more of them than the server, after the server's."""
+    return [entry for entry in environment.get(PATH_VARIABLE, "").split(os.pathsep) if entry]
 
 
 def main(words: list[str]) -> None:
@@ -101,8 +108,12 @@ def _become(parent: int, order: int, log: int, directory: int) -> None:
     os.fchdir(directory)
     for descriptor in (log, directory):
         os.close(descriptor)
+    known = path_entries(os.environ)
     os.environ.clear()
     os.environ.update(wanted["environment"])
+    added = path_entries(os.environ)[len(known) :]
+    first = len(known) + (not sys.flags.safe_path)
+    sys.path[first:first] = added
     time.tzset()
     importlib.invalidate_caches()  # the directory may hold what was written after the server's start
     if not sys.flags.safe_path:

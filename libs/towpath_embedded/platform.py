@@ -52,8 +52,8 @@ class Platform:
     *replicas* says how many processes a role has (1 where it is not named; 0 leaves it out). *environment* is added to
     every role's, *role_environment* to one role's. A port that is None is any free one. Without *durable* the database
     survives a kill of its server, but not one of the machine. *notice* is told in one line what people should know.
-    *starts* by "fork" are for tests, which start hundreds: see `towpath_embedded.fork_client`; *longest_pause_s* is how long
-    a process that dies again and again is left down.
+    *starts* by "fork" are for `towpath chaos` and tests, which start hundreds: see `towpath_embedded.fork_client`.
+    *longest_pause_s* is how long a process that dies again and again is left down.
     """
 
     def __init__(

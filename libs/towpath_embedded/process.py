@@ -73,7 +73,7 @@ class Child(Protocol):
 
 
 class Spawn(Protocol):
-    """What starts a child: `spawn`, or `forks.spawn`."""
+    """What starts a child: `spawn`, or `fork_client.spawn`."""
 
     def __call__(
         self,

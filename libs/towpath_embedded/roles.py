@@ -100,7 +100,7 @@ UserCode = WorkerCommand | AgentCommand
 class Role:
     """One process of a role. *port_variable* names the setting that tells it where to answer `/readyz`.
 
-    *spawn* is what starts it: `process.spawn`, or `forks.spawn`.
+    *spawn* is what starts it: `process.spawn`, or `fork_client.spawn`.
     """
 
     stop_signal: signal.Signals = signal.SIGTERM

@@ -1,7 +1,7 @@
 """Starts a real service as a process of its own, as the platform does, and asks whether it is ready.
 
-By a fork of a process that has imported the services already (`towpath_embedded.fork_client`): a start costs hundredths of a
-second of processor time instead of more than one, and is the same otherwise.
+By a fork of a process that has imported the services already (`towpath_embedded.fork_client`): a start costs hundredths
+of a second of processor time instead of more than one, and is the same otherwise.
 """
 
 import asyncio

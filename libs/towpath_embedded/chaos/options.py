@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.scenarios.catalogue import Scenario, catalogue
-
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_embedded.chaos.campaign import Orders
 from towpath_embedded.chaos.faults import FAULTS, KILLS, Fault, named_faults
@@ -46,30 +44,17 @@ class ChaosOptions:
     quick: bool = False
     long: bool = False
     data: Path | None = None
-    scenario: tuple[str, ...] = ()
-    privileged: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What is to be done: a campaign, or scenarios of the catalogue."""
-
-    orders: Orders | None = None
-    scenarios: tuple[Scenario, ...] = ()
-
-
-def understand(options: ChaosOptions) -> Asked:
+def understand(options: ChaosOptions) -> Orders:
     """Return what *options* ask for; raises ProblemError with every problem."""
     wrong: list[ProblemDetail] = [*_files(options), *_numbers(options)]
     faults, strange = named_faults(options.faults or ("all",))
     wrong += [_fault("--faults", f"{word} names no fault; there are {', '.join(FAULTS)}") for word in strange]
-    scenarios = _scenarios(options, wrong)
     workloads = _workloads(options, wrong)
     if wrong:
         raise ProblemError(problem("request_invalid", f"{len(wrong)} problem(s)", errors=tuple(wrong)))
-    if options.scenario or options.privileged:
-        return Asked(scenarios=scenarios)
-    return Asked(orders=_orders(options, workloads, faults))
+    return _orders(options, workloads, faults)
 
 
 def _orders(options: ChaosOptions, workloads: tuple[Workload, ...], faults: Iterable[Fault]) -> Orders:
@@ -125,22 +110,6 @@ def _workloads(options: ChaosOptions, wrong: list[ProblemDetail]) -> tuple[Workl
     except WorkloadError as error:
         wrong += error.details
         return ()
-
-
-def _scenarios(options: ChaosOptions, wrong: list[ProblemDetail]) -> tuple[Scenario, ...]:
-    """`all` are those that need no privileges; `--privileged` alone are those that do, and with `all` everything."""
-    if not options.scenario and not options.privileged:
-        return ()
-    found = catalogue()
-    known = {scenario.name: scenario for scenario in found}
-    strange = [name for name in options.scenario if name not in known and name != "all"]
-    wrong += [_fault("--scenario", f"there is no scenario {n}; there are {', '.join(known)}") for n in strange]
-    chosen = [s for s in found if s.name in options.scenario]
-    if "all" in options.scenario:
-        chosen += [scenario for scenario in found if not scenario.needs_privileges]
-    if options.privileged:
-        chosen += [scenario for scenario in found if scenario.needs_privileges]
-    return tuple(dict.fromkeys(chosen))
 
 
 def _fault(option: str, detail: str) -> ProblemDetail:

@@ -1,7 +1,8 @@
-"""`python -m tests.chaos.crash_points.sweep`: kills a process at every crash point and compares with runs left in peace.
+"""`python -m tests.chaos.crash_points.sweep`: kills a process at every crash point, one by one.
 
-A point counts only when its kill took place; every run of the platform is judged, also those that were hit by
-accident; an unknown outcome counts as explained only where a worker was killed while it held that very call.
+Every run has to come out as one that was left in peace. A point counts only when its kill took place; every run of the
+platform is judged, also those that were hit by accident; an unknown outcome counts as explained only where a worker
+was killed while it held that very call.
 """
 
 import argparse

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from tests.chaos.crash_points.tools import OUTSIDE_VARIABLE
+from tests.support.places import IMPORTS_TESTS
 
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
@@ -128,7 +129,7 @@ def platform_of(
                 modules=("tests.chaos.crash_points.tools",),
                 count=count["worker"],
                 concurrency=8,
-                environment={OUTSIDE_VARIABLE: str(folder / "outside")},
+                environment={**IMPORTS_TESTS, OUTSIDE_VARIABLE: str(folder / "outside")},
             )
         ],
         durable=False,

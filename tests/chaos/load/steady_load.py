@@ -19,6 +19,7 @@ import nats as nats_client
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from tests.chaos.load.tools import OUTSIDE_VARIABLE, TOOLS
+from tests.support.places import IMPORTS_TESTS
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.networks.spec import PublishNetwork
@@ -89,7 +90,7 @@ class Steady:
             modules=("tests.chaos.load.tools",),
             count=workers,
             concurrency=8,
-            environment={OUTSIDE_VARIABLE: str(self.outside)},
+            environment={**IMPORTS_TESTS, OUTSIDE_VARIABLE: str(self.outside)},
         )
         self.platform = Platform(folder / "d", role_environment=environment, workers=[worker], **options)
         self.run_ids: list[str] = []

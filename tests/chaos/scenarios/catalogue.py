@@ -25,7 +25,7 @@ MODULES: tuple[str, ...] = (
     "io_errors",
     "power_loss",
 )
-"""Modules below `towpath_embedded.chaos.scenarios` that hold scenarios, in the order in which they run."""
+"""Modules below `tests.chaos.scenarios` that hold scenarios, in the order in which they run."""
 
 Outcome = Literal["passed", "failed", "cannot run here"]
 
@@ -87,6 +87,6 @@ def catalogue() -> tuple[Scenario, ...]:
     """Return every scenario, by number."""
     found: list[Scenario] = []
     for name in MODULES:
-        module = importlib.import_module(f"towpath_embedded.chaos.scenarios.{name}")
+        module = importlib.import_module(f"tests.chaos.scenarios.{name}")
         found += module.SCENARIOS
     return tuple(sorted(found, key=lambda scenario: (scenario.number, scenario.name)))

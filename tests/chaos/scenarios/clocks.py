@@ -13,6 +13,7 @@ from tests.chaos.load.steady_load import Steady
 from tests.chaos.load.strike import Strike
 from tests.chaos.scenarios.broker import SLOWLY_MS, finish
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+from tests.support.places import IMPORTS_TESTS
 
 HOUR: Final = 3_600
 DAY: Final = 24 * HOUR
@@ -67,7 +68,7 @@ def _set(folder: Any, ahead: Any) -> None:
 def skewed_work(context_folder: Any, **options: Any) -> Steady:
     """Return a platform whose roles run under clocks that files in *context_folder* move."""
     command = (sys.executable, "-m", "tests.chaos.launchers.skewed_clock")
-    clocks = {role: {skewed_clock.VARIABLE: str(context_folder / f"clock-{role}")} for role in ROLES}
+    clocks = {role: {**IMPORTS_TESTS, skewed_clock.VARIABLE: str(context_folder / f"clock-{role}")} for role in ROLES}
     return Steady(
         context_folder,
         role_environment=clocks,

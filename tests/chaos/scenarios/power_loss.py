@@ -20,6 +20,7 @@ from tests.chaos.load.steady_load import AWAY, Steady
 from tests.chaos.load.strike import Strike
 from tests.chaos.scenarios.broker import SLOWLY_MS, finish
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+from tests.support.places import ROOT
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.servers.postgres import Postgres
@@ -60,7 +61,7 @@ async def forgetful(place: Path) -> AsyncIterator[ForgetfulDisk]:
     passable(place)
     command = (sys.executable, "-m", "tests.chaos.servers.lossy_disk", str(place))
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True, cwd=ROOT
     )
     disk = ForgetfulDisk(process)
     try:

@@ -19,6 +19,7 @@ from tests.chaos.load.strike import Strike
 from tests.chaos.load.tools import TOOLS
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from tests.chaos.scenarios.messages import finish
+from tests.support.places import IMPORTS_TESTS
 
 from towpath_contracts import rpc
 from towpath_contracts.base import Message
@@ -83,7 +84,7 @@ def next_version_options(folder: Path) -> dict[str, Any]:
     launcher = (sys.executable, "-m", "tests.chaos.launchers.next_version")
     return {
         "commands": {role: (*launcher, f"towpath_{role}") for role in REPLACED},
-        "environment": {VARIABLE: str(marks)},
+        "environment": {**IMPORTS_TESTS, VARIABLE: str(marks)},
         "replicas": TWO,
     }
 

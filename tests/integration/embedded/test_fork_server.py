@@ -56,7 +56,7 @@ SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
 PARENT = """
 import os, signal, sys, time
 from pathlib import Path
-from towpath_embedded import forks
+from towpath_embedded import fork_client as forks
 from towpath_embedded.roles import module_command
 server = forks.server()
 assert server.ready(90)

@@ -62,14 +62,11 @@ def test_faults_are_named_whole_by_action_or_by_part() -> None:
 
 
 def test_an_order_is_quick_full_or_as_large_as_it_says() -> None:
-    quick, full = understand(ChaosOptions(quick=True)).orders, understand(ChaosOptions()).orders
-    assert quick is not None
-    assert full is not None
+    quick, full = understand(ChaosOptions(quick=True)), understand(ChaosOptions())
     assert (quick.strikes, full.strikes) == (QUICK_KILLS, FULL_KILLS)
     assert (set(quick.faults), set(quick.rare)) == (set(KILLS), set(FAULTS) - set(KILLS))
     assert len(full.rare) == FULL_RARE * len(set(full.rare))
-    named = understand(ChaosOptions(kills=5, faults=("stop",), runs=9)).orders
-    assert named is not None
+    named = understand(ChaosOptions(kills=5, faults=("stop",), runs=9))
     assert (named.strikes, named.rare, named.bystanders) == (5, (), 9)
     assert all(name.startswith("stop.") for name in named.faults)
 
@@ -89,12 +86,11 @@ def test_every_problem_of_an_order_is_told_at_once(tmp_path: Path) -> None:
                 quick=True,
                 long=True,
                 data=tmp_path,
-                scenario=("no-such",),
             )
         )
     told = Counter(entry.pointer for entry in caught.value.problem.errors)
     assert set(told) == {
-        *("--decisions", "--tools", "--faults", "--kills", "--runs", "--long", "--data", "--scenario"),
+        *("--decisions", "--tools", "--faults", "--kills", "--runs", "--long", "--data"),
     }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from towpath.cli.administration.chaos_command import _show, _show_list, _show_scenarios
+from towpath.cli.administration.chaos_command import _show
 from towpath.cli.shared.output import Output
 from towpath_embedded.chaos.campaign import Deeds, Target
 from towpath_embedded.chaos.faults import Strike
@@ -176,26 +176,3 @@ def test_a_person_sees_the_matrix_the_figures_and_every_problem(
     assert "1 L1" in alarmed
     assert f"lost: 1, for example {RUNS[0]} is running" in alarmed
     assert "not everything held" in alarmed
-
-
-def test_scenarios_ran_or_say_why_they_could_not(capsys: pytest.CaptureFixture[str]) -> None:
-    common = {"number": 7, "problems": [], "reason": "", "figures": {}}
-    reports = [
-        {**common, "name": "disk-full", "outcome": "passed", "figures": {"lost": 0, "runs": 9}},
-        {**common, "name": "power-loss", "outcome": "cannot run here", "reason": "it needs root"},
-        {**common, "name": "broker-lost", "outcome": "failed", "problems": ["a run is lost"]},
-    ]
-    _show_scenarios({"scenarios": reports}, Output("table"))
-    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert lines == [
-        *("7  disk-full: ran, passed", "lost 0, runs 9", "7  power-loss: cannot run here", "it needs root"),
-        *("7  broker-lost: ran, failed", "a run is lost"),
-    ]
-
-
-def test_what_can_be_asked_for_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    scenario = {"number": 7, "name": "disk-full", "needs_privileges": True, "summary": "full disks"}
-    _show_list({"faults": ["kill.tas"], "scenarios": [scenario]}, Output("table"))
-    shown = capsys.readouterr().out
-    assert "faults: kill.tas" in shown
-    assert "disk-full" in shown

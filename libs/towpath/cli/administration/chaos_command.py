@@ -37,8 +37,6 @@ async def chaos(
     runs: int = 0,
     seed: int = 1,
     long: Flag = False,
-    scenario: Names = (),
-    privileged: Flag = False,
     data: Path | None = None,
     json: Flag = False,
     list: Flag = False,  # noqa: A002 - the option's name
@@ -58,27 +56,23 @@ async def chaos(
         kills: How many kills.
         runs: Further runs that nobody aims at.
         seed: The same seed and network give the same plan.
-        long: Freeze processes for longer than every lease; scenarios in their long form.
-        scenario: Scenarios of the catalogue in place of a campaign: names, or `all`. See --list.
-        privileged: The scenarios that need root.
+        long: Freeze processes for longer than every lease.
         data: Keep the platform and the outside file in this new folder.
         json: Print one JSON document; everything else goes to stderr.
-        list: Print the faults and the scenarios.
+        list: Print the faults.
     """
     out = Output("json" if json else None, aside=json)
     arguments = _command_line(
         {"network": network, "decisions": decisions, "tools": tools, "policy": policy, "kills": kills, "data": data},
-        {"faults": faults, "scenario": scenario},
-        {"quick": quick, "long": long, "privileged": privileged, "list": list},
+        {"faults": faults},
+        {"quick": quick, "long": long, "list": list},
     )
     arguments += ("--runs", str(runs), "--seed", str(seed))
     code, found = await run_module("towpath_embedded.chaos", *arguments)
     if json or not out.for_people:
         print(plain_json(found), flush=True)
     elif list:
-        _show_list(found, out)
-    elif "scenarios" in found:
-        _show_scenarios(found, out)
+        out.write("faults: " + ", ".join(found["faults"]))
     else:
         _show(found, out)
     return OK if code == OK else RUN_FAILED
@@ -131,21 +125,3 @@ def _cell(figures: Mapping[str, Any]) -> str:
 
 def _times(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{name} s": figures["recovery_s"][name] for name in ("p50", "p99")}
-
-
-def _show_list(found: dict[str, Any], out: Output) -> None:
-    out.write("faults: " + ", ".join(found["faults"]))
-    out.write("scenarios:")
-    columns = [Column(name, name) for name in ("number", "name", "needs_privileges", "summary")]
-    out.rows("scenarios", found["scenarios"], columns, empty="no scenarios")
-
-
-def _show_scenarios(found: dict[str, Any], out: Output) -> None:
-    for report in found["scenarios"]:
-        outcome = report["outcome"]
-        said = f"ran, {outcome}" if outcome in {"passed", "failed"} else outcome
-        out.write(f"{report['number']:>3}  {report['name']}: {said}", "red" if outcome == "failed" else "green")
-        figures = ", ".join(f"{name} {value}" for name, value in report["figures"].items())
-        for line in (report["reason"], figures, *report["problems"]):
-            if line:
-                out.write(f"     {line}")
