@@ -16,7 +16,7 @@ from towpath_fabric.clock import wall
 WIDEST_VALUE = 60  # longer values push their note to the right instead of all notes
 
 
-class Screen:
+class UpConsole:
     """Writes for a person, or for a program when *as_json*."""
 
     def __init__(self, *, as_json: bool) -> None:

@@ -205,10 +205,10 @@ def spawn(
     environment: Mapping[str, str],
     death_signal: signal.Signals,
     directory: Path = Path("/"),
-) -> process.Child:
+) -> process.ChildProcess:
     """Start *command* as `process.spawn` does; by a fork where that is `python -m MODULE` and the server is ready."""
     words = [os.fspath(word) for word in command]
-    if (forks := _for(words)) is not None and forks.ready() and forks.suits(environment):
+    if (forks := _server_for(words)) is not None and forks.ready() and forks.suits(environment):
         process.require_main_thread()
         with process.opened_log(log) as output, _opened(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as folder:
             try:
@@ -224,7 +224,7 @@ def spawn(
     return process.spawn(words, log=log, environment=environment, death_signal=death_signal, directory=directory)
 
 
-def _for(words: Sequence[str]) -> ForkServer | None:
+def _server_for(words: Sequence[str]) -> ForkServer | None:
     return server() if words[:2] == [sys.executable, "-m"] else None
 
 

@@ -56,7 +56,7 @@ def main(words: list[str]) -> None:
     requests.sendall(READY)
     mine = _fork_until_closed(requests)
     if mine is not None:
-        _become(parent, *mine)
+        _run_module(parent, *mine)
 
 
 def _preload(modules: list[str]) -> None:
@@ -99,10 +99,10 @@ def _await_adoption(between: int) -> None:
         time.sleep(_ADOPTION_POLL_S)
 
 
-def _become(parent: int, order: int, log: int, directory: int) -> None:
+def _run_module(parent: int, order: int, log: int, directory: int) -> None:
     """Turn this forked process into the one that was ordered, and run it to its end."""
     os.setsid()
-    wanted = _agree(order, parent)
+    wanted = _receive_order(order, parent)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.fchdir(directory)
@@ -122,7 +122,7 @@ def _become(parent: int, order: int, log: int, directory: int) -> None:
     runpy.run_module(wanted["module"], run_name="__main__", alter_sys=True)
 
 
-def _agree(order: int, parent: int) -> dict[str, Any]:
+def _receive_order(order: int, parent: int) -> dict[str, Any]:
     """Read the order and answer with the pid; go on only when the platform has heard it."""
     with socket.socket(fileno=order) as platform:
         with platform.makefile("rb") as lines:

@@ -13,13 +13,13 @@ POLL_S = 0.25
 READ_LIMIT_BYTES = 256 * 1024  # per look and file; a faster writer is followed with a delay
 _POLICY = "policy"
 
-Line = Callable[[str, str], None]
+LineHandler = Callable[[str, str], None]
 
 
-class Logs:
+class LogFollower:
     """The logs of one folder from now on; *line* is told the process's name and the line."""
 
-    def __init__(self, folder: Path, line: Line) -> None:
+    def __init__(self, folder: Path, line: LineHandler) -> None:
         self._folder = folder
         self._line = line
         self._read_to: dict[Path, int] = {path: path.stat().st_size for path in folder.glob("*.log")}

@@ -12,7 +12,7 @@ PAGE = 200
 TIMEOUT_S = 2.0
 
 
-async def unfinished(gateway_url: str) -> dict[str, str]:
+async def count_unfinished_runs(gateway_url: str) -> dict[str, str]:
     """Return how many runs are in each live status, leaving out empty ones; `200+` stands for more than a page."""
     found: dict[str, str] = {}
     try:
@@ -27,7 +27,7 @@ async def unfinished(gateway_url: str) -> dict[str, str]:
     return found
 
 
-def farewell(counts: dict[str, str], *, ephemeral: bool) -> str:
+def stop_message(counts: dict[str, str], *, ephemeral: bool) -> str:
     """What `towpath up` says when it begins to stop."""
     if not counts:
         return "stopping"

@@ -21,13 +21,13 @@ from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, UserRights, client_rights
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded import fork_client, process, roles
-from towpath_embedded.process import Unit, trim
-from towpath_embedded.roles import Role, UserCode, WorkerCommand
-from towpath_embedded.servers.broker_recovery import BrokerCare
+from towpath_embedded.process import ManagedProcess, trim
+from towpath_embedded.roles import RoleProcess, UserCode, WorkerCommand
+from towpath_embedded.servers.broker_recovery import BrokerRecovery
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.ports import LOOPBACK, require_free
 from towpath_embedded.servers.postgres import Postgres
-from towpath_embedded.state import locked, predecessor_gone, remove_state, write_state
+from towpath_embedded.state import lock_folder, remove_state, wait_for_predecessor, write_state
 from towpath_embedded.supervisor import LONGEST_PAUSE_S, Notice, ProcessState, Supervisor
 from towpath_embedded.toolsets import rights_of
 from towpath_fabric.clock import wall
@@ -88,7 +88,7 @@ class Platform:
         self._supervisor = Supervisor(notice, self._write_state, longest_pause_s=longest_pause_s)
         self._lock = ExitStack()
         self._tending: list[asyncio.Task[None]] = []
-        self._units: dict[str, Role] = {}
+        self._units: dict[str, RoleProcess] = {}
         self._worker_users: list[str] = []
         self._nats: Nats | None = None
         self._postgres: Postgres | None = None
@@ -209,8 +209,8 @@ class Platform:
 
     async def start_servers(self, workers: Sequence[UserCode] = ()) -> None:
         """Start NATS and Postgres alone, migrated, with all streams and *workers*' credentials; `stop` stops them."""
-        self._lock.enter_context(locked(self.data))
-        await predecessor_gone(self.data)
+        self._lock.enter_context(lock_folder(self.data))
+        await wait_for_predecessor(self.data)
         self.logs.mkdir(mode=0o700, exist_ok=True)
         self._tending.append(asyncio.create_task(self._trim_logs(), name="trim logs"))
         for name, port in self._ports.items():
@@ -227,7 +227,7 @@ class Platform:
         )
         await asyncio.gather(self._supervisor.start([self._postgres]), self._grant(workers))
         await self._supervisor.start([self._nats])
-        care = BrokerCare(self._nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice)
+        care = BrokerRecovery(self._nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice)
         await asyncio.gather(self._prepare_database(), care.declare())
         self._tending.append(asyncio.create_task(care.run(), name="tend the broker"))
         self._write_state()
@@ -260,11 +260,11 @@ class Platform:
         except asyncpg.PostgresError as error:
             raise ProblemError(problem("service_failed", f"The database could not be migrated: {error}")) from error
 
-    def _service_units(self, role: str, count: int) -> list[Unit]:
-        units: list[Unit] = []
+    def _service_units(self, role: str, count: int) -> list[ManagedProcess]:
+        units: list[ManagedProcess] = []
         for number, name in enumerate(roles.replica_names(role, count)):
             first_gateway = role == "gateway" and number == 0
-            self._units[name] = Role(
+            self._units[name] = RoleProcess(
                 name,
                 self._command(role),
                 log=self.log(name),
@@ -293,12 +293,12 @@ class Platform:
     def _command(self, role: str) -> Sequence[str]:
         return self._commands.get(role) or roles.module_command(role)
 
-    def _worker_units(self, code: UserCode, user: str) -> list[Unit]:
-        units: list[Unit] = []
+    def _worker_units(self, code: UserCode, user: str) -> list[ManagedProcess]:
+        units: list[ManagedProcess] = []
         login = {"TOWPATH_NATS_USER": user, "TOWPATH_NATS_PASSWORD": self.nats.password(user)}
         present = sum(roles.role_of(name) == code.role for name in self._units)
         for name in roles.replica_names(code.role, present + code.count)[present:]:
-            self._units[name] = Role(
+            self._units[name] = RoleProcess(
                 name,
                 (*self._command(code.role), *code.words()),
                 log=self.log(name),

@@ -47,7 +47,7 @@ class Identity:
 OWN_IDENTITY = Identity()
 
 
-class Child(Protocol):
+class ChildProcess(Protocol):
     """A process that this one started, however; `subprocess.Popen` is one."""
 
     returncode: int | None
@@ -83,16 +83,16 @@ class Spawn(Protocol):
         environment: Mapping[str, str],
         death_signal: signal.Signals,
         directory: Path = Path("/"),
-    ) -> Child:
+    ) -> ChildProcess:
         """Start *command*; see `spawn`."""
 
 
-class Unit(Protocol):
+class ManagedProcess(Protocol):
     """One child that is kept running: a server or a role."""
 
     name: str
     log: Path
-    process: Child | None
+    process: ChildProcess | None
     stop_signal: signal.Signals
     stop_timeout_s: float
 
@@ -184,7 +184,7 @@ def before_exec(identity: Identity, death_signal: signal.Signals | None = None) 
     return prepare
 
 
-async def wait_exit(process: Child, *, timeout_s: float | None = None) -> int | None:
+async def wait_exit(process: ChildProcess, *, timeout_s: float | None = None) -> int | None:
     """Wait until *process* has ended and return its exit status; None when it still runs after *timeout_s*."""
     try:
         async with asyncio.timeout(timeout_s):
@@ -195,7 +195,7 @@ async def wait_exit(process: Child, *, timeout_s: float | None = None) -> int | 
     return process.returncode
 
 
-async def _exit_hint(process: Child) -> None:
+async def _exit_hint(process: ChildProcess) -> None:
     """Return when *process* may have ended: at once on Linux, after a moment elsewhere."""
     if sys.platform != "linux":
         await asyncio.sleep(POLL_S)
@@ -215,7 +215,7 @@ async def _exit_hint(process: Child) -> None:
         os.close(descriptor)
 
 
-async def stop(process: Child, *, with_signal: signal.Signals, timeout_s: float) -> bool:
+async def stop(process: ChildProcess, *, with_signal: signal.Signals, timeout_s: float) -> bool:
     """Ask *process* to end; kill it with its whole group after *timeout_s*. Return whether it ended when asked."""
     if process.poll() is not None:
         return True
@@ -227,7 +227,7 @@ async def stop(process: Child, *, with_signal: signal.Signals, timeout_s: float)
     return False
 
 
-async def became_ready(unit: "Unit", *, timeout_s: float) -> bool:
+async def became_ready(unit: ManagedProcess, *, timeout_s: float) -> bool:
     """Wait until *unit* is ready; False when its process ended, or after *timeout_s*."""
     try:
         async with asyncio.timeout(timeout_s):

@@ -97,7 +97,7 @@ UserCode = WorkerCommand | AgentCommand
 """What runs code that is not the platform's: in an account of its own, with a credential of its own."""
 
 
-class Role:
+class RoleProcess:
     """One process of a role. *port_variable* names the setting that tells it where to answer `/readyz`.
 
     *spawn* is what starts it: `process.spawn`, or `fork_client.spawn`.
@@ -120,7 +120,7 @@ class Role:
     ) -> None:
         self.name = name
         self.log = log
-        self.process: processes.Child | None = None
+        self.process: processes.ChildProcess | None = None
         self.port = port or free_port()
         self._port_is_fixed = port is not None
         self._command = tuple(command)

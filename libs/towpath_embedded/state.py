@@ -24,7 +24,7 @@ PREDECESSOR_TIMEOUT_S = 15.0  # a role drains for ten seconds at most
 
 
 @contextlib.contextmanager
-def locked(data: Path) -> Iterator[None]:
+def lock_folder(data: Path) -> Iterator[None]:
     """Hold the data folder for this process; raise `already_up`, naming who holds it and since when."""
     if not data.exists():
         data.mkdir(parents=True)
@@ -60,7 +60,7 @@ def read_state(data: Path) -> dict[str, Any] | None:
     return None
 
 
-async def predecessor_gone(data: Path) -> None:
+async def wait_for_predecessor(data: Path) -> None:
     """Wait until the processes of a platform that was killed on *data* have ended, as they do by themselves.
 
     Called with the lock held, so a state file that is still there was left by a killed platform. Its processes hold

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from subprocess import TimeoutExpired
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_embedded.process import Unit, wait_exit
+from towpath_embedded.process import ManagedProcess, wait_exit
 from towpath_fabric.clock import monotonic
 
 FIRST_PAUSE_S = 0.2
@@ -25,10 +25,10 @@ Notice = Callable[[str], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Watched:
+class SupervisedProcess:
     """A child and what happened to it."""
 
-    unit: Unit
+    unit: ManagedProcess
     restarts: int = 0
     released: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
@@ -51,7 +51,7 @@ class Supervisor:
         self._notice = notice
         self._longest_pause_s = longest_pause_s
         self._changed = changed
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, SupervisedProcess] = {}
 
     @property
     def processes(self) -> dict[str, ProcessState]:
@@ -61,7 +61,7 @@ class Supervisor:
             for name, watched in self._watched.items()
         }
 
-    async def start(self, units: Iterable[Unit]) -> None:
+    async def start(self, units: Iterable[ManagedProcess]) -> None:
         """Start *units* together and watch each from its readiness on; raise ProblemError when one can't be started."""
         starts = [asyncio.create_task(self._start(unit)) for unit in units]
         try:
@@ -77,7 +77,7 @@ class Supervisor:
         try:
             async with asyncio.timeout(timeout_s):
                 # Polled, because a child tells nobody when it becomes ready.
-                while late := [name for name, watched in self._watched.items() if not await _well(watched)]:  # noqa: ASYNC110
+                while late := [name for name, watched in self._watched.items() if not await _is_ready_or_held(watched)]:  # noqa: ASYNC110
                     await asyncio.sleep(READY_POLL_S)
         except TimeoutError:
             raise TimeoutError(f"not ready after {timeout_s} s: {', '.join(late)}") from None
@@ -121,13 +121,13 @@ class Supervisor:
             leaving = [self._watched.pop(name) for name in group if name in self._watched]
             await asyncio.gather(*(watched.unit.stop() for watched in leaving))
 
-    async def _start(self, unit: Unit) -> None:
-        watched = self._watched[unit.name] = Watched(unit=unit)
+    async def _start(self, unit: ManagedProcess) -> None:
+        watched = self._watched[unit.name] = SupervisedProcess(unit=unit)
         watched.released.set()
         await unit.start()
         watched.task = asyncio.create_task(self._watch(watched), name=f"watch {unit.name}")
 
-    async def _watch(self, watched: Watched) -> None:
+    async def _watch(self, watched: SupervisedProcess) -> None:
         pause = FIRST_PAUSE_S
         while True:
             began = monotonic()
@@ -141,7 +141,7 @@ class Supervisor:
             await watched.released.wait()
             await self._restart(watched)
 
-    async def _restart(self, watched: Watched) -> None:
+    async def _restart(self, watched: SupervisedProcess) -> None:
         watched.restarts += 1
         ended = monotonic()
         try:
@@ -157,17 +157,17 @@ class Supervisor:
             await asyncio.sleep(READY_POLL_S)
 
 
-async def _well(watched: Watched) -> bool:
+async def _is_ready_or_held(watched: SupervisedProcess) -> bool:
     if not watched.released.is_set():
         return True
     return _pid(watched.unit) is not None and await watched.unit.ready()
 
 
-def _pid(unit: Unit) -> int | None:
+def _pid(unit: ManagedProcess) -> int | None:
     return unit.process.pid if unit.process is not None and unit.process.poll() is None else None
 
 
-def _how_it_ended(unit: Unit) -> str:
+def _how_it_ended(unit: ManagedProcess) -> str:
     status = unit.process.returncode if unit.process is not None else None
     if status is not None and status < 0:
         return f"was ended by {signal.Signals(-status).name}"

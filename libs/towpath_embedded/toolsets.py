@@ -51,7 +51,7 @@ async def toolsets_of(
     """
     if worker.builtin and not worker.modules:
         return (BUILTIN,)
-    return _names(await _asked(worker, (*command, *worker.words(), "--toolsets"), said, environment, spawn))
+    return _names(await _ask_program(worker, (*command, *worker.words(), "--toolsets"), said, environment, spawn))
 
 
 async def agent_name_of(
@@ -65,11 +65,11 @@ async def agent_name_of(
     """Return the name of *agent*, asking `command --name-only` where it is not known; empty on a failure."""
     if agent.name:
         return agent.name
-    answer = _parsed(await _asked(agent, (*command, *agent.words(), "--name-only"), said, environment, spawn))
+    answer = _parsed(await _ask_program(agent, (*command, *agent.words(), "--name-only"), said, environment, spawn))
     return answer if isinstance(answer, str) else ""
 
 
-async def _asked(
+async def _ask_program(
     code: UserCode, command: Sequence[str], said: Path, environment: Mapping[str, str], spawn: processes.Spawn
 ) -> str:
     """Return the last line that the program printed; empty where it failed."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_embedded.console import Screen
-from towpath_embedded.log_follower import Logs, policy_notice
+from towpath_embedded.console import UpConsole
+from towpath_embedded.log_follower import LogFollower, policy_notice
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import AgentCommand, UserCode, WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -39,7 +39,7 @@ class UpOptions:
 
 def up(options: UpOptions) -> int:
     """Run the platform until Ctrl-C or SIGTERM; return the exit status."""
-    screen = Screen(as_json=options.as_json)
+    screen = UpConsole(as_json=options.as_json)
     try:
         _check_files(options)
         with _data_folder(options) as data:
@@ -51,7 +51,7 @@ def up(options: UpOptions) -> int:
         return 130
 
 
-async def _run(options: UpOptions, data: Path, screen: Screen) -> int:
+async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     stopping = _stop_on_signals()
     began = monotonic()
     platform = Platform(
@@ -74,7 +74,9 @@ async def _run(options: UpOptions, data: Path, screen: Screen) -> int:
         await platform.stop()
 
 
-async def _serve(options: UpOptions, platform: Platform, screen: Screen, stopping: asyncio.Event, began: float) -> int:
+async def _serve(
+    options: UpOptions, platform: Platform, screen: UpConsole, stopping: asyncio.Event, began: float
+) -> int:
     tasks = [asyncio.create_task(_logs(options, platform, screen).follow())]
     if options.networks is not None and not options.servers_only:
         from towpath_embedded.networks import NetworkFolder  # an HTTP client and YAML: not on the way to readiness
@@ -89,10 +91,10 @@ async def _serve(options: UpOptions, platform: Platform, screen: Screen, stoppin
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    from towpath_embedded.pending_runs import farewell, unfinished  # the HTTP client again
+    from towpath_embedded.pending_runs import count_unfinished_runs, stop_message  # the HTTP client again
 
-    counts = {} if options.servers_only else await unfinished(platform.gateway_url)
-    screen.notice(farewell(counts, ephemeral=options.ephemeral))
+    counts = {} if options.servers_only else await count_unfinished_runs(platform.gateway_url)
+    screen.notice(stop_message(counts, ephemeral=options.ephemeral))
     return 0
 
 
@@ -115,14 +117,14 @@ def _workers(options: UpOptions) -> list[UserCode]:
     return [*own, *mcp, *(AgentCommand(target=target) for target in options.agents)]
 
 
-def _logs(options: UpOptions, platform: Platform, screen: Screen) -> Logs:
+def _logs(options: UpOptions, platform: Platform, screen: UpConsole) -> LogFollower:
     def show(name: str, line: str) -> None:
         if options.logs:
             screen.log(name, line)
         elif (notice := policy_notice(name, line)) is not None:
             screen.notice(notice)
 
-    return Logs(platform.logs, show)
+    return LogFollower(platform.logs, show)
 
 
 def _stop_on_signals() -> asyncio.Event:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from tests.chaos.crash_points import points as crash
-from tests.chaos.crash_points.platform_client import Ground
-from tests.chaos.crash_points.tasks import EffectClass, Kind, Task, platform_of
+from tests.chaos.crash_points.platform_client import SweepClient
+from tests.chaos.crash_points.tasks import EffectClass, Kind, SweepTask, sweep_platform
 from tests.chaos.mutants import MUTANTS
 
-from towpath_embedded.chaos.comparison import difference
-from towpath_embedded.chaos.judge import weigh
+from towpath_embedded.chaos.comparison import describe_difference
+from towpath_embedded.chaos.judge import judge_record
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.record import read_record
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -56,11 +56,11 @@ class Trial:
 class _Scene:
     """A platform and the folder in which its points are armed."""
 
-    ground: Ground
+    ground: SweepClient
     armed: Path
 
     async def submit(self, kind: Kind, effect_class: EffectClass, key: str) -> str:
-        return await self.ground.submit(Task(kind=kind, effect_class=effect_class, key=key))
+        return await self.ground.submit(SweepTask(kind=kind, effect_class=effect_class, key=key))
 
     async def killed_at(self, point: str) -> None:
         """Wait until a process was killed at *point*, which is armed already."""
@@ -125,10 +125,10 @@ async def trial(name: str, folder: Path, *, mutated: bool = True) -> Trial:
     commands = MUTANTS[name].commands if mutated else None
     others = {"orchestrator", "decider", "tas", "worker"} - {MUTANTS[name].role}
     async with (
-        platform_of(folder, armed=armed, single=tuple(others), commands=commands) as platform,
-        Ground(platform, folder / "outside") as ground,
+        sweep_platform(folder, armed=armed, single=tuple(others), commands=commands) as platform,
+        SweepClient(platform, folder / "outside") as ground,
     ):
-        reference = await ground.submit(Task(kind="cancelled", effect_class="pure", key="reference"))
+        reference = await ground.submit(SweepTask(kind="cancelled", effect_class="pure", key="reference"))
         early = await ground.ended([reference], PATIENCE_S)
         await _SCENARIOS[name](_Scene(ground=ground, armed=armed))
         if mutated:
@@ -138,7 +138,7 @@ async def trial(name: str, folder: Path, *, mutated: bool = True) -> Trial:
         return Trial(name=name, mutated=False, findings={**findings, "unfinished": (*early, *late)})
 
 
-async def _betrayed(name: str, ground: Ground, reference: str) -> Trial:
+async def _betrayed(name: str, ground: SweepClient, reference: str) -> Trial:
     """Judge until the mutant's figure is there; a run that has not come to its end is no difference before its time."""
     figure, began = MUTANTS[name].figure, monotonic()
     while True:
@@ -150,11 +150,11 @@ async def _betrayed(name: str, ground: Ground, reference: str) -> Trial:
         await asyncio.sleep(AGAIN_S)
 
 
-async def _judged(ground: Ground, reference: str) -> dict[str, tuple[str, ...]]:
+async def _judged(ground: SweepClient, reference: str) -> dict[str, tuple[str, ...]]:
     record = await read_record(ground.platform.dsn(), list(ground.run_ids))
-    verdict = weigh(record, read_marks(ground.outside), list(ground.run_ids))
+    verdict = judge_record(record, read_marks(ground.outside), list(ground.run_ids))
     stopped = [run_id for run_id, task in ground.run_ids.items() if task.key == "word"]
-    differences = [difference(record, reference, run_id) for run_id in stopped]
+    differences = [describe_difference(record, reference, run_id) for run_id in stopped]
     found = {figure: tuple(sentences) for figure, sentences in verdict.findings.items()}
     return {**found, "differences": tuple(filter(None, differences))}
 

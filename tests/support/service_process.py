@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx2
 
 from towpath_embedded import fork_client
-from towpath_embedded.process import Child, wait_exit
+from towpath_embedded.process import ChildProcess, wait_exit
 from towpath_embedded.roles import module_command
 from towpath_embedded.servers.ports import free_port
 
@@ -31,7 +31,7 @@ class ServiceProcess:
     """A running service; `url` is where its health paths are, and the gateway's API."""
 
     url: str
-    process: Child
+    process: ChildProcess
     log: Path
 
     def client(self, key: str | None = None, **options: object) -> httpx2.AsyncClient:

@@ -23,12 +23,12 @@ from tests.trees.fleet import answer_of, fleet, size_of
 
 from towpath.client.client import Client
 from towpath.errors import RefusedError, TowpathError, UnavailableError
-from towpath_embedded.chaos.campaign import Orders, outside_of, platform_for
-from towpath_embedded.chaos.faults import FAULTS, SERVICES, Striker
+from towpath_embedded.chaos.campaign import CampaignSettings, campaign_platform, outside_file
+from towpath_embedded.chaos.faults import FAULTS, SERVICES, FaultInjector
 from towpath_embedded.chaos.judge import FINAL, judge
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.people import Person
-from towpath_embedded.chaos.run_watch import Reader
+from towpath_embedded.chaos.people import GateOperator
+from towpath_embedded.chaos.run_watch import DatabaseReader
 from towpath_embedded.chaos.workload import TIMEOUT_MS
 from towpath_embedded.platform import Platform
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -61,10 +61,10 @@ _BEHIND = (
 )
 
 
-class Patient(Person):
+class Patient(GateOperator):
     """A person who waits until a worker that is merely slow would have acted, and given up: it may look dead here."""
 
-    def __init__(self, client: Client, reader: Reader, outside: Path, striker: Striker) -> None:
+    def __init__(self, client: Client, reader: DatabaseReader, outside: Path, striker: FaultInjector) -> None:
         super().__init__(client, reader, outside, striker)
         self._since: dict[str, float] = {}
 
@@ -81,9 +81,9 @@ class Harbour:
         self.chance = random.Random(seed)
         self.workload = fleet(width)
         self.client = Client(platform.gateway_url)
-        self.reader = Reader(platform.dsn())
-        self.outside = outside_of(folder)
-        self.striker = Striker(platform, stop_s=1.0)
+        self.reader = DatabaseReader(platform.dsn())
+        self.outside = outside_file(folder)
+        self.striker = FaultInjector(platform, stop_s=1.0)
         self.person = Patient(self.client, self.reader, self.outside, self.striker)
         self.trees: list[str] = []
         self.wrong: list[str] = []
@@ -241,9 +241,9 @@ class Harbour:
 async def live(kills: int, cancels: int, seed: int, width: int = 4) -> dict[str, Any]:
     """Do it all on a platform of its own; returns the figures. `wrong` says what must not be."""
     began = time.monotonic()
-    orders = Orders(workloads=(fleet(width),), faults=(), strikes=0, seed=seed)
+    orders = CampaignSettings(workloads=(fleet(width),), faults=(), strikes=0, seed=seed)
     with temporary_folder() as folder:
-        async with platform_for(orders, folder, lambda _line: None) as platform:
+        async with campaign_platform(orders, folder, lambda _line: None) as platform:
             harbour = Harbour(platform, folder, width, seed)
             deciding = asyncio.create_task(harbour.person.decide())
             try:

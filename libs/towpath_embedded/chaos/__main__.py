@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_embedded.chaos.campaign import Campaign, Orders, outside_of, platform_for
+from towpath_embedded.chaos.campaign import Campaign, CampaignSettings, campaign_platform, outside_file
 from towpath_embedded.chaos.command_line import (
     FAILED,
     HELD,
@@ -27,12 +27,12 @@ from towpath_embedded.chaos.command_line import (
     work_folder,
 )
 from towpath_embedded.chaos.faults import FAULTS
-from towpath_embedded.chaos.judge import weigh
-from towpath_embedded.chaos.options import DEFAULT_SEED, ChaosOptions, understand
+from towpath_embedded.chaos.judge import judge_record
+from towpath_embedded.chaos.options import DEFAULT_SEED, ChaosOptions, campaign_settings
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.record import below, read_record
+from towpath_embedded.chaos.record import descendant_runs, read_record
 from towpath_embedded.chaos.replays import replay_mismatches
-from towpath_embedded.chaos.report import Found, differing_runs, document
+from towpath_embedded.chaos.report import CampaignFindings, differing_runs, report_document
 from towpath_fabric.clock import monotonic
 
 Flag = Annotated[bool, Parameter(negative="")]
@@ -84,21 +84,21 @@ def chaos(
 
 async def _run(options: ChaosOptions) -> int:
     cancel_on_signals()
-    found = await _campaign(understand(options), options)
+    found = await _campaign(campaign_settings(options), options)
     print_document(found)
     return FAILED if found["problems"] else HELD
 
 
-async def _campaign(orders: Orders, options: ChaosOptions) -> dict[str, Any]:
+async def _campaign(orders: CampaignSettings, options: ChaosOptions) -> dict[str, Any]:
     began, load = monotonic(), os.getloadavg()[0]
     with work_folder(options.data) as folder:
-        async with platform_for(orders, folder, report_progress) as platform:
+        async with campaign_platform(orders, folder, report_progress) as platform:
             deeds = await Campaign(orders, platform, folder, report_progress).run()
             report_progress("judging")
-            run_ids = [*deeds.run_ids, *await below(platform.dsn(), deeds.run_ids)]
+            run_ids = [*deeds.run_ids, *await descendant_runs(platform.dsn(), deeds.run_ids)]
             record = await read_record(platform.dsn(), run_ids)
-            verdict = weigh(record, read_marks(outside_of(folder)), run_ids)
-            found = Found(
+            verdict = judge_record(record, read_marks(outside_file(folder)), run_ids)
+            found = CampaignFindings(
                 deeds=deeds,
                 record=record,
                 verdict=verdict,
@@ -113,7 +113,7 @@ async def _campaign(orders: Orders, options: ChaosOptions) -> dict[str, Any]:
         "seconds": round(monotonic() - began, 1),
         "phases_s": {name: round(took, 1) for name, took in deeds.seconds.items()},
     }
-    return document(found, seed=orders.seed, expected=(*orders.faults, *dict.fromkeys(orders.rare)), facts=facts)
+    return report_document(found, seed=orders.seed, expected=(*orders.faults, *dict.fromkeys(orders.rare)), facts=facts)
 
 
 if __name__ == "__main__":

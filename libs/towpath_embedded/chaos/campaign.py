@@ -16,10 +16,10 @@ from towpath.errors import RefusedError, UnavailableError
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tasks import RunAccepted
 from towpath_embedded.chaos import recording_tools
-from towpath_embedded.chaos.faults import FAULTS, Strike, Striker
-from towpath_embedded.chaos.people import Person
-from towpath_embedded.chaos.plan import Boundary, Cell, boundaries_of, make_plan
-from towpath_embedded.chaos.run_watch import Log, Reader, Watch, types_in_order
+from towpath_embedded.chaos.faults import FAULTS, FaultInjector, Strike
+from towpath_embedded.chaos.people import GateOperator
+from towpath_embedded.chaos.plan import Boundary, PlanCell, boundaries_of, make_plan
+from towpath_embedded.chaos.run_watch import DatabaseReader, ObservedLog, RunWatcher, types_in_order
 from towpath_embedded.chaos.workload import Workload, policy_text, tools_text
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
@@ -42,11 +42,11 @@ _BEHIND = (
 
 _log = logging.getLogger(__name__)
 
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
+class CampaignSettings:
     """What a campaign does: *strikes* with *faults*, and once with each of *rare*.
 
     *pace_s* is the time between two targets, *in_flight* how many of them may wait for their strike. *bystanders* are
@@ -66,13 +66,13 @@ class Orders:
 
 
 @dataclass(slots=True, kw_only=True)
-class Target:
+class PlannedStrike:
     """One cell of the plan and what came of it."""
 
-    cell: Cell
+    cell: PlanCell
     run_id: str = ""
     strike: Strike | None = None
-    log: Log | None = None
+    log: ObservedLog | None = None
 
     @property
     def recovery_s(self) -> float | None:
@@ -84,11 +84,11 @@ class Target:
 
 
 @dataclass(slots=True, kw_only=True)
-class Deeds:
+class CampaignResult:
     """What a campaign did: whom it struck, which runs there are, what the person at the gates said."""
 
     boundaries: tuple[Boundary, ...] = ()
-    targets: list[Target] = field(default_factory=list)
+    targets: list[PlannedStrike] = field(default_factory=list)
     references: dict[str, str] = field(default_factory=dict)
     """The undisturbed run of each network."""
     run_ids: dict[str, str] = field(default_factory=dict)
@@ -99,28 +99,28 @@ class Deeds:
 
 
 class Campaign:
-    """Carries out *orders* on *platform*; see `platform_for`."""
+    """Carries out *orders* on *platform*; see `campaign_platform`."""
 
-    def __init__(self, orders: Orders, platform: Platform, folder: Path, tell: Tell) -> None:
+    def __init__(self, orders: CampaignSettings, platform: Platform, folder: Path, tell: Progress) -> None:
         self._orders = orders
         self._platform = platform
-        self._outside = outside_of(folder)
+        self._outside = outside_file(folder)
         self._tell = tell
         self._by_name = {workload.name: workload for workload in orders.workloads}
         self._submitted = 0
-        self._striker = Striker(platform, stop_s=orders.stop_s)
-        self._watch = Watch(platform.nats_url_of("gateway"), platform.dsn())
+        self._striker = FaultInjector(platform, stop_s=orders.stop_s)
+        self._watch = RunWatcher(platform.nats_url_of("gateway"), platform.dsn())
         self._clients: tuple[Client, ...] = ()
         self._struck = 0
         self._began = monotonic()
-        self.deeds = Deeds()
+        self.deeds = CampaignResult()
 
-    async def run(self) -> Deeds:
+    async def run(self) -> CampaignResult:
         """Do everything; the platform has started. Raises ProblemError where the networks can't be run at all."""
-        reader = Reader(self._platform.dsn())
+        reader = DatabaseReader(self._platform.dsn())
         http = Client(self._platform.gateway_url)
         self._clients = (http, Client(self._platform.nats_url))
-        person = Person(http, reader, self._outside, self._striker)
+        person = GateOperator(http, reader, self._outside, self._striker)
         try:
             async with self._watch, asyncio.TaskGroup() as group:
                 await self._publish(http)
@@ -131,7 +131,7 @@ class Campaign:
                 for task in helping:
                     task.cancel()
         except* ProblemError as refused:
-            raise _first(refused) from refused
+            raise _first_problem(refused) from refused
         finally:
             await self._striker.close()
             await reader.close()
@@ -153,7 +153,7 @@ class Campaign:
                         raise
                 await asyncio.sleep(0.2)
 
-    async def _refer(self, reader: Reader) -> None:
+    async def _refer(self, reader: DatabaseReader) -> None:
         """One undisturbed run of each network: its log gives the boundaries."""
         began = monotonic()
         found: list[Boundary] = []
@@ -171,7 +171,7 @@ class Campaign:
         self._tell(f"{len(found)} boundaries in {', '.join(self._by_name)}; {faults} faults")
 
     @staticmethod
-    async def _must_have_completed(workload: Workload, run_id: str, reader: Reader) -> None:
+    async def _must_have_completed(workload: Workload, run_id: str, reader: DatabaseReader) -> None:
         """What fails by itself can't show that a fault makes it fail; raises ProblemError `request_invalid`."""
         rows = await reader.rows("SELECT status, reason FROM runs.run WHERE run_id::text = $1", run_id)
         if rows and rows[0]["status"] != "completed":
@@ -182,7 +182,7 @@ class Campaign:
     async def _strike_all(self) -> None:
         orders, began = self._orders, monotonic()
         plan = make_plan(self.deeds.boundaries, orders.faults, orders.strikes, orders.seed, rare=orders.rare)
-        self.deeds.targets = [Target(cell=cell) for cell in plan]
+        self.deeds.targets = [PlannedStrike(cell=cell) for cell in plan]
         names = list(self._by_name)
         slots = asyncio.Semaphore(orders.in_flight)
         async with asyncio.TaskGroup() as group:
@@ -202,7 +202,7 @@ class Campaign:
         finally:
             slots.release()
 
-    async def _target(self, target: Target, slots: asyncio.Semaphore) -> None:
+    async def _target(self, target: PlannedStrike, slots: asyncio.Semaphore) -> None:
         boundary = target.cell.boundary
         try:
             for _ in range(TRIES):
@@ -245,7 +245,7 @@ class Campaign:
         self._watch.follow(run_id)
         return run_id
 
-    async def _quiet(self, reader: Reader) -> None:
+    async def _quiet(self, reader: DatabaseReader) -> None:
         """Wait until every run has ended and the history has read them all, or the patience is over."""
         began = monotonic()
         with contextlib.suppress(TimeoutError):
@@ -254,13 +254,13 @@ class Campaign:
             await asyncio.sleep(0.2)
         self._tell(f"every run has ended after {monotonic() - began:.0f} s" if not left else f"{len(left)} go on")
         end = monotonic() + HISTORY_TIMEOUT_S
-        while not (caught_up := await _caught_up(reader)) and monotonic() < end:  # noqa: ASYNC110 - a level
+        while not (caught_up := await _history_is_complete(reader)) and monotonic() < end:  # noqa: ASYNC110 - a level
             await asyncio.sleep(0.5)
         self.deeds.quiet = not left and caught_up
         self.deeds.seconds["quiescence"] = monotonic() - began
 
 
-def _first(group: BaseExceptionGroup[ProblemError]) -> ProblemError:
+def _first_problem(group: BaseExceptionGroup[ProblemError]) -> ProblemError:
     """Take the first problem out of what a task group makes of it."""
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup):
@@ -269,24 +269,24 @@ def _first(group: BaseExceptionGroup[ProblemError]) -> ProblemError:
     return found
 
 
-async def _caught_up(reader: Reader) -> bool:
+async def _history_is_complete(reader: DatabaseReader) -> bool:
     """Say whether the history holds every log to its end."""
     rows = await reader.rows(_BEHIND)
     return rows is not None and not rows[0]["runs"]
 
 
-def outside_of(folder: Path) -> Path:
+def outside_file(folder: Path) -> Path:
     """Return the outside file of a campaign in *folder*."""
     return folder / "outside.txt"
 
 
 @contextlib.asynccontextmanager
-async def platform_for(orders: Orders, folder: Path, tell: Tell) -> AsyncIterator[Platform]:
+async def campaign_platform(orders: CampaignSettings, folder: Path, tell: Progress) -> AsyncIterator[Platform]:
     """Start a platform in *folder* whose only worker serves the recording tools; it is stopped when the block ends."""
     policy, tools = folder / "policy.yaml", folder / "tools.json"
     policy.write_text(policy_text(orders.workloads))
     tools.write_text(tools_text(orders.workloads))
-    settings = {recording_tools.TOOLS_VARIABLE: str(tools), recording_tools.OUTSIDE_VARIABLE: str(outside_of(folder))}
+    settings = {recording_tools.TOOLS_VARIABLE: str(tools), recording_tools.OUTSIDE_VARIABLE: str(outside_file(folder))}
     worker = WorkerCommand(modules=(recording_tools.__name__,), count=WORKERS, concurrency=8, environment=settings)
     platform = Platform(
         folder / "platform",

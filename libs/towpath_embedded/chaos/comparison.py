@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from towpath_contracts.events.log import COMPARISON_IGNORES
-from towpath_embedded.chaos.record import Record, Row
+from towpath_embedded.chaos.record import Row, StoredRuns
 
-Place = tuple[int, int]
+CallPosition = tuple[int, int]
 """Step and call index: what names a call in every run of the same script."""
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -50,7 +50,7 @@ _LEDGER: Final = ("step", "call_index", "tool", "status", "effect_class", "args_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class ComparableRun:
     """What is compared of one run: how it ended, its log and its ledger, as texts."""
 
     end: tuple[str, ...]
@@ -58,13 +58,13 @@ class Trace:
     ledger: tuple[str, ...]
 
 
-def difference(record: Record, reference: str, run_id: str, doubted: Collection[str] = ()) -> str:
+def describe_difference(record: StoredRuns, reference: str, run_id: str, doubted: Collection[str] = ()) -> str:
     """Say how *run_id* differs from the run *reference*; an empty string where it does not.
 
     *doubted* are the execution ids of calls that were unknown at a time: what a person said of them is left out.
     """
     places = {_place(row) for row in record.calls if row["run_id"] == run_id and row["execution_id"] in doubted}
-    wanted, found = trace(record, reference, places), trace(record, run_id, places)
+    wanted, found = comparable_run(record, reference, places), comparable_run(record, run_id, places)
     for name in ("end", "log", "ledger"):
         pair: tuple[tuple[str, ...], tuple[str, ...]] = getattr(wanted, name), getattr(found, name)
         if pair[0] != pair[1]:
@@ -72,13 +72,13 @@ def difference(record: Record, reference: str, run_id: str, doubted: Collection[
     return ""
 
 
-def trace(record: Record, run_id: str, doubted: Collection[Place] = ()) -> Trace:
+def comparable_run(record: StoredRuns, run_id: str, doubted: Collection[CallPosition] = ()) -> ComparableRun:
     """Return what has to be equal of *run_id*, without what a person decided about the calls at *doubted*."""
     events = [row for row in record.events if row["run_id"] == run_id and row["type"] not in COMPARISON_IGNORES]
     doubts = {row["gate_id"] for row in record.gates if row["gate_type"] == "unknown_effect"}
     kept = [_plain(row, doubted) for row in _in_call_order(events) if row["event"].get("gate_id") not in doubts]
     names = _Names()
-    return Trace(
+    return ComparableRun(
         end=tuple(f"{r['status']} {r['reason']} at step {r['step']}" for r in record.runs if r["run_id"] == run_id),
         log=tuple(names.text(event) for event in _without_repeats(kept)),
         ledger=tuple(sorted(_entry(row, doubted) for row in record.calls if row["run_id"] == run_id)),
@@ -112,7 +112,7 @@ def _at(texts: Sequence[str], place: int) -> str:
     return texts[place][:400] if place < len(texts) else "nothing"
 
 
-def _place(row: Row) -> Place:
+def _place(row: Row) -> CallPosition:
     return row["step"], row["call_index"]
 
 
@@ -127,7 +127,7 @@ def _in_call_order(events: Sequence[Row]) -> list[Row]:
     return ordered
 
 
-def _plain(row: Row, doubted: Collection[Place]) -> Row:
+def _plain(row: Row, doubted: Collection[CallPosition]) -> Row:
     event: Row = _leave_out(_PASSING, row["event"])
     if row["type"] in _ENDS:
         event = _undecided(event, doubted)
@@ -142,7 +142,7 @@ def _leave_out(names: Collection[str], value: Any) -> Any:
     return [_leave_out(names, inner) for inner in value] if isinstance(value, list) else value
 
 
-def _undecided(row: Row, doubted: Collection[Place]) -> Row:
+def _undecided(row: Row, doubted: Collection[CallPosition]) -> Row:
     return {key: value for key, value in row.items() if key not in _DOUBTED} if _place(row) in doubted else row
 
 
@@ -155,5 +155,5 @@ def _without_repeats(events: Sequence[Row]) -> list[Row]:
     return kept
 
 
-def _entry(row: Row, doubted: Collection[Place]) -> str:
+def _entry(row: Row, doubted: Collection[CallPosition]) -> str:
     return _json(_undecided({name: row[name] for name in _LEDGER}, doubted))

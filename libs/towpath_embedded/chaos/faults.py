@@ -82,7 +82,7 @@ class Strike:
     waited_s: float
 
 
-class Striker:
+class FaultInjector:
     """Strikes at *platform*; a frozen process goes on after *stop_s*."""
 
     def __init__(self, platform: Platform, *, stop_s: float) -> None:

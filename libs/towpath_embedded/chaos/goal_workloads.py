@@ -41,7 +41,7 @@ def _recorded(network: str, classes: dict[str, str]) -> tuple[ToolSpec, ...]:
     )
 
 
-def errand() -> Workload:
+def goal_workload() -> Workload:
     """Return the goal: claimed too early, denied twice, helped by a specialist, and reached by what happened."""
     equipped = [f"{ERRAND}.{name}" for name in _ERRAND]
     agents = [
@@ -83,7 +83,7 @@ def errand() -> Workload:
     )
 
 
-def survey() -> Workload:
+def objective_workload() -> Workload:
     """Return the objective: a plan, files, a failed read that is reflected on, a confirmed plan, a deliverable."""
     equipped = [*_DESK, *(f"{SURVEY}.{name}" for name in _SURVEY)]
     agents = [{"key": "surveyor", "is_default": True, "allow_respond": True, "equipped_tools": equipped}]

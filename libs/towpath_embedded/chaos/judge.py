@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath_embedded.chaos.outside import Mark, read_marks
-from towpath_embedded.chaos.record import Record, Row, read_record
+from towpath_embedded.chaos.record import Row, StoredRuns, read_record
 
 FINAL = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"})
 UNSETTLED = frozenset({"requested", "awaiting_approval", "permitted", "started"})
@@ -29,7 +29,7 @@ _STARTS = frozenset({("decision", "allow"), ("approval.consumed", "allow"), ("cl
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unknown:
+class UnknownCall:
     """A call of which nobody could say whether it happened: where, why, and what a person then said of it."""
 
     run_id: str
@@ -43,7 +43,7 @@ class Unknown:
 
 
 @dataclass
-class Verdict:
+class JudgedRuns:
     """What was found. `clean` says that nothing is; whether enough work was done is another question (`share`)."""
 
     runs: int = 0
@@ -66,7 +66,7 @@ class Verdict:
     diff: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
     """Effects that happened after their run had ended, and starts that were allowed after its fence was stored."""
-    unknown: list[Unknown] = field(default_factory=list)
+    unknown: list[UnknownCall] = field(default_factory=list)
     """Calls that were unknown at any time, also where a person has settled them since."""
     dead_letters: list[str] = field(default_factory=list)
 
@@ -108,23 +108,27 @@ class Verdict:
 
 async def judge(
     dsn: str, outside: Path, run_ids: Sequence[str] | None = None, *, ends: Collection[str] = COMPLETED
-) -> Verdict:
+) -> JudgedRuns:
     """Read everything once and say what does not fit.
 
     *run_ids* are the accepted runs (None: whatever is stored); *ends* are the final statuses that they should have;
     a run that somebody cancelled may be `cancelled` besides.
     """
-    return weigh(await read_record(dsn, run_ids), read_marks(outside), run_ids, ends=ends)
+    return judge_record(await read_record(dsn, run_ids), read_marks(outside), run_ids, ends=ends)
 
 
-def weigh(
-    record: Record, marks: Sequence[Mark], run_ids: Sequence[str] | None = None, *, ends: Collection[str] = COMPLETED
-) -> Verdict:
+def judge_record(
+    record: StoredRuns,
+    marks: Sequence[Mark],
+    run_ids: Sequence[str] | None = None,
+    *,
+    ends: Collection[str] = COMPLETED,
+) -> JudgedRuns:
     """Say what does not fit in *record* and *marks*; no I/O."""
     events: dict[str, list[Row]] = defaultdict(list)
     for row in record.events:
         events[row["run_id"]].append(row)
-    verdict = Verdict(runs=len(record.runs), dead_letters=[_dead(row) for row in record.dead])
+    verdict = JudgedRuns(runs=len(record.runs), dead_letters=[_dead(row) for row in record.dead])
     _runs(verdict, record, events, run_ids, ends)
     _log(verdict, record, events)
     _gates(verdict, record, events)
@@ -138,8 +142,8 @@ def weigh(
 
 
 def _runs(
-    verdict: Verdict,
-    record: Record,
+    verdict: JudgedRuns,
+    record: StoredRuns,
     events: dict[str, list[Row]],
     run_ids: Sequence[str] | None,
     ends: Collection[str],
@@ -163,7 +167,7 @@ def _runs(
     verdict.completed, verdict.waiting, verdict.ended = ended["completed"], dict(waiting), dict(ended)
 
 
-def _log(verdict: Verdict, record: Record, events: dict[str, list[Row]]) -> None:
+def _log(verdict: JudgedRuns, record: StoredRuns, events: dict[str, list[Row]]) -> None:
     for row in record.runs:
         log = events[row["run_id"]]
         if [event["seq"] for event in log] != list(range(1, row["seq"] + 1)):
@@ -194,7 +198,7 @@ def _once(row: Row) -> Iterable[str]:
             return
 
 
-def _gates(verdict: Verdict, record: Record, events: dict[str, list[Row]]) -> None:
+def _gates(verdict: JudgedRuns, record: StoredRuns, events: dict[str, list[Row]]) -> None:
     """Every gate of the log is a row and the reverse; a row is pending as long as the log has not closed it."""
     opened: set[str] = set()
     closed: set[str] = set()
@@ -208,7 +212,7 @@ def _gates(verdict: Verdict, record: Record, events: dict[str, list[Row]]) -> No
             verdict.diff.append(f"gate {key} is {row['status']}, and {'not ' * (key not in closed)}closed in the log")
 
 
-def _effects(verdict: Verdict, record: Record, marks: Sequence[Mark]) -> None:
+def _effects(verdict: JudgedRuns, record: StoredRuns, marks: Sequence[Mark]) -> None:
     ledger = {row["execution_id"]: row for row in record.calls}
     others = {row["execution_id"] for row in record.others}
     ended = {row["run_id"]: row["ended_at"] for row in record.runs}
@@ -238,7 +242,7 @@ def _effects(verdict: Verdict, record: Record, marks: Sequence[Mark]) -> None:
             verdict.diff.append(f"{key} succeeded in the ledger and never happened")
 
 
-def _fences(verdict: Verdict, record: Record) -> None:
+def _fences(verdict: JudgedRuns, record: StoredRuns) -> None:
     """Once the fence of a run is stored nothing of it is permitted or claimed; both times are Postgres's own."""
     raised = {row["run_id"]: row["at"] for row in record.fences}
     for row in record.audit:
@@ -246,7 +250,7 @@ def _fences(verdict: Verdict, record: Record) -> None:
             verdict.late.append(f"{row['execution_id']}: {row['phase']} {row['verdict']} after the fence was stored")
 
 
-def _repeated(verdict: Verdict, effect_class: str, key: str, made: Sequence[Mark], retries: int) -> None:
+def _repeated(verdict: JudgedRuns, effect_class: str, key: str, made: Sequence[Mark], retries: int) -> None:
     """The class is the ledger's, not the tool's own word; a person's `retry` allows once more."""
     if effect_class in REPEATABLE:
         verdict.repeats += len(made) - 1
@@ -254,7 +258,7 @@ def _repeated(verdict: Verdict, effect_class: str, key: str, made: Sequence[Mark
         verdict.dup.append(f"{key} ({effect_class}) happened {len(made)} times")
 
 
-def _keys(verdict: Verdict, marks: Sequence[Mark]) -> None:
+def _keys(verdict: JudgedRuns, marks: Sequence[Mark]) -> None:
     """An outside system that counts keys must see one key for one call."""
     pairs = {(mark.key, mark.execution_id) for mark in marks if mark.key}
     by_key, by_call = Counter(key for key, _ in pairs), Counter(call for _, call in pairs)
@@ -262,7 +266,7 @@ def _keys(verdict: Verdict, marks: Sequence[Mark]) -> None:
     verdict.diff += [f"key {key} stood for {count} calls" for key, count in by_key.items() if count > 1]
 
 
-def _permitted(record: Record) -> dict[str, float]:
+def _permitted(record: StoredRuns) -> dict[str, float]:
     """When each call was permitted for the first time, as the audit says."""
     first: dict[str, float] = {}
     for row in record.audit:
@@ -279,7 +283,7 @@ def _settled(row: Row) -> str | None:
     return "did_not_happen" if said else None
 
 
-def _ledger(verdict: Verdict, record: Record, events: dict[str, list[Row]]) -> None:
+def _ledger(verdict: JudgedRuns, record: StoredRuns, events: dict[str, list[Row]]) -> None:
     status = {row["run_id"]: row["status"] for row in record.runs}
     told = {
         row["event"]["execution_id"]: "denied" if row["type"] == "tool_call_denied" else row["event"]["status"]
@@ -301,7 +305,7 @@ def _excused(ledger: str, told: str | None, run: str) -> bool:
     return (told is None and (run != "completed" or ledger == "void")) or (told == "unknown" and run in FINAL)
 
 
-def _unknown(verdict: Verdict, record: Record, marks: Sequence[Mark]) -> None:
+def _unknown(verdict: JudgedRuns, record: StoredRuns, marks: Sequence[Mark]) -> None:
     calls = {row["execution_id"]: row for row in record.calls}
     count = Counter(mark.execution_id for mark in marks)
     why: dict[str, str] = {}
@@ -318,7 +322,7 @@ def _unknown(verdict: Verdict, record: Record, marks: Sequence[Mark]) -> None:
         if row["effect_class"] == "pure":
             verdict.diff.append(f"pure {key} is unknown")
         verdict.unknown.append(
-            Unknown(
+            UnknownCall(
                 run_id=row["run_id"],
                 execution_id=key,
                 tool=row["tool"],
@@ -330,7 +334,7 @@ def _unknown(verdict: Verdict, record: Record, marks: Sequence[Mark]) -> None:
         )
 
 
-def _history(verdict: Verdict, record: Record) -> None:
+def _history(verdict: JudgedRuns, record: StoredRuns) -> None:
     kept = {row["run_id"]: row for row in record.history}
     for row in record.runs:
         run_id, history = row["run_id"], kept.get(row["run_id"])
@@ -343,7 +347,7 @@ def _history(verdict: Verdict, record: Record) -> None:
     verdict.diff += [f"history skipped {row['run_id']} seq {row['seq']}: {row['error']}" for row in record.skipped]
 
 
-def _projects(verdict: Verdict, record: Record) -> None:
+def _projects(verdict: JudgedRuns, record: StoredRuns) -> None:
     """Whatever belongs to a run belongs to its project."""
     owner = {row["run_id"]: row["project"] for row in record.runs}
     rows: tuple[Row, ...] = (*record.gates, *record.calls, *record.audit, *record.history)

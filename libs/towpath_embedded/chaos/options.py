@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
-from towpath_embedded.chaos.campaign import Orders
+from towpath_embedded.chaos.campaign import CampaignSettings
 from towpath_embedded.chaos.faults import FAULTS, KILLS, Fault, named_faults
-from towpath_embedded.chaos.goal_workloads import errand, survey
-from towpath_embedded.chaos.workload import Workload, WorkloadError, defaults, read_workload
+from towpath_embedded.chaos.goal_workloads import goal_workload, objective_workload
+from towpath_embedded.chaos.workload import Workload, WorkloadError, default_workloads, read_workload
 
 DEFAULT_SEED = 1
 QUICK_KILLS = 160
@@ -46,23 +46,23 @@ class ChaosOptions:
     data: Path | None = None
 
 
-def understand(options: ChaosOptions) -> Orders:
+def campaign_settings(options: ChaosOptions) -> CampaignSettings:
     """Return what *options* ask for; raises ProblemError with every problem."""
     wrong: list[ProblemDetail] = [*_files(options), *_numbers(options)]
     faults, strange = named_faults(options.faults or ("all",))
-    wrong += [_fault("--faults", f"{word} names no fault; there are {', '.join(FAULTS)}") for word in strange]
+    wrong += [_invalid("--faults", f"{word} names no fault; there are {', '.join(FAULTS)}") for word in strange]
     workloads = _workloads(options, wrong)
     if wrong:
         raise ProblemError(problem("request_invalid", f"{len(wrong)} problem(s)", errors=tuple(wrong)))
-    return _orders(options, workloads, faults)
+    return _settings(options, workloads, faults)
 
 
-def _orders(options: ChaosOptions, workloads: tuple[Workload, ...], faults: Iterable[Fault]) -> Orders:
+def _settings(options: ChaosOptions, workloads: tuple[Workload, ...], faults: Iterable[Fault]) -> CampaignSettings:
     names = [fault.name for fault in faults]
     often = tuple(name for name in names if name in KILLS) or tuple(names)
     seldom = [name for name in names if name not in often]
     each = QUICK_RARE if options.quick or options.kills else FULL_RARE
-    return Orders(
+    return CampaignSettings(
         workloads=workloads,
         faults=often,
         rare=tuple(seldom) * each,
@@ -76,33 +76,33 @@ def _orders(options: ChaosOptions, workloads: tuple[Workload, ...], faults: Iter
 def _files(options: ChaosOptions) -> list[ProblemDetail]:
     found: list[ProblemDetail] = []
     if options.network is not None and options.decisions is None:
-        found.append(_fault("--decisions", "a network of your own needs --decisions FILE: what the model would say"))
+        found.append(_invalid("--decisions", "a network of your own needs --decisions FILE: what the model would say"))
     if options.network is None:
         given = [name for name in ("decisions", "tools", "policy") if getattr(options, name) is not None]
-        found += [_fault(f"--{name}", f"--{name} belongs to --network FILE") for name in given]
+        found += [_invalid(f"--{name}", f"--{name} belongs to --network FILE") for name in given]
     for name in ("network", "decisions", "tools", "policy"):
         path: Path | None = getattr(options, name)
         if path is not None and not path.is_file():
-            found.append(_fault(f"--{name}", f"{path} is no file"))
+            found.append(_invalid(f"--{name}", f"{path} is no file"))
     if options.data is not None and (options.data / "platform").exists():
-        found.append(_fault("--data", f"{options.data} holds an earlier platform; name a new folder"))
+        found.append(_invalid("--data", f"{options.data} holds an earlier platform; name a new folder"))
     return found
 
 
 def _numbers(options: ChaosOptions) -> list[ProblemDetail]:
     found: list[ProblemDetail] = []
     if options.kills is not None and not 1 <= options.kills <= LIMIT:
-        found.append(_fault("--kills", f"--kills takes 1 to {LIMIT}, not {options.kills}"))
+        found.append(_invalid("--kills", f"--kills takes 1 to {LIMIT}, not {options.kills}"))
     if not 0 <= options.runs <= LIMIT:
-        found.append(_fault("--runs", f"--runs takes 0 to {LIMIT}, not {options.runs}"))
+        found.append(_invalid("--runs", f"--runs takes 0 to {LIMIT}, not {options.runs}"))
     if options.quick and options.long:
-        found.append(_fault("--long", "--quick and --long contradict each other"))
+        found.append(_invalid("--long", "--quick and --long contradict each other"))
     return found
 
 
 def _workloads(options: ChaosOptions, wrong: list[ProblemDetail]) -> tuple[Workload, ...]:
     if options.network is None or options.decisions is None:
-        return (*defaults(), errand(), survey())
+        return (*default_workloads(), goal_workload(), objective_workload())
     if any(entry.pointer in {"--network", "--decisions", "--tools", "--policy"} for entry in wrong):
         return ()
     try:
@@ -112,5 +112,5 @@ def _workloads(options: ChaosOptions, wrong: list[ProblemDetail]) -> tuple[Workl
         return ()
 
 
-def _fault(option: str, detail: str) -> ProblemDetail:
+def _invalid(option: str, detail: str) -> ProblemDetail:
     return ProblemDetail(pointer=option, code="invalid", detail=detail)

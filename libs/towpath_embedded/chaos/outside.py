@@ -32,7 +32,7 @@ class Mark:
         return " ".join(words) + "\n"
 
 
-def leave(place: Path, mark: Mark) -> None:
+def append_mark(place: Path, mark: Mark) -> None:
     """Append *mark* and return once it is on the disk; raises OSError."""
     handle = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:

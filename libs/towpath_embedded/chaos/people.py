@@ -11,9 +11,9 @@ from typing import Any
 
 from towpath.client.client import Client
 from towpath.errors import TowpathError
-from towpath_embedded.chaos.faults import Striker
+from towpath_embedded.chaos.faults import FaultInjector
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.run_watch import Reader
+from towpath_embedded.chaos.run_watch import DatabaseReader
 from towpath_fabric.clock import monotonic
 
 LOOK_S = 0.25
@@ -28,10 +28,10 @@ _PENDING = (
 )
 
 
-class Person:
+class GateOperator:
     """Decides at every gate of the platform until it is cancelled."""
 
-    def __init__(self, client: Client, reader: Reader, outside: Path, striker: Striker) -> None:
+    def __init__(self, client: Client, reader: DatabaseReader, outside: Path, striker: FaultInjector) -> None:
         self._client = client
         self._reader = reader
         self._outside = outside

@@ -31,7 +31,7 @@ class Boundary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class PlanCell:
     """One strike of the plan; *delay_s* after the boundary, so that some fall between two events."""
 
     number: int
@@ -53,7 +53,7 @@ def boundaries_of(network: str, types: Iterable[str]) -> tuple[Boundary, ...]:
 
 def make_plan(
     boundaries: Sequence[Boundary], faults: Sequence[str], count: int, seed: int, *, rare: Sequence[str] = ()
-) -> tuple[Cell, ...]:
+) -> tuple[PlanCell, ...]:
     """Return *count* strikes, spread as evenly as they can be over faults and boundaries, and among them *rare* ones.
 
     Every round visits each boundary once with another fault than in the rounds before, so `len(faults)` rounds are the
@@ -76,6 +76,6 @@ def make_plan(
     for fault in rare if boundaries else ():
         pairs.insert(chance.randrange(len(pairs) + 1), (fault, chance.choice(boundaries)))
     return tuple(
-        Cell(number=n, fault=fault, boundary=boundary, delay_s=chance.uniform(0, LONGEST_DELAY_S) if n % 2 else 0.0)
+        PlanCell(number=n, fault=fault, boundary=boundary, delay_s=chance.uniform(0, LONGEST_DELAY_S) if n % 2 else 0.0)
         for n, (fault, boundary) in enumerate(pairs, 1)
     )

@@ -39,7 +39,7 @@ _STATEMENTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class StoredRuns:
     """What is stored. `calls` is the ledger of the runs in question, `others` the execution ids of all other runs."""
 
     runs: Sequence[Row] = ()
@@ -54,7 +54,7 @@ class Record:
     others: Sequence[Row] = ()
 
 
-async def read_record(dsn: str, run_ids: Sequence[str] | None = None) -> Record:
+async def read_record(dsn: str, run_ids: Sequence[str] | None = None) -> StoredRuns:
     """Read the record of *run_ids*, or of every run, as the owner of the database; all from one moment."""
     connection = await asyncpg.connect(dsn)
     try:
@@ -65,10 +65,10 @@ async def read_record(dsn: str, run_ids: Sequence[str] | None = None) -> Record:
             }
     finally:
         await connection.close()
-    return Record(**found)
+    return StoredRuns(**found)
 
 
-async def below(dsn: str, run_ids: Collection[str]) -> list[str]:
+async def descendant_runs(dsn: str, run_ids: Collection[str]) -> list[str]:
     """Return the child runs of *run_ids*, however deep."""
     connection = await asyncpg.connect(dsn)
     try:

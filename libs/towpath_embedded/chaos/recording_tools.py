@@ -17,7 +17,7 @@ from towpath.tools.arguments import ToolArguments
 from towpath.tools.declaration import Tool
 from towpath.tools.probes import DidNotHappen, Happened, Probe, Probed
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
-from towpath_embedded.chaos.outside import Mark, leave, read_marks
+from towpath_embedded.chaos.outside import Mark, append_mark, read_marks
 from towpath_fabric.clock import wall
 
 TOOLS_VARIABLE = "TOWPATH_CHAOS_TOOLS"
@@ -50,7 +50,7 @@ def recording_tool(spec: ToolSpec, place: Path) -> Tool[..., Any]:
             key=context.idempotency_key,
             tool=spec.name,
         )
-        await asyncio.to_thread(leave, place, mark)
+        await asyncio.to_thread(append_mark, place, mark)
         await asyncio.sleep(PAUSE_S)
         return _result(spec, args)
 

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from towpath_embedded.chaos.campaign import Deeds, Target
-from towpath_embedded.chaos.comparison import difference
+from towpath_embedded.chaos.campaign import CampaignResult, PlannedStrike
+from towpath_embedded.chaos.comparison import describe_difference
 from towpath_embedded.chaos.faults import FAULTS
-from towpath_embedded.chaos.judge import Unknown, Verdict
-from towpath_embedded.chaos.record import Record, Row
+from towpath_embedded.chaos.judge import JudgedRuns, UnknownCall
+from towpath_embedded.chaos.record import Row, StoredRuns
 
 SHARE = 0.95
 """Of the runs, at least so many must complete: a platform on which everything fails loses nothing either."""
@@ -29,17 +29,17 @@ _COUNTED = ("lost", "duplicates", "unknown")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class CampaignFindings:
     """Everything that was looked at after a campaign: the judge's verdict, and what a replay and a comparison said."""
 
-    deeds: Deeds
-    record: Record
-    verdict: Verdict
+    deeds: CampaignResult
+    record: StoredRuns
+    verdict: JudgedRuns
     differing: Sequence[str]
     replay_mismatches: Sequence[str]
 
 
-def differing_runs(deeds: Deeds, record: Record, verdict: Verdict) -> list[str]:
+def differing_runs(deeds: CampaignResult, record: StoredRuns, verdict: JudgedRuns) -> list[str]:
     """Say which runs came out otherwise than the undisturbed run of their network, and where.
 
     What a person decided about an unknown call is left out, and the end of a call that ran out of its own time because
@@ -58,11 +58,11 @@ def differing_runs(deeds: Deeds, record: Record, verdict: Verdict) -> list[str]:
         reference = deeds.references[network]
         if run_id != reference and run_id in by_run and run_id not in astray:
             both = _joined(by_run[reference], by_run[run_id])
-            found.append(difference(both, reference, run_id, doubted[run_id]))
+            found.append(describe_difference(both, reference, run_id, doubted[run_id]))
     return [text for text in found if text]
 
 
-def _astray(record: Record, doubted: Collection[str]) -> set[str]:
+def _astray(record: StoredRuns, doubted: Collection[str]) -> set[str]:
     """Return the goals and objectives in which, or in a child of which, one of these calls did not succeed."""
     missed = {row["run_id"] for row in record.calls if row["execution_id"] in doubted and row["status"] != "succeeded"}
     above = {row["event"]["child_id"]: row["run_id"] for row in record.events if row["type"] == "child_started"}
@@ -72,7 +72,7 @@ def _astray(record: Record, doubted: Collection[str]) -> set[str]:
     return missed & pursuing
 
 
-def timeouts(record: Record) -> list[tuple[str, str]]:
+def timeouts(record: StoredRuns) -> list[tuple[str, str]]:
     """Return the calls, by run and execution id, that ended because their time was over."""
     return [
         (row["run_id"], row["event"]["execution_id"])
@@ -81,7 +81,7 @@ def timeouts(record: Record) -> list[tuple[str, str]]:
     ]
 
 
-def _by_run(record: Record) -> dict[str, dict[str, list[Row]]]:
+def _by_run(record: StoredRuns) -> dict[str, dict[str, list[Row]]]:
     """Only the parts that are compared, run by run: looking through all of it for each run would take minutes."""
     parts: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for name in ("runs", "events", "gates", "calls"):
@@ -90,12 +90,14 @@ def _by_run(record: Record) -> dict[str, dict[str, list[Row]]]:
     return parts
 
 
-def _joined(*parts: Mapping[str, list[Row]]) -> Record:
+def _joined(*parts: Mapping[str, list[Row]]) -> StoredRuns:
     names = ("runs", "events", "gates", "calls")
-    return Record(**{name: [row for part in parts for row in part.get(name, [])] for name in names})
+    return StoredRuns(**{name: [row for part in parts for row in part.get(name, [])] for name in names})
 
 
-def document(found: Found, *, seed: int, expected: Sequence[str], facts: Mapping[str, Any]) -> dict[str, Any]:
+def report_document(
+    found: CampaignFindings, *, seed: int, expected: Sequence[str], facts: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the report; *expected* are the faults that were ordered, *facts* what else it should say."""
     verdict = found.verdict
     order = {boundary: place for place, boundary in enumerate(found.deeds.boundaries)}
@@ -137,7 +139,7 @@ def document(found: Found, *, seed: int, expected: Sequence[str], facts: Mapping
 
 
 def _problems(
-    found: Found,
+    found: CampaignFindings,
     findings: Mapping[str, Sequence[str]],
     unknown: Sequence[Mapping[str, Any]],
     expected: Sequence[str],
@@ -155,7 +157,7 @@ def _problems(
     return problems
 
 
-def _blame(found: Found) -> dict[str, dict[str, int]]:
+def _blame(found: CampaignFindings) -> dict[str, dict[str, int]]:
     """How many findings of each counted kind a run has; a finding names a run or one of its calls."""
     run_of = {row["execution_id"]: row["run_id"] for row in found.record.calls}
     counts: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_COUNTED, 0))
@@ -168,14 +170,16 @@ def _blame(found: Found) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _groups(targets: Iterable[Target], key: Any) -> dict[str, list[Target]]:
-    groups: dict[str, list[Target]] = defaultdict(list)
+def _groups(targets: Iterable[PlannedStrike], key: Any) -> dict[str, list[PlannedStrike]]:
+    groups: dict[str, list[PlannedStrike]] = defaultdict(list)
     for target in targets:
         groups[key(target)].append(target)
     return groups
 
 
-def _grouped(targets: Iterable[Target], blame: Mapping[str, dict[str, int]], key: Any) -> dict[str, dict[str, Any]]:
+def _grouped(
+    targets: Iterable[PlannedStrike], blame: Mapping[str, dict[str, int]], key: Any
+) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "strikes": len(group),
@@ -186,7 +190,7 @@ def _grouped(targets: Iterable[Target], blame: Mapping[str, dict[str, int]], key
     }
 
 
-def _quantiles(targets: Iterable[Target]) -> dict[str, float | None]:
+def _quantiles(targets: Iterable[PlannedStrike]) -> dict[str, float | None]:
     """Seconds from the strike to the struck run's next event."""
     times = sorted(target.recovery_s for target in targets if target.recovery_s is not None)
     if not times:
@@ -198,7 +202,7 @@ def _at(times: Sequence[float], share: float) -> float:
     return round(times[min(len(times) - 1, int(share * len(times)))], 3)
 
 
-def _explained(found: Found, unknown: Unknown, struck: Sequence[Target]) -> dict[str, Any]:
+def _explained(found: CampaignFindings, unknown: UnknownCall, struck: Sequence[PlannedStrike]) -> dict[str, Any]:
     """Say where it was, what was said of it, and which strikes fell between its claim and the doubt about it."""
     fields = asdict(unknown)
     where = f"{fields.pop('tool')} of run {unknown.run_id}"
@@ -216,7 +220,7 @@ def _explained(found: Found, unknown: Unknown, struck: Sequence[Target]) -> dict
     return {"where": where, "claimed_by": worker, **fields, "verdicts": list(unknown.verdicts), "strikes": during}
 
 
-def _by_cause(unknown: Sequence[Unknown]) -> dict[str, int]:
+def _by_cause(unknown: Sequence[UnknownCall]) -> dict[str, int]:
     causes: dict[str, int] = defaultdict(int)
     for one in unknown:
         causes[f"{one.effect_class}: {one.why}"] += 1

@@ -33,7 +33,7 @@ _NEWS = (
 )
 
 
-class Reader:
+class DatabaseReader:
     """Asks Postgres, with a new connection whenever the old one is gone."""
 
     def __init__(self, dsn: str) -> None:
@@ -64,7 +64,7 @@ class Reader:
 
 
 @dataclass(slots=True)
-class Log:
+class ObservedLog:
     """What was seen of one run: types by seq, and when each was seen first (monotonic)."""
 
     types: dict[int, str] = field(default_factory=dict)
@@ -100,15 +100,15 @@ class Log:
         return min((at for at in self.seen_at.values() if at > moment), default=None)
 
 
-class Watch:
+class RunWatcher:
     """Follows every run that it is told of. Use as a context manager, with `poll` beside it."""
 
     def __init__(self, nats_url: str, dsn: str) -> None:
         self._nats_url = nats_url
-        self._reader = Reader(dsn)
+        self._reader = DatabaseReader(dsn)
         self._nats: Client | None = None
-        self._early: dict[str, Log] = {}
-        self.logs: dict[str, Log] = {}
+        self._early: dict[str, ObservedLog] = {}
+        self.logs: dict[str, ObservedLog] = {}
 
     async def __aenter__(self) -> Self:
         """Begin to listen."""
@@ -117,7 +117,7 @@ class Watch:
             inbox_prefix=b"_INBOX_gateway",
             max_reconnect_attempts=-1,
             reconnect_time_wait=0.1,
-            error_cb=_expected,
+            error_cb=_log_connection_error,
         )
         await self._nats.subscribe(subjects.RUN_EVENT_ALL, cb=self._heard)
         return self
@@ -128,12 +128,12 @@ class Watch:
             await self._nats.close()
         await self._reader.close()
 
-    def follow(self, run_id: str) -> Log:
+    def follow(self, run_id: str) -> ObservedLog:
         """Begin to follow *run_id*; what was heard of it before its submitter knew it counts as well."""
-        log = self.logs[run_id] = self.logs.get(run_id) or self._early.pop(run_id, None) or Log()
+        log = self.logs[run_id] = self.logs.get(run_id) or self._early.pop(run_id, None) or ObservedLog()
         return log
 
-    async def until(self, run_id: str, true: Callable[[Log], bool], timeout_s: float) -> bool:
+    async def until(self, run_id: str, true: Callable[[ObservedLog], bool], timeout_s: float) -> bool:
         """Wait until the log of *run_id* is as wanted, or has ended; say whether it is as wanted."""
         log = self.logs[run_id]
         with contextlib.suppress(TimeoutError):
@@ -149,7 +149,7 @@ class Watch:
 
     async def _heard(self, message: Msg) -> None:
         said = json.loads(message.data)
-        log = self.logs.get(said["run_id"]) or self._early.setdefault(said["run_id"], Log())
+        log = self.logs.get(said["run_id"]) or self._early.setdefault(said["run_id"], ObservedLog())
         for entry in said["entries"]:
             log.add(entry["seq"], entry["event"]["type"])
 
@@ -157,7 +157,7 @@ class Watch:
         """Ask Postgres for what was not heard, for ever."""
         while True:
             await asyncio.sleep(POLL_S)
-            incomplete = {run_id: log for run_id, log in self.logs.items() if not _whole(log)}
+            incomplete = {run_id: log for run_id, log in self.logs.items() if not _is_complete(log)}
             if not incomplete:
                 continue
             known = [log.contiguous for log in incomplete.values()]
@@ -165,15 +165,15 @@ class Watch:
                 incomplete[run_id].add(seq, event)
 
 
-def _whole(log: Log) -> bool:
+def _is_complete(log: ObservedLog) -> bool:
     return log.ended and log.contiguous == max(log.types)
 
 
-async def _expected(error: Exception) -> None:
+async def _log_connection_error(error: Exception) -> None:
     """A broker that is killed on purpose is no news; nats-py would log it with a traceback."""
     _log.debug("nats: %s", error)
 
 
-def types_in_order(log: Log) -> Sequence[str]:
+def types_in_order(log: ObservedLog) -> Sequence[str]:
     """Return the types of a log that was seen whole."""
     return [log.types[seq] for seq in sorted(log.types)]

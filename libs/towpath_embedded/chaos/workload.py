@@ -59,12 +59,12 @@ class WorkloadError(Exception):
         self.details = tuple(details)
 
 
-def defaults() -> tuple[Workload, ...]:
+def default_workloads() -> tuple[Workload, ...]:
     """Return the built-in network and the support sample."""
-    return builtin(), sample()
+    return builtin_workload(), sample_workload()
 
 
-def builtin() -> Workload:
+def builtin_workload() -> Workload:
     """Return the network whose runs pass everything that a run can pass."""
     tools = [
         ToolSpec(name=f"crossing.{name}", toolset=TOOLSET, effect_class=effect_class, has_probe=name == "book")
@@ -88,7 +88,7 @@ def builtin() -> Workload:
         spec={"name": BUILTIN, "max_steps": 20, "agents": [{**agent, "prompt_template": "Cross."} for agent in agents]},
         script=script,
         message="Cross the water.",
-        tools=tuple(_quick(tool) for tool in tools),
+        tools=tuple(_with_short_timeout(tool) for tool in tools),
         rules=(
             {"name": "crossing", "who": {"network": BUILTIN}, "tool": "crossing.*", "effect": "allow"},
             {"name": "signing", "who": {"network": BUILTIN}, "tool": "crossing.sign", "effect": "require_approval"},
@@ -118,7 +118,7 @@ def _use(agent: str, *names: str) -> JsonObject:
     return {"agent": agent, **_decision("USE_TOOL", {"calls": calls})}
 
 
-def sample() -> Workload:
+def sample_workload() -> Workload:
     """Return the support sample: installed with the platform, or in this checkout."""
     package = Path(__file__).parents[1]
     places = (package / "samples" / "support", package.parents[1] / "examples" / "support")
@@ -157,12 +157,12 @@ def read_workload(
         spec=_scripted(spec),
         script=tuple(script),
         message=message,
-        tools=tuple(_quick(declared.get(name) or ToolSpec(name=name, toolset=TOOLSET)) for name in names),
+        tools=tuple(_with_short_timeout(declared.get(name) or ToolSpec(name=name, toolset=TOOLSET)) for name in names),
         rules=tuple(rules),
     )
 
 
-def _quick(tool: ToolSpec) -> ToolSpec:
+def _with_short_timeout(tool: ToolSpec) -> ToolSpec:
     return tool.model_copy(update={"timeout_ms": TIMEOUT_MS})
 
 
@@ -180,11 +180,11 @@ def _read(path: Path, option: str, faults: list[ProblemDetail]) -> Any:
     try:
         return yaml.safe_load(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        faults.append(_fault(option, f"{path}: {' '.join(str(error).split())}"))
+        faults.append(_invalid(option, f"{path}: {' '.join(str(error).split())}"))
         return None
 
 
-def _fault(option: str, detail: str) -> ProblemDetail:
+def _invalid(option: str, detail: str) -> ProblemDetail:
     return ProblemDetail(pointer=option, code="invalid", detail=detail)
 
 
@@ -197,7 +197,7 @@ def _network(path: Path, faults: list[ProblemDetail]) -> JsonObject:
     except ValidationError as error:
         for entry in error.errors(include_url=False):
             place = "/".join(str(part) for part in entry["loc"])
-            faults.append(_fault("--network", f"{path}: {place or 'the file'}: {entry['msg']}"))
+            faults.append(_invalid("--network", f"{path}: {place or 'the file'}: {entry['msg']}"))
     return content if isinstance(content, dict) else {}
 
 
@@ -206,7 +206,7 @@ def _script(path: Path, faults: list[ProblemDetail]) -> list[Any]:
     if isinstance(content, dict):
         content = content.get("script")
     if content is not None and not (isinstance(content, list) and content):
-        faults.append(_fault("--decisions", f"{path} holds no array of decisions"))
+        faults.append(_invalid("--decisions", f"{path} holds no array of decisions"))
     return content if isinstance(content, list) else []
 
 
@@ -214,7 +214,7 @@ def _rules(path: Path, faults: list[ProblemDetail]) -> list[JsonObject]:
     content = _read(path, "--policy", faults)
     rules = content.get("rules") if isinstance(content, dict) else None
     if content is not None and not isinstance(rules, list):
-        faults.append(_fault("--policy", f"{path} holds no list of rules"))
+        faults.append(_invalid("--policy", f"{path} holds no list of rules"))
     return rules if isinstance(rules, list) else []
 
 
@@ -224,12 +224,12 @@ def _specs(module: Path, faults: list[ProblemDetail]) -> dict[str, ToolSpec]:
         done = subprocess.run(command, capture_output=True, timeout=IMPORT_TIMEOUT_S, check=True)
         found = TypeAdapter(list[ToolSpec]).validate_json(done.stdout)
     except subprocess.TimeoutExpired:
-        faults.append(_fault("--tools", f"{module} could not be imported within {IMPORT_TIMEOUT_S} s"))
+        faults.append(_invalid("--tools", f"{module} could not be imported within {IMPORT_TIMEOUT_S} s"))
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode(errors="replace").strip().splitlines() or ["it ended without a word"]
-        faults.append(_fault("--tools", f"{module}: {lines[-1]}"))
+        faults.append(_invalid("--tools", f"{module}: {lines[-1]}"))
     except ValidationError:
-        faults.append(_fault("--tools", f"{module} writes to its standard output when it is imported"))
+        faults.append(_invalid("--tools", f"{module} writes to its standard output when it is imported"))
     else:
         return {tool.name: tool for tool in found}
     return {}

@@ -41,7 +41,7 @@ class StoreDamagedError(Exception):
     """The server runs and can't serve what lies in its store."""
 
 
-class BrokerCare:
+class BrokerRecovery:
     """Declares the streams after every start of the broker, and replaces a store that can't be served.
 
     *hold* ends the broker and keeps it down, *release* starts it again; *notice* is told in one line what people
@@ -134,7 +134,7 @@ class BrokerCare:
             inbox_prefix=b"_INBOX_deploy",
             connect_timeout=CONNECT_TIMEOUT_S,
             allow_reconnect=False,
-            error_cb=_unheard,
+            error_cb=_log_connection_error,
         )
         try:
             await self._declare_through(connection)
@@ -192,7 +192,7 @@ def _health(port: int) -> bytes:
             return bytes(error.read())
 
 
-async def _unheard(error: Exception) -> None:
+async def _log_connection_error(error: Exception) -> None:
     """The call that fails says so itself; nats-py would also log it with a traceback."""
     _log.debug("the connection says: %s", error)
 

@@ -58,7 +58,7 @@ class Nats:
         self.folder = folder.absolute()
         self._notice = notice
         self.log = (log or folder / "nats.log").absolute()
-        self.process: processes.Child | None = None
+        self.process: processes.ChildProcess | None = None
         self.port = port or free_port()
         self.monitoring_port = free_port()
         self._port_is_fixed = port is not None

@@ -21,8 +21,8 @@ import asyncpg
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded import process as processes
 from towpath_embedded.servers.postgres_identity import (
-    hand_over,
-    place_for,
+    data_folder,
+    make_owner,
     postgres_home,
     postgres_identity,
     reachable,
@@ -74,7 +74,7 @@ class Postgres:
     def __init__(self, folder: Path, *, log: Path | None = None, durable: bool = True) -> None:
         self.folder = folder.absolute()
         self.log = (log or folder / "postgres.log").absolute()
-        self.process: processes.Child | None = None
+        self.process: processes.ChildProcess | None = None
         self._durable = durable
         self._identity = postgres_identity()
         self._home = runnable_home(postgres_home(), self._identity)
@@ -144,9 +144,9 @@ class Postgres:
             self._sockets = self._socket_folder()
         elif not self._sockets.exists():  # a temporary one, removed by `stop`; a planted one is refused here
             self._sockets.mkdir(mode=0o700)
-            hand_over(self._sockets, self._identity)
+            make_owner(self._sockets, self._identity)
         if self._data is None:
-            cluster = place_for(self.folder / "cluster", self._identity)
+            cluster = data_folder(self.folder / "cluster", self._identity)
             if not (cluster / "data").exists():
                 self._initialise(cluster)
             self._data = cluster / "data"
@@ -175,7 +175,7 @@ class Postgres:
             wanted.mkdir(exist_ok=True)
         else:
             wanted = self._temporary_sockets = Path(tempfile.mkdtemp(prefix="towpath-"))
-        hand_over(wanted, self._identity)
+        make_owner(wanted, self._identity)
         return wanted
 
     def _held(self) -> bool:

@@ -53,7 +53,7 @@ def runnable_home(home: Path, identity: Identity) -> Path:
     return home if identity.user is None or _can_execute(home, identity) else _copied_out(home)
 
 
-def place_for(link: Path, identity: Identity) -> Path:
+def data_folder(link: Path, identity: Identity) -> Path:
     """Return the folder for the data that belongs at *link*, made and owned by *identity*, closed to all others.
 
     Where *identity* can't reach *link*, the folder is made below one of `SHARED_PLACES` and *link* points to it.
@@ -73,7 +73,7 @@ def place_for(link: Path, identity: Identity) -> Path:
                 remedy=f"Restore it, or remove {link} to start with an empty database.",
             )
         )
-    hand_over(folder, identity)
+    make_owner(folder, identity)
     return folder
 
 
@@ -88,7 +88,7 @@ def temporary_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)  # a killed child may still be writing
 
 
-def hand_over(folder: Path, identity: Identity) -> None:
+def make_owner(folder: Path, identity: Identity) -> None:
     """Make *identity* the owner of *folder* and close it to everybody else."""
     if identity.user is not None and identity.group is not None:
         os.chown(folder, identity.user, identity.group)

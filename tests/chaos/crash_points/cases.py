@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tests.chaos.crash_points.points import Point
+from tests.chaos.crash_points.points import CrashPoint
 from tests.chaos.crash_points.tasks import CLASSES, EffectClass
 
 UNCLAIMED: Final = frozenset(
@@ -29,30 +29,30 @@ In this order: the first is settled by a probe half a minute later, so it comes 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class SweepCase:
     """Kill at the *nth* passing of a point while runs with tools of one class are under way (empty: of all)."""
 
-    point: Point
+    point: CrashPoint
     nth: int
     effect_class: EffectClass | Literal[""]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class SweepRound:
     """Cases with the same traffic: runs whose tools are of *classes*. *settle* waits until all of them have ended.
 
     With *doubt* there is one run at a time, and a kill counts once it has left a call of the case's class in doubt.
     Cases of *meanwhile* are armed before the others and may be hit in a later round.
     """
 
-    cases: tuple[Case, ...]
+    cases: tuple[SweepCase, ...]
     classes: tuple[EffectClass, ...]
     settle: bool
     doubt: bool = False
-    meanwhile: tuple[Case, ...] = ()
+    meanwhile: tuple[SweepCase, ...] = ()
 
 
-def short_rounds(found: Sequence[Point]) -> list[Round]:
+def short_rounds(found: Sequence[CrashPoint]) -> list[SweepRound]:
     """Return rounds that hit every point once, at its first passing, while all classes are under way.
 
     Before them workers are killed in a reconcilable and in an irreversible call, so that something is in doubt: without
@@ -60,19 +60,19 @@ def short_rounds(found: Sequence[Point]) -> list[Round]:
     """
     named = {point.name: point for point in found}
     doubts = [
-        Round(cases=(_case(named[name], effect_class),), classes=(effect_class,), settle=False, doubt=True)
+        SweepRound(cases=(_case(named[name], effect_class),), classes=(effect_class,), settle=False, doubt=True)
         for name, effect_class in DOUBTFUL.items()
         if name in named
     ]
     rest = tuple(_case(p, "") for p in found if p.name not in DOUBTFUL and p.name != PROBED)
     probed = tuple(_case(p, "reconcilable") for p in found if p.name == PROBED)
-    return [*doubts, Round(cases=rest, classes=CLASSES, settle=True, meanwhile=probed)]
+    return [*doubts, SweepRound(cases=rest, classes=CLASSES, settle=True, meanwhile=probed)]
 
 
-def long_rounds(found: Sequence[Point]) -> list[Round]:
+def long_rounds(found: Sequence[CrashPoint]) -> list[SweepRound]:
     """Return a round for each class: every point that its calls pass, at the first and at the second passing."""
     return [
-        Round(
+        SweepRound(
             cases=_twice(effect_class, _passed(found, effect_class)),
             classes=(effect_class,),
             settle=True,
@@ -82,15 +82,15 @@ def long_rounds(found: Sequence[Point]) -> list[Round]:
     ]
 
 
-def _case(point: Point, effect_class: EffectClass | Literal[""], nth: int = 1) -> Case:
-    return Case(point=point, nth=nth, effect_class=effect_class)
+def _case(point: CrashPoint, effect_class: EffectClass | Literal[""], nth: int = 1) -> SweepCase:
+    return SweepCase(point=point, nth=nth, effect_class=effect_class)
 
 
-def _twice(effect_class: EffectClass, found: Sequence[Point], only: str = "") -> tuple[Case, ...]:
+def _twice(effect_class: EffectClass, found: Sequence[CrashPoint], only: str = "") -> tuple[SweepCase, ...]:
     return tuple(_case(p, effect_class, nth) for p in found if only in ("", p.name) for nth in (1, 2))
 
 
-def _passed(found: Sequence[Point], effect_class: EffectClass) -> list[Point]:
+def _passed(found: Sequence[CrashPoint], effect_class: EffectClass) -> list[CrashPoint]:
     """The points that calls of a class pass in any case."""
     never = UNCLAIMED | {PROBED} if effect_class == "pure" else {PROBED}
     return [point for point in found if point.name not in never]

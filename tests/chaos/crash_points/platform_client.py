@@ -15,7 +15,7 @@ import asyncpg
 import nats
 import nats.errors
 from nats.aio.client import Client
-from tests.chaos.crash_points.tasks import NETWORK, Task
+from tests.chaos.crash_points.tasks import NETWORK, SweepTask
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import Message
@@ -49,13 +49,13 @@ WORK: Final = frozenset({"INBOX", "DECIDE", "TOOLREQ", "TOOLEXEC", "TOOLOUT"})
 """The streams in which nothing may be left when all is quiet."""
 
 
-class Ground:
+class SweepClient:
     """A started platform with its clients and people. Use as a context: people answer gates as long as it is open."""
 
     def __init__(self, platform: Platform, outside: Path) -> None:
         self.platform = platform
         self.outside = outside
-        self.run_ids: dict[str, Task] = {}
+        self.run_ids: dict[str, SweepTask] = {}
         """Every accepted run."""
         self._nc: Client | None = None
         self._caller: Client | None = None
@@ -85,7 +85,7 @@ class Ground:
         if self._database is not None:
             await self._database.close()
 
-    async def submit(self, task: Task, patience_s: float = 60) -> str:
+    async def submit(self, task: SweepTask, patience_s: float = 60) -> str:
         """Submit *task*, again and again under its key, and return its run id; TimeoutError after *patience_s*."""
         body = json.dumps(task.body()).encode()
         async with asyncio.timeout(patience_s):

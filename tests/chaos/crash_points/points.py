@@ -30,7 +30,7 @@ _CALLS: Final = frozenset({"crash_point", "crash_point_after_flush"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class CrashPoint:
     """One place: `name` is `<role>.<place>`. A `sent` point kills once the broker has what was sent before it."""
 
     name: str
@@ -46,14 +46,14 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class CrashPointHit:
     """A kill that took place."""
 
     name: str
     pid: int
 
 
-def points() -> tuple[Point, ...]:
+def list_points() -> tuple[CrashPoint, ...]:
     """Return every point of the installed packages, in the order of roles, files and lines; LookupError without one.
 
     Raises ValueError where a name is not written as a literal: then nobody could list it.
@@ -66,7 +66,7 @@ def points() -> tuple[Point, ...]:
     )
 
 
-def faults(found: Iterable[Point]) -> list[str]:
+def naming_problems(found: Iterable[CrashPoint]) -> list[str]:
     """Say what is wrong with the names: used twice, or of another role than the code."""
     seen = list(found)
     count = Counter(point.name for point in seen)
@@ -99,13 +99,13 @@ def is_armed(folder: Path, name: str) -> bool:
     return (folder / name).exists()
 
 
-def hits(folder: Path) -> tuple[Hit, ...]:
+def hits(folder: Path) -> tuple[CrashPointHit, ...]:
     """Return every kill in *folder* so far, oldest first."""
     try:
         lines = (folder / HITS).read_text().splitlines()
     except FileNotFoundError:
         return ()
-    return tuple(Hit(name=name, pid=int(pid)) for name, pid in (line.split() for line in lines))
+    return tuple(CrashPointHit(name=name, pid=int(pid)) for name, pid in (line.split() for line in lines))
 
 
 def _folder(package: str) -> Path:
@@ -115,13 +115,15 @@ def _folder(package: str) -> Path:
     return Path(spec.origin).parent
 
 
-def _points_of(file: Path, role: str) -> Iterator[Point]:
+def _points_of(file: Path, role: str) -> Iterator[CrashPoint]:
     text = file.read_text("utf-8")
     if "crash_point" not in text:
         return
     for node in ast.walk(ast.parse(text, str(file))):
         if isinstance(node, ast.Call) and (called := _called(node)) in _CALLS:
-            yield Point(name=_literal(node, file), role=role, file=file, line=node.lineno, sent=called != "crash_point")
+            yield CrashPoint(
+                name=_literal(node, file), role=role, file=file, line=node.lineno, sent=called != "crash_point"
+            )
 
 
 def _called(node: ast.Call) -> str:

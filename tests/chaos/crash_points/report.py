@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from towpath_embedded.chaos.judge import Unknown, Verdict
+from towpath_embedded.chaos.judge import JudgedRuns, UnknownCall
 from towpath_embedded.chaos.outside import Mark
-from towpath_embedded.chaos.record import Record
+from towpath_embedded.chaos.record import StoredRuns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kill:
+class SweepKill:
     """A kill that took place: `process` is the name of the replica, `at` seconds since the epoch."""
 
     point: str
@@ -25,7 +25,7 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class ExplainedUnknown:
     """An unknown outcome and the kill that made it so. `window` says between which two steps of the worker."""
 
     execution_id: str
@@ -40,11 +40,11 @@ class SweepReport:
     """What a sweep found."""
 
     points: int
-    kills: list[Kill]
+    kills: list[SweepKill]
     missed: list[str]
     """Cases whose point nobody passed."""
-    verdict: Verdict
-    explained: list[Explained]
+    verdict: JudgedRuns
+    explained: list[ExplainedUnknown]
     unexplained: list[str]
     differences: list[str]
     left: list[str]
@@ -81,12 +81,12 @@ class SweepReport:
         }
 
 
-def explain(
-    unknown: Sequence[Unknown], record: Record, marks: Sequence[Mark], kills: Sequence[Kill]
-) -> tuple[list[Explained], list[str]]:
+def explain_unknown(
+    unknown: Sequence[UnknownCall], record: StoredRuns, marks: Sequence[Mark], kills: Sequence[SweepKill]
+) -> tuple[list[ExplainedUnknown], list[str]]:
     """Find for every unknown call the kill of the worker that held its claim, between the claim and the doubt."""
     happened = {mark.execution_id for mark in marks}
-    explained: list[Explained] = []
+    explained: list[ExplainedUnknown] = []
     unexplained: list[str] = []
     for found in unknown:
         kill = _kill_in(record, found.execution_id, kills)
@@ -96,7 +96,7 @@ def explain(
         done = found.execution_id in happened
         window = "after the tool, before the outcome was sent" if done else "after the claim, before the tool"
         explained.append(
-            Explained(
+            ExplainedUnknown(
                 execution_id=found.execution_id,
                 effect_class=found.effect_class,
                 window=window,
@@ -107,7 +107,7 @@ def explain(
     return explained, unexplained
 
 
-def _kill_in(record: Record, execution_id: str, kills: Sequence[Kill]) -> Kill | None:
+def _kill_in(record: StoredRuns, execution_id: str, kills: Sequence[SweepKill]) -> SweepKill | None:
     own = [row for row in record.audit if row["execution_id"] == execution_id]
     doubted = max((row["at"] for row in own if (row["phase"], row["verdict"]) == ("outcome", "unknown")), default=0.0)
     granted = [row for row in own if (row["phase"], row["verdict"]) == ("claim", "granted")]

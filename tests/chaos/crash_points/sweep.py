@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.chaos.crash_points import points as crash
-from tests.chaos.crash_points.cases import Case, Round, long_rounds, short_rounds
-from tests.chaos.crash_points.platform_client import Ground
-from tests.chaos.crash_points.report import Kill, SweepReport, explain
-from tests.chaos.crash_points.tasks import CLASSES, MAX_ACTIVE, EffectClass, Kind, Task, platform_of
+from tests.chaos.crash_points.cases import SweepCase, SweepRound, long_rounds, short_rounds
+from tests.chaos.crash_points.platform_client import SweepClient
+from tests.chaos.crash_points.report import SweepKill, SweepReport, explain_unknown
+from tests.chaos.crash_points.tasks import CLASSES, MAX_ACTIVE, EffectClass, Kind, SweepTask, sweep_platform
 
 from towpath_embedded import roles
-from towpath_embedded.chaos.comparison import difference
-from towpath_embedded.chaos.judge import Unknown, weigh
+from towpath_embedded.chaos.comparison import describe_difference
+from towpath_embedded.chaos.judge import UnknownCall, judge_record
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.record import Record, read_record
+from towpath_embedded.chaos.record import StoredRuns, read_record
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic, wall
 
@@ -53,9 +53,9 @@ KINDS: Final[tuple[Kind, ...]] = ("plain", "cancelled", "plain", "enqueued")
 class Sweep:
     """One sweep on one platform that has started; *armed* is the folder that its processes look into."""
 
-    ground: Ground
+    ground: SweepClient
     armed: Path
-    kills: list[Kill] = field(default_factory=list)
+    kills: list[SweepKill] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
     _references: dict[tuple[Kind, EffectClass], str] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Sweep:
     _submitting: list[asyncio.Task[str]] = field(default_factory=list)
     """Also those that are through: a submission that nobody answered must not be forgotten."""
 
-    async def run(self, rounds: Sequence[Round]) -> SweepReport:
+    async def run(self, rounds: Sequence[SweepRound]) -> SweepReport:
         """Kill at every case of *rounds*, one round after the other, and judge."""
         began = time.monotonic()
         await self._undisturbed()
@@ -71,8 +71,8 @@ class Sweep:
         left += await self.ground.quiet(END_PATIENCE_S)
         record = await read_record(self.ground.platform.dsn(), list(self.ground.run_ids))
         marks = read_marks(self.ground.outside)
-        verdict = weigh(record, marks, list(self.ground.run_ids))
-        explained, unexplained = explain(verdict.unknown, record, marks, self.kills)
+        verdict = judge_record(record, marks, list(self.ground.run_ids))
+        explained, unexplained = explain_unknown(verdict.unknown, record, marks, self.kills)
         return SweepReport(
             points=len({case.point.name for part in rounds for case in (*part.cases, *part.meanwhile)}),
             kills=self.kills,
@@ -86,7 +86,7 @@ class Sweep:
             seconds=time.monotonic() - began,
         )
 
-    async def _all_rounds(self, rounds: Sequence[Round]) -> list[str]:
+    async def _all_rounds(self, rounds: Sequence[SweepRound]) -> list[str]:
         """Kill at every case; return the runs that did not end in time."""
         left: list[str] = []
         async with asyncio.TaskGroup() as meanwhile:
@@ -108,7 +108,7 @@ class Sweep:
         if left:
             raise TimeoutError("\n".join(["runs left in peace do not end:", *left]))
 
-    async def _doubts(self, cases: Sequence[Case]) -> None:
+    async def _doubts(self, cases: Sequence[SweepCase]) -> None:
         """Leave a call of each case's class in doubt; a kill that left none, as in another call, is not enough."""
         for case in cases:
             in_doubt = False
@@ -121,9 +121,9 @@ class Sweep:
                 await self._back(case.point.role, killed)
         await asyncio.gather(*self._submitting)
 
-    async def _round(self, part: Round) -> None:
+    async def _round(self, part: SweepRound) -> None:
         """Kill in every role at the same time, one process of each; meanwhile runs are submitted."""
-        lanes: dict[str, list[Case]] = {}
+        lanes: dict[str, list[SweepCase]] = {}
         for case in part.cases:
             lanes.setdefault(case.point.role, []).append(case)
         async with asyncio.TaskGroup() as around:
@@ -150,16 +150,16 @@ class Sweep:
 
     async def _submit(self, kind: Kind, effect_class: EffectClass) -> str:
         number = next(iter(self._numbers))
-        task = Task(kind=kind, effect_class=effect_class, key=f"{kind}-{number}")
+        task = SweepTask(kind=kind, effect_class=effect_class, key=f"{kind}-{number}")
         return await self.ground.submit(task, END_PATIENCE_S)
 
-    async def _lane(self, cases: Sequence[Case]) -> None:
+    async def _lane(self, cases: Sequence[SweepCase]) -> None:
         for case in cases:
             killed = await self._kill(case)
             if killed is not None:
                 await self._back(case.point.role, killed)
 
-    async def _kill(self, case: Case) -> str | None:
+    async def _kill(self, case: SweepCase) -> str | None:
         """Arm the case's point and wait for the kill; return the name of the process, None where nobody passed."""
         before = len(crash.hits(self.armed))
         name, end, provoked = case.point.name, monotonic() + HIT_PATIENCE_S, 0.0
@@ -181,7 +181,7 @@ class Sweep:
             self._look_at_processes()
         process = self._names.get(hit.pid, "")
         self.kills.append(
-            Kill(
+            SweepKill(
                 point=name,
                 nth=case.nth,
                 effect_class=case.effect_class,
@@ -226,20 +226,20 @@ class Sweep:
             await asyncio.sleep(0.05)
             self._look_at_processes()
 
-    def _differences(self, record: Record, unknown: Sequence[Unknown]) -> list[str]:
+    def _differences(self, record: StoredRuns, unknown: Sequence[UnknownCall]) -> list[str]:
         doubted = {found.execution_id for found in unknown}
         found = [
-            difference(record, self._references[task.sort], run_id, doubted)
+            describe_difference(record, self._references[task.sort], run_id, doubted)
             for run_id, task in self.ground.run_ids.items()
             if run_id not in self._references.values()
         ]
         return [sentence for sentence in found if sentence]
 
 
-async def sweep(folder: Path, rounds: Sequence[Round]) -> SweepReport:
+async def sweep(folder: Path, rounds: Sequence[SweepRound]) -> SweepReport:
     """Start a platform below *folder*, sweep it, stop it."""
     armed = folder / "armed"
-    async with platform_of(folder, armed=armed) as platform, Ground(platform, folder / "outside") as ground:
+    async with sweep_platform(folder, armed=armed) as platform, SweepClient(platform, folder / "outside") as ground:
         return await Sweep(ground=ground, armed=armed).run(rounds)
 
 
@@ -250,7 +250,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", help="points whose name begins so; may be repeated")
     parser.add_argument("--json", action="store_true", help="print one JSON object with every kill")
     asked = parser.parse_args(words)
-    found = [p for p in crash.points() if not asked.only or p.name.startswith(tuple(asked.only))]
+    found = [p for p in crash.list_points() if not asked.only or p.name.startswith(tuple(asked.only))]
     rounds = long_rounds(found) if asked.long else short_rounds(found)
     with temporary_folder() as folder:
         report = asyncio.run(sweep(folder, rounds))

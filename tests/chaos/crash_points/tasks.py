@@ -54,7 +54,7 @@ NETWORK: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class SweepTask:
     """One run to submit.
 
     *kind* `cancelled` is stopped by a person at its gate, `enqueued` comes through the stream of tasks, `short` only
@@ -100,7 +100,7 @@ def _script(kind: Kind, tool: str) -> list[dict[str, Any]]:
     ]
 
 
-def platform_of(
+def sweep_platform(
     folder: Path,
     *,
     armed: Path,

@@ -9,7 +9,7 @@ from typing import Final
 
 from towpath import ToolContext, tool
 from towpath.tools.probes import DidNotHappen, Happened
-from towpath_embedded.chaos.outside import Mark, leave, read_marks
+from towpath_embedded.chaos.outside import Mark, append_mark, read_marks
 from towpath_fabric.clock import wall
 
 OUTSIDE_VARIABLE: Final = "TOWPATH_CHAOS_OUTSIDE"
@@ -27,7 +27,7 @@ def _happen(effect_class: str, ctx: ToolContext) -> None:
         pid=os.getpid(),
         tool=ctx.tool,
     )
-    leave(Path(os.environ[OUTSIDE_VARIABLE]), mark)
+    append_mark(Path(os.environ[OUTSIDE_VARIABLE]), mark)
 
 
 @tool(name="crash.pure", effect_class="pure", toolset=TOOLSET, timeout=3)

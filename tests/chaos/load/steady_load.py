@@ -23,7 +23,7 @@ from tests.support.places import IMPORTS_TESTS
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.networks.spec import PublishNetwork
-from towpath_embedded.chaos.judge import FINAL, Verdict, judge
+from towpath_embedded.chaos.judge import FINAL, JudgedRuns, judge
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
 from towpath_fabric.clock import monotonic
@@ -37,7 +37,7 @@ AT_ONCE: Final = 32
 ASK_S: Final = 12.0
 ASK_AGAIN_S: Final = 0.2
 LOOK_S: Final = 0.1
-AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+DATABASE_ERRORS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """What asking a database raises that is broken on purpose."""
 
 _POLICY = "kind: Policy\nrules:\n  - {name: marks, tool: 'marking.*', effect: allow}\n"
@@ -57,7 +57,9 @@ _SPEC = {
 }
 
 
-def decisions(steps: int, seed: int, tools: tuple[str, ...] = TOOLS, delay_ms: int = 0) -> list[dict[str, Any]]:
+def scripted_decisions(
+    steps: int, seed: int, tools: tuple[str, ...] = TOOLS, delay_ms: int = 0
+) -> list[dict[str, Any]]:
     """Return a script of *steps* calls of tools chosen by *seed*, then the answer."""
     chance = random.Random(seed)
     calls = [{"tool_name": chance.choice(tools), "tool_params": {"n": n}} for n in range(steps)]
@@ -73,7 +75,7 @@ def decisions(steps: int, seed: int, tools: tuple[str, ...] = TOOLS, delay_ms: i
     return [*used, {"action": "RESPOND", "action_reasoning": "done", "action_details": {"payload": "done"}}]
 
 
-class Steady:
+class SteadyLoad:
     """A platform under steady work, as a context: started with it and stopped with it.
 
     *options* are the Platform's own. `run_ids` are all accepted runs.
@@ -131,7 +133,7 @@ class Steady:
                 task = {
                     "network": NETWORK,
                     "user_message": f"run {number}",
-                    "script": decisions(steps, number, delay_ms=delay_ms),
+                    "script": scripted_decisions(steps, number, delay_ms=delay_ms),
                     "idempotency_key": f"steady-{number}",
                 }
                 return str((await self.ask(subjects.TASK_SUBMIT_ANONYMOUS, task, patience_s))["run_id"])
@@ -162,7 +164,7 @@ class Steady:
             if self._reader is None:
                 self._reader = await asyncpg.connect(self.platform.dsn(), timeout=2)
             found: list[Any] = await self._reader.fetch(statement, *values, timeout=2)
-        except AWAY:
+        except DATABASE_ERRORS:
             self._drop()
             return None
         return found
@@ -209,7 +211,7 @@ class Steady:
             await asyncio.sleep(LOOK_S / 2)
         raise TimeoutError(f"no run moved on within {timeout_s} s")
 
-    async def verdict(self, *, settle_s: float = 60) -> Verdict:
+    async def verdict(self, *, settle_s: float = 60) -> JudgedRuns:
         """Judge all runs, once the history holds them whole or after *settle_s*."""
         end = monotonic() + settle_s
         while True:
@@ -254,10 +256,10 @@ class Steady:
 async def connect(url: str, *, inbox: bytes = b"_INBOX") -> Client:
     """Connect for as long as it takes, and again whenever the broker was away."""
     return await nats_client.connect(
-        url, inbox_prefix=inbox, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=_unheard
+        url, inbox_prefix=inbox, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=_log_connection_error
     )
 
 
-async def _unheard(error: Exception) -> None:
+async def _log_connection_error(error: Exception) -> None:
     """A server that is broken on purpose is no news."""
     _log.debug("the connection says: %s", error)

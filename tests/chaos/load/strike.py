@@ -15,22 +15,22 @@ from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from tests.chaos.load.steady_load import NETWORK, Steady, decisions
+from tests.chaos.load.steady_load import NETWORK, SteadyLoad, scripted_decisions
 from tests.chaos.scenarios.catalogue import Figure, ScenarioReport
 
-from towpath_embedded.chaos.judge import Verdict
+from towpath_embedded.chaos.judge import JudgedRuns
 from towpath_embedded.roles import http_status
 from towpath_fabric.clock import monotonic
 
 MIN_SHARE: Final = 0.95
-LOOKS: Final = 5
+PROBES: Final = 5
 """A process that misses this many questions in a row is not alive; a busy machine may make it miss one."""
 
 HTTP_TIMEOUT_S: Final = 60.0
 
 
 @dataclass
-class Strike:
+class ScenarioFindings:
     """Figures and problems of one scenario, gathered while it goes on."""
 
     figures: dict[str, Figure] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Strike:
         if not true:
             self.problems.append(sentence)
 
-    def judged(self, verdict: Verdict) -> None:
+    def judged(self, verdict: JudgedRuns) -> None:
         """Take the judge's word: every figure that must be 0, and the work done."""
         counts = {name: len(found) for name, found in verdict.findings.items()}
         self.figures.update(runs=verdict.runs, completed=verdict.completed, effects=verdict.effects)
@@ -89,7 +89,7 @@ def signal_tree(pid: int, number: signal.Signals) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What HTTP answered: status (0 where nobody did), Retry-After, problem code, and after how many seconds."""
 
     status: int
@@ -103,9 +103,9 @@ class Answer:
         return self.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE) and bool(self.retry_after)
 
 
-async def post_run(work: Steady, key: str, steps: int = 2) -> Answer:
+async def post_run(work: SteadyLoad, key: str, steps: int = 2) -> HttpAnswer:
     """Submit a run over HTTP, once; one that is accepted is added to the work."""
-    body = {"network": NETWORK, "user_message": key, "script": decisions(steps, len(key))}
+    body = {"network": NETWORK, "user_message": key, "script": scripted_decisions(steps, len(key))}
     request = Request(
         f"{work.platform.gateway_url}/v1/runs",
         data=json.dumps(body).encode(),
@@ -114,7 +114,7 @@ async def post_run(work: Steady, key: str, steps: int = 2) -> Answer:
     status, headers, answer, took_s = await asyncio.to_thread(_send, request)
     if status == HTTPStatus.ACCEPTED:
         work.run_ids.append(str(answer["run_id"]))
-    return Answer(status, headers.get("retry-after", ""), str(answer.get("code", "")), took_s)
+    return HttpAnswer(status, headers.get("retry-after", ""), str(answer.get("code", "")), took_s)
 
 
 def _send(request: Request) -> tuple[int, Mapping[str, str], dict[str, Any], float]:
@@ -141,13 +141,13 @@ def _json(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-async def slowest_sign_of_life(work: Steady) -> tuple[float, list[str]]:
+async def slowest_liveness_answer(work: SteadyLoad) -> tuple[float, list[str]]:
     """Ask every service `/livez` at once; return the longest wait in seconds, and who did not answer."""
 
     async def one(name: str) -> tuple[str, float, bool]:
         began = monotonic()
         port = int(work.platform.health_url(name).rpartition(":")[2])
-        for _ in range(LOOKS):
+        for _ in range(PROBES):
             if await http_status(port, "/livez") == HTTPStatus.OK:
                 return name, monotonic() - began, True
         return name, monotonic() - began, False

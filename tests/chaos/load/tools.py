@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from towpath import ToolContext, tool
-from towpath_embedded.chaos.outside import Mark, leave
+from towpath_embedded.chaos.outside import Mark, append_mark
 
 OUTSIDE_VARIABLE: Final = "TOWPATH_CHAOS_OUTSIDE"
 TOOLSET: Final = "marking"
@@ -30,7 +30,7 @@ async def _happen(effect_class: str, ctx: ToolContext) -> None:
         pid=os.getpid(),
         tool=ctx.tool,
     )
-    leave(Path(os.environ[OUTSIDE_VARIABLE]), mark)
+    append_mark(Path(os.environ[OUTSIDE_VARIABLE]), mark)
     await asyncio.sleep(float(os.environ.get(PAUSE_VARIABLE, PAUSE_S)))
 
 

@@ -15,7 +15,13 @@ from typing import Any
 from uuid import UUID
 
 from tests.chaos.messages.raw_nats import RawNats, raw_nats
-from tests.chaos.messages.samples import Samples, Target, targets, with_odd_keys, with_one_odd_part
+from tests.chaos.messages.samples import (
+    MessageSamples,
+    PublishTarget,
+    publish_targets,
+    with_odd_keys,
+    with_one_odd_part,
+)
 
 from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, client_rights
@@ -92,7 +98,7 @@ _PILING_UP = ("decide.", "tool.exec.")
 
 
 @dataclass(kw_only=True)
-class Injected:
+class InjectedMessages:
     """What was sent and what came back."""
 
     sent: Counter[str] = field(default_factory=Counter)
@@ -103,9 +109,9 @@ class Injected:
     """How often each subject and body was sent."""
 
 
-async def inject(
+async def inject_hostile_messages(
     platform: Platform, *, seed: int, rounds: int, known: Mapping[str, tuple[str, ...]], toolset: str
-) -> Injected:
+) -> InjectedMessages:
     """Send the corpus and *rounds* made messages to every target; returns once all questions are answered or given up.
 
     *known* are names that exist, by field, so that some messages get far.
@@ -121,8 +127,8 @@ async def inject(
         "execution_id": run,
         "limit": "local",
     }
-    found = list(targets(users, places))
-    injected = Injected()
+    found = list(publish_targets(users, places))
+    injected = InjectedMessages()
     async with AsyncExitStack() as stack:
         parts = []
         for user in sorted({target.user for target in found}):
@@ -130,7 +136,7 @@ async def inject(
             connection = await stack.enter_async_context(raw_nats(url))
             chance = Random(f"{seed} {user}")
             mine = [target for target in found if target.user == user]
-            parts.append(_inject_as(connection, user, mine, Samples(chance, known), chance, rounds, injected))
+            parts.append(_inject_as(connection, user, mine, MessageSamples(chance, known), chance, rounds, injected))
         await asyncio.gather(*parts)
     return injected
 
@@ -138,11 +144,11 @@ async def inject(
 async def _inject_as(
     connection: RawNats,
     user: str,
-    found: Sequence[Target],
-    samples: Samples,
+    found: Sequence[PublishTarget],
+    samples: MessageSamples,
     chance: Random,
     rounds: int,
-    injected: Injected,
+    injected: InjectedMessages,
 ) -> None:
     prefix = "_INBOX" if user == subjects.ANONYMOUS else f"_INBOX_{user}"
     inbox = f"{prefix}.hostile{chance.getrandbits(48):012x}"
@@ -170,7 +176,7 @@ class HostileMessage:
     reply: bytes | None = None
 
 
-def _messages(target: Target, samples: Samples, chance: Random, rounds: int) -> Iterator[HostileMessage]:
+def _messages(target: PublishTarget, samples: MessageSamples, chance: Random, rounds: int) -> Iterator[HostileMessage]:
     subject = target.subject.encode()
     for body in (*BODIES, chance.choice(LARGE_BODIES)):
         yield HostileMessage(subject=subject, body=body)
@@ -186,14 +192,14 @@ def _messages(target: Target, samples: Samples, chance: Random, rounds: int) -> 
         yield HostileMessage(subject=_subject(target, subject, chance), body=_made(samples, target, chance))
 
 
-def _subject(target: Target, subject: bytes, chance: Random) -> bytes:
+def _subject(target: PublishTarget, subject: bytes, chance: Random) -> bytes:
     """Return the target's subject, sometimes of another run."""
     if target.free and not target.subject.startswith(_PILING_UP) and chance.random() < 0.3:
         return subject.rpartition(b".")[0] + b"." + str(UUID(int=chance.getrandbits(128))).encode()
     return subject
 
 
-def _made(samples: Samples, target: Target, chance: Random) -> bytes:
+def _made(samples: MessageSamples, target: PublishTarget, chance: Random) -> bytes:
     value: Any = samples.valid(target.schema)
     kind = chance.random()
     if kind < VALID_SHARE:
@@ -202,7 +208,7 @@ def _made(samples: Samples, target: Target, chance: Random) -> bytes:
     return odd(value, chance)[:MESSAGE_BYTES]
 
 
-async def _send(connection: RawNats, message: HostileMessage, inbox: bytes, injected: Injected) -> None:
+async def _send(connection: RawNats, message: HostileMessage, inbox: bytes, injected: InjectedMessages) -> None:
     reply = inbox if message.reply is None else message.reply
     body = message.body[: MESSAGE_BYTES - len(message.headers or b"")]
     await connection.send(message.subject, body, reply=reply, headers=message.headers)
@@ -211,7 +217,7 @@ async def _send(connection: RawNats, message: HostileMessage, inbox: bytes, inje
     injected.messages[message.subject.decode(errors="replace"), body] += 1
 
 
-async def _hear(connection: RawNats, asked: Mapping[str, str], injected: Injected) -> None:
+async def _hear(connection: RawNats, asked: Mapping[str, str], injected: InjectedMessages) -> None:
     """Wait for the answer to every question that somebody serves."""
     until = monotonic() + ANSWERS_S
     wanted = {reply for reply, what in asked.items() if what}

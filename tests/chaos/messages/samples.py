@@ -21,7 +21,7 @@ _REFERENCE = "#/components/schemas/"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class PublishTarget:
     """A subject that *user* may publish on, what belongs there, and whether somebody answers.
 
     *free* says that the last token is the publisher's choice.
@@ -34,7 +34,7 @@ class Target:
     free: bool
 
 
-def targets(users: Mapping[str, UserRights], places: Mapping[str, str]) -> Iterator[Target]:
+def publish_targets(users: Mapping[str, UserRights], places: Mapping[str, str]) -> Iterator[PublishTarget]:
     """Every subject that each of *users* may publish on; *places* fill the parameters of addresses."""
     for user, rights in users.items():
         for channel in CHANNELS:
@@ -45,7 +45,7 @@ def targets(users: Mapping[str, UserRights], places: Mapping[str, str]) -> Itera
                     # A confirmation of `tool.outcome` goes to an inbox that its header names.
                     answered = bool(channel.reply) and not channel.address.startswith("tool.")
                     free = channel.address.endswith("}") and pattern[-1] in "*>"
-                    yield Target(user=user, subject=subject, schema=name, answered=answered, free=free)
+                    yield PublishTarget(user=user, subject=subject, schema=name, answered=answered, free=free)
 
 
 def _filled(address: str, pattern: str, places: Mapping[str, str]) -> str | None:
@@ -66,7 +66,7 @@ def _filled(address: str, pattern: str, places: Mapping[str, str]) -> str | None
     return ".".join(found) if len(allowed) <= len(tokens) else None
 
 
-class Samples:
+class MessageSamples:
     """Makes values of the schemas of the message bus. *known* are ids and names that exist, used now and then."""
 
     def __init__(self, chance: Random, known: Mapping[str, tuple[str, ...]]) -> None:

@@ -6,8 +6,8 @@ done by hand.
 
 from typing import Final
 
-from tests.chaos.load.steady_load import Steady
-from tests.chaos.load.strike import Strike
+from tests.chaos.load.steady_load import SteadyLoad
+from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from tests.chaos.servers.broker_store import DAMAGES, copy_store, restore_store
 
@@ -19,7 +19,7 @@ SLOWLY_MS: Final = 50
 """Of every decision, so that runs are still under way when the fault comes."""
 
 
-async def kill_under_load(work: Steady, strike: Strike, *, runs: int, kills: int) -> None:
+async def kill_under_load(work: SteadyLoad, strike: ScenarioFindings, *, runs: int, kills: int) -> None:
     """Kill the broker *kills* times, each time while runs move."""
     longest, restarts = 0.0, work.platform.processes["nats"].restarts
     for _ in range(kills):
@@ -35,7 +35,7 @@ async def kill_under_load(work: Steady, strike: Strike, *, runs: int, kills: int
     strike.figures.update(kills=kills, longest_stop_s=round(longest, 2))
 
 
-async def lose_everything(work: Steady, strike: Strike, *, runs: int) -> None:
+async def lose_everything(work: SteadyLoad, strike: ScenarioFindings, *, runs: int) -> None:
     """Delete the broker's whole data directory when a third of *runs* have ended."""
     await work.submit(runs, delay_ms=SLOWLY_MS)
     await work.until_ended(0.3)
@@ -47,7 +47,7 @@ async def lose_everything(work: Steady, strike: Strike, *, runs: int) -> None:
     strike.figures["resumed_after_s"] = round(await work.resumed(known), 2)
 
 
-async def restore_old_copy(work: Steady, strike: Strike, *, runs: int) -> None:
+async def restore_old_copy(work: SteadyLoad, strike: ScenarioFindings, *, runs: int) -> None:
     """Copy the broker's store early, let most of *runs* end, and put the copy back under today's database."""
     copy = work.outside.parent / "yesterday"
     await work.submit(runs, delay_ms=SLOWLY_MS)
@@ -64,7 +64,7 @@ async def restore_old_copy(work: Steady, strike: Strike, *, runs: int) -> None:
     strike.figures["resumed_after_restore_s"] = round(await work.resumed(known), 2)
 
 
-async def damage(work: Steady, strike: Strike, name: str, *, runs: int) -> None:
+async def damage(work: SteadyLoad, strike: ScenarioFindings, name: str, *, runs: int) -> None:
     """Do the damage *name* to the store of the broker while runs are under way."""
     await work.submit(runs, delay_ms=SLOWLY_MS)
     await work.until_ended(max(0.0, 1 - 0.7 * runs / len(work.run_ids)))
@@ -75,45 +75,45 @@ async def damage(work: Steady, strike: Strike, name: str, *, runs: int) -> None:
     strike.figures[f"resumed_after_{name.replace('-', '_')}_s"] = round(await work.resumed(known), 2)
 
 
-async def finish(work: Steady, strike: Strike) -> ScenarioReport:
+async def finish(work: SteadyLoad, strike: ScenarioFindings) -> ScenarioReport:
     """Let everything end without a hand, and judge it."""
     await work.until_ended(timeout_s=SETTLE_S)
     strike.judged(await work.verdict())
     return strike.report()
 
 
-def _work(context: ScenarioContext) -> Steady:
+def _work(context: ScenarioContext) -> SteadyLoad:
     replicas = dict.fromkeys(("orchestrator", "tas", "decider"), 2 if context.long else 1)
     workers = 2 if context.long else 1
-    return Steady(
+    return SteadyLoad(
         context.folder, replicas=replicas, workers=workers, notice=context.notice, longest_pause_s=LONGEST_PAUSE_S
     )
 
 
 async def _kills(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = Strike()
+        strike = ScenarioFindings()
         await kill_under_load(work, strike, runs=100 if context.long else 30, kills=30 if context.long else 5)
         return await finish(work, strike)
 
 
 async def _loss(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = Strike()
+        strike = ScenarioFindings()
         await lose_everything(work, strike, runs=200 if context.long else 60)
         return await finish(work, strike)
 
 
 async def _old_copy(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = Strike()
+        strike = ScenarioFindings()
         await restore_old_copy(work, strike, runs=150 if context.long else 40)
         return await finish(work, strike)
 
 
 async def _damages(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = Strike()
+        strike = ScenarioFindings()
         for name in DAMAGES if context.long else ("bit-flips", "zero-consumers"):
             await damage(work, strike, name, runs=40 if context.long else 20)
         return await finish(work, strike)

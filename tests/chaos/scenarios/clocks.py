@@ -9,8 +9,8 @@ import sys
 from typing import Any, Final
 
 from tests.chaos.launchers import skewed_clock
-from tests.chaos.load.steady_load import Steady
-from tests.chaos.load.strike import Strike
+from tests.chaos.load.steady_load import SteadyLoad
+from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.scenarios.broker import SLOWLY_MS, finish
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from tests.support.places import IMPORTS_TESTS
@@ -28,7 +28,7 @@ ROUNDS: Final = (
 JUMPS: Final = 6
 
 
-async def skew(work: Steady, strike: Strike, *, runs: int, rounds: int = len(ROUNDS)) -> None:
+async def skew_clocks(work: SteadyLoad, strike: ScenarioFindings, *, runs: int, rounds: int = len(ROUNDS)) -> None:
     """Let *runs* pass in each of the last *rounds*, then more while the clocks jump to and fro."""
     folder = work.outside.parent
     for ahead in ROUNDS[-rounds:]:
@@ -44,7 +44,7 @@ async def skew(work: Steady, strike: Strike, *, runs: int, rounds: int = len(ROU
     await _judge_times(work, strike)
 
 
-async def _judge_times(work: Steady, strike: Strike) -> None:
+async def _judge_times(work: SteadyLoad, strike: ScenarioFindings) -> None:
     """The log's times are Postgres's alone, and no call was authorised a second time for want of time."""
     backwards = await work.rows(
         "SELECT count(*) AS n FROM (SELECT at, lag(at) OVER (PARTITION BY run_id ORDER BY seq) AS before"
@@ -65,11 +65,11 @@ def _set(folder: Any, ahead: Any) -> None:
         (folder / f"clock-{role}").write_text(str(seconds))
 
 
-def skewed_work(context_folder: Any, **options: Any) -> Steady:
+def skewed_work(context_folder: Any, **options: Any) -> SteadyLoad:
     """Return a platform whose roles run under clocks that files in *context_folder* move."""
     command = (sys.executable, "-m", "tests.chaos.launchers.skewed_clock")
     clocks = {role: {**IMPORTS_TESTS, skewed_clock.VARIABLE: str(context_folder / f"clock-{role}")} for role in ROLES}
-    return Steady(
+    return SteadyLoad(
         context_folder,
         role_environment=clocks,
         commands={role: (*command, f"towpath_{role}") for role in ROLES},
@@ -81,8 +81,8 @@ async def _clocks(context: ScenarioContext) -> ScenarioReport:
     context.folder.mkdir(exist_ok=True)
     _set(context.folder, ROUNDS[0])
     async with skewed_work(context.folder, notice=context.notice) as work:
-        strike = Strike()
-        await skew(work, strike, runs=60 if context.long else 15)
+        strike = ScenarioFindings()
+        await skew_clocks(work, strike, runs=60 if context.long else 15)
         return await finish(work, strike)
 
 

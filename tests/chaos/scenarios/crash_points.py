@@ -5,14 +5,14 @@ irreversible calls, between the claim and the sending of the outcome.
 """
 
 from tests.chaos.crash_points.cases import long_rounds, short_rounds
-from tests.chaos.crash_points.points import points
+from tests.chaos.crash_points.points import list_points
 from tests.chaos.crash_points.sweep import sweep
 from tests.chaos.scenarios.catalogue import Figure, Scenario, ScenarioContext, ScenarioReport
 
 
 async def _points(context: ScenarioContext) -> ScenarioReport:
     """The long form hits every point at both passings with each class of tools; the short form hits each once."""
-    found = points()
+    found = list_points()
     context.notice(f"{len(found)} points")
     report = await sweep(context.folder, long_rounds(found) if context.long else short_rounds(found))
     figures = {name: _figure(value) for name, value in report.figures().items()}

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import asyncpg
-from tests.chaos.load.steady_load import Steady
-from tests.chaos.load.strike import Strike, post_run, signal_tree, slowest_sign_of_life
+from tests.chaos.load.steady_load import SteadyLoad
+from tests.chaos.load.strike import ScenarioFindings, post_run, signal_tree, slowest_liveness_answer
 from tests.chaos.scenarios.broker import SETTLE_S, SLOWLY_MS, finish
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 
@@ -26,7 +26,9 @@ GRACE_S: Final = 8.0
 DATABASE: Final = "towpath"
 
 
-async def away(work: Steady, strike: Strike, *, runs: int, frozen_s: float, refused_s: float) -> None:
+async def freeze_and_stop_database(
+    work: SteadyLoad, strike: ScenarioFindings, *, runs: int, frozen_s: float, refused_s: float
+) -> None:
     """Freeze the database for *frozen_s*, then kill it and keep it away for *refused_s*, while *runs* are under way."""
     await work.submit(runs, steps=8, delay_ms=SLOWLY_MS)
     await work.until_ended(0.05)
@@ -48,19 +50,19 @@ async def away(work: Steady, strike: Strike, *, runs: int, frozen_s: float, refu
     strike.require(_restarts(work) == restarts, f"processes were started again: {restarts} then {_restarts(work)}")
 
 
-async def _known(work: Steady) -> int:
+async def _known(work: SteadyLoad) -> int:
     """Return the number of events as soon as the database answers."""
     while (count := await work.events()) is None:  # noqa: ASYNC110 - the database tells nobody
         await asyncio.sleep(0.1)
     return count
 
 
-async def _while_away(work: Steady, strike: Strike, name: str, seconds: float) -> None:
+async def _while_away(work: SteadyLoad, strike: ScenarioFindings, name: str, seconds: float) -> None:
     """Look at the platform from outside for *seconds*: it lives, it refuses, it starts nothing."""
     began_at, end = wall().timestamp(), monotonic() + seconds
     slowest, refusals, longest = 0.0, 0, 0.0
     while monotonic() < end:
-        took, silent = await slowest_sign_of_life(work)
+        took, silent = await slowest_liveness_answer(work)
         slowest = max(slowest, took)
         strike.require(not silent, f"{name}: {', '.join(silent)} did not answer /livez")
         answer = await post_run(work, f"{name}-{refusals}")
@@ -80,15 +82,15 @@ async def _while_away(work: Steady, strike: Strike, name: str, seconds: float) -
     strike.figures[f"{name}_slowest_livez_s"] = round(slowest, 2)
 
 
-def _restarts(work: Steady) -> dict[str, int]:
+def _restarts(work: SteadyLoad) -> dict[str, int]:
     return {name: state.restarts for name, state in work.platform.processes.items() if name != "postgres"}
 
 
-Refusal = Callable[[Steady], contextlib.AbstractAsyncContextManager[None]]
+Refusal = Callable[[SteadyLoad], contextlib.AbstractAsyncContextManager[None]]
 
 
 @asynccontextmanager
-async def read_only(work: Steady) -> AsyncIterator[None]:
+async def read_only(work: SteadyLoad) -> AsyncIterator[None]:
     """Let every transaction be read-only, as on a standby."""
     async with _owner(work) as owner:
         await owner.execute(f"ALTER DATABASE {DATABASE} SET default_transaction_read_only = on")
@@ -101,7 +103,7 @@ async def read_only(work: Steady) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def sessions_ended(work: Steady) -> AsyncIterator[None]:
+async def sessions_ended(work: SteadyLoad) -> AsyncIterator[None]:
     """End every session again and again, as an administrator or a failing proxy does."""
 
     async def again() -> None:
@@ -119,7 +121,7 @@ async def sessions_ended(work: Steady) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def too_many_connections(work: Steady) -> AsyncIterator[None]:
+async def too_many_connections(work: SteadyLoad) -> AsyncIterator[None]:
     """Let no service connect any more (53300)."""
     async with _owner(work) as owner:
         await owner.execute(f"ALTER DATABASE {DATABASE} CONNECTION LIMIT 0")
@@ -131,7 +133,7 @@ async def too_many_connections(work: Steady) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def not_accepting(work: Steady) -> AsyncIterator[None]:
+async def not_accepting(work: SteadyLoad) -> AsyncIterator[None]:
     """Refuse new sessions as a database that is being replaced does, and end the old ones (55000, 57P01)."""
     async with _owner(work) as owner:
         await owner.execute(f"ALTER DATABASE {DATABASE} ALLOW_CONNECTIONS false")
@@ -143,7 +145,7 @@ async def not_accepting(work: Steady) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def no_login(work: Steady) -> AsyncIterator[None]:
+async def no_login(work: SteadyLoad) -> AsyncIterator[None]:
     """Take every service its login, as a rotation of passwords does for a moment (28000)."""
     roles = ("orchestrator", "tas", "log_writer", "gateway")
     async with _owner(work) as owner:
@@ -158,7 +160,7 @@ async def no_login(work: Steady) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def rows_locked(work: Steady) -> AsyncIterator[None]:
+async def rows_locked(work: SteadyLoad) -> AsyncIterator[None]:
     """Hold the tables that every transition writes, so that statements wait and are cancelled (57014, 40P01)."""
     async with _owner(work, DATABASE) as owner, owner.transaction():
         await owner.execute("LOCK TABLE runs.run, tas.tool_call IN EXCLUSIVE MODE")
@@ -170,7 +172,7 @@ async def rows_locked(work: Steady) -> AsyncIterator[None]:
             await asyncio.gather(cancelling, return_exceptions=True)
 
 
-async def _cancel_waiting(work: Steady) -> None:
+async def _cancel_waiting(work: SteadyLoad) -> None:
     async with _owner(work) as owner:
         while True:
             await owner.execute(
@@ -190,7 +192,7 @@ REFUSALS: dict[str, Refusal] = {
 }
 
 
-async def refusing(work: Steady, strike: Strike, *, runs: int, seconds: float) -> None:
+async def refuse_statements(work: SteadyLoad, strike: ScenarioFindings, *, runs: int, seconds: float) -> None:
     """Let the database answer with each kind of refusal for *seconds*, each under fresh work."""
     restarts = _restarts(work)
     for name, refusal in REFUSALS.items():
@@ -203,7 +205,7 @@ async def refusing(work: Steady, strike: Strike, *, runs: int, seconds: float) -
     strike.require(_restarts(work) == restarts, f"processes were started again: {restarts} then {_restarts(work)}")
 
 
-async def without_history(work: Steady, strike: Strike, *, runs: int) -> None:
+async def run_without_log_writer(work: SteadyLoad, strike: ScenarioFindings, *, runs: int) -> None:
     """Keep the log-writer down while *runs* end, then let it catch up."""
     await work.platform.hold("log_writer")
     first = len(work.run_ids)
@@ -221,7 +223,7 @@ async def without_history(work: Steady, strike: Strike, *, runs: int) -> None:
 
 
 @asynccontextmanager
-async def _owner(work: Steady, database: str = "postgres") -> AsyncIterator[Any]:
+async def _owner(work: SteadyLoad, database: str = "postgres") -> AsyncIterator[Any]:
     """A session of the owner, in a database that no refusal reaches unless another is named."""
     connection = await asyncpg.connect(work.platform.postgres.dsn(database=database))
     try:
@@ -234,29 +236,29 @@ async def _end_sessions(owner: Any) -> None:
     await owner.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'towpath_%'")
 
 
-def _work(context: ScenarioContext) -> Steady:
-    return Steady(context.folder, workers=2 if context.long else 1, notice=context.notice)
+def _work(context: ScenarioContext) -> SteadyLoad:
+    return SteadyLoad(context.folder, workers=2 if context.long else 1, notice=context.notice)
 
 
 async def _away(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = Strike()
+        strike = ScenarioFindings()
         each = 90.0 if context.long else 4.0
-        await away(work, strike, runs=200 if context.long else 30, frozen_s=each, refused_s=each)
+        await freeze_and_stop_database(work, strike, runs=200 if context.long else 30, frozen_s=each, refused_s=each)
         return await finish(work, strike)
 
 
 async def _refusing(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = Strike()
-        await refusing(work, strike, runs=50 if context.long else 15, seconds=20.0 if context.long else 2.0)
+        strike = ScenarioFindings()
+        await refuse_statements(work, strike, runs=50 if context.long else 15, seconds=20.0 if context.long else 2.0)
         return await finish(work, strike)
 
 
 async def _history(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = Strike()
-        await without_history(work, strike, runs=1_000 if context.long else 60)
+        strike = ScenarioFindings()
+        await run_without_log_writer(work, strike, runs=1_000 if context.long else 60)
         return await finish(work, strike)
 
 

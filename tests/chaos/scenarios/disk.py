@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.load.steady_load import Steady
-from tests.chaos.load.strike import Strike, post_run
+from tests.chaos.load.steady_load import SteadyLoad
+from tests.chaos.load.strike import ScenarioFindings, post_run
 from tests.chaos.scenarios.broker import SLOWLY_MS, finish
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 
@@ -53,7 +53,7 @@ def fill(place: Path) -> Path:
     return ballast
 
 
-async def broker_full(work: Steady, strike: Strike, *, runs: int) -> None:
+async def broker_full(work: SteadyLoad, strike: ScenarioFindings, *, runs: int) -> None:
     """Fill the broker's disk under *runs*, look, and give it room again."""
     await work.submit(runs, steps=8, delay_ms=SLOWLY_MS)
     ballast = await asyncio.to_thread(fill, work.platform.nats.store)
@@ -74,7 +74,7 @@ async def broker_full(work: Steady, strike: Strike, *, runs: int) -> None:
     strike.figures["ended_after_broker_had_room_s"] = round(monotonic() - began, 2)
 
 
-async def database_full(work: Steady, strike: Strike, *, runs: int, cluster: Path) -> None:
+async def database_full(work: SteadyLoad, strike: ScenarioFindings, *, runs: int, cluster: Path) -> None:
     """Fill the database's disk under *runs*, look for clear refusals, and give it room again."""
     await work.submit(runs, steps=8, delay_ms=SLOWLY_MS)
     ballast = await asyncio.to_thread(fill, cluster)
@@ -113,11 +113,11 @@ async def _full(context: ScenarioContext) -> ScenarioReport:
         place.mkdir(exist_ok=True)
         place.chmod(0o711)  # the database's user passes through
     cluster = data / "postgres" / "cluster"
-    strike = Strike()
+    strike = ScenarioFindings()
     runs = 60 if context.long else 20
     try:
         with small_disk(data / "nats" / "store", BROKER_MB), small_disk(cluster, DATABASE_MB):
-            async with Steady(context.folder, notice=context.notice) as work:
+            async with SteadyLoad(context.folder, notice=context.notice) as work:
                 await broker_full(work, strike, runs=runs)
                 await database_full(work, strike, runs=runs, cluster=cluster)
                 return await finish(work, strike)

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.load.steady_load import Steady
-from tests.chaos.load.strike import Strike, process_tree
+from tests.chaos.load.steady_load import SteadyLoad
+from tests.chaos.load.strike import ScenarioFindings, process_tree
 from tests.chaos.scenarios.broker import SLOWLY_MS, finish
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 
@@ -52,7 +52,7 @@ async def injected(pids: Sequence[int], calls: str, how: str, log: Path) -> Asyn
         await tracer.communicate()
 
 
-async def fail_io(work: Steady, strike: Strike, name: str, *, runs: int) -> int:
+async def fail_io(work: SteadyLoad, strike: ScenarioFindings, name: str, *, runs: int) -> int:
     """Let the calls of one injection fail under fresh *runs*; return how many failed."""
     server, calls, how = INJECTIONS[name]
     unit = work.platform.postgres if server == "postgres" else work.platform.nats
@@ -77,8 +77,8 @@ async def fail_io(work: Steady, strike: Strike, name: str, *, runs: int) -> int:
 async def _io_errors(context: ScenarioContext) -> ScenarioReport:
     if shutil.which("strace") is None:
         return ScenarioReport.impossible("strace is not installed")
-    strike = Strike()
-    async with Steady(context.folder, notice=context.notice) as work:
+    strike = ScenarioFindings()
+    async with SteadyLoad(context.folder, notice=context.notice) as work:
         try:
             for name in INJECTIONS:
                 failed = await fail_io(work, strike, name, runs=60 if context.long else 20)

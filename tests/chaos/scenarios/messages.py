@@ -12,15 +12,15 @@ from random import Random
 from typing import Final
 from urllib.request import urlopen
 
-from tests.chaos.load.steady_load import NETWORK, Steady, decisions
-from tests.chaos.load.strike import Strike
+from tests.chaos.load.steady_load import NETWORK, SteadyLoad, scripted_decisions
+from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.load.tools import TOOLS, TOOLSET
-from tests.chaos.messages.hostile_messages import Injected, inject
+from tests.chaos.messages.hostile_messages import InjectedMessages, inject_hostile_messages
 from tests.chaos.messages.noise import STREAMS, noise
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 
 from towpath_contracts import subjects
-from towpath_embedded.chaos.comparison import difference
+from towpath_embedded.chaos.comparison import describe_difference
 from towpath_embedded.chaos.record import read_record
 from towpath_fabric.clock import monotonic
 
@@ -31,7 +31,9 @@ QUIET_S: Final = 120.0
 TWO_OF_EACH: Final = {"orchestrator": 2, "tas": 2}
 
 
-async def hostile(work: Steady, strike: Strike, *, seed: int, rounds: int, runs: int = 10) -> Injected:
+async def send_hostile_messages(
+    work: SteadyLoad, strike: ScenarioFindings, *, seed: int, rounds: int, runs: int = 10
+) -> InjectedMessages:
     """Send hostile messages everywhere while runs go on; their victims are runs of their own.
 
     A victim may come to any end, since some of what is sent about it is in good form and from who may send it.
@@ -41,7 +43,9 @@ async def hostile(work: Steady, strike: Strike, *, seed: int, rounds: int, runs:
     work.run_ids.clear()
     known = {"run_id": tuple(victims), "network": (NETWORK,), "tool": TOOLS, "toolset": (TOOLSET,)}
     known |= {"project": ("default",), "agent_key": ("marker",), "caller": (subjects.ANONYMOUS,)}
-    injecting = asyncio.create_task(inject(work.platform, seed=seed, rounds=rounds, known=known, toolset=TOOLSET))
+    injecting = asyncio.create_task(
+        inject_hostile_messages(work.platform, seed=seed, rounds=rounds, known=known, toolset=TOOLSET)
+    )
     await work.submit(runs)
     injected = await injecting
     await work.submit(runs // 2)
@@ -58,7 +62,7 @@ async def hostile(work: Steady, strike: Strike, *, seed: int, rounds: int, runs:
     return injected
 
 
-async def _set_aside_once(work: Steady, strike: Strike, injected: Injected) -> None:
+async def _set_aside_once(work: SteadyLoad, strike: ScenarioFindings, injected: InjectedMessages) -> None:
     rows = await work.rows("SELECT stream, subject, body FROM runs.dead_letter") or []
     dead = Counter((row["subject"], bytes(row["body"])) for row in rows)
     # A subject that is no text arrives escaped, so only its body can be compared.
@@ -71,7 +75,7 @@ async def _set_aside_once(work: Steady, strike: Strike, injected: Injected) -> N
     strike.require(sum(dead.values()) > 0, "nothing was set aside: the messages can't have arrived")
 
 
-async def _queues(work: Steady) -> dict[str, int]:
+async def _queues(work: SteadyLoad) -> dict[str, int]:
     """Return how many messages the work streams hold."""
     url = work.platform.describe()["nats_monitoring_url"] + "/jsz?streams=true"
     text = await asyncio.to_thread(lambda: urlopen(url, timeout=10).read())
@@ -81,7 +85,7 @@ async def _queues(work: Steady) -> dict[str, int]:
     return {name: count for name, count in found.items() if name in (*STREAMS, "TASKS") and count}
 
 
-async def _empty(work: Steady) -> dict[str, int]:
+async def _empty(work: SteadyLoad) -> dict[str, int]:
     """Wait until the work streams are empty; return what they still hold after QUIET_S."""
     end = monotonic() + QUIET_S
     while left := await _queues(work):
@@ -91,7 +95,9 @@ async def _empty(work: Steady) -> dict[str, int]:
     return {}
 
 
-async def repeated(work: Steady, strike: Strike, *, seed: int, runs: int, longest_s: float) -> None:
+async def repeat_messages(
+    work: SteadyLoad, strike: ScenarioFindings, *, seed: int, runs: int, longest_s: float
+) -> None:
     """Let *runs* go in peace, and the same again under noise; both must come out equal.
 
     With two of each service the copies meet both at once: each seq has one winner, and the other reads again.
@@ -105,13 +111,13 @@ async def repeated(work: Steady, strike: Strike, *, seed: int, runs: int, longes
     strike.figures.update({f"copies_{stream.lower()}": made.copies[stream] for stream in STREAMS})
     strike.require(all(made.copies[stream] for stream in STREAMS), f"too little was repeated: {made.copies}")
     record = await read_record(work.platform.dsn(), work.run_ids)
-    found = [difference(record, *pair) for pair in zip(calm, noisy, strict=True)]
+    found = [describe_difference(record, *pair) for pair in zip(calm, noisy, strict=True)]
     differing = [sentence for sentence in found if sentence]
     strike.figures["differing"] = len(differing)
     strike.problems += differing[:3]
 
 
-async def rivals(work: Steady, strike: Strike) -> None:
+async def count_conflicts(work: SteadyLoad, strike: ScenarioFindings) -> None:
     """Count how often one replica met what another had done; it must have happened, or nothing was shown."""
     for role, name, figure in (
         ("orchestrator", "towpath_seq_conflicts_total", "seq_conflicts"),
@@ -123,7 +129,7 @@ async def rivals(work: Steady, strike: Strike) -> None:
         strike.require(bool(strike.figures[figure]), f"two of {role} never met: {name} is 0")
 
 
-def metric(work: Steady, process: str, name: str) -> int:
+def metric(work: SteadyLoad, process: str, name: str) -> int:
     """Return a counter of *process*, summed over its labels."""
     with urlopen(work.platform.health_url(process) + "/metrics", timeout=10) as answer:
         text = answer.read().decode()
@@ -131,11 +137,11 @@ def metric(work: Steady, process: str, name: str) -> int:
     return round(sum(float(value) for value in found))
 
 
-async def _same_runs(work: Steady, runs: int, kind: str) -> list[str]:
+async def _same_runs(work: SteadyLoad, runs: int, kind: str) -> list[str]:
     """Submit runs that are equal whatever *kind* they are."""
 
     async def one(number: int) -> str:
-        task = {"network": NETWORK, "user_message": f"the same {number}", "script": decisions(6, number)}
+        task = {"network": NETWORK, "user_message": f"the same {number}", "script": scripted_decisions(6, number)}
         body = {**task, "idempotency_key": f"{kind}-{number}"}
         return str((await work.ask(subjects.TASK_SUBMIT_ANONYMOUS, body, SETTLE_S))["run_id"])
 
@@ -144,25 +150,25 @@ async def _same_runs(work: Steady, runs: int, kind: str) -> list[str]:
     return found
 
 
-async def finish(work: Steady, strike: Strike) -> ScenarioReport:
+async def finish(work: SteadyLoad, strike: ScenarioFindings) -> ScenarioReport:
     """Let the judge speak."""
     strike.judged(await work.verdict())
     return strike.report()
 
 
 async def _hostile(context: ScenarioContext) -> ScenarioReport:
-    async with Steady(context.folder, notice=context.notice) as work:
-        strike = Strike()
-        await hostile(work, strike, seed=context.seed, rounds=80 if context.long else 10)
+    async with SteadyLoad(context.folder, notice=context.notice) as work:
+        strike = ScenarioFindings()
+        await send_hostile_messages(work, strike, seed=context.seed, rounds=80 if context.long else 10)
         return await finish(work, strike)
 
 
 async def _repeated(context: ScenarioContext) -> ScenarioReport:
-    async with Steady(context.folder, workers=2, replicas=TWO_OF_EACH, notice=context.notice) as work:
-        strike = Strike()
+    async with SteadyLoad(context.folder, workers=2, replicas=TWO_OF_EACH, notice=context.notice) as work:
+        strike = ScenarioFindings()
         runs, longest_s = (150, 60.0) if context.long else (30, 3.0)
-        await repeated(work, strike, seed=context.seed, runs=runs, longest_s=longest_s)
-        await rivals(work, strike)
+        await repeat_messages(work, strike, seed=context.seed, runs=runs, longest_s=longest_s)
+        await count_conflicts(work, strike)
         return await finish(work, strike)
 
 

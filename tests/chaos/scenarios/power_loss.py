@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import asyncpg
-from tests.chaos.load.steady_load import AWAY, Steady
-from tests.chaos.load.strike import Strike
+from tests.chaos.load.steady_load import DATABASE_ERRORS, SteadyLoad
+from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.scenarios.broker import SLOWLY_MS, finish
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from tests.support.places import ROOT
@@ -29,7 +29,7 @@ ANSWER_S: Final = 30.0
 CONTROL_ROWS: Final = 300
 
 
-class ForgetfulDisk:
+class MountedLossyDisk:
     """A mounted disk that forgets; see `tests.chaos.servers.lossy_disk`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -49,21 +49,21 @@ class ForgetfulDisk:
         return int((await self.line()).removeprefix("cut "))
 
 
-def passable(place: Path) -> None:
+def make_traversable(place: Path) -> None:
     """Make *place* a folder that the database's user may pass through."""
     place.mkdir(parents=True, exist_ok=True)
     place.chmod(0o711)
 
 
 @asynccontextmanager
-async def forgetful(place: Path) -> AsyncIterator[ForgetfulDisk]:
+async def mounted_lossy_disk(place: Path) -> AsyncIterator[MountedLossyDisk]:
     """Mount a disk that forgets at *place* until the block ends; OSError where that can't be done."""
-    passable(place)
+    make_traversable(place)
     command = (sys.executable, "-m", "tests.chaos.servers.lossy_disk", str(place))
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True, cwd=ROOT
     )
-    disk = ForgetfulDisk(process)
+    disk = MountedLossyDisk(process)
     try:
         try:
             await disk.line()
@@ -77,7 +77,7 @@ async def forgetful(place: Path) -> AsyncIterator[ForgetfulDisk]:
         await process.communicate()
 
 
-class Writer:
+class RowWriter:
     """Commits numbers one by one and remembers which commits were acknowledged."""
 
     def __init__(self, dsn: str) -> None:
@@ -87,7 +87,7 @@ class Writer:
     async def write(self, count: int | None = None) -> None:
         """Write until the database goes, or *count* numbers."""
         number = len(self.acknowledged)
-        with contextlib.suppress(*AWAY):
+        with contextlib.suppress(*DATABASE_ERRORS):
             connection = await asyncpg.connect(self._dsn, timeout=ANSWER_S)
             try:
                 await connection.execute("CREATE TABLE IF NOT EXISTS public.power (n bigint)")
@@ -108,10 +108,12 @@ class Writer:
         return len(self.acknowledged - {row["n"] for row in rows})
 
 
-async def lose_power(work: Steady, strike: Strike, disks: Any, *, runs: int, cuts: int, seed: int) -> None:
+async def lose_power(
+    work: SteadyLoad, strike: ScenarioFindings, disks: Any, *, runs: int, cuts: int, seed: int
+) -> None:
     """Cut the power of both servers *cuts* times at random moments, each under fresh *runs*."""
     chance = random.Random(seed)
-    writer = Writer(work.platform.dsn())
+    writer = RowWriter(work.platform.dsn())
     forgotten = dict.fromkeys(disks, 0)
     longest = 0.0
     for _ in range(cuts):
@@ -137,17 +139,17 @@ async def lose_power(work: Steady, strike: Strike, disks: Any, *, runs: int, cut
     strike.figures["longest_stop_s"] = round(longest, 2)
 
 
-async def control(folder: Path, strike: Strike) -> None:
+async def control(folder: Path, strike: ScenarioFindings) -> None:
     """Do the same to a Postgres that does not sync: it has to lose, or the disk forgets nothing."""
-    passable(folder)
-    async with forgetful(folder / "cluster") as disk:
+    make_traversable(folder)
+    async with mounted_lossy_disk(folder / "cluster") as disk:
         careful = Postgres(folder)
         await careful.start()
         await careful.ensure_database()
         await careful.stop()
         careless = Postgres(folder, durable=False)
         await careless.start()
-        writer = Writer(careless.dsn())
+        writer = RowWriter(careless.dsn())
         try:
             await writer.write(CONTROL_ROWS)
             assert careless.process is not None
@@ -157,7 +159,7 @@ async def control(folder: Path, strike: Strike) -> None:
             try:
                 await careless.start()
                 lost: int | str = await writer.lost()
-            except (ProblemError, *AWAY) as error:
+            except (ProblemError, *DATABASE_ERRORS) as error:
                 lost = f"all: the database is damaged ({type(error).__name__})"
         finally:
             await careless.stop()
@@ -170,14 +172,14 @@ async def _power(context: ScenarioContext) -> ScenarioReport:
         return ScenarioReport.impossible("a FUSE file system needs /dev/fuse and root")
     data = context.folder / "d"
     for place in (context.folder, data, data / "postgres"):
-        passable(place)
-    strike = Strike()
+        make_traversable(place)
+    strike = ScenarioFindings()
     try:
         await control(context.folder / "control", strike)
         async with (
-            forgetful(data / "nats" / "store") as nats,
-            forgetful(data / "postgres" / "cluster") as postgres,
-            Steady(context.folder, notice=context.notice) as work,
+            mounted_lossy_disk(data / "nats" / "store") as nats,
+            mounted_lossy_disk(data / "postgres" / "cluster") as postgres,
+            SteadyLoad(context.folder, notice=context.notice) as work,
         ):
             disks = {"postgres": postgres, "nats": nats}
             sizes = {"runs": 40, "cuts": 12} if context.long else {"runs": 15, "cuts": 3}

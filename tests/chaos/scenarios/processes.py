@@ -12,12 +12,12 @@ from random import Random
 from typing import Final
 
 from nats.aio.client import Client
-from tests.chaos.load.steady_load import Steady, connect
-from tests.chaos.load.strike import Strike
+from tests.chaos.load.steady_load import SteadyLoad, connect
+from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.load.tools import PAUSE_VARIABLE
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from tests.chaos.scenarios.messages import finish, metric
-from tests.chaos.servers.half_open import HalfOpen, half_open
+from tests.chaos.servers.half_open import HalfOpenProxy, half_open_proxy
 
 from towpath_contracts import rpc
 from towpath_contracts.runs.views import ResolveGate
@@ -72,15 +72,15 @@ _DOUBTS = (
 )
 
 
-async def stopped(
-    work: Steady, strike: Strike, names: Sequence[str], *, runs: int, line: HalfOpen | None = None
+async def freeze_processes(
+    work: SteadyLoad, strike: ScenarioFindings, names: Sequence[str], *, runs: int, line: HalfOpenProxy | None = None
 ) -> None:
     """Stop the processes *names* while they hold work, until a lease is over; then let them go on.
 
     The last of *names* is a worker. A *line* is left half open at the same moment.
     """
     worker = names[-1]
-    await _catch(work, worker, runs)
+    await _freeze_during_call(work, worker, runs)
     before = work.platform.processes
     for name in names[:-1]:
         work.platform.signal(name, signal.SIGSTOP)
@@ -92,14 +92,14 @@ async def stopped(
         for name in names:
             work.platform.signal(name, signal.SIGCONT)
     too_late = await _count(work, _TOO_LATE, worker)
-    await settle(work)
+    await settle_unknown_calls(work)
     strike.figures.update(stopped=len(names), too_late=too_late)
     after = work.platform.processes
     ended = [name for name in names if after[name].restarts != before[name].restarts]
     strike.require(not ended, f"stopped processes ended instead of going on: {ended}")
 
 
-async def _catch(work: Steady, worker: str, runs: int) -> None:
+async def _freeze_during_call(work: SteadyLoad, worker: str, runs: int) -> None:
     """Stop *worker* in the middle of a call that may not happen twice."""
     while True:
         if await work.ended() == len(work.run_ids):
@@ -113,7 +113,7 @@ async def _catch(work: Steady, worker: str, runs: int) -> None:
         work.platform.signal(worker, signal.SIGCONT)  # it had just said how the call ended
 
 
-async def _count(work: Steady, statement: str, worker: str) -> int:
+async def _count(work: SteadyLoad, statement: str, worker: str) -> int:
     """Wait until *statement* counts something of *worker*; return how much."""
     end = monotonic() + CAUGHT_S
     while not ((rows := await work.rows(statement, worker)) and rows[0]["n"]):
@@ -123,7 +123,7 @@ async def _count(work: Steady, statement: str, worker: str) -> int:
     return int(rows[0]["n"])
 
 
-async def settle(work: Steady) -> None:
+async def settle_unknown_calls(work: SteadyLoad) -> None:
     """Wait for the end of all runs; a person says of every unknown call what the outside file says."""
     gateway = await connect(work.platform.nats_url_of("gateway"), inbox=b"_INBOX_gateway")
     end = monotonic() + SETTLE_S
@@ -133,13 +133,13 @@ async def settle(work: Steady) -> None:
                 raise TimeoutError(f"{await work.ended()} of {len(work.run_ids)} runs had ended")
             marks = {mark.execution_id for mark in read_marks(work.outside)}
             for gate in await work.rows(_DOUBTS) or ():
-                await _say(gateway, gate["gate_id"], happened=gate["execution_id"] in marks)
+                await _resolve_gate(gateway, gate["gate_id"], happened=gate["execution_id"] in marks)
             await asyncio.sleep(0.5)
     finally:
         await gateway.close()
 
 
-async def _say(gateway: Client, gate_id: str, *, happened: bool) -> None:
+async def _resolve_gate(gateway: Client, gate_id: str, *, happened: bool) -> None:
     word = {"project": "default", "gate_id": gate_id, "actor": "chaos", "reason": "the outside file says so"}
     verdict = "happened" if happened else "did_not_happen"
     said = ResolveGate.model_validate(word | {"verdict": verdict, "roles": ["operator"]})
@@ -147,7 +147,9 @@ async def _say(gateway: Client, gate_id: str, *, happened: bool) -> None:
     await gateway.request(rpc.RESOLVE_GATE.subject, said.model_dump_json().encode(), timeout=30)
 
 
-async def drained(work: Steady, strike: Strike, notices: Sequence[str], groups: Groups, *, runs: int) -> None:
+async def drain_processes(
+    work: SteadyLoad, strike: ScenarioFindings, notices: Sequence[str], groups: Groups, *, runs: int
+) -> None:
     """Ask processes to end while they work, group after group; *notices* is what the platform said."""
     for group in groups:
         await work.submit(runs)
@@ -167,8 +169,15 @@ async def drained(work: Steady, strike: Strike, notices: Sequence[str], groups: 
     strike.require(unknown == [], "a graceful end left calls unknown")
 
 
-async def nothing_twice(
-    work: Steady, strike: Strike, *, seed: int, strikes: int, runs: int, queues: Sequence[str], victims: Sequence[str]
+async def run_without_redelivery(
+    work: SteadyLoad,
+    strike: ScenarioFindings,
+    *,
+    seed: int,
+    strikes: int,
+    runs: int,
+    queues: Sequence[str],
+    victims: Sequence[str],
 ) -> None:
     """Take all repetition from the broker's *queues*, and what they hold as well; kill *victims* that hold messages.
 
@@ -204,7 +213,7 @@ async def nothing_twice(
     strike.require(resent > 0, "nothing was sent again by the reconciler: nothing was shown")
 
 
-async def _resent(work: Steady) -> int:
+async def _resent(work: SteadyLoad) -> int:
     names = [name for name in work.platform.processes if name.split("-")[0] == "orchestrator"]
     await work.platform.wait_ready()
     return sum([await asyncio.to_thread(metric, work, name, "towpath_effects_resent_total") for name in names])
@@ -224,35 +233,37 @@ async def _deliver_once(deploy: Client, queues: Sequence[str]) -> None:
 
 
 async def _stopped(context: ScenarioContext) -> ScenarioReport:
-    strike = Strike()
+    strike = ScenarioFindings()
     port = free_port()
-    async with half_open(port) as line:
+    async with half_open_proxy(port) as line:
         environment = {**SLOW, "decider": {"TOWPATH_NATS_URL": f"nats://127.0.0.1:{line.port}"}}
         options = {"replicas": PAIRS, "role_environment": environment, "nats_port": port, "notice": context.notice}
-        async with Steady(context.folder, workers=2, **options) as work:
+        async with SteadyLoad(context.folder, workers=2, **options) as work:
             for _ in range(10 if context.long else 1):
-                await stopped(work, strike, STOPPED, runs=40 if context.long else 20, line=line)
+                await freeze_processes(work, strike, STOPPED, runs=40 if context.long else 20, line=line)
             return await finish(work, strike)
 
 
 async def _drained(context: ScenarioContext) -> ScenarioReport:
-    strike, notices = Strike(), list[str]()
+    strike, notices = ScenarioFindings(), list[str]()
     grace = {"TOWPATH_STOP_GRACE_S": "30"} if context.long else {}
     options = {"replicas": PAIRS, "role_environment": SLOW, "environment": grace, "notice": notices.append}
-    async with Steady(context.folder, workers=2, **options) as work:
+    async with SteadyLoad(context.folder, workers=2, **options) as work:
         groups = [(name,) for name in (*FIRST, *SECOND)] * 3 if context.long else [FIRST, SECOND]
-        await drained(work, strike, notices, groups, runs=10)
+        await drain_processes(work, strike, notices, groups, runs=10)
         return await finish(work, strike)
 
 
 async def _nothing_twice(context: ScenarioContext) -> ScenarioReport:
-    async with Steady(context.folder, notice=context.notice) as work:
-        strike = Strike()
+    async with SteadyLoad(context.folder, notice=context.notice) as work:
+        strike = ScenarioFindings()
         queues, victims = (
             (tuple(QUEUES), ("orchestrator", "tas", "decider")) if context.long else (TOOL_QUEUES, ("tas",))
         )
         strikes = 60 if context.long else 6
-        await nothing_twice(work, strike, seed=context.seed, strikes=strikes, runs=30, queues=queues, victims=victims)
+        await run_without_redelivery(
+            work, strike, seed=context.seed, strikes=strikes, runs=30, queues=queues, victims=victims
+        )
         return await finish(work, strike)
 
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from nats.errors import Error as NatsError
 from tests.chaos.launchers.next_version import FIELD, SUFFIX, VARIABLE
-from tests.chaos.load.steady_load import NETWORK, Steady, connect
-from tests.chaos.load.strike import Strike
+from tests.chaos.load.steady_load import NETWORK, SteadyLoad, connect
+from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.load.tools import TOOLS
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from tests.chaos.scenarios.messages import finish
@@ -38,7 +38,7 @@ POISON_MS: Final = 20_000
 UNREADABLE: Final = '{"type": "of_no_version"}'
 
 
-async def poisoned(work: Steady, strike: Strike, *, runs: int) -> None:
+async def make_log_unreadable(work: SteadyLoad, strike: ScenarioFindings, *, runs: int) -> None:
     """Make the log of one of many runs unreadable, and let every orchestrator begin with nothing in memory."""
     [poison] = await work.submit(1, steps=6, delay_ms=POISON_MS)  # still under way when the last of the others is in
     others = await work.submit(runs - 1, steps=3, delay_ms=300)
@@ -68,7 +68,7 @@ async def poisoned(work: Steady, strike: Strike, *, runs: int) -> None:
     )
 
 
-async def _status(work: Steady, run_id: str, wanted: str) -> None:
+async def _status(work: SteadyLoad, run_id: str, wanted: str) -> None:
     end, rows = monotonic() + SETTLE_S, None
     while not rows or rows[0]["status"] != wanted:
         if monotonic() > end:
@@ -78,7 +78,7 @@ async def _status(work: Steady, run_id: str, wanted: str) -> None:
 
 
 def next_version_options(folder: Path) -> dict[str, Any]:
-    """Return the Platform's options with which every replaced service can become its next version; see `upgraded`."""
+    """Return the Platform's options with which every replaced service can become its next version."""
     marks = folder / "next"
     marks.mkdir(parents=True, exist_ok=True)
     launcher = (sys.executable, "-m", "tests.chaos.launchers.next_version")
@@ -89,7 +89,9 @@ def next_version_options(folder: Path) -> dict[str, Any]:
     }
 
 
-async def upgraded(work: Steady, strike: Strike, folder: Path, groups: Sequence[Sequence[str]], *, runs: int) -> None:
+async def upgrade_and_roll_back(
+    work: SteadyLoad, strike: ScenarioFindings, folder: Path, groups: Sequence[Sequence[str]], *, runs: int
+) -> None:
     """Replace processes by their next version, one of *groups* after another, and put the old one back in the same way.
 
     *runs* are submitted before each turn, and are under way while both versions are.
@@ -110,7 +112,7 @@ async def upgraded(work: Steady, strike: Strike, folder: Path, groups: Sequence[
     strike.figures["restarts"] = 2 * sum(map(len, groups))
 
 
-async def _restarted(work: Steady, names: Sequence[str]) -> None:
+async def _restarted(work: SteadyLoad, names: Sequence[str]) -> None:
     before = work.platform.processes
     for name in names:
         work.platform.signal(name, signal.SIGTERM)
@@ -120,7 +122,7 @@ async def _restarted(work: Steady, names: Sequence[str]) -> None:
     await work.platform.wait_ready()
 
 
-async def _judge_versions(work: Steady, strike: Strike) -> None:
+async def _judge_versions(work: SteadyLoad, strike: ScenarioFindings) -> None:
     """Say whether both versions folded facts, some with fields that are new, and every run kept its snapshot."""
     versions = await work.rows("SELECT DISTINCT engine_version FROM runs.run_fact ORDER BY 1") or ()
     found = [row["engine_version"] for row in versions]
@@ -139,7 +141,7 @@ async def _judge_versions(work: Steady, strike: Strike) -> None:
     strike.require(replayed == identical >= len(work.run_ids), f"runs that replay otherwise: {told}")
 
 
-async def replay_all(work: Steady) -> tuple[int, int, Sequence[str]]:
+async def replay_all(work: SteadyLoad) -> tuple[int, int, Sequence[str]]:
     """Replay every run on the platform; returns how many there were, how many are identical, and what differs."""
     runs, identical, told = 0, 0, list[str]()
     after = None
@@ -151,7 +153,7 @@ async def replay_all(work: Steady) -> tuple[int, int, Sequence[str]]:
             return runs, identical, told
 
 
-async def _publish_second(work: Steady) -> None:
+async def _publish_second(work: SteadyLoad) -> None:
     agent = {
         "key": "marker",
         "is_default": True,
@@ -163,7 +165,7 @@ async def _publish_second(work: Steady) -> None:
     await _ask(work, rpc.PUBLISH_NETWORK, PublishNetwork(project="default", actor="chaos", spec=spec))
 
 
-async def _ask(work: Steady, method: rpc.Method, request: Message) -> Any:
+async def _ask(work: SteadyLoad, method: rpc.Method, request: Message) -> Any:
     gateway = await connect(work.platform.nats_url_of("gateway"), inbox=b"_INBOX_gateway")
     body, said = request.model_dump_json().encode(), b"nothing"
     try:
@@ -182,18 +184,20 @@ async def _ask(work: Steady, method: rpc.Method, request: Message) -> Any:
 
 
 async def _poisoned(context: ScenarioContext) -> ScenarioReport:
-    async with Steady(context.folder, notice=context.notice) as work:
-        strike = Strike()
-        await poisoned(work, strike, runs=500 if context.long else 30)
+    async with SteadyLoad(context.folder, notice=context.notice) as work:
+        strike = ScenarioFindings()
+        await make_log_unreadable(work, strike, runs=500 if context.long else 30)
         return await finish(work, strike)
 
 
 async def _upgraded(context: ScenarioContext) -> ScenarioReport:
     options = next_version_options(context.folder)
-    async with Steady(context.folder, notice=context.notice, **options) as work:
-        strike = Strike()
+    async with SteadyLoad(context.folder, notice=context.notice, **options) as work:
+        strike = ScenarioFindings()
         alone = [(name,) for name in work.platform.processes if name.rsplit("-", 1)[0] in REPLACED]
-        await upgraded(work, strike, context.folder, alone if context.long else [HALF], runs=40 if context.long else 5)
+        await upgrade_and_roll_back(
+            work, strike, context.folder, alone if context.long else [HALF], runs=40 if context.long else 5
+        )
         return await finish(work, strike)
 
 

@@ -14,7 +14,7 @@ from towpath_embedded.servers.ports import LOOPBACK
 CHUNK: Final = 65_536
 
 
-class HalfOpen:
+class HalfOpenProxy:
     """Forwards to *target*, a port of this machine; `freeze` silences what is connected now, for good."""
 
     def __init__(self, target: int) -> None:
@@ -61,9 +61,9 @@ class HalfOpen:
 
 
 @asynccontextmanager
-async def half_open(target: int) -> AsyncIterator[HalfOpen]:
+async def half_open_proxy(target: int) -> AsyncIterator[HalfOpenProxy]:
     """Forward to *target* from a free port until the block ends."""
-    proxy = HalfOpen(target)
+    proxy = HalfOpenProxy(target)
     server = await asyncio.start_server(proxy.serve, LOOPBACK, 0)
     proxy.port = server.sockets[0].getsockname()[1]
     try:

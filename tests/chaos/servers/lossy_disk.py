@@ -40,7 +40,7 @@ ATTR = struct.Struct("<QQQQQQIIIIIIIIII")
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class LossyNode:
     """A file or folder. `kept` is what the disk holds of a file; `unsynced` the writes since, in order."""
 
     number: int
@@ -50,7 +50,7 @@ class Node:
     data: bytearray = field(default_factory=bytearray)
     kept: bytearray = field(default_factory=bytearray)
     unsynced: list[tuple[int, bytes]] = field(default_factory=list)
-    children: dict[bytes, "Node"] = field(default_factory=dict)
+    children: dict[bytes, "LossyNode"] = field(default_factory=dict)
     at: int = 0
 
     @property
@@ -95,16 +95,16 @@ def _replay(kept: bytearray, writes: list[tuple[int, bytes]]) -> None:
         kept[offset : offset + len(data)] = data
 
 
-class Refusal(OSError):  # noqa: N818 - an errno on its way to the kernel
+class FuseError(OSError):
     """What the kernel is told instead of an answer."""
 
 
-class Disk:
+class LossyDisk:
     """The nodes and what the kernel may ask of them."""
 
     def __init__(self) -> None:
         self._next = ROOT
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, LossyNode] = {}
         self.root = self._make(stat.S_IFDIR | 0o755, 0, 0)
         self.answers = {
             LOOKUP: self.lookup,
@@ -130,32 +130,32 @@ class Disk:
         """Lose the power: forget all that was not synced; return how many writes that were."""
         return sum(node.forget() for node in self._nodes.values())
 
-    def _make(self, mode: int, uid: int, gid: int) -> Node:
-        node = Node(self._next, mode, uid, gid, at=time.time_ns())
+    def _make(self, mode: int, uid: int, gid: int) -> LossyNode:
+        node = LossyNode(self._next, mode, uid, gid, at=time.time_ns())
         self._nodes[node.number] = node
         self._next += 1
         return node
 
-    def _node(self, number: int) -> Node:
+    def _node(self, number: int) -> LossyNode:
         try:
             return self._nodes[number]
         except KeyError:
-            raise Refusal(errno.ENOENT, "") from None
+            raise FuseError(errno.ENOENT, "") from None
 
-    def _attr(self, node: Node) -> bytes:
+    def _attr(self, node: LossyNode) -> bytes:
         size, at_s, at_ns = len(node.data), node.at // 10**9, node.at % 10**9
         times = (at_s, at_s, at_s, at_ns, at_ns, at_ns)
         owner = (node.mode, 2 if node.is_folder else 1, node.uid, node.gid, 0, 4096, 0)
         return ATTR.pack(node.number, size, (size + 511) // 512, *times, *owner)
 
-    def _entry(self, node: Node) -> bytes:
+    def _entry(self, node: LossyNode) -> bytes:
         return struct.pack("<QQQQII", node.number, 0, 0, 0, 0, 0) + self._attr(node)
 
     def lookup(self, number: int, body: bytes, _who: tuple[int, int]) -> bytes:
         """Find a name."""
         child = self._node(number).children.get(body.split(b"\0")[0])
         if child is None:
-            raise Refusal(errno.ENOENT, "")
+            raise FuseError(errno.ENOENT, "")
         return self._entry(child)
 
     def getattr(self, number: int, _body: bytes, _who: tuple[int, int]) -> bytes:
@@ -180,10 +180,10 @@ class Disk:
         mode = struct.unpack_from("<I", body)[0]
         return self._entry(self._add(number, body[8:].split(b"\0")[0], stat.S_IFDIR | stat.S_IMODE(mode), who))
 
-    def _add(self, number: int, name: bytes, mode: int, who: tuple[int, int]) -> Node:
+    def _add(self, number: int, name: bytes, mode: int, who: tuple[int, int]) -> LossyNode:
         folder = self._node(number)
         if name in folder.children:
-            raise Refusal(errno.EEXIST, "")
+            raise FuseError(errno.EEXIST, "")
         node = folder.children[name] = self._make(mode, *who)
         return node
 
@@ -196,14 +196,14 @@ class Disk:
     def unlink(self, number: int, body: bytes, _who: tuple[int, int]) -> bytes:
         """Take a name away; who has the file open keeps it."""
         if self._node(number).children.pop(body.split(b"\0")[0], None) is None:
-            raise Refusal(errno.ENOENT, "")
+            raise FuseError(errno.ENOENT, "")
         return b""
 
     def rmdir(self, number: int, body: bytes, who: tuple[int, int]) -> bytes:
         """Take an empty folder away."""
         child = self._node(number).children.get(body.split(b"\0")[0])
         if child is not None and child.children:
-            raise Refusal(errno.ENOTEMPTY, "")
+            raise FuseError(errno.ENOTEMPTY, "")
         return self.unlink(number, body, who)
 
     def rename(self, number: int, body: bytes, who: tuple[int, int]) -> bytes:
@@ -214,14 +214,14 @@ class Disk:
         """As `rename`; flags are not supported."""
         target, flags = struct.unpack_from("<QI", body)
         if flags:
-            raise Refusal(errno.EINVAL, "")
+            raise FuseError(errno.EINVAL, "")
         return self._rename(number, target, body[16:])
 
     def _rename(self, number: int, target: int, names: bytes) -> bytes:
         old, new = names.split(b"\0")[:2]
         node = self._node(number).children.pop(old, None)
         if node is None:
-            raise Refusal(errno.ENOENT, "")
+            raise FuseError(errno.ENOENT, "")
         self._node(target).children[new] = node
         return b""
 
@@ -245,7 +245,7 @@ class Disk:
         _, offset, length, mode = struct.unpack_from("<QQQI", body)
         node = self._node(number)
         if mode:
-            raise Refusal(errno.EOPNOTSUPP, "")
+            raise FuseError(errno.EOPNOTSUPP, "")
         if offset + length > len(node.data):
             node.resize(offset + length)
         return b""
@@ -275,10 +275,10 @@ class Disk:
 
 
 def _unsupported(_number: int, _body: bytes, _who: tuple[int, int]) -> bytes:
-    raise Refusal(errno.ENOSYS, "")
+    raise FuseError(errno.ENOSYS, "")
 
 
-def _answer(disk: Disk, request: bytes) -> bytes | None:
+def _answer(disk: LossyDisk, request: bytes) -> bytes | None:
     """Return the reply to one request of the kernel, None where it wants none."""
     _, code, unique, number, uid, gid, _, _, _ = IN.unpack_from(request)
     if code in SILENT:
@@ -290,7 +290,7 @@ def _answer(disk: Disk, request: bytes) -> bytes | None:
     elif code not in EMPTY:
         try:
             body = disk.answers.get(code, _unsupported)(number, request[IN.size :], (uid, gid))
-        except Refusal as refusal:
+        except FuseError as refusal:
             error, body = -(refusal.errno or errno.EIO), b""
     return OUT.pack(OUT.size + len(body), error, unique) + body
 
@@ -306,7 +306,7 @@ def serve(mountpoint: str) -> None:
     options = f"fd={kernel},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions".encode()
     if libc.mount(b"forgetful", mountpoint.encode(), b"fuse", MS_NOSUID | MS_NODEV, options):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), mountpoint)
-    disk = Disk()
+    disk = LossyDisk()
     ending = False
 
     def end(*_: object) -> None:

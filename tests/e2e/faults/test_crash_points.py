@@ -6,13 +6,13 @@ The long form, every point at both passings with each class of tools: `python -m
 from pathlib import Path
 
 from tests.chaos.crash_points.cases import short_rounds
-from tests.chaos.crash_points.points import points
+from tests.chaos.crash_points.points import list_points
 from tests.chaos.crash_points.sweep import sweep
 from tests.chaos.crash_points.tasks import CLASSES, OWN_TOOL
 
 
 async def test_every_crash_point_is_hit_and_nothing_is_lost_doubled_or_different(folder: Path) -> None:
-    found = points()
+    found = list_points()
     report = await sweep(folder, short_rounds(found))
     figures = f"{report.figures()}\n" + "\n".join(report.problems)
     assert report.problems == [], figures

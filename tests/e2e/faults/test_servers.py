@@ -5,14 +5,14 @@ Short forms of the scenarios of `towpath chaos`; the faults share platforms, sin
 
 from pathlib import Path
 
-from tests.chaos.load.steady_load import Steady
-from tests.chaos.load.strike import Strike
+from tests.chaos.load.steady_load import SteadyLoad
+from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.scenarios import broker, clocks, database
 
 
 async def test_a_broker_may_die_lose_its_data_or_get_old_or_damaged_data_back(folder: Path) -> None:
-    strike = Strike()
-    async with Steady(folder, starts="fork", durable=False, longest_pause_s=0.5) as work:
+    strike = ScenarioFindings()
+    async with SteadyLoad(folder, starts="fork", durable=False, longest_pause_s=0.5) as work:
         await broker.kill_under_load(work, strike, runs=20, kills=2)
         await broker.lose_everything(work, strike, runs=60)
         await broker.restore_old_copy(work, strike, runs=20)
@@ -24,18 +24,18 @@ async def test_a_broker_may_die_lose_its_data_or_get_old_or_damaged_data_back(fo
 
 
 async def test_a_database_may_freeze_die_or_refuse_and_history_may_be_written_later(folder: Path) -> None:
-    strike = Strike()
-    async with Steady(folder, starts="fork") as work:
-        await database.away(work, strike, runs=20, frozen_s=3.0, refused_s=3.0)
-        await database.refusing(work, strike, runs=6, seconds=0.8)
-        await database.without_history(work, strike, runs=50)
+    strike = ScenarioFindings()
+    async with SteadyLoad(folder, starts="fork") as work:
+        await database.freeze_and_stop_database(work, strike, runs=20, frozen_s=3.0, refused_s=3.0)
+        await database.refuse_statements(work, strike, runs=6, seconds=0.8)
+        await database.run_without_log_writer(work, strike, runs=50)
         await broker.finish(work, strike)
     assert not strike.problems, (strike.problems, strike.figures)
 
 
 async def test_every_process_may_have_a_wrong_clock(folder: Path) -> None:
-    strike = Strike()
+    strike = ScenarioFindings()
     async with clocks.skewed_work(folder, durable=False, starts="fork") as work:
-        await clocks.skew(work, strike, runs=6, rounds=1)
+        await clocks.skew_clocks(work, strike, runs=6, rounds=1)
         await broker.finish(work, strike)
     assert not strike.problems, (strike.problems, strike.figures)

@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from tests.chaos.load.steady_load import Steady
-from tests.chaos.load.strike import Strike
+from tests.chaos.load.steady_load import SteadyLoad
+from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.scenarios.messages import finish
-from tests.chaos.scenarios.versions import HALF, next_version_options, poisoned, upgraded
+from tests.chaos.scenarios.versions import HALF, make_log_unreadable, next_version_options, upgrade_and_roll_back
 
 
 async def test_a_run_whose_log_can_not_be_read_is_parked_alone_and_an_upgrade_costs_nothing(folder: Path) -> None:
-    strike = Strike()
-    async with Steady(folder, starts="fork", **next_version_options(folder)) as work:
-        await upgraded(work, strike, folder, [HALF], runs=4)
-        await poisoned(work, strike, runs=30)
+    strike = ScenarioFindings()
+    async with SteadyLoad(folder, starts="fork", **next_version_options(folder)) as work:
+        await upgrade_and_roll_back(work, strike, folder, [HALF], runs=4)
+        await make_log_unreadable(work, strike, runs=30)
         report = await finish(work, strike)
     assert report.problems == (), report

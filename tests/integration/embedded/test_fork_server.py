@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 
 from towpath_embedded import fork_client, fork_server, process
 from towpath_embedded.platform import Platform
-from towpath_embedded.process import Child, Spawn
+from towpath_embedded.process import ChildProcess, Spawn
 from towpath_embedded.roles import module_command
 
 WAIT_S = 90
@@ -77,7 +77,7 @@ def server() -> fork_client.ForkServer:
     return running
 
 
-def worker(spawn: Spawn, folder: Path, program: str, **more: str) -> Child:
+def worker(spawn: Spawn, folder: Path, program: str, **more: str) -> ChildProcess:
     """Start a worker with *program* as its module and *more* in its environment."""
     (folder / "probe.py").write_text(program)
     return spawn(

@@ -13,7 +13,7 @@ import pytest
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.process import LOG_LIMIT_BYTES, trim, wait_exit
-from towpath_embedded.roles import Role, http_status
+from towpath_embedded.roles import RoleProcess, http_status
 from towpath_embedded.servers.ports import free_port, is_free, require_free
 from towpath_embedded.supervisor import LONGEST_PAUSE_S, Supervisor
 
@@ -32,8 +32,8 @@ FAILS = "import sys; print('no such table: canals', flush=True); sys.exit(3)"
 IGNORES_THE_TERM = ANSWERS.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN")
 
 
-def role(folder: Path, name: str, program: str = ANSWERS, port: int | None = None) -> Role:
-    return Role(
+def role(folder: Path, name: str, program: str = ANSWERS, port: int | None = None) -> RoleProcess:
+    return RoleProcess(
         name,
         (sys.executable, "-c", program),
         log=folder / f"{name}.log",
@@ -141,7 +141,7 @@ async def test_children_stop_in_the_order_given(folder: Path, supervisor: Superv
     await supervisor.start(units)
     ended: list[str] = []
 
-    async def watch(unit: Role) -> None:
+    async def watch(unit: RoleProcess) -> None:
         assert unit.process is not None
         await wait_exit(unit.process)
         ended.append(unit.name)

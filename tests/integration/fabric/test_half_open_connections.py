@@ -6,7 +6,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
-from tests.chaos.servers.half_open import half_open
+from tests.chaos.servers.half_open import half_open_proxy
 
 from towpath_contracts.rpc import GET_POLICY
 from towpath_contracts.runs.views import ActionDone
@@ -35,7 +35,7 @@ async def test_a_service_comes_back_from_a_half_open_line(nats_server: Nats, mon
     async def done(request: GetPolicy) -> ActionDone:
         return ActionDone(detail=request.project)
 
-    async with half_open(nats_server.port) as line:
+    async with half_open_proxy(nats_server.port) as line:
         bus = Bus("tas", Settings.model_validate({"nats_url": f"nats://127.0.0.1:{line.port}"}))
         bus.subscriber(GET_POLICY)(done)
         await bus.connect()

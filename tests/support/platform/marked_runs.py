@@ -13,7 +13,7 @@ from tests.support.places import ROOT
 
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
-from towpath_embedded.chaos.judge import Verdict, judge
+from towpath_embedded.chaos.judge import JudgedRuns, judge
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
 
@@ -118,7 +118,7 @@ async def submit(nc: Client, number: int, steps: int, tools: tuple[str, ...] = T
     return str(answer["run_id"])
 
 
-async def judged(platform: Platform, effects: Path, run_ids: list[str], within_s: float = 60) -> Verdict:
+async def judged(platform: Platform, effects: Path, run_ids: list[str], within_s: float = 60) -> JudgedRuns:
     """Judge when a last stray effect would have shown; again while the log-writer is still telling what happened.
 
     What was lost, doubled or done twice stays so, however often one looks.

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from towpath import DidNotHappen, Happened, ToolContext, tool
-from towpath_embedded.chaos.outside import Mark, leave, read_marks
+from towpath_embedded.chaos.outside import Mark, append_mark, read_marks
 
 OUTSIDE = Path(os.environ["TOWPATH_TEST_EFFECTS"])
 PAUSE_S = 0.15
@@ -23,7 +23,7 @@ def _mark(ctx: ToolContext, effect_class: str) -> None:
         pid=os.getpid(),
         tool=ctx.tool,
     )
-    leave(OUTSIDE, mark)
+    append_mark(OUTSIDE, mark)
 
 
 async def _slowly(ctx: ToolContext, effect_class: str) -> str:

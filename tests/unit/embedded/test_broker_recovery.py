@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from pathlib import Path
 
-from towpath_embedded.servers.broker_recovery import BrokerCare
+from towpath_embedded.servers.broker_recovery import BrokerRecovery
 from towpath_embedded.servers.nats import Nats
 
 
@@ -23,7 +23,7 @@ class Forgetful(Nats):
         return False
 
 
-class Running(BrokerCare):
+class Running(BrokerRecovery):
     """Care of a broker that runs."""
 
     def _pid(self) -> int:

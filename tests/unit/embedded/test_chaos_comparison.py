@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.chaos.crash_points.report import Kill, explain
+from tests.chaos.crash_points.report import SweepKill, explain_unknown
 
-from towpath_embedded.chaos.comparison import difference
-from towpath_embedded.chaos.judge import Unknown
-from towpath_embedded.chaos.record import Record
+from towpath_embedded.chaos.comparison import describe_difference
+from towpath_embedded.chaos.judge import UnknownCall
+from towpath_embedded.chaos.record import StoredRuns
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -57,7 +57,7 @@ def compared(change: Callable[[Rows], object], doubted: tuple[str, ...] = ()) ->
     rows = run_rows(2, 500.0)
     change(rows)
     both = {name: [*found, *rows[name]] for name, found in copy.deepcopy(run_rows(1, 100.0)).items()}
-    return difference(Record(**both), "1", "2", doubted)
+    return describe_difference(StoredRuns(**both), "1", "2", doubted)
 
 
 def resent(rows: Rows) -> None:
@@ -125,9 +125,11 @@ def test_what_a_person_said_of_a_doubt_is_left_out_and_nothing_else() -> None:
 def doubt(effect_class: str = "irreversible", *, process: str = "worker", at: float = 11.0) -> tuple[int, int]:
     entries = (("claim", "granted", 10.0, "worker"), ("outcome", "unknown", 25.0, ""))
     audit = [{"execution_id": "e", "phase": p, "verdict": v, "at": t, "actor": a} for p, v, t, a in entries]
-    found = Unknown(run_id="r", execution_id="e", tool="t", effect_class=effect_class, why="?", verdicts=(), happened=0)
-    kill = Kill(point="worker.before_tool", nth=1, effect_class="", process=process, at=at)
-    explained, unexplained = explain([found], Record(audit=audit), [], [kill])
+    found = UnknownCall(
+        run_id="r", execution_id="e", tool="t", effect_class=effect_class, why="?", verdicts=(), happened=0
+    )
+    kill = SweepKill(point="worker.before_tool", nth=1, effect_class="", process=process, at=at)
+    explained, unexplained = explain_unknown([found], StoredRuns(audit=audit), [], [kill])
     return len(explained), len(unexplained)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from towpath_embedded.chaos.judge import Verdict, weigh
-from towpath_embedded.chaos.outside import Mark, leave, read_marks
-from towpath_embedded.chaos.record import Record
+from towpath_embedded.chaos.judge import JudgedRuns, judge_record
+from towpath_embedded.chaos.outside import Mark, append_mark, read_marks
+from towpath_embedded.chaos.record import StoredRuns
 
 RUN, PAY, LOOK, GATE = "r-1", "e-pay", "e-look", "g-1"
 Rows = dict[str, list[dict[str, Any]]]
@@ -60,8 +60,8 @@ def in_order() -> tuple[Rows, list[Mark]]:
     return rows, marks
 
 
-def verdict_of(rows: Rows, marks: list[Mark]) -> Verdict:
-    return weigh(Record(**rows), marks, [RUN])
+def verdict_of(rows: Rows, marks: list[Mark]) -> JudgedRuns:
+    return judge_record(StoredRuns(**rows), marks, [RUN])
 
 
 def test_what_is_in_order_is_clean_and_what_was_unknown_is_explained() -> None:
@@ -180,8 +180,8 @@ def test_marks_are_read_as_they_were_left(tmp_path: Path) -> None:
     assert read_marks(place) == ()
     whole = Mark(execution_id=PAY, effect_class="idempotent", attempt=2, at=1.5, pid=7, key="k", tool="a.b")
     bare = Mark(execution_id=LOOK, effect_class="pure", at=2.0)
-    leave(place, whole)
-    leave(place, bare)
+    append_mark(place, whole)
+    append_mark(place, bare)
     with place.open("a") as file:
         file.write("e-old irreversible 99\n")
     assert read_marks(place) == (whole, bare, Mark(execution_id="e-old", effect_class="irreversible"))

@@ -7,9 +7,9 @@ import pytest
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.chaos.faults import FAULTS, KILLS, named_faults
-from towpath_embedded.chaos.options import FULL_KILLS, FULL_RARE, QUICK_KILLS, ChaosOptions, understand
+from towpath_embedded.chaos.options import FULL_KILLS, FULL_RARE, QUICK_KILLS, ChaosOptions, campaign_settings
 from towpath_embedded.chaos.plan import LONGEST_DELAY_S, Boundary, boundaries_of, make_plan
-from towpath_embedded.chaos.workload import builtin, defaults
+from towpath_embedded.chaos.workload import builtin_workload, default_workloads
 
 PLACES = boundaries_of("net", ["run_created", "call", "call", "run_finished"])
 
@@ -62,11 +62,11 @@ def test_faults_are_named_whole_by_action_or_by_part() -> None:
 
 
 def test_an_order_is_quick_full_or_as_large_as_it_says() -> None:
-    quick, full = understand(ChaosOptions(quick=True)), understand(ChaosOptions())
+    quick, full = campaign_settings(ChaosOptions(quick=True)), campaign_settings(ChaosOptions())
     assert (quick.strikes, full.strikes) == (QUICK_KILLS, FULL_KILLS)
     assert (set(quick.faults), set(quick.rare)) == (set(KILLS), set(FAULTS) - set(KILLS))
     assert len(full.rare) == FULL_RARE * len(set(full.rare))
-    named = understand(ChaosOptions(kills=5, faults=("stop",), runs=9))
+    named = campaign_settings(ChaosOptions(kills=5, faults=("stop",), runs=9))
     assert (named.strikes, named.rare, named.bystanders) == (5, (), 9)
     assert all(name.startswith("stop.") for name in named.faults)
 
@@ -76,7 +76,7 @@ def test_every_problem_of_an_order_is_told_at_once(tmp_path: Path) -> None:
     broken = tmp_path / "net.yaml"
     broken.write_text("name: Bad Name\nagents: 3\n")
     with pytest.raises(ProblemError) as caught:
-        understand(
+        campaign_settings(
             ChaosOptions(
                 network=broken,
                 tools=tmp_path / "none.py",
@@ -100,17 +100,17 @@ def test_files_of_a_network_are_checked_together(tmp_path: Path) -> None:
     decisions.write_text("{")
     policy.write_text("rules: 7\n")
     with pytest.raises(ProblemError) as caught:
-        understand(ChaosOptions(network=network, decisions=decisions, policy=policy))
+        campaign_settings(ChaosOptions(network=network, decisions=decisions, policy=policy))
     told = [entry.pointer for entry in caught.value.problem.errors]
     assert told == ["--network", "--decisions", "--policy"]
 
 
 def test_the_default_networks_pass_every_effect_class_an_approval_and_a_transfer() -> None:
-    classes = {str(tool.effect_class) for tool in builtin().tools}
+    classes = {str(tool.effect_class) for tool in builtin_workload().tools}
     assert classes == {"pure", "idempotent", "reconcilable", "irreversible"}
-    assert {entry["action"] for entry in builtin().script} == {"USE_TOOL", "ROUTE_TO_AGENT", "RESPOND"}
-    assert max(len(entry["action_details"].get("calls", ())) for entry in builtin().script) == 3
-    assert [workload.name for workload in defaults()] == ["crossing", "support"]
-    refund = {tool.name: tool for tool in defaults()[1].tools}["orders.refund"]
+    assert {entry["action"] for entry in builtin_workload().script} == {"USE_TOOL", "ROUTE_TO_AGENT", "RESPOND"}
+    assert max(len(entry["action_details"].get("calls", ())) for entry in builtin_workload().script) == 3
+    assert [workload.name for workload in default_workloads()] == ["crossing", "support"]
+    refund = {tool.name: tool for tool in default_workloads()[1].tools}["orders.refund"]
     assert (str(refund.effect_class), refund.toolset) == ("irreversible", "support")
     assert refund.parameters["required"] == ["order_id", "amount"]

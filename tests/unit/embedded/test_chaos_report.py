@@ -7,36 +7,38 @@ import pytest
 
 from towpath.cli.administration.chaos_command import _show
 from towpath.cli.shared.output import Output
-from towpath_embedded.chaos.campaign import Deeds, Target
+from towpath_embedded.chaos.campaign import CampaignResult, PlannedStrike
 from towpath_embedded.chaos.faults import Strike
-from towpath_embedded.chaos.judge import Unknown, Verdict
-from towpath_embedded.chaos.plan import Boundary, Cell
-from towpath_embedded.chaos.record import Record
-from towpath_embedded.chaos.report import Found, differing_runs, document
-from towpath_embedded.chaos.run_watch import Log
+from towpath_embedded.chaos.judge import JudgedRuns, UnknownCall
+from towpath_embedded.chaos.plan import Boundary, PlanCell
+from towpath_embedded.chaos.record import StoredRuns
+from towpath_embedded.chaos.report import CampaignFindings, differing_runs, report_document
+from towpath_embedded.chaos.run_watch import ObservedLog
 
 RUNS = ("00000000-0000-7000-8000-000000000001", "00000000-0000-7000-8000-000000000002")
 CALL = "00000000-0000-5000-8000-00000000000a"
 FIRST, SECOND = (Boundary(network="net", event="call", nth=nth) for nth in (1, 2))
 
 
-def target(number: int, fault: str, boundary: Boundary, *, recovered_at: float = 12.0) -> Target:
-    log = Log(types={1: "call", 2: "end"}, seen_at={1: 9.0, 2: recovered_at})
+def target(number: int, fault: str, boundary: Boundary, *, recovered_at: float = 12.0) -> PlannedStrike:
+    log = ObservedLog(types={1: "call", 2: "end"}, seen_at={1: 9.0, 2: recovered_at})
     strike = Strike(process="p", at=10.0, wall=100.0, waited_s=0.0)
-    return Target(cell=Cell(number=number, fault=fault, boundary=boundary), run_id=RUNS[number], strike=strike, log=log)
+    return PlannedStrike(
+        cell=PlanCell(number=number, fault=fault, boundary=boundary), run_id=RUNS[number], strike=strike, log=log
+    )
 
 
 @pytest.fixture
-def found() -> Found:
+def found() -> CampaignFindings:
     """A campaign of two strikes after which nothing is wrong; one call was unknown and settled."""
-    deeds = Deeds(
+    deeds = CampaignResult(
         boundaries=(FIRST, SECOND),
         targets=[target(0, "stop.tas", SECOND, recovered_at=16.0), target(1, "kill.nats", FIRST)],
         run_ids=dict.fromkeys(RUNS, "net"),
         said={"happened": 1},
         quiet=True,
     )
-    unknown = Unknown(
+    unknown = UnknownCall(
         run_id=RUNS[1],
         execution_id=CALL,
         tool="pay",
@@ -45,20 +47,20 @@ def found() -> Found:
         verdicts=("happened",),
         happened=1,
     )
-    verdict = Verdict(runs=2, completed=2, unknown=[unknown])
+    verdict = JudgedRuns(runs=2, completed=2, unknown=[unknown])
     audit = [
         {"execution_id": CALL, "phase": phase, "verdict": said, "at": at, "actor": "worker-2"}
         for phase, said, at in (("claim", "granted", 99.5), ("outcome", "unknown", 104.0))
     ]
-    record = Record(calls=[{"execution_id": CALL, "run_id": RUNS[1]}], audit=audit, events=[])
-    return Found(deeds=deeds, record=record, verdict=verdict, differing=(), replay_mismatches=())
+    record = StoredRuns(calls=[{"execution_id": CALL, "run_id": RUNS[1]}], audit=audit, events=[])
+    return CampaignFindings(deeds=deeds, record=record, verdict=verdict, differing=(), replay_mismatches=())
 
 
-def report(found: Found, expected: tuple[str, ...] = ("kill.nats", "stop.tas")) -> dict[str, Any]:
-    return document(found, seed=7, expected=expected, facts={"seconds": 3.0})
+def report(found: CampaignFindings, expected: tuple[str, ...] = ("kill.nats", "stop.tas")) -> dict[str, Any]:
+    return report_document(found, seed=7, expected=expected, facts={"seconds": 3.0})
 
 
-def test_strikes_are_counted_by_fault_and_by_boundary_in_the_order_of_the_log(found: Found) -> None:
+def test_strikes_are_counted_by_fault_and_by_boundary_in_the_order_of_the_log(found: CampaignFindings) -> None:
     shown = report(found)
     assert (shown["seed"], shown["strikes"], shown["kills"], shown["problems"]) == (7, 2, 1, [])
     assert [*shown["matrix"]] == [FIRST.label, SECOND.label]
@@ -73,13 +75,13 @@ def test_strikes_are_counted_by_fault_and_by_boundary_in_the_order_of_the_log(fo
     assert shown["unknown_by_cause"] == {"irreversible: lost": 1}
 
 
-def test_an_unknown_that_no_strike_explains_is_a_problem(found: Found) -> None:
+def test_an_unknown_that_no_strike_explains_is_a_problem(found: CampaignFindings) -> None:
     for row in found.record.audit:
         row["at"] += 60
     assert report(found)["problems"] == [f"unknown without a strike: pay of run {RUNS[1]}"]
 
 
-def test_a_finding_is_a_problem_and_belongs_to_the_strike_at_its_run(found: Found) -> None:
+def test_a_finding_is_a_problem_and_belongs_to_the_strike_at_its_run(found: CampaignFindings) -> None:
     found.verdict.dup.append(f"{CALL} (irreversible) happened 2 times")
     found.verdict.lost.append(f"{RUNS[0]} is running")
     shown = report(found)
@@ -89,7 +91,7 @@ def test_a_finding_is_a_problem_and_belongs_to_the_strike_at_its_run(found: Foun
     assert [problem.split(":")[0] for problem in shown["problems"]] == ["lost", "duplicates"]
 
 
-def test_what_never_struck_is_a_problem(found: Found) -> None:
+def test_what_never_struck_is_a_problem(found: CampaignFindings) -> None:
     found.deeds.targets[0].strike = None
     assert report(found, ("kill.nats", "wipe.nats"))["problems"] == [
         "the fault wipe.nats never struck",
@@ -97,7 +99,7 @@ def test_what_never_struck_is_a_problem(found: Found) -> None:
     ]
 
 
-def test_unrest_idleness_and_other_outcomes_are_problems(found: Found) -> None:
+def test_unrest_idleness_and_other_outcomes_are_problems(found: CampaignFindings) -> None:
     found.deeds.quiet = False
     found.verdict.completed = 1
     worse = replace(found, differing=("a",), replay_mismatches=("b", "c"))
@@ -106,14 +108,14 @@ def test_unrest_idleness_and_other_outcomes_are_problems(found: Found) -> None:
     assert len(shown["problems"]) == 4
 
 
-def test_a_run_may_differ_by_what_a_person_said_or_a_time_limit_and_by_nothing_else(found: Found) -> None:
-    def record(**changes: Any) -> Record:
+def test_a_run_may_differ_by_what_a_person_said_or_a_time_limit_and_by_nothing_else(found: CampaignFindings) -> None:
+    def record(**changes: Any) -> StoredRuns:
         common = {"step": 1, "call_index": 0, "tool": "t", "effect_class": "pure", "args_digest": "d", "rule": "r"}
         usual = {"type": "tool_call_finished", "execution_id": CALL, "step": 1, "call_index": 0, "status": "succeeded"}
         ends = {RUNS[0]: usual, RUNS[1]: {**usual, **changes}}
         status = {run_id: event["status"] for run_id, event in ends.items()}
         calls = [{**common, "run_id": r, "execution_id": CALL, "status": status[r], "settled_by": ""} for r in RUNS]
-        return Record(
+        return StoredRuns(
             runs=[{"run_id": run_id, "status": "completed", "reason": "", "step": 1} for run_id in RUNS],
             events=[
                 {"run_id": run_id, "seq": 1, "type": "tool_call_finished", "event": event}
@@ -141,7 +143,7 @@ def test_a_run_may_differ_by_what_a_person_said_or_a_time_limit_and_by_nothing_e
     ],
 )
 def test_a_goal_goes_another_way_where_a_doubted_call_of_its_child_did_not_happen(
-    found: Found, kind: str, doubted: bool, status: str, compared: bool
+    found: CampaignFindings, kind: str, doubted: bool, status: str, compared: bool
 ) -> None:
     child = "00000000-0000-7000-8000-000000000003"
     events: list[dict[str, Any]] = [
@@ -150,7 +152,7 @@ def test_a_goal_goes_another_way_where_a_doubted_call_of_its_child_did_not_happe
     ]
     started = {"type": "child_started", "child_id": child}
     events.append({"run_id": RUNS[1], "seq": 2, "type": "child_started", "event": started})
-    record = Record(
+    record = StoredRuns(
         runs=[{"run_id": run_id, "status": "completed", "reason": "", "step": 1} for run_id in RUNS],
         events=events,
         calls=[{"run_id": child, "execution_id": CALL, "status": status}],
@@ -161,7 +163,7 @@ def test_a_goal_goes_another_way_where_a_doubted_call_of_its_child_did_not_happe
 
 
 def test_a_person_sees_the_matrix_the_figures_and_every_problem(
-    found: Found, capsys: pytest.CaptureFixture[str]
+    found: CampaignFindings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _show(report(found), Output("table"))
     calm = capsys.readouterr().out

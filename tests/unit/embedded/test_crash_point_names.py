@@ -7,22 +7,25 @@ from pathlib import Path
 
 import pytest
 from tests.chaos.crash_points import points as crash
-from tests.chaos.crash_points.points import Point, faults, points
+from tests.chaos.crash_points.points import CrashPoint, list_points, naming_problems
 
 
 def test_every_name_is_unique_and_of_its_own_role() -> None:
-    found = points()
-    assert faults(found) == []
+    found = list_points()
+    assert naming_problems(found) == []
     assert {role: count >= 5 for role, count in Counter(point.role for point in found).items()} == dict.fromkeys(
         ("orchestrator", "tas", "worker", "decider", "log_writer"), True
     )
 
 
 def test_a_name_used_twice_or_in_foreign_code_is_told() -> None:
-    here = Point(name="tas.x", role="tas", file=Path("a.py"), line=1, sent=False)
-    there = Point(name="tas.x", role="worker", file=Path("b.py"), line=2, sent=True)
-    assert faults([here]) == []
-    assert faults([here, there]) == ["tas.x stands in 2 places", "tas.x stands in b.py:2, which runs as worker"]
+    here = CrashPoint(name="tas.x", role="tas", file=Path("a.py"), line=1, sent=False)
+    there = CrashPoint(name="tas.x", role="worker", file=Path("b.py"), line=2, sent=True)
+    assert naming_problems([here]) == []
+    assert naming_problems([here, there]) == [
+        "tas.x stands in 2 places",
+        "tas.x stands in b.py:2, which runs as worker",
+    ]
 
 
 def test_a_name_that_is_no_literal_is_refused(tmp_path: Path) -> None:
@@ -47,4 +50,4 @@ def test_an_armed_point_can_be_taken_back(tmp_path: Path) -> None:
     assert not crash.disarm(tmp_path, "tas.x")
     assert crash.hits(tmp_path) == ()
     (tmp_path / ".hits").write_text("tas.x 17\n")
-    assert crash.hits(tmp_path) == (crash.Hit(name="tas.x", pid=17),)
+    assert crash.hits(tmp_path) == (crash.CrashPointHit(name="tas.x", pid=17),)
