@@ -20,12 +20,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from towpath_embedded import fork_server, process, roles
+from towpath_embedded import fork_server, process, role_process
 
 PRELOAD_TIMEOUT_S = 120.0  # imports alone take half a minute on a machine that is very busy
 FORK_TIMEOUT_S = 30.0  # a fork takes milliseconds; whoever does not answer by then is stuck
 
-MODULES = tuple(f"towpath_{role}" for role in roles.START_ORDER)
+MODULES = tuple(f"towpath_{role}" for role in role_process.START_ORDER)
 """What the server imports before it forks; another module that `python -m` runs is imported by its process."""
 
 _READ_AT_START = (

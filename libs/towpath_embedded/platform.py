@@ -20,16 +20,16 @@ import asyncpg
 from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, UserRights, client_rights
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_embedded import fork_client, process, roles
+from towpath_embedded import fork_client, process, role_process
+from towpath_embedded.platform_state import lock_folder, remove_state, wait_for_predecessor, write_state
 from towpath_embedded.process import ManagedProcess, trim
-from towpath_embedded.roles import RoleProcess, UserCode, WorkerCommand
+from towpath_embedded.role_process import RoleProcess, UserCode, WorkerCommand
 from towpath_embedded.servers.broker_recovery import BrokerRecovery
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.ports import LOOPBACK, require_free
 from towpath_embedded.servers.postgres import Postgres
-from towpath_embedded.state import lock_folder, remove_state, wait_for_predecessor, write_state
 from towpath_embedded.supervisor import LONGEST_PAUSE_S, Notice, ProcessState, Supervisor
-from towpath_embedded.toolsets import rights_of
+from towpath_embedded.user_code_rights import rights_of
 from towpath_fabric.clock import wall
 from towpath_fabric.postgres.migrations import migrate
 
@@ -189,8 +189,8 @@ class Platform:
         await asyncio.gather(*self._tending, return_exceptions=True)
         self._tending.clear()
         names = list(self._supervisor.processes)
-        in_order = [[n for n in names if roles.role_of(n) == role] for role in roles.STOP_ORDER]
-        together = [[n for n in names if roles.role_of(n) not in SERVERS], [n for n in names if n in SERVERS]]
+        in_order = [[n for n in names if role_process.role_of(n) == role] for role in role_process.STOP_ORDER]
+        together = [[n for n in names if role_process.role_of(n) not in SERVERS], [n for n in names if n in SERVERS]]
         await self._supervisor.stop(in_order if self._durable else together)
         if self._nats is not None:
             remove_state(self.data)
@@ -238,7 +238,7 @@ class Platform:
             await self._forks.wait_ready()
         services = [
             unit
-            for role in roles.START_ORDER
+            for role in role_process.START_ORDER
             if role in SERVICES
             for unit in self._service_units(role, self._replicas[role])
         ]
@@ -262,7 +262,7 @@ class Platform:
 
     def _service_units(self, role: str, count: int) -> list[ManagedProcess]:
         units: list[ManagedProcess] = []
-        for number, name in enumerate(roles.replica_names(role, count)):
+        for number, name in enumerate(role_process.replica_names(role, count)):
             first_gateway = role == "gateway" and number == 0
             self._units[name] = RoleProcess(
                 name,
@@ -291,13 +291,13 @@ class Platform:
         )
 
     def _command(self, role: str) -> Sequence[str]:
-        return self._commands.get(role) or roles.module_command(role)
+        return self._commands.get(role) or role_process.module_command(role)
 
     def _worker_units(self, code: UserCode, user: str) -> list[ManagedProcess]:
         units: list[ManagedProcess] = []
         login = {"TOWPATH_NATS_USER": user, "TOWPATH_NATS_PASSWORD": self.nats.password(user)}
-        present = sum(roles.role_of(name) == code.role for name in self._units)
-        for name in roles.replica_names(code.role, present + code.count)[present:]:
+        present = sum(role_process.role_of(name) == code.role for name in self._units)
+        for name in role_process.replica_names(code.role, present + code.count)[present:]:
             self._units[name] = RoleProcess(
                 name,
                 (*self._command(code.role), *code.words()),
@@ -311,7 +311,7 @@ class Platform:
 
     def _environment_of(self, role: str, name: str) -> dict[str, str]:
         environment = {
-            **roles.inherited(role),
+            **role_process.inherited(role),
             "TOWPATH_EMBEDDED": "1",
             "TOWPATH_INSTANCE": name,
             "TOWPATH_NATS_URL": self.nats.url(),
@@ -320,7 +320,7 @@ class Platform:
             "TOWPATH_HEALTH_HOST": LOOPBACK,
             "TOWPATH_GATEWAY_HOST": LOOPBACK,
         }
-        secrets = {"TOWPATH_DATABASE_URL": self.dsn(role)} if role in roles.DATABASE_ROLES else {}
+        secrets = {"TOWPATH_DATABASE_URL": self.dsn(role)} if role in role_process.DATABASE_ROLES else {}
         if role == "tas":
             secrets["TOWPATH_TICKET_KEY_FILE"] = str(self.data / "ticket.key")
             secrets["TOWPATH_SEAL_KEY_FILE"] = str(self.data / "seal.key")

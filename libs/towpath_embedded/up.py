@@ -14,7 +14,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.console import UpConsole
 from towpath_embedded.log_follower import LogFollower, policy_notice
 from towpath_embedded.platform import Platform
-from towpath_embedded.roles import AgentCommand, UserCode, WorkerCommand
+from towpath_embedded.role_process import AgentCommand, UserCode, WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
 
@@ -79,7 +79,9 @@ async def _serve(
 ) -> int:
     tasks = [asyncio.create_task(_logs(options, platform, screen).follow())]
     if options.networks is not None and not options.servers_only:
-        from towpath_embedded.networks import NetworkFolder  # an HTTP client and YAML: not on the way to readiness
+        from towpath_embedded.network_folder import (
+            NetworkFolder,  # an HTTP client and YAML: not on the way to readiness
+        )
 
         folder = NetworkFolder(options.networks, platform.gateway_url, screen.notice)
         await folder.publish_changed()

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from tests.chaos.crash_points import points as crash
-from tests.chaos.crash_points.platform_client import SweepClient
+from tests.chaos.crash_points.sweep_client import SweepClient
 from tests.chaos.crash_points.tasks import EffectClass, Kind, SweepTask, sweep_platform
 from tests.chaos.mutants import MUTANTS
 
 from towpath_embedded.chaos.comparison import describe_difference
 from towpath_embedded.chaos.judge import judge_record
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.record import read_record
+from towpath_embedded.chaos.stored_runs import read_record
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
 

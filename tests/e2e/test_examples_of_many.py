@@ -22,9 +22,9 @@ from towpath import Client
 from towpath.cli import main
 from towpath_contracts.events.log import ChildEnded, ChildStarted, InstructionIssued, LogEntry, PlanAccepted, PlanMoved
 from towpath_contracts.runs.tree import ChildNode
-from towpath_embedded.networks import NetworkFolder
+from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.role_process import WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

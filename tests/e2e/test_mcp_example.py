@@ -11,9 +11,9 @@ from typing import Any
 import httpx2
 from tests.support.places import EXAMPLES
 
-from towpath_embedded.networks import NetworkFolder
+from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.role_process import WorkerCommand
 
 EXAMPLE = EXAMPLES / "mcp"
 FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}

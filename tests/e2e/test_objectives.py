@@ -15,12 +15,12 @@ from tests.support.places import EXAMPLES, TESTS
 from tests.support.platform.objective_runs import CLERK, DONE, SUMMARY, VERDICT, comparable, plan, prompts, use
 
 from towpath import Client, Objective, RefusedError
-from towpath.cli.runs import workspace_commands
-from towpath.cli.shared.options import ConnectionOptions
-from towpath.tasks.objectives import AgentRunResult
-from towpath_embedded.networks import NetworkFolder
+from towpath.cli import workspaces
+from towpath.cli.options import Common
+from towpath.objectives import AgentRunResult
+from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.role_process import WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

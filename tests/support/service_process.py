@@ -18,7 +18,7 @@ import httpx2
 
 from towpath_embedded import fork_client
 from towpath_embedded.process import ChildProcess, wait_exit
-from towpath_embedded.roles import module_command
+from towpath_embedded.role_process import module_command
 from towpath_embedded.servers.ports import free_port
 
 READY_S = 120  # a cold import on a busy machine

@@ -25,10 +25,10 @@ from towpath.client.client import Client
 from towpath.errors import RefusedError, TowpathError, UnavailableError
 from towpath_embedded.chaos.campaign import CampaignSettings, campaign_platform, outside_file
 from towpath_embedded.chaos.faults import FAULTS, SERVICES, FaultInjector
+from towpath_embedded.chaos.gate_operator import GateOperator
 from towpath_embedded.chaos.judge import FINAL, judge
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.people import GateOperator
-from towpath_embedded.chaos.run_watch import DatabaseReader
+from towpath_embedded.chaos.run_watcher import DatabaseReader
 from towpath_embedded.chaos.workload import TIMEOUT_MS
 from towpath_embedded.platform import Platform
 from towpath_embedded.servers.postgres_identity import temporary_folder

@@ -30,9 +30,9 @@ from towpath_embedded.chaos.faults import FAULTS
 from towpath_embedded.chaos.judge import judge_record
 from towpath_embedded.chaos.options import DEFAULT_SEED, ChaosOptions, campaign_settings
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.record import descendant_runs, read_record
 from towpath_embedded.chaos.replays import replay_mismatches
 from towpath_embedded.chaos.report import CampaignFindings, differing_runs, report_document
+from towpath_embedded.chaos.stored_runs import descendant_runs, read_record
 from towpath_fabric.clock import monotonic
 
 Flag = Annotated[bool, Parameter(negative="")]

@@ -17,12 +17,12 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tasks import RunAccepted
 from towpath_embedded.chaos import recording_tools
 from towpath_embedded.chaos.faults import FAULTS, FaultInjector, Strike
-from towpath_embedded.chaos.people import GateOperator
+from towpath_embedded.chaos.gate_operator import GateOperator
 from towpath_embedded.chaos.plan import Boundary, PlanCell, boundaries_of, make_plan
-from towpath_embedded.chaos.run_watch import DatabaseReader, ObservedLog, RunWatcher, types_in_order
+from towpath_embedded.chaos.run_watcher import DatabaseReader, ObservedLog, RunWatcher, types_in_order
 from towpath_embedded.chaos.workload import Workload, policy_text, tools_text
 from towpath_embedded.platform import Platform
-from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.role_process import WorkerCommand
 from towpath_fabric.clock import monotonic
 
 REPLICAS = {"orchestrator": 2, "decider": 2, "tas": 2}

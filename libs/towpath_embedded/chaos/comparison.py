@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from towpath_contracts.events.log import COMPARISON_IGNORES
-from towpath_embedded.chaos.record import Row, StoredRuns
+from towpath_embedded.chaos.stored_runs import Row, StoredRuns
 
 CallPosition = tuple[int, int]
 """Step and call index: what names a call in every run of the same script."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from towpath_embedded.platform import Platform
-from towpath_embedded.roles import role_of
+from towpath_embedded.role_process import role_of
 from towpath_fabric.clock import monotonic, wall
 
 Action = Literal["kill", "stop", "wipe"]

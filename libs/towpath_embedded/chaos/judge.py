@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath_embedded.chaos.outside import Mark, read_marks
-from towpath_embedded.chaos.record import Row, StoredRuns, read_record
+from towpath_embedded.chaos.stored_runs import Row, StoredRuns, read_record
 
 FINAL = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"})
 UNSETTLED = frozenset({"requested", "awaiting_approval", "permitted", "started"})

@@ -13,7 +13,7 @@ from towpath_embedded.chaos.campaign import CampaignResult, PlannedStrike
 from towpath_embedded.chaos.comparison import describe_difference
 from towpath_embedded.chaos.faults import FAULTS
 from towpath_embedded.chaos.judge import JudgedRuns, UnknownCall
-from towpath_embedded.chaos.record import Row, StoredRuns
+from towpath_embedded.chaos.stored_runs import Row, StoredRuns
 
 SHARE = 0.95
 """Of the runs, at least so many must complete: a platform on which everything fails loses nothing either."""

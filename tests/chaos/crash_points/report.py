@@ -10,7 +10,7 @@ from typing import Any
 
 from towpath_embedded.chaos.judge import JudgedRuns, UnknownCall
 from towpath_embedded.chaos.outside import Mark
-from towpath_embedded.chaos.record import StoredRuns
+from towpath_embedded.chaos.stored_runs import StoredRuns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

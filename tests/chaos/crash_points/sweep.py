@@ -18,15 +18,15 @@ from typing import Any, Final
 
 from tests.chaos.crash_points import points as crash
 from tests.chaos.crash_points.cases import SweepCase, SweepRound, long_rounds, short_rounds
-from tests.chaos.crash_points.platform_client import SweepClient
 from tests.chaos.crash_points.report import SweepKill, SweepReport, explain_unknown
+from tests.chaos.crash_points.sweep_client import SweepClient
 from tests.chaos.crash_points.tasks import CLASSES, MAX_ACTIVE, EffectClass, Kind, SweepTask, sweep_platform
 
-from towpath_embedded import roles
+from towpath_embedded import role_process
 from towpath_embedded.chaos.comparison import describe_difference
 from towpath_embedded.chaos.judge import UnknownCall, judge_record
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.record import StoredRuns, read_record
+from towpath_embedded.chaos.stored_runs import StoredRuns, read_record
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic, wall
 
@@ -213,12 +213,12 @@ class Sweep:
     async def _back(self, role: str, killed: str) -> None:
         """Wait until every process of *role* does its work again, so that the next kill finds two of them."""
         platform, end = self.ground.platform, monotonic() + BACK_PATIENCE_S
-        names = [name for name in platform.processes if roles.role_of(name) == role]
+        names = [name for name in platform.processes if role_process.role_of(name) == role]
         ports = {name: int(platform.health_url(name).rpartition(":")[2]) for name in names}
         while True:
             gone = platform.processes[killed].pid if killed else None
             if gone is None or self._names.get(gone) == killed:
-                answers = await asyncio.gather(*(roles.http_status(port, "/readyz") for port in ports.values()))
+                answers = await asyncio.gather(*(role_process.http_status(port, "/readyz") for port in ports.values()))
                 if all(answer == 200 for answer in answers):
                     return
             if monotonic() > end:

@@ -6,8 +6,8 @@ done by hand.
 
 from typing import Final
 
+from tests.chaos.load.findings import ScenarioFindings
 from tests.chaos.load.steady_load import SteadyLoad
-from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from tests.chaos.servers.broker_store import DAMAGES, copy_store, restore_store
 

@@ -9,8 +9,8 @@ import sys
 from typing import Any, Final
 
 from tests.chaos.launchers import skewed_clock
+from tests.chaos.load.findings import ScenarioFindings
 from tests.chaos.load.steady_load import SteadyLoad
-from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.scenarios.broker import SLOWLY_MS, finish
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from tests.support.places import IMPORTS_TESTS

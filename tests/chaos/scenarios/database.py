@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import asyncpg
+from tests.chaos.load.findings import ScenarioFindings, post_run, signal_tree, slowest_liveness_answer
 from tests.chaos.load.steady_load import SteadyLoad
-from tests.chaos.load.strike import ScenarioFindings, post_run, signal_tree, slowest_liveness_answer
 from tests.chaos.scenarios.broker import SETTLE_S, SLOWLY_MS, finish
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 

@@ -12,8 +12,8 @@ from random import Random
 from typing import Final
 from urllib.request import urlopen
 
+from tests.chaos.load.findings import ScenarioFindings
 from tests.chaos.load.steady_load import NETWORK, SteadyLoad, scripted_decisions
-from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.load.tools import TOOLS, TOOLSET
 from tests.chaos.messages.hostile_messages import InjectedMessages, inject_hostile_messages
 from tests.chaos.messages.noise import STREAMS, noise
@@ -21,7 +21,7 @@ from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioR
 
 from towpath_contracts import subjects
 from towpath_embedded.chaos.comparison import describe_difference
-from towpath_embedded.chaos.record import read_record
+from towpath_embedded.chaos.stored_runs import read_record
 from towpath_fabric.clock import monotonic
 
 SETTLE_S: Final = 240.0

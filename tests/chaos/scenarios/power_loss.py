@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import asyncpg
+from tests.chaos.load.findings import ScenarioFindings
 from tests.chaos.load.steady_load import DATABASE_ERRORS, SteadyLoad
-from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.scenarios.broker import SLOWLY_MS, finish
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from tests.support.places import ROOT

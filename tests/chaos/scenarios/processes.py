@@ -12,8 +12,8 @@ from random import Random
 from typing import Final
 
 from nats.aio.client import Client
+from tests.chaos.load.findings import ScenarioFindings
 from tests.chaos.load.steady_load import SteadyLoad, connect
-from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.load.tools import PAUSE_VARIABLE
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from tests.chaos.scenarios.messages import finish, metric

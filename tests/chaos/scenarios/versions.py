@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from nats.errors import Error as NatsError
 from tests.chaos.launchers.next_version import FIELD, SUFFIX, VARIABLE
+from tests.chaos.load.findings import ScenarioFindings
 from tests.chaos.load.steady_load import NETWORK, SteadyLoad, connect
-from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.load.tools import TOOLS
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from tests.chaos.scenarios.messages import finish

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from tests.chaos.load.findings import ScenarioFindings
 from tests.chaos.load.steady_load import SteadyLoad
-from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.scenarios.messages import TWO_OF_EACH, count_conflicts, finish, repeat_messages, send_hostile_messages
 
 

@@ -5,8 +5,8 @@ Short forms of the scenarios of `towpath chaos`; the faults share platforms, sin
 
 from pathlib import Path
 
+from tests.chaos.load.findings import ScenarioFindings
 from tests.chaos.load.steady_load import SteadyLoad
-from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.scenarios import broker, clocks, database
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from tests.chaos.load.findings import ScenarioFindings
 from tests.chaos.load.steady_load import SteadyLoad
-from tests.chaos.load.strike import ScenarioFindings
 from tests.chaos.scenarios.messages import finish
 from tests.chaos.scenarios.versions import HALF, make_log_unreadable, next_version_options, upgrade_and_roll_back
 

@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 from towpath_embedded import fork_client, fork_server, process
 from towpath_embedded.platform import Platform
 from towpath_embedded.process import ChildProcess, Spawn
-from towpath_embedded.roles import module_command
+from towpath_embedded.role_process import module_command
 
 WAIT_S = 90
 
@@ -57,7 +57,7 @@ PARENT = """
 import os, signal, sys, time
 from pathlib import Path
 from towpath_embedded import fork_client as forks
-from towpath_embedded.roles import module_command
+from towpath_embedded.role_process import module_command
 server = forks.server()
 assert server.ready(90)
 folder = Path(sys.argv[1])

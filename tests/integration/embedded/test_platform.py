@@ -18,7 +18,7 @@ from towpath_contracts import subjects
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.streams import CONSUMERS, STREAMS
 from towpath_embedded.platform import Platform
-from towpath_embedded.state import read_state
+from towpath_embedded.platform_state import read_state
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from towpath_embedded.platform_state import read_state
 from towpath_embedded.servers.ports import free_port
 from towpath_embedded.servers.postgres_identity import postgres_home
-from towpath_embedded.state import read_state
 
 COMMAND = (sys.executable, "-m", "towpath_embedded")
 TIMEOUT_S = 60

@@ -9,7 +9,7 @@ from tests.chaos.crash_points.report import SweepKill, explain_unknown
 
 from towpath_embedded.chaos.comparison import describe_difference
 from towpath_embedded.chaos.judge import UnknownCall
-from towpath_embedded.chaos.record import StoredRuns
+from towpath_embedded.chaos.stored_runs import StoredRuns
 
 Rows = dict[str, list[dict[str, Any]]]
 

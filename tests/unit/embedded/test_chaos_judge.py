@@ -8,7 +8,7 @@ import pytest
 
 from towpath_embedded.chaos.judge import JudgedRuns, judge_record
 from towpath_embedded.chaos.outside import Mark, append_mark, read_marks
-from towpath_embedded.chaos.record import StoredRuns
+from towpath_embedded.chaos.stored_runs import StoredRuns
 
 RUN, PAY, LOOK, GATE = "r-1", "e-pay", "e-look", "g-1"
 Rows = dict[str, list[dict[str, Any]]]

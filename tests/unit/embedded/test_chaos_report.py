@@ -11,9 +11,9 @@ from towpath_embedded.chaos.campaign import CampaignResult, PlannedStrike
 from towpath_embedded.chaos.faults import Strike
 from towpath_embedded.chaos.judge import JudgedRuns, UnknownCall
 from towpath_embedded.chaos.plan import Boundary, PlanCell
-from towpath_embedded.chaos.record import StoredRuns
 from towpath_embedded.chaos.report import CampaignFindings, differing_runs, report_document
-from towpath_embedded.chaos.run_watch import ObservedLog
+from towpath_embedded.chaos.run_watcher import ObservedLog
+from towpath_embedded.chaos.stored_runs import StoredRuns
 
 RUNS = ("00000000-0000-7000-8000-000000000001", "00000000-0000-7000-8000-000000000002")
 CALL = "00000000-0000-5000-8000-00000000000a"

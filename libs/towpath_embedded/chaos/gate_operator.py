@@ -13,7 +13,7 @@ from towpath.client.client import Client
 from towpath.errors import TowpathError
 from towpath_embedded.chaos.faults import FaultInjector
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.run_watch import DatabaseReader
+from towpath_embedded.chaos.run_watcher import DatabaseReader
 from towpath_fabric.clock import monotonic
 
 LOOK_S = 0.25

@@ -13,7 +13,7 @@ from typing import Any
 
 from towpath_contracts.authority import UserRights, agent_rights, worker_rights
 from towpath_embedded import process as processes
-from towpath_embedded.roles import AgentCommand, UserCode, WorkerCommand
+from towpath_embedded.role_process import AgentCommand, UserCode, WorkerCommand
 
 ASK_TIMEOUT_S = 60  # imports alone take half a minute on a machine that is very busy
 BUILTIN = "builtin"

@@ -1,4 +1,4 @@
-"""`python -m towpath_embedded.chaos.specs MODULE`: prints what the tools of a module are, as a JSON array.
+"""`python -m towpath_embedded.chaos.tool_specs MODULE`: prints what the tools of a module are, as a JSON array.
 
 A user's module is imported in this process alone, which then ends: what an import does beside declaring tools
 reaches neither the harness nor a worker.
