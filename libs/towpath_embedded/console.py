@@ -1,4 +1,4 @@
-"""What `towpath up` shows: the table of addresses, one line per thing that matters, problems with their remedy.
+"""The output of `towpath up`: the table of addresses, one line per notice, problems with their remedy.
 
 With `--json` standard output carries exactly one JSON object; everything else goes to standard error.
 """

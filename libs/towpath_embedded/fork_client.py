@@ -1,7 +1,8 @@
-"""Starts services by a fork of a process that has imported them already, for those who start hundreds: chaos and tests.
+"""Starts services by forking a process that has imported them already, because imports are most of a start.
 
-What is started so can't be told from what `process.spawn` starts: a child of this process with a pid, a log, a
-session and an environment of its own. Where that can't be promised, `process.spawn` starts it.
+`towpath chaos` and the tests start hundreds of services. A forked process is like one that `process.spawn` starts: a
+child of this process with a pid, a log, a session and an environment of its own. Where that can't be had,
+`process.spawn` starts it.
 """
 
 import asyncio
@@ -72,16 +73,13 @@ class ForkedProcess:
         return status
 
     def send_signal(self, sig: int) -> None:
-        """Send a signal; nothing happens when it has ended."""
         if self.poll() is None:
             os.kill(self.pid, sig)
 
     def terminate(self) -> None:
-        """Ask it to end."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill it."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -101,7 +99,7 @@ class ForkServer:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", fork_server.__name__, str(theirs.fileno()), *MODULES],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # what goes wrong in the imports is said on this process's stderr
+                stdout=subprocess.DEVNULL,  # import errors go to this process's stderr
                 env=environment,
                 start_new_session=True,
                 pass_fds=[theirs.fileno()],
@@ -110,7 +108,6 @@ class ForkServer:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self._process.pid
 
     def ready(self, timeout_s: float = 0.0) -> bool:
@@ -120,14 +117,13 @@ class ForkServer:
         return self._ready and self.alive()
 
     async def wait_ready(self) -> None:
-        """Wait until everything is imported, or the server has ended, or is hopelessly late."""
+        """Wait until everything is imported, or the server has ended, or PRELOAD_TIMEOUT_S is over."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PRELOAD_TIMEOUT_S):
                 while not self.ready() and self.alive():  # noqa: ASYNC110 - once in the life of a process
                     await asyncio.sleep(process.POLL_S)
 
     def alive(self) -> bool:
-        """Say whether the process runs."""
         return self._process.poll() is None
 
     def failed(self) -> bool:
@@ -160,7 +156,7 @@ class ForkServer:
             if not answer.endswith(b"\n"):
                 raise ConnectionError("the fork server has ended")
             child = ForkedProcess(int(answer), command)
-            with contextlib.suppress(OSError):  # it was killed already: its exit status tells
+            with contextlib.suppress(OSError):  # it was killed already, which its exit status shows
                 ours.sendall(fork_server.GO)
             return child
 
@@ -175,9 +171,9 @@ _server: ForkServer | None = None
 
 
 def server() -> ForkServer | None:
-    """Return this process's server, starting one where there is none that lives; None where forks can't be had.
+    """Return this process's server, starting one if none is alive; None where processes can't be adopted (not Linux).
 
-    A server that ended before it was ready has said why and is not started again.
+    A server that ended before it was ready has printed the reason and is not started again.
     """
     global _server  # noqa: PLW0603 - one per process is the point: it costs seconds, and all platforms share it
     if _libc is None or (_server is not None and _server.failed()):

@@ -1,8 +1,8 @@
 """`python -m towpath_embedded.fork_server FD MODULE…`: imports the modules once and forks a process for every start.
 
-Nothing runs here that a fork would tear apart: no thread, no event loop, no connection. And the server learns
-nothing: what a process is told is read in that process, from a socket of its own, so no secret of one role is ever in
-the memory of another. Used by `towpath_embedded.fork_client` alone.
+The server has no thread, no event loop and no connection, because a fork would break them. It learns no secret: a
+process reads its environment itself, from a socket of its own, so no secret of one role is ever in the memory of
+another. Used by `towpath_embedded.fork_client` alone.
 """
 
 import ctypes
@@ -49,7 +49,7 @@ def path_entries(environment: Mapping[str, str]) -> list[str]:
 
 
 def main(words: list[str]) -> None:
-    """Import, say so, and fork until the other end is closed; in a forked process, run what it was asked to be."""
+    """Import, report readiness, and fork until the other end closes; a forked process runs the module of its order."""
     requests = socket.socket(fileno=int(words[0]))
     parent = os.getppid()
     _preload(words[1:])
@@ -78,8 +78,8 @@ def _fork_until_closed(requests: socket.socket) -> list[int] | None:
     has asked for that. It is the platform's own child: its pid, its exit status and its end need no messenger.
     """
     while True:
-        said, passed, _, _ = socket.recv_fds(requests, len(START), DESCRIPTORS)
-        if not said:
+        request, passed, _, _ = socket.recv_fds(requests, len(START), DESCRIPTORS)
+        if not request:
             return None
         between = os.fork()
         if between == 0:
@@ -100,7 +100,7 @@ def _await_adoption(between: int) -> None:
 
 
 def _run_module(parent: int, order: int, log: int, directory: int) -> None:
-    """Turn this forked process into the one that was ordered, and run it to its end."""
+    """Give this forked process the session, log, directory and environment of its order, and run the module."""
     os.setsid()
     wanted = _receive_order(order, parent)
     os.dup2(log, 1)
@@ -123,7 +123,7 @@ def _run_module(parent: int, order: int, log: int, directory: int) -> None:
 
 
 def _receive_order(order: int, parent: int) -> dict[str, Any]:
-    """Read the order and answer with the pid; go on only when the platform has heard it."""
+    """Read the order and answer with the pid; go on only when the platform has received it."""
     with socket.socket(fileno=order) as platform:
         with platform.makefile("rb") as lines:
             line = lines.readline()

@@ -1,6 +1,6 @@
-"""Follows the logs of the children: all lines for `--logs`, or only what people should know.
+"""Follows the logs of the child processes: all lines for `--logs`, or only the notices about policies.
 
-Reading a log never holds up its writer, and a line is shown as text: control characters are taken out.
+Reading a log never holds up its writer. Control characters are taken out of a line before it is shown.
 """
 
 import asyncio
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 POLL_S = 0.25
-READ_LIMIT_BYTES = 256 * 1024  # per look and file; a faster writer is followed with a delay
+READ_LIMIT_BYTES = 256 * 1024  # per read_new_lines and file; a faster writer is followed with a delay
 _POLICY = "policy"
 
 LineHandler = Callable[[str, str], None]
 
 
 class LogFollower:
-    """The logs of one folder from now on; *line* is told the process's name and the line."""
+    """The logs of one folder from now on; *line* is called with the process's name and the line."""
 
     def __init__(self, folder: Path, line: LineHandler) -> None:
         self._folder = folder
@@ -25,18 +25,18 @@ class LogFollower:
         self._read_to: dict[Path, int] = {path: path.stat().st_size for path in folder.glob("*.log")}
 
     async def follow(self) -> None:
-        """Tell every new line for ever."""
+        """Pass every new line on, until cancelled."""
         while True:
-            self.look()
+            self.read_new_lines()
             await asyncio.sleep(POLL_S)
 
-    def look(self) -> None:
-        """Tell the lines that were completed since the last look."""
+    def read_new_lines(self) -> None:
+        """Pass on the lines that were completed since the last call."""
         for path in sorted(self._folder.glob("*.log")):
             with contextlib.suppress(OSError):
-                self._look_at(path)
+                self._read_file(path)
 
-    def _look_at(self, path: Path) -> None:
+    def _read_file(self, path: Path) -> None:
         begin = self._read_to.get(path, 0)
         if path.stat().st_size < begin:  # it was put aside and begun anew
             begin = 0
@@ -57,7 +57,7 @@ def printable(text: str) -> str:
 
 
 def policy_notice(name: str, line: str) -> str | None:
-    """What to tell people about a log line of TAS: a policy that was applied or refused; None for any other line."""
+    """Return the notice for a log line of TAS about a policy that was applied or refused; None for any other line."""
     if name.partition("-")[0] != "tas" or _POLICY not in line:
         return None
     try:

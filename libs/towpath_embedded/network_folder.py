@@ -1,7 +1,6 @@
-"""Publishes the networks that lie in a folder, and again when a file changes.
+"""Publishes the networks of a folder through the gateway, and again when a file changes.
 
-Through the gateway like everybody else. A file that can't be published is told with every problem, and the version
-that was published before stays.
+For a file that can't be published every problem is shown, and the version that was published before stays.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ class NetworkFolder:
         self._seen: dict[Path, int] = {}
 
     async def publish_changed(self) -> None:
-        """Publish every file that is new or changed since the last call; each result is told as one notice."""
+        """Publish every file that is new or changed since the last call; each result is one notice."""
         for path in self._files():
             changed_at = path.stat().st_mtime_ns
             if self._seen.get(path) == changed_at:
@@ -44,7 +43,7 @@ class NetworkFolder:
                 self._notice(f"{path.name}: {await self._publish(spec)}")
 
     async def watch(self) -> None:
-        """Publish changes for ever."""
+        """Publish changes until cancelled."""
         while True:
             await asyncio.sleep(POLL_S)
             await self.publish_changed()
@@ -55,7 +54,7 @@ class NetworkFolder:
         return sorted(path for path in self._place.glob("*") if path.suffix in {".yaml", ".yml"} and path.is_file())
 
     def _read(self, path: Path) -> JsonObject | None:
-        """The network in *path*; None for another kind of file or one that can't be read, which is told."""
+        """The network in *path*; None for another kind of file, or for one that can't be read, which gives a notice."""
         try:
             content: Any = yaml.safe_load(_text(path))
         except (OSError, ValueError, yaml.YAMLError) as error:

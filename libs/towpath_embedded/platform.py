@@ -1,7 +1,7 @@
 """The whole platform on one machine, as one object: `async with Platform(folder) as platform: ...`.
 
-It is the only place that knows which processes there are and what they are told; it is used by `towpath up` and by
-tests alike, so what tests kill is what people run.
+Only this module knows which processes there are and what environment they get. `towpath up` and the tests use it alike,
+so what tests kill is what people run.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class Platform:
 
     *replicas* says how many processes a role has (1 where it is not named; 0 leaves it out). *environment* is added to
     every role's, *role_environment* to one role's. A port that is None is any free one. Without *durable* the database
-    survives a kill of its server, but not one of the machine. *notice* is told in one line what people should know.
+    survives a kill of its server, but not one of the machine. *notice* gets one line per event for people.
     *starts* by "fork" are for `towpath chaos` and tests, which start hundreds: see `towpath_embedded.fork_client`.
     *longest_pause_s* is how long a process that dies again and again is left down.
     """
@@ -87,7 +87,7 @@ class Platform:
         self._notice = notice
         self._supervisor = Supervisor(notice, self._write_state, longest_pause_s=longest_pause_s)
         self._lock = ExitStack()
-        self._tending: list[asyncio.Task[None]] = []
+        self._background_tasks: list[asyncio.Task[None]] = []
         self._units: dict[str, RoleProcess] = {}
         self._worker_users: list[str] = []
         self._nats: Nats | None = None
@@ -184,10 +184,10 @@ class Platform:
 
         Where nothing is kept nobody drains for anybody, so the services stop together and the servers after them.
         """
-        for task in self._tending:
+        for task in self._background_tasks:
             task.cancel()
-        await asyncio.gather(*self._tending, return_exceptions=True)
-        self._tending.clear()
+        await asyncio.gather(*self._background_tasks, return_exceptions=True)
+        self._background_tasks.clear()
         names = list(self._supervisor.processes)
         in_order = [[n for n in names if role_process.role_of(n) == role] for role in role_process.STOP_ORDER]
         together = [[n for n in names if role_process.role_of(n) not in SERVERS], [n for n in names if n in SERVERS]]
@@ -212,7 +212,7 @@ class Platform:
         self._lock.enter_context(lock_folder(self.data))
         await wait_for_predecessor(self.data)
         self.logs.mkdir(mode=0o700, exist_ok=True)
-        self._tending.append(asyncio.create_task(self._trim_logs(), name="trim logs"))
+        self._background_tasks.append(asyncio.create_task(self._trim_logs(), name="trim logs"))
         for name, port in self._ports.items():
             if port is not None:
                 require_free(port, option="--port" if name == "gateway" else "--nats-port")
@@ -227,9 +227,9 @@ class Platform:
         )
         await asyncio.gather(self._supervisor.start([self._postgres]), self._grant(workers))
         await self._supervisor.start([self._nats])
-        care = BrokerRecovery(self._nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice)
-        await asyncio.gather(self._prepare_database(), care.declare())
-        self._tending.append(asyncio.create_task(care.run(), name="tend the broker"))
+        recovery = BrokerRecovery(self._nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice)
+        await asyncio.gather(self._prepare_database(), recovery.declare())
+        self._background_tasks.append(asyncio.create_task(recovery.run(), name="recover the broker"))
         self._write_state()
 
     async def _start_all(self) -> None:
@@ -285,9 +285,9 @@ class Platform:
 
     async def _rights(self, code: UserCode, user: str) -> UserRights:
         environment = {**self._environment_of(code.role, user), **code.environment}
-        said = self.nats.folder / f"{user}.served"
+        output = self.nats.folder / f"{user}.served"
         return await rights_of(
-            code, self._command(code.role), user, said=said, environment=environment, spawn=self._spawn
+            code, self._command(code.role), user, output=output, environment=environment, spawn=self._spawn
         )
 
     def _command(self, role: str) -> Sequence[str]:
@@ -335,7 +335,7 @@ class Platform:
         write_state(self.data, self.describe())
 
     def describe(self) -> dict[str, Any]:
-        """Where everything is, as `state.json` and `up --json` tell it; it holds no password."""
+        """Return where everything is, as `state.json` and `up --json` show it, without any password."""
         return {
             "schema_version": 1,
             "pid": os.getpid(),

@@ -1,7 +1,7 @@
-"""What a data folder says about the platform that runs on it: a lock, and a file with addresses for other programs.
+"""The lock of a data folder, and the file with the platform's addresses for other programs.
 
-The lock tells the truth, because the kernel drops it with its owner; the file may be left over from a platform
-that was killed, so it counts only while the lock is held.
+The lock is reliable, because the kernel drops it when its owner ends. The file may be left over from a platform that
+was killed, so it counts only while the lock is held.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ def lock_folder(data: Path) -> Iterator[None]:
 
 
 def write_state(data: Path, state: dict[str, Any]) -> None:
-    """Tell other programs of this user where the platform answers."""
+    """Write down for other programs of this user where the platform answers."""
     write_private(data / STATE_FILE, json.dumps(state, indent=2) + "\n")
 
 
 def read_state(data: Path) -> dict[str, Any] | None:
-    """Return what the platform on *data* told; None when none runs there."""
+    """Return the state of the platform on *data*; None when none runs there."""
     try:
         with (data / LOCK_FILE).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -73,7 +73,7 @@ async def wait_for_predecessor(data: Path) -> None:
         return
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PREDECESSOR_TIMEOUT_S):
-            while any(_runs(pid) for pid in pids):  # noqa: ASYNC110 - not our children: nothing tells us
+            while any(_runs(pid) for pid in pids):  # noqa: ASYNC110 - not our children, so their end is not reported
                 await asyncio.sleep(0.05)
 
 

@@ -137,7 +137,7 @@ def spawn(
 
 
 def require_main_thread() -> None:
-    """Raise RuntimeError in any other thread (see the law)."""
+    """Raise RuntimeError in any other thread (see the module's docstring)."""
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("Children are forked from the main thread only.")
 
@@ -170,7 +170,7 @@ def run(
 
 
 def before_exec(identity: Identity, death_signal: signal.Signals | None = None) -> Callable[[], None] | None:
-    """What a child does between fork and exec; it runs after the change of user, which would clear the signal."""
+    """Return what a child does between fork and exec, after the change of user, which would clear the signal."""
     libc = _libc
     if libc is None:
         return None
@@ -227,12 +227,12 @@ async def stop(process: ChildProcess, *, with_signal: signal.Signals, timeout_s:
     return False
 
 
-async def became_ready(unit: ManagedProcess, *, timeout_s: float) -> bool:
-    """Wait until *unit* is ready; False when its process ended, or after *timeout_s*."""
+async def became_ready(managed: ManagedProcess, *, timeout_s: float) -> bool:
+    """Wait until *managed* is ready; False when its process ended, or after *timeout_s*."""
     try:
         async with asyncio.timeout(timeout_s):
-            while unit.process is not None and unit.process.poll() is None:
-                if await unit.ready():
+            while managed.process is not None and managed.process.poll() is None:
+                if await managed.ready():
                     return True
                 await asyncio.sleep(POLL_S)
     except TimeoutError:
@@ -263,7 +263,7 @@ def failure(name: str, log: Path, what: str) -> Problem:
 
 
 def trim(log: Path) -> None:
-    """Put a log that grew too long aside and go on in an empty file, under the eyes of its writer.
+    """Copy a log that grew too long and empty it, while its writer has it open.
 
     The writer appends, so it goes on at the new end; what it writes between the two steps is lost.
     """

@@ -1,7 +1,7 @@
-"""The roles of the platform as child processes: which there are, what each is told, how it shows that it is ready.
+"""The roles of the platform as child processes: which there are, their environment, and how readiness is checked.
 
-A role gets the credentials it needs and no other: only owners of a schema get a database address, each as its own
-user; keys of model providers reach the decider and user code reaches workers and agents, so only those see the whole
+A role gets the credentials that it needs and no other. Only owners of a schema get a database address, each as its own
+user. Keys of model providers are for the decider, and user code runs in workers and agents, so only those see the whole
 environment.
 """
 
@@ -38,7 +38,7 @@ STOP_ORDER = (
     "nats",
     "postgres",
 )
-"""Who takes work in stops first; who remembers stops last."""
+"""Roles that take in work stop first, those that store it last."""
 
 _SEES_ALL = frozenset({"decider", "worker", "agent"})
 _INHERITED = (
@@ -100,7 +100,7 @@ UserCode = WorkerCommand | AgentCommand
 class RoleProcess:
     """One process of a role. *port_variable* names the setting that tells it where to answer `/readyz`.
 
-    *spawn* is what starts it: `process.spawn`, or `fork_client.spawn`.
+    *spawn* starts it: `process.spawn`, or `fork_client.spawn`.
     """
 
     stop_signal: signal.Signals = signal.SIGTERM

@@ -1,7 +1,7 @@
-"""Keeps children running: starts them, starts again what dies, stops all in order.
+"""Keeps child processes running: starts them, restarts what ends, stops all in order.
 
-A child that ends without being asked is started again for ever, with a growing pause; only the first start may
-fail. What is held stays down until it is released.
+A child that ends without being asked is restarted for ever, with a growing pause; only the first start may fail. A held
+child stays down until it is released.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class ProcessState:
 
 
 class Supervisor:
-    """Watches children by name. *notice* is told in one line what people should know; *changed* after every restart."""
+    """Watches children by name. *notice* gets one line per event for people; *changed* follows every restart."""
 
     def __init__(
         self, notice: Notice, changed: Callable[[], None], *, longest_pause_s: float = LONGEST_PAUSE_S
@@ -76,7 +76,7 @@ class Supervisor:
         late: list[str] = []
         try:
             async with asyncio.timeout(timeout_s):
-                # Polled, because a child tells nobody when it becomes ready.
+                # Polled, because a child does not report when it becomes ready.
                 while late := [name for name, watched in self._watched.items() if not await _is_ready_or_held(watched)]:  # noqa: ASYNC110
                     await asyncio.sleep(READY_POLL_S)
         except TimeoutError:

@@ -1,6 +1,6 @@
 """`towpath up`: the whole platform in one terminal, from the first line to an ordered stop.
 
-Whatever can't be done is said with its remedy and without a traceback; Ctrl-C always stops everything.
+What can't be done is reported with its remedy and without a traceback. Ctrl-C always stops everything.
 """
 
 import asyncio

@@ -56,11 +56,11 @@ class Trial:
 class _Scene:
     """A platform and the folder in which its points are armed."""
 
-    ground: SweepClient
+    client: SweepClient
     armed: Path
 
     async def submit(self, kind: Kind, effect_class: EffectClass, key: str) -> str:
-        return await self.ground.submit(SweepTask(kind=kind, effect_class=effect_class, key=key))
+        return await self.client.submit(SweepTask(kind=kind, effect_class=effect_class, key=key))
 
     async def killed_at(self, point: str) -> None:
         """Wait until a process was killed at *point*, which is armed already."""
@@ -74,7 +74,7 @@ class _Scene:
         """Wait until *run_id* has an open gate."""
         end = monotonic() + PATIENCE_S
         question = "SELECT 1 FROM runs.gate WHERE run_id::text = $1 AND status = 'pending'"
-        while not await self.ground.fetch(question, run_id):
+        while not await self.client.fetch(question, run_id):
             if monotonic() > end:
                 raise TimeoutError(f"{run_id} opens no gate")
             await asyncio.sleep(LOOK_S)
@@ -85,7 +85,7 @@ async def _late_request(scene: _Scene) -> None:
     crash.arm(scene.armed, "tas.request_taken")
     run_id = await scene.submit("alone", "irreversible", "late")
     await scene.killed_at("tas.request_taken")
-    await scene.ground.cancel(run_id)
+    await scene.client.cancel(run_id)
 
 
 async def _repeated_request(scene: _Scene) -> None:
@@ -95,12 +95,12 @@ async def _repeated_request(scene: _Scene) -> None:
     await scene.killed_at("tas.request_before_ack")
 
 
-async def _lost_word(scene: _Scene) -> None:
+async def _lost_cancel(scene: _Scene) -> None:
     """A person's cancel is taken by a process that dies before it stores what follows."""
     run_id = await scene.submit("alone", "pure", "word")
     await scene.waits(run_id)
     crash.arm(scene.armed, "orchestrator.before_commit")
-    await scene.ground.cancel_once(run_id)
+    await scene.client.cancel_once(run_id)
     await scene.killed_at("orchestrator.before_commit")
 
 
@@ -114,7 +114,7 @@ async def _unstored_call(scene: _Scene) -> None:
 _SCENARIOS: Final[Mapping[str, Callable[[_Scene], Awaitable[None]]]] = {
     "no_fence_check": _late_request,
     "no_ledger_uniqueness": _repeated_request,
-    "ack_before_commit": _lost_word,
+    "ack_before_commit": _lost_cancel,
     "dispatch_before_commit": _unstored_call,
 }
 
@@ -126,34 +126,34 @@ async def trial(name: str, folder: Path, *, mutated: bool = True) -> Trial:
     others = {"orchestrator", "decider", "tas", "worker"} - {MUTANTS[name].role}
     async with (
         sweep_platform(folder, armed=armed, single=tuple(others), commands=commands) as platform,
-        SweepClient(platform, folder / "outside") as ground,
+        SweepClient(platform, folder / "outside") as client,
     ):
-        reference = await ground.submit(SweepTask(kind="cancelled", effect_class="pure", key="reference"))
-        early = await ground.ended([reference], PATIENCE_S)
-        await _SCENARIOS[name](_Scene(ground=ground, armed=armed))
+        reference = await client.submit(SweepTask(kind="cancelled", effect_class="pure", key="reference"))
+        early = await client.ended([reference], PATIENCE_S)
+        await _SCENARIOS[name](_Scene(client=client, armed=armed))
         if mutated:
-            return await _betrayed(name, ground, reference)
-        late = await ground.ended(ground.run_ids, PATIENCE_S) + await ground.quiet(PATIENCE_S)
-        findings = await _judged(ground, reference)
+            return await _betrayed(name, client, reference)
+        late = await client.ended(client.run_ids, PATIENCE_S) + await client.quiet(PATIENCE_S)
+        findings = await _judged(client, reference)
         return Trial(name=name, mutated=False, findings={**findings, "unfinished": (*early, *late)})
 
 
-async def _betrayed(name: str, ground: SweepClient, reference: str) -> Trial:
+async def _betrayed(name: str, client: SweepClient, reference: str) -> Trial:
     """Judge until the mutant's figure is there; a run that has not come to its end is no difference before its time."""
     figure, began = MUTANTS[name].figure, monotonic()
     while True:
         watched_s = monotonic() - began
-        findings = await _judged(ground, reference)
+        findings = await _judged(client, reference)
         due = figure != "differences" or watched_s > AFTER_S
         if (due and findings[figure]) or watched_s > PATIENCE_S:
             return Trial(name=name, mutated=True, findings=findings)
         await asyncio.sleep(AGAIN_S)
 
 
-async def _judged(ground: SweepClient, reference: str) -> dict[str, tuple[str, ...]]:
-    record = await read_record(ground.platform.dsn(), list(ground.run_ids))
-    verdict = judge_record(record, read_marks(ground.outside), list(ground.run_ids))
-    stopped = [run_id for run_id, task in ground.run_ids.items() if task.key == "word"]
+async def _judged(client: SweepClient, reference: str) -> dict[str, tuple[str, ...]]:
+    record = await read_record(client.platform.dsn(), list(client.run_ids))
+    verdict = judge_record(record, read_marks(client.outside), list(client.run_ids))
+    stopped = [run_id for run_id, task in client.run_ids.items() if task.key == "word"]
     differences = [describe_difference(record, reference, run_id) for run_id in stopped]
     found = {figure: tuple(sentences) for figure, sentences in verdict.findings.items()}
     return {**found, "differences": tuple(filter(None, differences))}

@@ -241,9 +241,9 @@ class Harbour:
 async def live(kills: int, cancels: int, seed: int, width: int = 4) -> dict[str, Any]:
     """Do it all on a platform of its own; returns the figures. `wrong` says what must not be."""
     began = time.monotonic()
-    orders = CampaignSettings(workloads=(fleet(width),), faults=(), strikes=0, seed=seed)
+    settings = CampaignSettings(workloads=(fleet(width),), faults=(), strikes=0, seed=seed)
     with temporary_folder() as folder:
-        async with campaign_platform(orders, folder, lambda _line: None) as platform:
+        async with campaign_platform(settings, folder, lambda _line: None) as platform:
             harbour = Harbour(platform, folder, width, seed)
             deciding = asyncio.create_task(harbour.person.decide())
             try:

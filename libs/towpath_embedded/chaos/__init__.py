@@ -1,6 +1,6 @@
 """`towpath chaos`: breaks a whole platform on purpose and judges what is left of it.
 
-`judge` compares what happened outside with what Postgres says; `outside` is the file that stands for the outside world;
-`scenarios` is the catalogue of faults that a plain schedule of kills can't show. It never touches a platform that it
-did not start.
+A campaign starts a platform of its own, lets runs of a network cross it, and strikes with a fault at every event of
+those runs. It never touches a platform that it did not start. Scenarios that need more than that (forged disks, wrong
+clocks, hostile messages) are in `tests/chaos` of the repository.
 """

@@ -89,31 +89,33 @@ async def _run(options: ChaosOptions) -> int:
     return FAILED if found["problems"] else HELD
 
 
-async def _campaign(orders: CampaignSettings, options: ChaosOptions) -> dict[str, Any]:
+async def _campaign(settings: CampaignSettings, options: ChaosOptions) -> dict[str, Any]:
     began, load = monotonic(), os.getloadavg()[0]
     with work_folder(options.data) as folder:
-        async with campaign_platform(orders, folder, report_progress) as platform:
-            deeds = await Campaign(orders, platform, folder, report_progress).run()
+        async with campaign_platform(settings, folder, report_progress) as platform:
+            result = await Campaign(settings, platform, folder, report_progress).run()
             report_progress("judging")
-            run_ids = [*deeds.run_ids, *await descendant_runs(platform.dsn(), deeds.run_ids)]
+            run_ids = [*result.run_ids, *await descendant_runs(platform.dsn(), result.run_ids)]
             record = await read_record(platform.dsn(), run_ids)
             verdict = judge_record(record, read_marks(outside_file(folder)), run_ids)
             found = CampaignFindings(
-                deeds=deeds,
+                result=result,
                 record=record,
                 verdict=verdict,
-                differing=differing_runs(deeds, record, verdict),
+                differing=differing_runs(result, record, verdict),
                 replay_mismatches=await replay_mismatches(platform.dsn(), run_ids),
             )
     facts = {
-        "networks": [workload.name for workload in orders.workloads],
+        "networks": [workload.name for workload in settings.workloads],
         "versions": component_versions(),
         "cores": os.cpu_count(),
         "load": {"before": round(load, 1), "after": round(os.getloadavg()[0], 1)},
         "seconds": round(monotonic() - began, 1),
-        "phases_s": {name: round(took, 1) for name, took in deeds.seconds.items()},
+        "phases_s": {name: round(took, 1) for name, took in result.seconds.items()},
     }
-    return report_document(found, seed=orders.seed, expected=(*orders.faults, *dict.fromkeys(orders.rare)), facts=facts)
+    return report_document(
+        found, seed=settings.seed, expected=(*settings.faults, *dict.fromkeys(settings.rare)), facts=facts
+    )
 
 
 if __name__ == "__main__":

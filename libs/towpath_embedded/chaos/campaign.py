@@ -1,7 +1,7 @@
 """A campaign: runs on a whole platform, a fault at every boundary of the plan, and the record of what was struck.
 
-Every run is submitted under a key, as a client would; the moment of a strike is when the run's own log has reached
-the boundary; whatever was started is stopped.
+Every run is submitted under an idempotency key, as a client would do it. The moment of a strike is when the run's own
+log has reached the boundary. Everything that was started is stopped at the end.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ PUBLISH_TIMEOUT_S = 30.0
 SUBMIT_TIMEOUT_S = 120.0
 BOUNDARY_TIMEOUT_S = 180.0
 TRIES = 3
-"""Runs for one cell: a run whose call a person settled otherwise may end before it comes to the boundary."""
+"""Runs for one cell: where an unknown call is resolved as not happened, a run may end before the boundary."""
 
 HISTORY_TIMEOUT_S = 60.0
 _BEHIND = (
@@ -67,7 +67,7 @@ class CampaignSettings:
 
 @dataclass(slots=True, kw_only=True)
 class PlannedStrike:
-    """One cell of the plan and what came of it."""
+    """One cell of the plan and its result."""
 
     cell: PlanCell
     run_id: str = ""
@@ -85,7 +85,7 @@ class PlannedStrike:
 
 @dataclass(slots=True, kw_only=True)
 class CampaignResult:
-    """What a campaign did: whom it struck, which runs there are, what the person at the gates said."""
+    """What a campaign did: the strikes, the runs, and how the gates were answered."""
 
     boundaries: tuple[Boundary, ...] = ()
     targets: list[PlannedStrike] = field(default_factory=list)
@@ -93,55 +93,55 @@ class CampaignResult:
     """The undisturbed run of each network."""
     run_ids: dict[str, str] = field(default_factory=dict)
     """Every run with its network."""
-    said: Mapping[str, int] = field(default_factory=dict)
+    gate_answers: Mapping[str, int] = field(default_factory=dict)
     quiet: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
 
 
 class Campaign:
-    """Carries out *orders* on *platform*; see `campaign_platform`."""
+    """Carries out *settings* on *platform*; see `campaign_platform`."""
 
-    def __init__(self, orders: CampaignSettings, platform: Platform, folder: Path, tell: Progress) -> None:
-        self._orders = orders
+    def __init__(self, settings: CampaignSettings, platform: Platform, folder: Path, progress: Progress) -> None:
+        self._settings = settings
         self._platform = platform
         self._outside = outside_file(folder)
-        self._tell = tell
-        self._by_name = {workload.name: workload for workload in orders.workloads}
+        self._progress = progress
+        self._by_name = {workload.name: workload for workload in settings.workloads}
         self._submitted = 0
-        self._striker = FaultInjector(platform, stop_s=orders.stop_s)
+        self._injector = FaultInjector(platform, stop_s=settings.stop_s)
         self._watch = RunWatcher(platform.nats_url_of("gateway"), platform.dsn())
         self._clients: tuple[Client, ...] = ()
         self._struck = 0
         self._began = monotonic()
-        self.deeds = CampaignResult()
+        self.result = CampaignResult()
 
     async def run(self) -> CampaignResult:
-        """Do everything; the platform has started. Raises ProblemError where the networks can't be run at all."""
+        """Run the whole campaign on the started platform; ProblemError where the networks can't be run at all."""
         reader = DatabaseReader(self._platform.dsn())
         http = Client(self._platform.gateway_url)
         self._clients = (http, Client(self._platform.nats_url))
-        person = GateOperator(http, reader, self._outside, self._striker)
+        gate_operator = GateOperator(http, reader, self._outside, self._injector)
         try:
             async with self._watch, asyncio.TaskGroup() as group:
                 await self._publish(http)
-                helping = [group.create_task(work) for work in (person.decide(), self._watch.poll())]
-                await self._refer(reader)
+                helping = [group.create_task(work) for work in (gate_operator.decide(), self._watch.poll())]
+                await self._run_references(reader)
                 await self._strike_all()
-                await self._quiet(reader)
+                await self._wait_until_quiet(reader)
                 for task in helping:
                     task.cancel()
         except* ProblemError as refused:
             raise _first_problem(refused) from refused
         finally:
-            await self._striker.close()
+            await self._injector.close()
             await reader.close()
             for client in self._clients:
                 await client.close()
-        self.deeds.said = dict(person.said)
-        return self.deeds
+        self.result.gate_answers = dict(gate_operator.answer_counts)
+        return self.result
 
     async def _publish(self, client: Client) -> None:
-        for workload in self._orders.workloads:
+        for workload in self._settings.workloads:
             end = monotonic() + PUBLISH_TIMEOUT_S
             while True:
                 try:
@@ -153,26 +153,26 @@ class Campaign:
                         raise
                 await asyncio.sleep(0.2)
 
-    async def _refer(self, reader: DatabaseReader) -> None:
-        """One undisturbed run of each network: its log gives the boundaries."""
+    async def _run_references(self, reader: DatabaseReader) -> None:
+        """Run each network once undisturbed: its log gives the boundaries."""
         began = monotonic()
         found: list[Boundary] = []
-        for workload in self._orders.workloads:
+        for workload in self._settings.workloads:
             run_id = await self._submit(workload)
-            self.deeds.references[workload.name] = run_id
+            self.result.references[workload.name] = run_id
             if not await self._watch.until(run_id, lambda log: log.ended, REFERENCE_TIMEOUT_S):
                 detail = f"an undisturbed run of {workload.name} did not end within {REFERENCE_TIMEOUT_S:.0f} s"
                 raise ProblemError(problem("timeout", detail))
             await self._must_have_completed(workload, run_id, reader)
             found += boundaries_of(workload.name, types_in_order(self._watch.logs[run_id]))
-        self.deeds.boundaries = tuple(found)
-        self.deeds.seconds["reference"] = monotonic() - began
-        faults = len({*self._orders.faults, *self._orders.rare})
-        self._tell(f"{len(found)} boundaries in {', '.join(self._by_name)}; {faults} faults")
+        self.result.boundaries = tuple(found)
+        self.result.seconds["reference"] = monotonic() - began
+        faults = len({*self._settings.faults, *self._settings.rare})
+        self._progress(f"{len(found)} boundaries in {', '.join(self._by_name)}; {faults} faults")
 
     @staticmethod
     async def _must_have_completed(workload: Workload, run_id: str, reader: DatabaseReader) -> None:
-        """What fails by itself can't show that a fault makes it fail; raises ProblemError `request_invalid`."""
+        """Raise ProblemError `request_invalid` for a run that fails without any fault."""
         rows = await reader.rows("SELECT status, reason FROM runs.run WHERE run_id::text = $1", run_id)
         if rows and rows[0]["status"] != "completed":
             how = f"{rows[0]['status']}: {rows[0]['reason']}"
@@ -180,21 +180,21 @@ class Campaign:
             raise ProblemError(problem("request_invalid", detail))
 
     async def _strike_all(self) -> None:
-        orders, began = self._orders, monotonic()
-        plan = make_plan(self.deeds.boundaries, orders.faults, orders.strikes, orders.seed, rare=orders.rare)
-        self.deeds.targets = [PlannedStrike(cell=cell) for cell in plan]
+        settings, began = self._settings, monotonic()
+        plan = make_plan(self.result.boundaries, settings.faults, settings.strikes, settings.seed, rare=settings.rare)
+        self.result.targets = [PlannedStrike(cell=cell) for cell in plan]
         names = list(self._by_name)
-        slots = asyncio.Semaphore(orders.in_flight)
+        slots = asyncio.Semaphore(settings.in_flight)
         async with asyncio.TaskGroup() as group:
-            for number in range(orders.bystanders):
+            for number in range(settings.bystanders):
                 await slots.acquire()
                 group.create_task(self._bystander(self._by_name[names[number % len(names)]], slots))
-            for target in self.deeds.targets:
+            for target in self.result.targets:
                 await slots.acquire()
                 group.create_task(self._target(target, slots))
-                await asyncio.sleep(orders.pace_s)
-        await self._striker.settle()
-        self.deeds.seconds["strikes"] = monotonic() - began
+                await asyncio.sleep(settings.pace_s)
+        await self._injector.settle()
+        self.result.seconds["strikes"] = monotonic() - began
 
     async def _bystander(self, workload: Workload, slots: asyncio.Semaphore) -> None:
         try:
@@ -210,26 +210,26 @@ class Campaign:
                 target.log = self._watch.logs[target.run_id]
                 if await self._watch.until(target.run_id, lambda log: log.has(boundary), BOUNDARY_TIMEOUT_S):
                     await asyncio.sleep(target.cell.delay_s)
-                    with contextlib.suppress(TimeoutError):  # nobody there to strike at: the report says so
-                        target.strike = await self._striker.strike(FAULTS[target.cell.fault])
+                    with contextlib.suppress(TimeoutError):  # no such process is alive: the report shows it
+                        target.strike = await self._injector.strike(FAULTS[target.cell.fault])
                     break
         finally:
             slots.release()
         self._struck += 1
-        if self._struck % 10 == 0 or self._struck == len(self.deeds.targets):
+        if self._struck % 10 == 0 or self._struck == len(self.result.targets):
             ended = len(self._watch.logs) - len(self._watch.open())
             took = monotonic() - self._began
-            self._tell(
-                f"{took:4.0f} s: {self._struck} of {len(self.deeds.targets)} strikes; {len(self._watch.logs)} runs, "
+            self._progress(
+                f"{took:4.0f} s: {self._struck} of {len(self.result.targets)} strikes; {len(self._watch.logs)} runs, "
                 f"{ended} ended; last: {target.cell.fault} at {boundary.label}"
             )
 
     async def _submit(self, workload: Workload) -> str:
-        """Submit a run over HTTP or NATS in turn and follow it; asked again under its key as long as nobody answers."""
+        """Submit a run over HTTP or NATS in turn and follow it; repeated under its key until somebody answers."""
         self._submitted += 1
         number = self._submitted
         client = self._clients[number % len(self._clients)]
-        key = f"chaos-{self._orders.seed}-{number}"
+        key = f"chaos-{self._settings.seed}-{number}"
         end = monotonic() + SUBMIT_TIMEOUT_S
         accepted: RunAccepted | None = None
         while accepted is None:
@@ -241,23 +241,23 @@ class Campaign:
                 if monotonic() > end:
                     raise
         run_id = str(accepted.run_id)
-        self.deeds.run_ids[run_id] = workload.name
+        self.result.run_ids[run_id] = workload.name
         self._watch.follow(run_id)
         return run_id
 
-    async def _quiet(self, reader: DatabaseReader) -> None:
-        """Wait until every run has ended and the history has read them all, or the patience is over."""
+    async def _wait_until_quiet(self, reader: DatabaseReader) -> None:
+        """Wait until every run has ended and the history is complete, or `patience_s` is over."""
         began = monotonic()
         with contextlib.suppress(TimeoutError):
-            await self._platform.wait_ready(self._orders.patience_s)
-        while (left := self._watch.open()) and monotonic() - began < self._orders.patience_s:  # noqa: ASYNC110 - a level
+            await self._platform.wait_ready(self._settings.patience_s)
+        while (left := self._watch.open()) and monotonic() - began < self._settings.patience_s:  # noqa: ASYNC110 - a level
             await asyncio.sleep(0.2)
-        self._tell(f"every run has ended after {monotonic() - began:.0f} s" if not left else f"{len(left)} go on")
+        self._progress(f"every run has ended after {monotonic() - began:.0f} s" if not left else f"{len(left)} go on")
         end = monotonic() + HISTORY_TIMEOUT_S
         while not (caught_up := await _history_is_complete(reader)) and monotonic() < end:  # noqa: ASYNC110 - a level
             await asyncio.sleep(0.5)
-        self.deeds.quiet = not left and caught_up
-        self.deeds.seconds["quiescence"] = monotonic() - began
+        self.result.quiet = not left and caught_up
+        self.result.seconds["quiescence"] = monotonic() - began
 
 
 def _first_problem(group: BaseExceptionGroup[ProblemError]) -> ProblemError:
@@ -270,24 +270,27 @@ def _first_problem(group: BaseExceptionGroup[ProblemError]) -> ProblemError:
 
 
 async def _history_is_complete(reader: DatabaseReader) -> bool:
-    """Say whether the history holds every log to its end."""
     rows = await reader.rows(_BEHIND)
     return rows is not None and not rows[0]["runs"]
 
 
 def outside_file(folder: Path) -> Path:
-    """Return the outside file of a campaign in *folder*."""
     return folder / "outside.txt"
 
 
 @contextlib.asynccontextmanager
-async def campaign_platform(orders: CampaignSettings, folder: Path, tell: Progress) -> AsyncIterator[Platform]:
+async def campaign_platform(settings: CampaignSettings, folder: Path, progress: Progress) -> AsyncIterator[Platform]:
     """Start a platform in *folder* whose only worker serves the recording tools; it is stopped when the block ends."""
     policy, tools = folder / "policy.yaml", folder / "tools.json"
-    policy.write_text(policy_text(orders.workloads))
-    tools.write_text(tools_text(orders.workloads))
-    settings = {recording_tools.TOOLS_VARIABLE: str(tools), recording_tools.OUTSIDE_VARIABLE: str(outside_file(folder))}
-    worker = WorkerCommand(modules=(recording_tools.__name__,), count=WORKERS, concurrency=8, environment=settings)
+    policy.write_text(policy_text(settings.workloads))
+    tools.write_text(tools_text(settings.workloads))
+    tool_environment = {
+        recording_tools.TOOLS_VARIABLE: str(tools),
+        recording_tools.OUTSIDE_VARIABLE: str(outside_file(folder)),
+    }
+    worker = WorkerCommand(
+        modules=(recording_tools.__name__,), count=WORKERS, concurrency=8, environment=tool_environment
+    )
     platform = Platform(
         folder / "platform",
         replicas=REPLICAS,
@@ -298,5 +301,5 @@ async def campaign_platform(orders: CampaignSettings, folder: Path, tell: Progre
     )
     began = monotonic()
     async with platform:
-        tell(f"the platform is ready after {monotonic() - began:.1f} s: {len(platform.processes)} processes")
+        progress(f"the platform is ready after {monotonic() - began:.1f} s: {len(platform.processes)} processes")
         yield platform

@@ -1,7 +1,7 @@
-"""Whether a run that was killed at came out as the one that was not.
+"""Compares a run that faults hit with an undisturbed run of the same script.
 
-Left out are times, attempt numbers, ids that are random, who did the work, and events of timers and resends; all
-else has to be equal, in order. Calls of one step end in any order, so they are compared in the order of the calls.
+Left out are times, attempt numbers, random ids, the names of workers, and events of timers and resends. Everything else
+has to be equal and in the same order. Calls of one step may end in any order, so they are compared by call index.
 """
 
 import json

@@ -1,6 +1,7 @@
-"""The faults that a schedule can strike with, and who strikes.
+"""The faults that a plan can strike with, and the injector that carries them out.
 
-A fault hits a process of the platform that this process started, and nothing else; what it froze goes on again.
+A fault hits a process of the platform that this process started, and nothing else. A process that was frozen is always
+continued.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ class Fault:
 
     @property
     def name(self) -> str:
-        """What `--faults` takes."""
+        """The name that `--faults` takes."""
         return f"{self.action}.{self.target}"
 
     @property
@@ -60,13 +61,13 @@ def named_faults(words: Sequence[str]) -> tuple[tuple[Fault, ...], list[str]]:
     A word is a fault's name, an action (`kill`), a part (`nats`), or `all`.
     """
     found: dict[str, Fault] = {}
-    strange: list[str] = []
+    unknown: list[str] = []
     for word in words:
         meant = [f for f in FAULTS.values() if word in {f.name, f.action, f.target, "all"}]
         found |= {fault.name: fault for fault in meant}
         if not meant:
-            strange.append(word)
-    return tuple(found.values()), strange
+            unknown.append(word)
+    return tuple(found.values()), unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,27 +84,26 @@ class Strike:
 
 
 class FaultInjector:
-    """Strikes at *platform*; a frozen process goes on after *stop_s*."""
+    """Strikes at *platform*; a frozen process is continued after *stop_s*."""
 
     def __init__(self, platform: Platform, *, stop_s: float) -> None:
         self._platform = platform
         self._stop_s = stop_s
         self._turns: dict[str, int] = {}
         self._frozen: set[str] = set()
-        self._thawing: set[asyncio.Task[None]] = set()
+        self._continuing: set[asyncio.Task[None]] = set()
         self._wiping = asyncio.Lock()
-        self.thawed_at = 0.0
-        """When the last frozen process went on, on the monotonic clock."""
+        self.last_continued_at = 0.0
+        """When the last frozen process was continued, on the monotonic clock."""
 
     @property
     def frozen(self) -> bool:
-        """Whether a process is frozen now."""
         return bool(self._frozen)
 
     async def strike(self, fault: Fault) -> Strike:
         """Strike at the next living process of the fault's part; raises TimeoutError where none lives."""
         began = monotonic()
-        process = await self._victim(fault.target)
+        process = await self._next_process(fault.target)
         at, now = monotonic(), wall().timestamp()
         match fault.action:
             case "kill":
@@ -116,15 +116,15 @@ class FaultInjector:
 
     async def settle(self) -> None:
         """Wait until nothing is frozen any more."""
-        await asyncio.gather(*self._thawing)
+        await asyncio.gather(*self._continuing)
 
     async def close(self) -> None:
-        """Let everything that is frozen go on at once: a frozen process can't be stopped in order."""
-        for task in self._thawing:
+        """Continue every frozen process at once: a frozen process can't be stopped in order."""
+        for task in self._continuing:
             task.cancel()
-        await asyncio.gather(*self._thawing, return_exceptions=True)
+        await asyncio.gather(*self._continuing, return_exceptions=True)
 
-    async def _victim(self, target: str) -> str:
+    async def _next_process(self, target: str) -> str:
         async with asyncio.timeout(ALIVE_WAIT_S):
             # A level, not an edge: the supervisor tells nobody when it starts a process again.
             while not (alive := self._alive(target)):  # noqa: ASYNC110
@@ -139,18 +139,18 @@ class FaultInjector:
     def _freeze(self, process: str) -> None:
         self._platform.signal(process, signal.SIGSTOP)
         self._frozen.add(process)
-        task = asyncio.create_task(self._thaw(process))
-        self._thawing.add(task)
-        task.add_done_callback(self._thawing.discard)
+        task = asyncio.create_task(self._continue_later(process))
+        self._continuing.add(task)
+        task.add_done_callback(self._continuing.discard)
 
-    async def _thaw(self, process: str) -> None:
-        """A process that was killed meanwhile has a successor that was never frozen; it does not mind the signal."""
+    async def _continue_later(self, process: str) -> None:
+        """A process that was killed meanwhile has a successor, which was never frozen; SIGCONT does nothing to it."""
         try:
             await asyncio.sleep(self._stop_s)
         finally:
             self._platform.signal(process, signal.SIGCONT)
             self._frozen.discard(process)
-            self.thawed_at = monotonic()
+            self.last_continued_at = monotonic()
 
     async def _wipe(self) -> None:
         async with self._wiping:

@@ -1,7 +1,7 @@
-"""The person at the gates: approves what waits, and says of an unknown call what the outside file says.
+"""Answers the gates of a campaign: approves what waits, and resolves unknown calls from the outside file.
 
-Of an unknown call nothing is said while a process is frozen or has just gone on, because it could still act; and
-nothing is guessed: what stands in the file happened, what does not did not.
+An unknown call is not resolved while a process is frozen or has just been continued, because that process could still
+carry the call out. Nothing is guessed: a call that is in the file happened, every other one did not.
 """
 
 import asyncio
@@ -31,46 +31,46 @@ _PENDING = (
 class GateOperator:
     """Decides at every gate of the platform until it is cancelled."""
 
-    def __init__(self, client: Client, reader: DatabaseReader, outside: Path, striker: FaultInjector) -> None:
+    def __init__(self, client: Client, reader: DatabaseReader, outside: Path, injector: FaultInjector) -> None:
         self._client = client
         self._reader = reader
         self._outside = outside
-        self._striker = striker
+        self._injector = injector
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._answers: dict[str, tuple[str, float]] = {}
 
     @property
-    def said(self) -> Counter[str]:
-        """How often each verdict was given and taken, once for a gate."""
+    def answer_counts(self) -> Counter[str]:
+        """How often each verdict was accepted, counting a gate once."""
         return Counter(verdict for verdict, _ in self._answers.values())
 
     async def decide(self) -> None:
-        """Look for open gates and decide, for ever."""
+        """Answer open gates until cancelled."""
         try:
             while True:
                 await asyncio.sleep(LOOK_S)
                 for gate in await self._reader.rows(_PENDING) or ():
-                    if gate["gate_id"] not in self._busy and len(self._busy) < AT_ONCE and self._may_say(gate):
+                    if gate["gate_id"] not in self._busy and len(self._busy) < AT_ONCE and self._may_answer(gate):
                         self._begin(gate)
         finally:
             for task in self._busy.values():
                 task.cancel()
             await asyncio.gather(*self._busy.values(), return_exceptions=True)
 
-    def _may_say(self, gate: Any) -> bool:
-        """What was taken may be lost on its way to the run, so it is said again after a while."""
+    def _may_answer(self, gate: Any) -> bool:
+        """An answer that was taken may be lost on its way to the run, so it is given again after a while."""
         _, answered = self._answers.get(gate["gate_id"], ("", -AGAIN_S))
         if monotonic() - answered < AGAIN_S:
             return False
-        settled = not self._striker.frozen and monotonic() - self._striker.thawed_at > SETTLED_S
+        settled = not self._injector.frozen and monotonic() - self._injector.last_continued_at > SETTLED_S
         return gate["gate_type"] == "approval" or settled
 
     def _begin(self, gate: Any) -> None:
         key = gate["gate_id"]
-        task = self._busy[key] = asyncio.create_task(self._say(gate))
+        task = self._busy[key] = asyncio.create_task(self._answer(gate))
         task.add_done_callback(lambda _: self._busy.pop(key, None))
 
-    async def _say(self, gate: Any) -> None:
+    async def _answer(self, gate: Any) -> None:
         try:
             if gate["gate_type"] == "approval":
                 await self._client.gates.approve(gate["gate_id"], reason="chaos approves", digest=gate["digest"])
@@ -82,5 +82,5 @@ class GateOperator:
                 reason = "it stands in the outside file" if happened else "the outside file does not have it"
                 await self._client.gates.resolve(gate["gate_id"], verdict, reason=reason)
         except TowpathError:
-            return  # settled meanwhile, or nobody answers: the next look tells
+            return  # settled meanwhile, or nobody answers: the next look shows which
         self._answers[gate["gate_id"]] = (verdict, monotonic())

@@ -1,7 +1,7 @@
-"""Networks whose runs are of the other kinds, for campaigns: a goal that is checked, an objective with a plan.
+"""Workloads of the other kinds of run: a goal that is checked, and an objective with a plan.
 
-As in `workload`: scripted decisions, recording tools. What these runs pass that a network run does not is here:
-assessments, a claim that is not believed, attempts, a denial and the specialist's child run; plan, workspace, summary.
+Decisions are scripted and tools are recording tools, as in `workload`. These runs pass what a network run does not:
+assessments, a claim that is not believed, attempts, a denial, the specialist's child run; plan, workspace and summary.
 """
 
 from typing import Any

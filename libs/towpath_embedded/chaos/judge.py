@@ -1,7 +1,8 @@
-"""The judge of fault tests: compares the outside file, ledger, run log, gates, audit and history.
+"""Compares the outside file with ledger, run log, gates, audit and history, and reports what does not fit.
 
-It imports nothing of a service or of the engine, and it repairs nothing. Its figures are those of the reliability
-catalogue: lost, dup, audit holes, orphans, double, diff, unknown; each finding is a sentence that names an id.
+It imports nothing of a service or of the engine, so it can't share their faults, and it repairs nothing. Its figures
+are lost, dup, audit holes, orphans, double, diff, late, strayed and unknown; each finding is a sentence that names an
+id.
 """
 
 import json
@@ -19,10 +20,10 @@ UNSETTLED = frozenset({"requested", "awaiting_approval", "permitted", "started"}
 REPEATABLE = frozenset({"pure", "idempotent"})
 COMPLETED = frozenset({"completed"})
 AFTER_THE_END = frozenset({"outcome_recorded", "fence_stored", "effect_resent", "usage_corrected", "child_ended"})
-"""What may be told of a run that has ended: its end does not wait for it."""
+"""Events that a run may still get after its end, because its end does not wait for them."""
 
 PLATFORM = "platform"
-"""Who did a call that the run applied to itself: nothing outside happens, and its log is the witness."""
+"""The worker of a call that the run applies to itself: nothing happens outside, so its log is the evidence."""
 
 _STARTS = frozenset({("decision", "allow"), ("approval.consumed", "allow"), ("claim", "granted")})
 """Audit entries that let a call go on, as phase and verdict."""
@@ -30,7 +31,7 @@ _STARTS = frozenset({("decision", "allow"), ("approval.consumed", "allow"), ("cl
 
 @dataclass(frozen=True, kw_only=True)
 class UnknownCall:
-    """A call of which nobody could say whether it happened: where, why, and what a person then said of it."""
+    """A call with an unknown outcome: where, why, and how a person resolved it."""
 
     run_id: str
     execution_id: str
@@ -39,12 +40,12 @@ class UnknownCall:
     why: str
     verdicts: tuple[str, ...]
     happened: int
-    """How often it stands in the outside file."""
+    """How often it is in the outside file."""
 
 
 @dataclass
 class JudgedRuns:
-    """What was found. `clean` says that nothing is; whether enough work was done is another question (`share`)."""
+    """The findings about some runs. `clean` means that there are none; `share` shows whether enough work was done."""
 
     runs: int = 0
     completed: int = 0
@@ -91,7 +92,7 @@ class JudgedRuns:
 
     @property
     def waiting_unknown(self) -> int:
-        """Runs that wait for a person's word on an unknown call."""
+        """Runs that wait for a person to resolve an unknown call."""
         return self.waiting.get("unknown_effect", 0)
 
     @property
@@ -109,7 +110,7 @@ class JudgedRuns:
 async def judge(
     dsn: str, outside: Path, run_ids: Sequence[str] | None = None, *, ends: Collection[str] = COMPLETED
 ) -> JudgedRuns:
-    """Read everything once and say what does not fit.
+    """Read everything once and report what does not fit.
 
     *run_ids* are the accepted runs (None: whatever is stored); *ends* are the final statuses that they should have;
     a run that somebody cancelled may be `cancelled` besides.
@@ -124,7 +125,7 @@ def judge_record(
     *,
     ends: Collection[str] = COMPLETED,
 ) -> JudgedRuns:
-    """Say what does not fit in *record* and *marks*; no I/O."""
+    """Report what does not fit in *record* and *marks*; no I/O."""
     events: dict[str, list[Row]] = defaultdict(list)
     for row in record.events:
         events[row["run_id"]].append(row)
@@ -217,7 +218,7 @@ def _effects(verdict: JudgedRuns, record: StoredRuns, marks: Sequence[Mark]) -> 
     others = {row["execution_id"] for row in record.others}
     ended = {row["run_id"]: row["ended_at"] for row in record.runs}
     permitted = _permitted(record)
-    retries = Counter(row["execution_id"] for row in record.audit if _settled(row) == "retry")
+    retries = Counter(row["execution_id"] for row in record.audit if _resolution(row) == "retry")
     by_call: dict[str, list[Mark]] = defaultdict(list)
     done = (row["event"] for row in record.events if row["type"] == "tool_call_finished")
     applied = {event["execution_id"] for event in done if event.get("worker") == PLATFORM}
@@ -251,7 +252,7 @@ def _fences(verdict: JudgedRuns, record: StoredRuns) -> None:
 
 
 def _repeated(verdict: JudgedRuns, effect_class: str, key: str, made: Sequence[Mark], retries: int) -> None:
-    """The class is the ledger's, not the tool's own word; a person's `retry` allows once more."""
+    """The effect class is the ledger's, not the one in the mark; a person's `retry` allows one more effect."""
     if effect_class in REPEATABLE:
         verdict.repeats += len(made) - 1
     elif len(made) > 1 + retries:
@@ -275,47 +276,49 @@ def _permitted(record: StoredRuns) -> dict[str, float]:
     return first
 
 
-def _settled(row: Row) -> str | None:
-    """What a person said of a call in this audit entry; None where it is no such entry."""
+def _resolution(row: Row) -> str | None:
+    """Return how a person resolved a call, if this audit entry is about that."""
     if row["phase"] == "settled":
         return str(row["verdict"])
-    said = row["phase"] == "outcome" and row["verdict"] == "failed" and row["detail"].get("code") == "did_not_happen"
-    return "did_not_happen" if said else None
+    resolved = (
+        row["phase"] == "outcome" and row["verdict"] == "failed" and row["detail"].get("code") == "did_not_happen"
+    )
+    return "did_not_happen" if resolved else None
 
 
 def _ledger(verdict: JudgedRuns, record: StoredRuns, events: dict[str, list[Row]]) -> None:
     status = {row["run_id"]: row["status"] for row in record.runs}
-    told = {
+    logged = {
         row["event"]["execution_id"]: "denied" if row["type"] == "tool_call_denied" else row["event"]["status"]
         for log in events.values()
         for row in log
         if row["type"] in {"tool_call_finished", "tool_call_denied"}
     }
     for row in record.calls:
-        key, said = row["execution_id"], told.get(row["execution_id"])
+        key, in_log = row["execution_id"], logged.get(row["execution_id"])
         if row["status"] in UNSETTLED:
             if status.get(row["run_id"]) in FINAL or row["status"] != "awaiting_approval":
                 verdict.orphans.append(f"{key} is {row['status']}")
-        elif said != row["status"] and not _excused(row["status"], said, status.get(row["run_id"], "")):
-            verdict.diff.append(f"{key}: ledger {row['status']}, log {said}")
+        elif in_log != row["status"] and not _excused(row["status"], in_log, status.get(row["run_id"], "")):
+            verdict.diff.append(f"{key}: ledger {row['status']}, log {in_log}")
 
 
-def _excused(ledger: str, told: str | None, run: str) -> bool:
-    """The log may know less than the ledger: a run that was stopped listens no more, and a gate holds a doubt back."""
-    return (told is None and (run != "completed" or ledger == "void")) or (told == "unknown" and run in FINAL)
+def _excused(ledger: str, logged: str | None, run: str) -> bool:
+    """The log may know less than the ledger: a stopped run takes no outcomes, and a gate holds an unknown call back."""
+    return (logged is None and (run != "completed" or ledger == "void")) or (logged == "unknown" and run in FINAL)
 
 
 def _unknown(verdict: JudgedRuns, record: StoredRuns, marks: Sequence[Mark]) -> None:
     calls = {row["execution_id"]: row for row in record.calls}
     count = Counter(mark.execution_id for mark in marks)
     why: dict[str, str] = {}
-    said: dict[str, list[str]] = defaultdict(list)
+    resolutions: dict[str, list[str]] = defaultdict(list)
     for row in record.audit:
         if row["phase"] == "outcome" and row["verdict"] == "unknown":
             why.setdefault(row["execution_id"], str(row["detail"].get("reason", "")))
-        word = _settled(row)
-        if word is not None:
-            said[row["execution_id"]].append(word)
+        answer = _resolution(row)
+        if answer is not None:
+            resolutions[row["execution_id"]].append(answer)
     for key, row in calls.items():
         if row["status"] != "unknown" and key not in why:
             continue
@@ -328,7 +331,7 @@ def _unknown(verdict: JudgedRuns, record: StoredRuns, marks: Sequence[Mark]) -> 
                 tool=row["tool"],
                 effect_class=row["effect_class"],
                 why=why.get(key, "the audit does not say"),
-                verdicts=tuple(said[key]),
+                verdicts=tuple(resolutions[key]),
                 happened=count[key],
             )
         )
@@ -351,8 +354,8 @@ def _projects(verdict: JudgedRuns, record: StoredRuns) -> None:
     """Whatever belongs to a run belongs to its project."""
     owner = {row["run_id"]: row["project"] for row in record.runs}
     rows: tuple[Row, ...] = (*record.gates, *record.calls, *record.audit, *record.history)
-    strangers = {(r["run_id"], r["project"]) for r in rows if owner.get(r["run_id"], r["project"]) != r["project"]}
-    verdict.diff += [f"{run_id} of {owner[run_id]} has rows of {project}" for run_id, project in sorted(strangers)]
+    foreign = {(r["run_id"], r["project"]) for r in rows if owner.get(r["run_id"], r["project"]) != r["project"]}
+    verdict.diff += [f"{run_id} of {owner[run_id]} has rows of {project}" for run_id, project in sorted(foreign)]
 
 
 def _dead(row: dict[str, Any]) -> str:

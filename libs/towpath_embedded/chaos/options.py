@@ -1,6 +1,6 @@
-"""What `towpath chaos` was asked for, checked as a whole.
+"""Checks the command line of `towpath chaos` as a whole and turns it into the settings of a campaign.
 
-Every problem of a command line is told at once, before anything is started.
+All problems of a command line are reported at once, before anything is started.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""The outside world of fault tests: one file to which tools append a line for everything they really do.
+"""The outside world of fault tests: one file to which tools append a line for every effect that they really have.
 
-A line is written with one `write` to a file opened for appending, and is on the disk before the tool goes on; so a
-line stands for an effect however the process ends, and nobody can take it back.
+A line is written with one `write` to a file opened for appending, and is synced before the tool goes on. So a line
+proves an effect however the process ends, and no process can take it back.
 """
 
 import os
@@ -13,7 +13,7 @@ _FIELDS = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """One thing that happened outside. `at` is seconds since the epoch; 0 where the writer did not say."""
+    """One thing that happened outside. `at` is seconds since the epoch; 0 where the writer left it out."""
 
     execution_id: str
     effect_class: str
@@ -24,7 +24,6 @@ class Mark:
     tool: str = ""
 
     def line(self) -> str:
-        """Return the mark as a line of the file."""
         words = (
             *(self.execution_id, self.effect_class, str(self.attempt), f"{self.at:.6f}", str(self.pid)),
             *(self.key or "-", self.tool or "-"),

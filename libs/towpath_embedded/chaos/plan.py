@@ -1,7 +1,7 @@
-"""Which fault strikes at which event of which run.
+"""Decides which fault strikes at which event of which run.
 
-A plan is a pure function of the boundaries, the faults, the number of strikes and the seed; the boundaries come
-from an undisturbed run of the same network, so the same network and seed give the same plan.
+A plan is a pure function of the boundaries, the faults, the number of strikes and the seed. The boundaries come from an
+undisturbed run of the same network, so the same network and seed give the same plan.
 """
 
 import random
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 IGNORED = frozenset({"effect_resent"})
-"""Events that say how often something was sent; no undisturbed run has them, and they are no place to strike at."""
+"""Events about repeated sends. An undisturbed run has none, so they are no boundaries."""
 
 LONGEST_DELAY_S = 0.12
 """Of every second strike after its boundary: about the time that a step takes."""
@@ -26,7 +26,6 @@ class Boundary:
 
     @property
     def label(self) -> str:
-        """Name it for a table."""
         return f"{self.network} {self.event}#{self.nth}"
 
 

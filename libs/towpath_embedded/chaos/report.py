@@ -19,10 +19,10 @@ SHARE = 0.95
 """Of the runs, at least so many must complete: a platform on which everything fails loses nothing either."""
 
 JUST_BEFORE_S = 1.0
-"""A strike shortly before a claim can still keep its outcome from being heard."""
+"""A strike shortly before a claim can still keep its outcome from arriving."""
 
 SHOWN = 20
-"""Findings of one kind that the document holds in words; their number is always whole."""
+"""How many findings of one kind the document quotes; their count is always complete."""
 
 _ID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _COUNTED = ("lost", "duplicates", "unknown")
@@ -30,17 +30,17 @@ _COUNTED = ("lost", "duplicates", "unknown")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignFindings:
-    """Everything that was looked at after a campaign: the judge's verdict, and what a replay and a comparison said."""
+    """What was found after a campaign: by the judge, by replaying every run, and by comparing runs."""
 
-    deeds: CampaignResult
+    result: CampaignResult
     record: StoredRuns
     verdict: JudgedRuns
     differing: Sequence[str]
     replay_mismatches: Sequence[str]
 
 
-def differing_runs(deeds: CampaignResult, record: StoredRuns, verdict: JudgedRuns) -> list[str]:
-    """Say which runs came out otherwise than the undisturbed run of their network, and where.
+def differing_runs(result: CampaignResult, record: StoredRuns, verdict: JudgedRuns) -> list[str]:
+    """Describe the runs that differ from the undisturbed run of their network, and where.
 
     What a person decided about an unknown call is left out, and the end of a call that ran out of its own time because
     its worker was frozen: to fail then is what its time limit is for. A goal or an objective goes another way after
@@ -54,8 +54,8 @@ def differing_runs(deeds: CampaignResult, record: StoredRuns, verdict: JudgedRun
     by_run = _by_run(record)
     astray = _astray(record, {execution_id for ids in doubted.values() for execution_id in ids})
     found: list[str] = []
-    for run_id, network in deeds.run_ids.items():
-        reference = deeds.references[network]
+    for run_id, network in result.run_ids.items():
+        reference = result.references[network]
         if run_id != reference and run_id in by_run and run_id not in astray:
             both = _joined(by_run[reference], by_run[run_id])
             found.append(describe_difference(both, reference, run_id, doubted[run_id]))
@@ -100,8 +100,8 @@ def report_document(
 ) -> dict[str, Any]:
     """Return the report; *expected* are the faults that were ordered, *facts* what else it should say."""
     verdict = found.verdict
-    order = {boundary: place for place, boundary in enumerate(found.deeds.boundaries)}
-    struck = [target for target in found.deeds.targets if target.strike is not None]
+    order = {boundary: place for place, boundary in enumerate(found.result.boundaries)}
+    struck = [target for target in found.result.targets if target.strike is not None]
     struck.sort(key=lambda target: (order[target.cell.boundary], list(FAULTS).index(target.cell.fault)))
     blame = _blame(found)
     unknown = [_explained(found, one, struck) for one in verdict.unknown]
@@ -127,7 +127,7 @@ def report_document(
         **{name: len(texts) for name, texts in findings.items()},
         "unknown": unknown,
         "unknown_by_cause": _by_cause(verdict.unknown),
-        "gates": dict(found.deeds.said),
+        "gates": dict(found.result.gate_answers),
         "effects": verdict.effects,
         "repeats": verdict.repeats,
         "dead_letters": len(verdict.dead_letters),
@@ -145,12 +145,12 @@ def _problems(
     expected: Sequence[str],
 ) -> list[str]:
     problems = [f"{name}: {len(texts)}, for example {texts[0]}" for name, texts in findings.items() if texts]
-    hit = {target.cell.fault for target in found.deeds.targets if target.strike is not None}
+    hit = {target.cell.fault for target in found.result.targets if target.strike is not None}
     problems += [f"the fault {name} never struck" for name in expected if name not in hit]
-    missed = [target.cell for target in found.deeds.targets if target.strike is None]
+    missed = [target.cell for target in found.result.targets if target.strike is None]
     problems += [f"{cell.fault} never struck at {cell.boundary.label}: no run came to it" for cell in missed]
     problems += [f"unknown without a strike: {entry['where']}" for entry in unknown if not entry["strikes"]]
-    if not found.deeds.quiet:
+    if not found.result.quiet:
         problems.append("not everything came to rest: runs go on, or the history lags behind")
     if found.verdict.share < SHARE:
         problems.append(f"{found.verdict.share:.1%} of the runs completed; {SHARE:.0%} is the least")
@@ -203,7 +203,7 @@ def _at(times: Sequence[float], share: float) -> float:
 
 
 def _explained(found: CampaignFindings, unknown: UnknownCall, struck: Sequence[PlannedStrike]) -> dict[str, Any]:
-    """Say where it was, what was said of it, and which strikes fell between its claim and the doubt about it."""
+    """Describe where the call was, its verdicts, and which strikes fell between its claim and the unknown outcome."""
     fields = asdict(unknown)
     where = f"{fields.pop('tool')} of run {unknown.run_id}"
     entries = [row for row in found.record.audit if row["execution_id"] == unknown.execution_id]

@@ -1,7 +1,7 @@
-"""Watching the logs of many runs grow, while everything that could tell of it is being killed.
+"""Follows the logs of many runs while the processes that could report them are being killed.
 
-What is said on NATS is taken as it comes, and Postgres is asked again and again for what was not heard; an entry
-counts from the moment at which it was seen first.
+Events that NATS publishes are taken as they come, and Postgres is polled for those that were missed. An entry counts
+from the moment at which it was first seen.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class DatabaseReader:
         self._turn = asyncio.Lock()
 
     async def rows(self, statement: str, *arguments: object) -> list[Any] | None:
-        """Return the rows, or None where the database does not answer just now."""
+        """Return the rows, or None while the database is down."""
         async with self._turn:
             try:
                 if self._connection is None:
@@ -59,20 +59,19 @@ class DatabaseReader:
         self._connection = None
 
     async def close(self) -> None:
-        """Close the connection."""
         self._drop()
 
 
 @dataclass(slots=True)
 class ObservedLog:
-    """What was seen of one run: types by seq, and when each was seen first (monotonic)."""
+    """The entries of one run as they were seen: types by seq, and when each was seen first (monotonic)."""
 
     types: dict[int, str] = field(default_factory=dict)
     seen_at: dict[int, float] = field(default_factory=dict)
     grew: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, seq: int, event: str) -> None:
-        """Take an entry; a known one changes nothing."""
+        """Add an entry; one that is known already changes nothing."""
         if seq not in self.types:
             self.types[seq] = event
             self.seen_at[seq] = monotonic()
@@ -101,7 +100,7 @@ class ObservedLog:
 
 
 class RunWatcher:
-    """Follows every run that it is told of. Use as a context manager, with `poll` beside it."""
+    """Follows the logs of runs; see `follow`. Use as a context manager, with `poll` as a task beside it."""
 
     def __init__(self, nats_url: str, dsn: str) -> None:
         self._nats_url = nats_url
@@ -111,7 +110,6 @@ class RunWatcher:
         self.logs: dict[str, ObservedLog] = {}
 
     async def __aenter__(self) -> Self:
-        """Begin to listen."""
         self._nats = await nats.connect(
             self._nats_url,
             inbox_prefix=b"_INBOX_gateway",
@@ -119,42 +117,41 @@ class RunWatcher:
             reconnect_time_wait=0.1,
             error_cb=_log_connection_error,
         )
-        await self._nats.subscribe(subjects.RUN_EVENT_ALL, cb=self._heard)
+        await self._nats.subscribe(subjects.RUN_EVENT_ALL, cb=self._on_events)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Listen no more."""
         if self._nats is not None:
             await self._nats.close()
         await self._reader.close()
 
     def follow(self, run_id: str) -> ObservedLog:
-        """Begin to follow *run_id*; what was heard of it before its submitter knew it counts as well."""
+        """Begin to follow *run_id*; events that arrived before its submitter knew the run id count as well."""
         log = self.logs[run_id] = self.logs.get(run_id) or self._early.pop(run_id, None) or ObservedLog()
         return log
 
-    async def until(self, run_id: str, true: Callable[[ObservedLog], bool], timeout_s: float) -> bool:
+    async def until(self, run_id: str, condition: Callable[[ObservedLog], bool], timeout_s: float) -> bool:
         """Wait until the log of *run_id* is as wanted, or has ended; say whether it is as wanted."""
         log = self.logs[run_id]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while not true(log) and not log.ended:
+                while not condition(log) and not log.ended:
                     log.grew.clear()
                     await log.grew.wait()
-        return true(log)
+        return condition(log)
 
     def open(self) -> list[str]:
         """Return the runs that have not been seen to end."""
         return [run_id for run_id, log in self.logs.items() if not log.ended]
 
-    async def _heard(self, message: Msg) -> None:
-        said = json.loads(message.data)
-        log = self.logs.get(said["run_id"]) or self._early.setdefault(said["run_id"], ObservedLog())
-        for entry in said["entries"]:
+    async def _on_events(self, message: Msg) -> None:
+        message_body = json.loads(message.data)
+        log = self.logs.get(message_body["run_id"]) or self._early.setdefault(message_body["run_id"], ObservedLog())
+        for entry in message_body["entries"]:
             log.add(entry["seq"], entry["event"]["type"])
 
     async def poll(self) -> None:
-        """Ask Postgres for what was not heard, for ever."""
+        """Read from Postgres what NATS did not deliver, until cancelled."""
         while True:
             await asyncio.sleep(POLL_S)
             incomplete = {run_id: log for run_id, log in self.logs.items() if not _is_complete(log)}
@@ -170,7 +167,7 @@ def _is_complete(log: ObservedLog) -> bool:
 
 
 async def _log_connection_error(error: Exception) -> None:
-    """A broker that is killed on purpose is no news; nats-py would log it with a traceback."""
+    """nats-py would log an error with a traceback, and here the broker is killed on purpose."""
     _log.debug("nats: %s", error)
 
 

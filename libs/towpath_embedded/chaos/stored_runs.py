@@ -1,6 +1,6 @@
-"""Everything that Postgres says about some runs, read once and handed over as plain rows.
+"""Reads everything that Postgres holds about some runs, at one moment, as plain rows.
 
-Only SQL and JSON; no code of the platform is asked what its own tables mean, because it is the accused.
+Only SQL and JSON: the code under test is not asked what its own tables mean.
 """
 
 import json

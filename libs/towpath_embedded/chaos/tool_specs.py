@@ -1,7 +1,7 @@
-"""`python -m towpath_embedded.chaos.tool_specs MODULE`: prints what the tools of a module are, as a JSON array.
+"""`python -m towpath_embedded.chaos.tool_specs MODULE`: prints the tools of a module, as a JSON array.
 
-A user's module is imported in this process alone, which then ends: what an import does beside declaring tools
-reaches neither the harness nor a worker.
+A user's module is imported in this process alone, which then ends. So side effects of the import reach neither the
+harness nor a worker.
 """
 
 import sys

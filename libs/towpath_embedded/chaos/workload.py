@@ -1,7 +1,7 @@
-"""What runs while the faults strike: networks with scripted decisions, and their tools as recording tools.
+"""What runs while the faults strike: networks with scripted decisions and recording tools.
 
-No model is asked and no real tool is called, whatever a network names: its models become the script, its tools
-become marks in the outside file.
+No model is asked and no real tool is called, whatever a network names: its models are replaced by the script, its tools
+by tools that append a mark to the outside file.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Sees to it that the embedded broker serves every stream, whatever became of its files.
+"""Makes sure that the embedded broker serves every stream, whatever happened to its files.
 
-Nothing in the broker is the record, so a store that the server can't serve is set aside whole and the
-server goes on with an empty one; what still matters is sent again from Postgres. A full disk is not damage: the store
-stays, and the server is started again once there is room, since a stream that failed to write stays closed till then.
+The broker is not the record, so a store that the server can't serve is set aside whole and the server goes on with an
+empty one; what still matters is sent again from Postgres. A full disk is not damage: the store stays, and the server is
+restarted once there is room, because a stream that failed to write stays closed until then.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ LOOK_S = 0.25
 TRIES = 2  # a server that is just starting refuses for a moment; damage stays
 CONNECT_TIMEOUT_S = 5
 HEALTH_S = 1.0
-WRITE_ERROR = b"write error"  # what `/healthz` says of a stream that has stopped to take messages
+WRITE_ERROR = b"write error"  # what `/healthz` reports for a stream that no longer takes messages
 ROOM_BYTES = 8 * 1024 * 1024  # with less space than this a refusal says nothing about the files
 SERVER_ERRORS = 500
 
@@ -44,8 +44,8 @@ class StoreDamagedError(Exception):
 class BrokerRecovery:
     """Declares the streams after every start of the broker, and replaces a store that can't be served.
 
-    *hold* ends the broker and keeps it down, *release* starts it again; *notice* is told in one line what people
-    should know.
+    *hold* ends the broker and keeps it down, *release* starts it again; *notice* gets one line per event
+    for people.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class BrokerRecovery:
                 await self.replace()
                 await self._declare_now()
         except (StoreDamagedError, OSError, NatsError) as error:
-            said = f"the streams could not be declared: {type(error).__name__} {error}"
-            raise ProblemError(failure(self._nats.name, self._nats.log, said)) from error
+            reason = f"the streams could not be declared: {type(error).__name__} {error}"
+            raise ProblemError(failure(self._nats.name, self._nats.log, reason)) from error
 
     async def run(self) -> None:
         """Declare again whenever the broker was started again, for ever; cancel to stop."""
@@ -120,7 +120,7 @@ class BrokerRecovery:
             self._nats.set_store_aside()
         finally:
             self._release()
-        while self._pid() is None or not await self._nats.ready():  # noqa: ASYNC110 - a child tells nobody
+        while self._pid() is None or not await self._nats.ready():  # noqa: ASYNC110 - a child does not report it
             await asyncio.sleep(LOOK_S)
 
     def _pid(self) -> int | None:
@@ -193,7 +193,7 @@ def _health(port: int) -> bytes:
 
 
 async def _log_connection_error(error: Exception) -> None:
-    """The call that fails says so itself; nats-py would also log it with a traceback."""
+    """The failing call raises the error; nats-py would also log it with a traceback."""
     _log.debug("the connection says: %s", error)
 
 

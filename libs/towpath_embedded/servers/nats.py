@@ -38,7 +38,7 @@ class Nats:
     """One server on the files below *folder*.
 
     Without *users* anybody on this machine may do anything (for tests). Who connects without a password is
-    *no_auth_user*, or refused where there is none. *notice* is told in one line what people should know.
+    *no_auth_user*, or refused where there is none. *notice* gets one line per event for people.
     """
 
     name = "nats"
@@ -85,7 +85,7 @@ class Nats:
     def add_users(self, users: Mapping[str, UserRights]) -> None:
         """Let more *users* connect from the next start on.
 
-        A running server is not told: what an account that is new to it imports leads nowhere (nats-server 2.15.1).
+        A running server is not reloaded: imports of an account that is new to it do not work then (nats-server 2.15.1).
         """
         self._users.update(users)
         self._passwords = self._load_passwords()

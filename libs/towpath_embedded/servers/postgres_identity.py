@@ -36,7 +36,7 @@ def postgres_home() -> Path:
 
 
 def postgres_identity() -> Identity:
-    """Say as whom Postgres can run here."""
+    """Return the identity as which Postgres can run here."""
     if os.geteuid() != 0:
         return OWN_IDENTITY
     nobody = pwd.getpwnam("nobody")

@@ -1,7 +1,7 @@
-"""Crash points: which there are, as the code itself says, and how one is armed.
+"""Lists the crash points of the code, and arms them.
 
-The list is read from the sources and from nowhere else, without importing a service; so a point that is added is
-killed at by the next sweep, and one that nobody can reach makes it fail.
+The list is read from the sources and from nowhere else, without importing a service. So a new point is part of the next
+sweep, and one that nothing reaches makes the sweep fail.
 """
 
 import ast
@@ -67,7 +67,7 @@ def list_points() -> tuple[CrashPoint, ...]:
 
 
 def naming_problems(found: Iterable[CrashPoint]) -> list[str]:
-    """Say what is wrong with the names: used twice, or of another role than the code."""
+    """Describe what is wrong with the names: used twice, or of another role than the code."""
     seen = list(found)
     count = Counter(point.name for point in seen)
     wrong = [f"{name} stands in {times} places" for name, times in count.items() if times > 1]
@@ -79,7 +79,7 @@ def naming_problems(found: Iterable[CrashPoint]) -> list[str]:
 
 
 def arm(folder: Path, name: str, nth: int = 1) -> None:
-    """Have the *nth* passing of the point *name* from now on, in any process that was told of *folder*, kill it."""
+    """Have the *nth* passing of the point *name* from now on, in any process whose setting names *folder*, kill it."""
     waiting = folder / f".{name}.armed"
     waiting.write_text(str(nth))
     waiting.rename(folder / name)

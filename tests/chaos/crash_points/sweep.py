@@ -53,7 +53,7 @@ KINDS: Final[tuple[Kind, ...]] = ("plain", "cancelled", "plain", "enqueued")
 class Sweep:
     """One sweep on one platform that has started; *armed* is the folder that its processes look into."""
 
-    ground: SweepClient
+    client: SweepClient
     armed: Path
     kills: list[SweepKill] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
@@ -66,12 +66,12 @@ class Sweep:
     async def run(self, rounds: Sequence[SweepRound]) -> SweepReport:
         """Kill at every case of *rounds*, one round after the other, and judge."""
         began = time.monotonic()
-        await self._undisturbed()
-        left = await self.ground.whereabouts(await self._all_rounds(rounds))
-        left += await self.ground.quiet(END_PATIENCE_S)
-        record = await read_record(self.ground.platform.dsn(), list(self.ground.run_ids))
-        marks = read_marks(self.ground.outside)
-        verdict = judge_record(record, marks, list(self.ground.run_ids))
+        await self._run_references()
+        left = await self.client.whereabouts(await self._all_rounds(rounds))
+        left += await self.client.quiet(END_PATIENCE_S)
+        record = await read_record(self.client.platform.dsn(), list(self.client.run_ids))
+        marks = read_marks(self.client.outside)
+        verdict = judge_record(record, marks, list(self.client.run_ids))
         explained, unexplained = explain_unknown(verdict.unknown, record, marks, self.kills)
         return SweepReport(
             points=len({case.point.name for part in rounds for case in (*part.cases, *part.meanwhile)}),
@@ -92,23 +92,23 @@ class Sweep:
         async with asyncio.TaskGroup() as meanwhile:
             for part in rounds:
                 meanwhile.create_task(self._lane(part.meanwhile))
-                await (self._doubts(part.cases) if part.doubt else self._round(part))
+                await (self._leave_in_doubt(part.cases) if part.doubt else self._round(part))
                 if part.settle:  # what is left undone must not pass the points of the next round
-                    left += await self.ground.ended(self.ground.run_ids, END_PATIENCE_S)
-        return left + await self.ground.ended(self.ground.run_ids, END_PATIENCE_S)
+                    left += await self.client.ended(self.client.run_ids, END_PATIENCE_S)
+        return left + await self.client.ended(self.client.run_ids, END_PATIENCE_S)
 
-    async def _undisturbed(self) -> None:
+    async def _run_references(self) -> None:
         """Run one of each sort before anything is killed: what all others are compared with. TimeoutError without."""
         sorts: list[tuple[Kind, EffectClass]] = [("short", "pure")]
         sorts += [("plain", effect_class) for effect_class in CLASSES]
         sorts += [("cancelled", effect_class) for effect_class in CLASSES]
         found = await asyncio.gather(*(self._submit(kind, effect_class) for kind, effect_class in sorts))
         self._references = dict(zip(sorts, found, strict=True))
-        left = await self.ground.whereabouts(await self.ground.ended(found, PEACE_PATIENCE_S))
+        left = await self.client.whereabouts(await self.client.ended(found, PEACE_PATIENCE_S))
         if left:
             raise TimeoutError("\n".join(["runs left in peace do not end:", *left]))
 
-    async def _doubts(self, cases: Sequence[SweepCase]) -> None:
+    async def _leave_in_doubt(self, cases: Sequence[SweepCase]) -> None:
         """Leave a call of each case's class in doubt; a kill that left none, as in another call, is not enough."""
         for case in cases:
             in_doubt = False
@@ -117,7 +117,7 @@ class Sweep:
                 killed = await self._kill(case)
                 if killed is None:
                     break
-                in_doubt = await self.ground.in_doubt(killed, case.effect_class)
+                in_doubt = await self.client.in_doubt(killed, case.effect_class)
                 await self._back(case.point.role, killed)
         await asyncio.gather(*self._submitting)
 
@@ -139,9 +139,9 @@ class Sweep:
     async def _traffic(self, classes: Sequence[EffectClass]) -> None:
         sorts = cycle((kind, effect_class) for kind in KINDS for effect_class in classes)
         while True:
-            ended = await self.ground.fetch("SELECT count(*) FROM runs.run WHERE ended_at IS NOT NULL")
+            ended = await self.client.fetch("SELECT count(*) FROM runs.run WHERE ended_at IS NOT NULL")
             asking = sum(not task.done() for task in self._submitting)
-            if len(self.ground.run_ids) + asking - ended[0][0] < IN_FLIGHT:
+            if len(self.client.run_ids) + asking - ended[0][0] < IN_FLIGHT:
                 self._begin(*next(sorts))
             await asyncio.sleep(TRAFFIC_S)
 
@@ -151,7 +151,7 @@ class Sweep:
     async def _submit(self, kind: Kind, effect_class: EffectClass) -> str:
         number = next(iter(self._numbers))
         task = SweepTask(kind=kind, effect_class=effect_class, key=f"{kind}-{number}")
-        return await self.ground.submit(task, END_PATIENCE_S)
+        return await self.client.submit(task, END_PATIENCE_S)
 
     async def _lane(self, cases: Sequence[SweepCase]) -> None:
         for case in cases:
@@ -163,7 +163,7 @@ class Sweep:
         """Arm the case's point and wait for the kill; return the name of the process, None where nobody passed."""
         before = len(crash.hits(self.armed))
         name, end, provoked = case.point.name, monotonic() + HIT_PATIENCE_S, 0.0
-        self._look_at_processes()
+        self._note_process_names()
         crash.arm(self.armed, name, case.nth)
         if name == "orchestrator.before_admit":
             self._flood()
@@ -178,7 +178,7 @@ class Sweep:
                 await self._provoke(name)
                 provoked = monotonic() + PROVOKED_S
             await asyncio.sleep(LOOK_S)
-            self._look_at_processes()
+            self._note_process_names()
         process = self._names.get(hit.pid, "")
         self.kills.append(
             SweepKill(
@@ -200,19 +200,19 @@ class Sweep:
         """Bring about what passes a point that the traffic passes by chance only."""
         match name:
             case "orchestrator.overdue_claimed":
-                await self.ground.fetch("UPDATE runs.run SET wake_at = now() WHERE status IN ('running', 'waiting')")
+                await self.client.fetch("UPDATE runs.run SET wake_at = now() WHERE status IN ('running', 'waiting')")
             case "orchestrator.before_outcome" | "orchestrator.outcome_answered":
                 self._begin("short", "pure")
             case _:
                 return
 
-    def _look_at_processes(self) -> None:
-        found = self.ground.platform.processes
+    def _note_process_names(self) -> None:
+        found = self.client.platform.processes
         self._names.update({state.pid: name for name, state in found.items() if state.pid is not None})
 
     async def _back(self, role: str, killed: str) -> None:
         """Wait until every process of *role* does its work again, so that the next kill finds two of them."""
-        platform, end = self.ground.platform, monotonic() + BACK_PATIENCE_S
+        platform, end = self.client.platform, monotonic() + BACK_PATIENCE_S
         names = [name for name in platform.processes if role_process.role_of(name) == role]
         ports = {name: int(platform.health_url(name).rpartition(":")[2]) for name in names}
         while True:
@@ -224,13 +224,13 @@ class Sweep:
             if monotonic() > end:
                 raise TimeoutError(f"{killed} did not come back")
             await asyncio.sleep(0.05)
-            self._look_at_processes()
+            self._note_process_names()
 
     def _differences(self, record: StoredRuns, unknown: Sequence[UnknownCall]) -> list[str]:
         doubted = {found.execution_id for found in unknown}
         found = [
             describe_difference(record, self._references[task.sort], run_id, doubted)
-            for run_id, task in self.ground.run_ids.items()
+            for run_id, task in self.client.run_ids.items()
             if run_id not in self._references.values()
         ]
         return [sentence for sentence in found if sentence]
@@ -239,8 +239,8 @@ class Sweep:
 async def sweep(folder: Path, rounds: Sequence[SweepRound]) -> SweepReport:
     """Start a platform below *folder*, sweep it, stop it."""
     armed = folder / "armed"
-    async with sweep_platform(folder, armed=armed) as platform, SweepClient(platform, folder / "outside") as ground:
-        return await Sweep(ground=ground, armed=armed).run(rounds)
+    async with sweep_platform(folder, armed=armed) as platform, SweepClient(platform, folder / "outside") as client:
+        return await Sweep(client=client, armed=armed).run(rounds)
 
 
 def main(words: Sequence[str] | None = None) -> int:

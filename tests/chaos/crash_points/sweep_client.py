@@ -1,6 +1,6 @@
-"""A started platform with the clients and the people of the crash-point sweep.
+"""A started platform with the clients and the gate operator of the crash-point sweep.
 
-Whoever submits or decides asks again under the same key until there is an answer, as any client should; nothing
+Submissions and answers are repeated under the same key until they are answered, as any client should do it. Nothing
 here knows which process is dead.
 """
 
@@ -27,7 +27,7 @@ from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.platform import Platform
 from towpath_fabric.clock import monotonic
 
-PERSON: Final = "somebody"
+ACTOR: Final = "somebody"
 
 ASK_S: Final = 3.0
 """How long one question waits; whoever was asked may be dead."""
@@ -60,25 +60,25 @@ class SweepClient:
         self._nc: Client | None = None
         self._caller: Client | None = None
         self._database: asyncpg.Pool[Any] | None = None
-        self._people: asyncio.Task[None] | None = None
+        self._gate_task: asyncio.Task[None] | None = None
         self._answered: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
-        """Connect, publish the network, let people look at gates."""
+        """Connect, publish the network, answer gates in the background."""
         self._database = await asyncpg.create_pool(self.platform.dsn(), min_size=1, max_size=2)
         options = {"max_reconnect_attempts": -1, "reconnect_time_wait": 0.2}
         self._nc = await nats.connect(self.platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway", **options)
         self._caller = await nats.connect(self.platform.nats_url, **options)
-        spec = PublishNetwork.model_validate({"project": "default", "actor": PERSON, "spec": NETWORK})
+        spec = PublishNetwork.model_validate({"project": "default", "actor": ACTOR, "spec": NETWORK})
         await self.until_done(rpc.PUBLISH_NETWORK.subject, spec)
-        self._people = asyncio.create_task(self._answer_gates(), name="people")
+        self._gate_task = asyncio.create_task(self._answer_gates(), name="people")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Disconnect."""
-        if self._people is not None:
-            self._people.cancel()
-            await asyncio.gather(self._people, return_exceptions=True)
+        if self._gate_task is not None:
+            self._gate_task.cancel()
+            await asyncio.gather(self._gate_task, return_exceptions=True)
         for connection in (self._nc, self._caller):
             if connection is not None:
                 await connection.close()
@@ -99,12 +99,12 @@ class SweepClient:
 
     async def cancel(self, run_id: str) -> None:
         """Ask *run_id* to stop, until that was stored."""
-        asked = {"project": "default", "run_id": run_id, "actor": PERSON, "reason": "enough"}
+        asked = {"project": "default", "run_id": run_id, "actor": ACTOR, "reason": "enough"}
         await self.until_done(rpc.CANCEL_RUN.subject, CancelRun.model_validate(asked))
 
     async def cancel_once(self, run_id: str) -> None:
-        """Ask *run_id* to stop, once: who was asked may die with its answer, and the word is stored all the same."""
-        asked = {"project": "default", "run_id": run_id, "actor": PERSON, "reason": "enough"}
+        """Ask *run_id* to stop, once: the process may die before it answers, with the request stored all the same."""
+        asked = {"project": "default", "run_id": run_id, "actor": ACTOR, "reason": "enough"}
         await self._ask(rpc.CANCEL_RUN.subject, CancelRun.model_validate(asked))
 
     async def until_done(self, subject: str, request: Message, patience_s: float = 60) -> None:
@@ -131,14 +131,14 @@ class SweepClient:
                 list(FINAL),
             )
             left = sorted(set(run_ids) - {row["run_id"] for row in rows})
-            if self._people is not None and self._people.done():
-                await self._people  # raises what ended it: without people no gate is answered
+            if self._gate_task is not None and self._gate_task.done():
+                await self._gate_task  # raises what ended it: without people no gate is answered
             if not left or monotonic() > end:
                 return left
             await asyncio.sleep(LOOK_S)
 
     async def whereabouts(self, run_ids: Collection[str]) -> list[str]:
-        """Say of each run where it is, with its open calls and gates: what one needs to know of a run that is stuck."""
+        """Describe where each run is, with its open calls and gates, for a run that is stuck."""
         return [row["whereabouts"] for row in await self.fetch(_WHEREABOUTS, sorted(set(run_ids)))]
 
     async def quiet(self, patience_s: float) -> list[str]:
@@ -236,20 +236,20 @@ class SweepClient:
     async def _decide(self, gate: Any) -> None:
         """Answer one gate once; whatever comes of it, an open gate is looked at again."""
         if gate["gate_type"] == "approval" and gate["kind"] == "cancelled":
-            asked = {"project": "default", "run_id": gate["run_id"], "actor": PERSON, "reason": "enough"}
+            asked = {"project": "default", "run_id": gate["run_id"], "actor": ACTOR, "reason": "enough"}
             await self._ask(rpc.CANCEL_RUN.subject, CancelRun.model_validate(asked))
             return
         verdict, subject = "approved", rpc.RESOLVE_APPROVAL.subject
         if gate["gate_type"] == "unknown_effect":
             happened = any(mark.execution_id == gate["execution_id"] for mark in read_marks(self.outside))
             verdict, subject = "happened" if happened else "did_not_happen", rpc.RESOLVE_GATE.subject
-        word = {
+        answer = {
             "project": "default",
             "gate_id": gate["gate_id"],
             "approval_id": gate["approval_id"],
             "verdict": verdict,
             "reason": "looked at",
-            "actor": PERSON,
+            "actor": ACTOR,
             "roles": ["approver"],
         }
-        await self._ask(subject, ResolveGate.model_validate(word))
+        await self._ask(subject, ResolveGate.model_validate(answer))

@@ -32,21 +32,21 @@ def _happen(effect_class: str, ctx: ToolContext) -> None:
 
 @tool(name="crash.pure", effect_class="pure", toolset=TOOLSET, timeout=3)
 async def pure(n: int, ctx: ToolContext) -> dict[str, int]:
-    """Look, and say what was asked for."""
+    """Return the argument; effect class pure."""
     _happen("pure", ctx)
     return {"n": n}
 
 
 @tool(name="crash.idempotent", effect_class="idempotent", toolset=TOOLSET, timeout=3)
 async def idempotent(n: int, ctx: ToolContext) -> dict[str, int]:
-    """Do what counts once per execution."""
+    """Leave a mark; effect class idempotent."""
     _happen("idempotent", ctx)
     return {"n": n}
 
 
 @tool(name="crash.irreversible", effect_class="irreversible", toolset=TOOLSET, timeout=3)
 async def irreversible(n: int, ctx: ToolContext) -> dict[str, int]:
-    """Do what can't be taken back."""
+    """Leave a mark; effect class irreversible."""
     _happen("irreversible", ctx)
     return {"n": n}
 
@@ -59,6 +59,6 @@ def _happened(n: int, ctx: ToolContext) -> Happened | DidNotHappen:
 
 @tool(name="crash.reconcilable", effect_class="reconcilable", probe=_happened, toolset=TOOLSET, timeout=3)
 async def reconcilable(n: int, ctx: ToolContext) -> dict[str, int]:
-    """Do what can be asked about afterwards."""
+    """Leave a mark that the probe can find; effect class reconcilable."""
     _happen("reconcilable", ctx)
     return {"n": n}

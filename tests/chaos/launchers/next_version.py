@@ -1,8 +1,8 @@
-"""`python -m tests.chaos.launchers.next_version MODULE`: runs a service as itself or as its next version would be.
+"""`python -m tests.chaos.launchers.next_version MODULE`: runs a service as itself or as its next version.
 
-The next version differs by what a rolling upgrade has to bear: its messages carry fields that this version does
-not know, and its engine has another version number. Which of the two a process is, is decided when it starts, by
-whether the folder of TOWPATH_NEXT_VERSION holds a file of the process's name.
+The next version differs in what a rolling upgrade has to bear: its messages carry fields that this version does not
+know, and its engine has another version number. A process decides at its start which of the two it is, by whether the
+folder of TOWPATH_NEXT_VERSION holds a file of the process's name.
 """
 
 import os

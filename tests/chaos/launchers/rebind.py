@@ -1,4 +1,4 @@
-"""Replaces a value wherever a name stands for it, also in modules that a fork has imported already.
+"""Replaces a value under every name that holds it, also in modules that a fork has imported already.
 
 Only for processes that fault tests started, and only before a service runs in them.
 """

@@ -1,7 +1,7 @@
-"""Runs a role under a wrong clock: `python -m tests.chaos.launchers.skewed_clock towpath_worker ARGUMENTS`.
+"""`python -m tests.chaos.launchers.skewed_clock towpath_worker ARGUMENTS`: runs a role under a wrong clock.
 
-Only what tells the time of day is moved, as on a machine whose clock is wrong; monotonic time stays. The seconds
-stand in a file that is read again for every look, so that a clock can jump while the role runs.
+Only the time of day is moved, as on a machine whose clock is wrong; monotonic time stays. The offset in seconds is in a
+file that is read for every look at the clock, so a clock can jump while the role runs.
 """
 
 import os

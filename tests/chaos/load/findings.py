@@ -1,6 +1,6 @@
-"""What scenarios that break a server share: the figures of a strike, freezing a process tree, looking from outside.
+"""What scenarios that break a server share: their findings, freezing a process tree, probes from outside.
 
-A strike says what it did in figures and what was wrong in sentences; the judge's findings are always among them.
+Findings are figures and problems in sentences; those of the judge are always among them.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ class ScenarioFindings:
     figures: dict[str, Figure] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def require(self, true: bool, sentence: str) -> None:
-        """Note *sentence* as a problem unless *true*."""
-        if not true:
+    def require(self, condition: bool, sentence: str) -> None:
+        """Add *sentence* as a problem unless *condition* holds."""
+        if not condition:
             self.problems.append(sentence)
 
-    def judged(self, verdict: JudgedRuns) -> None:
-        """Take the judge's word: every figure that must be 0, and the work done."""
+    def add_verdict(self, verdict: JudgedRuns) -> None:
+        """Add the judge's figures: those that must be 0, and the work done."""
         counts = {name: len(found) for name, found in verdict.findings.items()}
         self.figures.update(runs=verdict.runs, completed=verdict.completed, effects=verdict.effects)
         self.figures.update(repeats=verdict.repeats, unknown=len(verdict.unknown), **counts)
@@ -56,7 +56,7 @@ class ScenarioFindings:
 
 
 def process_tree(pid: int) -> list[int]:
-    """Return *pid* and all that descend from it, as Linux tells; Postgres's children lead sessions of their own."""
+    """Return *pid* and all that descend from it, from /proc; Postgres's children lead sessions of their own."""
     children: dict[int, list[int]] = {}
     for child, parent in _parents():
         children.setdefault(parent, []).append(child)

@@ -1,7 +1,7 @@
-"""Steady work for scenarios that break a server: a platform, runs of marking tools, their end, and the judge's word.
+"""A platform under steady load, for scenarios that break a server: runs of marking tools, their end, the judgement.
 
-Whoever submits asks again under the same key until there is an answer, as any client should; nothing here knows
-what is broken.
+A submission is repeated under its key until it is answered, as any client should do it. Nothing here knows what is
+broken.
 """
 
 import asyncio
@@ -108,7 +108,6 @@ class SteadyLoad:
         return self._nc
 
     async def __aenter__(self) -> Self:
-        """Start the platform and publish the network."""
         await self.platform.start()
         try:
             self._nc = await connect(self.platform.nats_url)
@@ -121,7 +120,6 @@ class SteadyLoad:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop everything."""
         await self._stop()
 
     async def submit(self, count: int, *, steps: int = 6, patience_s: float = 120, delay_ms: int = 0) -> list[str]:
@@ -172,7 +170,7 @@ class SteadyLoad:
     async def ended(self, run_ids: Collection[str] | None = None) -> int | None:
         """Return how many of *run_ids* (all, without) are at rest; None while the database is away.
 
-        At rest is what has ended, and what waits for a person's word on a call that nobody knows the end of.
+        At rest is what has ended, and what waits for a person to resolve an unknown call.
         """
         rows = await self.rows(
             "SELECT count(*) AS n FROM runs.run r WHERE run_id = ANY ($1::uuid[]) AND (status = ANY ($2) OR EXISTS"
@@ -186,12 +184,12 @@ class SteadyLoad:
         """Wait until *share* of all runs have ended; TimeoutError tells how many had."""
         await self.until(lambda count: count >= share * len(self.run_ids), timeout_s)
 
-    async def until(self, true: Callable[[int], bool], timeout_s: float) -> None:
-        """Wait until *true* says so of the number of ended runs."""
+    async def until(self, condition: Callable[[int], bool], timeout_s: float) -> None:
+        """Wait until *condition* holds for the number of ended runs."""
         end, count = monotonic() + timeout_s, None
         while monotonic() < end:
             count = await self.ended()
-            if count is not None and true(count):
+            if count is not None and condition(count):
                 return
             await asyncio.sleep(LOOK_S)
         raise TimeoutError(f"{count} of {len(self.run_ids)} runs had ended after {timeout_s} s")
@@ -226,7 +224,7 @@ class SteadyLoad:
     async def _publish(self) -> None:
         gateway = await connect(self.platform.nats_url_of("gateway"), inbox=b"_INBOX_gateway")
         body = PublishNetwork(project="default", actor="chaos", spec=_SPEC).model_dump_json().encode()
-        said = b"nothing"
+        last_answer = b"nothing"
         try:
             async with asyncio.timeout(60):
                 while True:
@@ -234,10 +232,10 @@ class SteadyLoad:
                         reply = await gateway.request(rpc.PUBLISH_NETWORK.subject, body, timeout=5)
                         if not (reply.headers and rpc.PROBLEM_HEADER in reply.headers):
                             return
-                        said = reply.data
+                        last_answer = reply.data
                     await asyncio.sleep(ASK_AGAIN_S)
         except TimeoutError:
-            raise TimeoutError(f"the network was not published: {said.decode()}") from None
+            raise TimeoutError(f"the network was not published: {last_answer.decode()}") from None
         finally:
             await gateway.close()
 
@@ -261,5 +259,5 @@ async def connect(url: str, *, inbox: bytes = b"_INBOX") -> Client:
 
 
 async def _log_connection_error(error: Exception) -> None:
-    """A server that is broken on purpose is no news."""
-    _log.debug("the connection says: %s", error)
+    """nats-py would log an error with a traceback, and here servers are broken on purpose."""
+    _log.debug("connection error: %s", error)

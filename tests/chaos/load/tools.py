@@ -1,6 +1,6 @@
-"""Three tools, one of each class that needs nobody's word; each leaves a mark outside and waits a moment.
+"""Three tools, one of each effect class that needs no person; each appends a mark to the outside file.
 
-Run by a tool worker whose environment names the outside file.
+Run by a tool worker whose environment names the file.
 """
 
 import asyncio
@@ -36,20 +36,20 @@ async def _happen(effect_class: str, ctx: ToolContext) -> None:
 
 @tool(name="marking.pure", effect_class="pure", toolset=TOOLSET, timeout=3)
 async def pure(n: int, ctx: ToolContext) -> dict[str, int]:
-    """Look, and say what was asked for."""
+    """Return the argument; effect class pure."""
     await _happen("pure", ctx)
     return {"n": n}
 
 
 @tool(name="marking.idempotent", effect_class="idempotent", toolset=TOOLSET, timeout=3)
 async def idempotent(n: int, ctx: ToolContext) -> dict[str, int]:
-    """Do what counts once per execution."""
+    """Leave a mark; effect class idempotent."""
     await _happen("idempotent", ctx)
     return {"n": n}
 
 
 @tool(name="marking.irreversible", effect_class="irreversible", toolset=TOOLSET, timeout=3)
 async def irreversible(n: int, ctx: ToolContext) -> dict[str, int]:
-    """Do what can't be taken back."""
+    """Leave a mark; effect class irreversible."""
     await _happen("irreversible", ctx)
     return {"n": n}

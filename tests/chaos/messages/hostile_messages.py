@@ -152,18 +152,18 @@ async def _inject_as(
 ) -> None:
     prefix = "_INBOX" if user == subjects.ANONYMOUS else f"_INBOX_{user}"
     inbox = f"{prefix}.hostile{chance.getrandbits(48):012x}"
-    asked: dict[str, str] = {}
+    requests: dict[str, str] = {}
     await connection.listen(f"{inbox}.*".encode())
     for target in found:
         for message in _messages(target, samples, chance, rounds):
-            reply = f"{inbox}.{len(asked)}"
+            reply = f"{inbox}.{len(requests)}"
             await _send(connection, message, reply.encode(), injected)
             served = target.answered and message.reply is None
-            asked[reply] = (
+            requests[reply] = (
                 f"{user} on {target.subject}: {message.body[:300]!r} {message.headers!r:.80}" if served else ""
             )
         await connection.settle()
-    await _hear(connection, asked, injected)
+    await _collect_answers(connection, requests, injected)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,15 +181,15 @@ def _messages(target: PublishTarget, samples: MessageSamples, chance: Random, ro
     for body in (*BODIES, chance.choice(LARGE_BODIES)):
         yield HostileMessage(subject=subject, body=body)
     for headers in HEADERS:
-        yield HostileMessage(subject=subject, body=_made(samples, target, chance), headers=headers)
+        yield HostileMessage(subject=subject, body=_make_body(samples, target, chance), headers=headers)
     for reply in REPLIES:
-        yield HostileMessage(subject=subject, body=_made(samples, target, chance), reply=reply)
+        yield HostileMessage(subject=subject, body=_make_body(samples, target, chance), reply=reply)
     if target.free and not target.subject.startswith(_PILING_UP):
         stem = subject.rpartition(b".")[0]
         for token in TOKENS:
-            yield HostileMessage(subject=stem + b"." + token, body=_made(samples, target, chance))
+            yield HostileMessage(subject=stem + b"." + token, body=_make_body(samples, target, chance))
     for _ in range(rounds):
-        yield HostileMessage(subject=_subject(target, subject, chance), body=_made(samples, target, chance))
+        yield HostileMessage(subject=_subject(target, subject, chance), body=_make_body(samples, target, chance))
 
 
 def _subject(target: PublishTarget, subject: bytes, chance: Random) -> bytes:
@@ -199,7 +199,7 @@ def _subject(target: PublishTarget, subject: bytes, chance: Random) -> bytes:
     return subject
 
 
-def _made(samples: MessageSamples, target: PublishTarget, chance: Random) -> bytes:
+def _make_body(samples: MessageSamples, target: PublishTarget, chance: Random) -> bytes:
     value: Any = samples.valid(target.schema)
     kind = chance.random()
     if kind < VALID_SHARE:
@@ -217,13 +217,13 @@ async def _send(connection: RawNats, message: HostileMessage, inbox: bytes, inje
     injected.messages[message.subject.decode(errors="replace"), body] += 1
 
 
-async def _hear(connection: RawNats, asked: Mapping[str, str], injected: InjectedMessages) -> None:
+async def _collect_answers(connection: RawNats, requests: Mapping[str, str], injected: InjectedMessages) -> None:
     """Wait for the answer to every question that somebody serves."""
     until = monotonic() + ANSWERS_S
-    wanted = {reply for reply, what in asked.items() if what}
+    wanted = {reply for reply, what in requests.items() if what}
     while wanted - connection.answers.keys() and monotonic() < until:  # noqa: ASYNC110 - answers come one by one
         await asyncio.sleep(0.1)
-    injected.unanswered += [asked[reply] for reply in sorted(wanted - connection.answers.keys())]
+    injected.unanswered += [requests[reply] for reply in sorted(wanted - connection.answers.keys())]
     for reply, bodies in connection.answers.items():
-        if asked.get(reply) and any(b'"code":"internal"' in body for body in bodies):
-            injected.internal.append(f"{asked[reply]} -> {bodies[0][:300]!r}")
+        if requests.get(reply) and any(b'"code":"internal"' in body for body in bodies):
+            injected.internal.append(f"{requests[reply]} -> {bodies[0][:300]!r}")

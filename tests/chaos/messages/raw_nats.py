@@ -1,6 +1,6 @@
-"""NATS by hand: says on the wire what no client library would say.
+"""A NATS connection by hand, for what no client library would send.
 
-Nothing is checked before it is sent; what comes back is kept by the inbox on which it arrived.
+Nothing is checked before it is sent; answers are kept by the inbox on which they arrived.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ PATIENCE_S = 30.0
 
 
 class RawNats:
-    """One connection. `answers` are bodies by the subject on which they came, `refusals` what the broker said no to."""
+    """One connection. `answers` are bodies by the subject on which they came, `refusals` the broker's errors."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

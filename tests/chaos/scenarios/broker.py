@@ -19,7 +19,7 @@ SLOWLY_MS: Final = 50
 """Of every decision, so that runs are still under way when the fault comes."""
 
 
-async def kill_under_load(work: SteadyLoad, strike: ScenarioFindings, *, runs: int, kills: int) -> None:
+async def kill_under_load(work: SteadyLoad, findings: ScenarioFindings, *, runs: int, kills: int) -> None:
     """Kill the broker *kills* times, each time while runs move."""
     longest, restarts = 0.0, work.platform.processes["nats"].restarts
     for _ in range(kills):
@@ -31,23 +31,23 @@ async def kill_under_load(work: SteadyLoad, strike: ScenarioFindings, *, runs: i
         longest = max(longest, await work.resumed(known))
     await work.platform.wait_ready()
     counted = work.platform.processes["nats"].restarts - restarts
-    strike.require(counted >= kills, f"of {kills} kills only {counted} hit")
-    strike.figures.update(kills=kills, longest_stop_s=round(longest, 2))
+    findings.require(counted >= kills, f"of {kills} kills only {counted} hit")
+    findings.figures.update(kills=kills, longest_stop_s=round(longest, 2))
 
 
-async def lose_everything(work: SteadyLoad, strike: ScenarioFindings, *, runs: int) -> None:
+async def lose_everything(work: SteadyLoad, findings: ScenarioFindings, *, runs: int) -> None:
     """Delete the broker's whole data directory when a third of *runs* have ended."""
     await work.submit(runs, delay_ms=SLOWLY_MS)
     await work.until_ended(0.3)
     await work.platform.hold("nats")
-    strike.figures["unfinished_then"] = len(work.run_ids) - (await work.ended() or 0)
+    findings.figures["unfinished_then"] = len(work.run_ids) - (await work.ended() or 0)
     DAMAGES["deleted"].do(work.platform.nats.store)
     known = await work.events() or 0
     work.platform.release("nats")
-    strike.figures["resumed_after_s"] = round(await work.resumed(known), 2)
+    findings.figures["resumed_after_s"] = round(await work.resumed(known), 2)
 
 
-async def restore_old_copy(work: SteadyLoad, strike: ScenarioFindings, *, runs: int) -> None:
+async def restore_old_copy(work: SteadyLoad, findings: ScenarioFindings, *, runs: int) -> None:
     """Copy the broker's store early, let most of *runs* end, and put the copy back under today's database."""
     copy = work.outside.parent / "yesterday"
     await work.submit(runs, delay_ms=SLOWLY_MS)
@@ -61,10 +61,10 @@ async def restore_old_copy(work: SteadyLoad, strike: ScenarioFindings, *, runs: 
     restore_store(copy, work.platform.nats.store)
     known = await work.events() or 0
     work.platform.release("nats")
-    strike.figures["resumed_after_restore_s"] = round(await work.resumed(known), 2)
+    findings.figures["resumed_after_restore_s"] = round(await work.resumed(known), 2)
 
 
-async def damage(work: SteadyLoad, strike: ScenarioFindings, name: str, *, runs: int) -> None:
+async def damage(work: SteadyLoad, findings: ScenarioFindings, name: str, *, runs: int) -> None:
     """Do the damage *name* to the store of the broker while runs are under way."""
     await work.submit(runs, delay_ms=SLOWLY_MS)
     await work.until_ended(max(0.0, 1 - 0.7 * runs / len(work.run_ids)))
@@ -72,14 +72,14 @@ async def damage(work: SteadyLoad, strike: ScenarioFindings, name: str, *, runs:
     DAMAGES[name].do(work.platform.nats.store)
     known = await work.events() or 0
     work.platform.release("nats")
-    strike.figures[f"resumed_after_{name.replace('-', '_')}_s"] = round(await work.resumed(known), 2)
+    findings.figures[f"resumed_after_{name.replace('-', '_')}_s"] = round(await work.resumed(known), 2)
 
 
-async def finish(work: SteadyLoad, strike: ScenarioFindings) -> ScenarioReport:
-    """Let everything end without a hand, and judge it."""
+async def finish(work: SteadyLoad, findings: ScenarioFindings) -> ScenarioReport:
+    """Wait until everything has ended by itself, and judge it."""
     await work.until_ended(timeout_s=SETTLE_S)
-    strike.judged(await work.verdict())
-    return strike.report()
+    findings.add_verdict(await work.verdict())
+    return findings.report()
 
 
 def _work(context: ScenarioContext) -> SteadyLoad:
@@ -92,31 +92,31 @@ def _work(context: ScenarioContext) -> SteadyLoad:
 
 async def _kills(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = ScenarioFindings()
-        await kill_under_load(work, strike, runs=100 if context.long else 30, kills=30 if context.long else 5)
-        return await finish(work, strike)
+        findings = ScenarioFindings()
+        await kill_under_load(work, findings, runs=100 if context.long else 30, kills=30 if context.long else 5)
+        return await finish(work, findings)
 
 
 async def _loss(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = ScenarioFindings()
-        await lose_everything(work, strike, runs=200 if context.long else 60)
-        return await finish(work, strike)
+        findings = ScenarioFindings()
+        await lose_everything(work, findings, runs=200 if context.long else 60)
+        return await finish(work, findings)
 
 
 async def _old_copy(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = ScenarioFindings()
-        await restore_old_copy(work, strike, runs=150 if context.long else 40)
-        return await finish(work, strike)
+        findings = ScenarioFindings()
+        await restore_old_copy(work, findings, runs=150 if context.long else 40)
+        return await finish(work, findings)
 
 
 async def _damages(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = ScenarioFindings()
+        findings = ScenarioFindings()
         for name in DAMAGES if context.long else ("bit-flips", "zero-consumers"):
-            await damage(work, strike, name, runs=40 if context.long else 20)
-        return await finish(work, strike)
+            await damage(work, findings, name, runs=40 if context.long else 20)
+        return await finish(work, findings)
 
 
 SCENARIOS = (

@@ -1,7 +1,8 @@
-"""What a scenario is, and where the scenarios are.
+"""The catalogue of scenarios: what a scenario is, and which modules hold them.
 
-A scenario starts what it breaks below its own folder and leaves nothing running; it ends with figures, or says why
-it can't run here. A module joins the catalogue by a line in `MODULES`; it holds `SCENARIOS: tuple[Scenario, ...]`.
+A scenario starts what it breaks below its own folder and leaves nothing running. It ends with figures, or with the
+reason why it can't run here. A module joins the catalogue by a line in `MODULES` and has `SCENARIOS: tuple[Scenario,
+...]`.
 """
 
 import importlib

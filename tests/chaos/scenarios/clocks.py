@@ -1,7 +1,7 @@
-"""Every service runs under a clock of its own that is wrong, by an hour, by a day, and jumps.
+"""Every service runs under a wrong clock of its own: off by an hour or by a day, and jumping.
 
-What must hold: the order of nothing changes, no claim and no ticket expires early, no run's time is measured by a
-process; a dispatch that is really too old is refused and authorised again.
+What must hold: no order changes, no claim and no ticket expires early, no run's time is measured by a process; a
+dispatch that is really too old is refused and authorised again.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ ROUNDS: Final = (
 JUMPS: Final = 6
 
 
-async def skew_clocks(work: SteadyLoad, strike: ScenarioFindings, *, runs: int, rounds: int = len(ROUNDS)) -> None:
+async def skew_clocks(work: SteadyLoad, findings: ScenarioFindings, *, runs: int, rounds: int = len(ROUNDS)) -> None:
     """Let *runs* pass in each of the last *rounds*, then more while the clocks jump to and fro."""
     folder = work.outside.parent
     for ahead in ROUNDS[-rounds:]:
@@ -40,11 +40,11 @@ async def skew_clocks(work: SteadyLoad, strike: ScenarioFindings, *, runs: int, 
         _set(folder, ROUNDS[number % len(ROUNDS)])
         await asyncio.sleep(0.5)
     await work.until_ended(timeout_s=240)
-    strike.figures.update(rounds=rounds, jumps=JUMPS, furthest_s=DAY)
-    await _judge_times(work, strike)
+    findings.figures.update(rounds=rounds, jumps=JUMPS, furthest_s=DAY)
+    await _judge_times(work, findings)
 
 
-async def _judge_times(work: SteadyLoad, strike: ScenarioFindings) -> None:
+async def _judge_times(work: SteadyLoad, findings: ScenarioFindings) -> None:
     """The log's times are Postgres's alone, and no call was authorised a second time for want of time."""
     backwards = await work.rows(
         "SELECT count(*) AS n FROM (SELECT at, lag(at) OVER (PARTITION BY run_id ORDER BY seq) AS before"
@@ -56,8 +56,8 @@ async def _judge_times(work: SteadyLoad, strike: ScenarioFindings) -> None:
     again = await work.rows("SELECT count(*) AS n FROM tas.tool_call WHERE attempt > 1")
     found: dict[str, Any] = {"backwards": backwards, "strayed_times": strayed, "authorised_again": again}
     for name, rows in found.items():
-        strike.figures[name] = int(rows[0]["n"]) if rows else None
-        strike.require(bool(rows) and rows[0]["n"] == 0, f"{name} is {strike.figures[name]}")
+        findings.figures[name] = int(rows[0]["n"]) if rows else None
+        findings.require(bool(rows) and rows[0]["n"] == 0, f"{name} is {findings.figures[name]}")
 
 
 def _set(folder: Any, ahead: Any) -> None:
@@ -81,9 +81,9 @@ async def _clocks(context: ScenarioContext) -> ScenarioReport:
     context.folder.mkdir(exist_ok=True)
     _set(context.folder, ROUNDS[0])
     async with skewed_work(context.folder, notice=context.notice) as work:
-        strike = ScenarioFindings()
-        await skew_clocks(work, strike, runs=60 if context.long else 15)
-        return await finish(work, strike)
+        findings = ScenarioFindings()
+        await skew_clocks(work, findings, runs=60 if context.long else 15)
+        return await finish(work, findings)
 
 
 SCENARIOS = (

@@ -27,7 +27,7 @@ DATABASE: Final = "towpath"
 
 
 async def freeze_and_stop_database(
-    work: SteadyLoad, strike: ScenarioFindings, *, runs: int, frozen_s: float, refused_s: float
+    work: SteadyLoad, findings: ScenarioFindings, *, runs: int, frozen_s: float, refused_s: float
 ) -> None:
     """Freeze the database for *frozen_s*, then kill it and keep it away for *refused_s*, while *runs* are under way."""
     await work.submit(runs, steps=8, delay_ms=SLOWLY_MS)
@@ -37,36 +37,36 @@ async def freeze_and_stop_database(
     assert server is not None
     signal_tree(server.pid, signal.SIGSTOP)
     try:
-        await _while_away(work, strike, "frozen", frozen_s)
+        await _while_away(work, findings, "frozen", frozen_s)
     finally:
         signal_tree(server.pid, signal.SIGCONT)
-    strike.figures["resumed_after_freeze_s"] = round(await work.resumed(await _known(work)), 2)
+    findings.figures["resumed_after_freeze_s"] = round(await work.resumed(await _known(work)), 2)
     await work.platform.hold("postgres")
-    await _while_away(work, strike, "refused", refused_s)
+    await _while_away(work, findings, "refused", refused_s)
     work.platform.release("postgres")
     began = monotonic()
     await work.resumed(await _known(work))
-    strike.figures["resumed_after_kill_s"] = round(monotonic() - began, 2)
-    strike.require(_restarts(work) == restarts, f"processes were started again: {restarts} then {_restarts(work)}")
+    findings.figures["resumed_after_kill_s"] = round(monotonic() - began, 2)
+    findings.require(_restarts(work) == restarts, f"processes were started again: {restarts} then {_restarts(work)}")
 
 
 async def _known(work: SteadyLoad) -> int:
     """Return the number of events as soon as the database answers."""
-    while (count := await work.events()) is None:  # noqa: ASYNC110 - the database tells nobody
+    while (count := await work.events()) is None:  # noqa: ASYNC110 - the database does not report it
         await asyncio.sleep(0.1)
     return count
 
 
-async def _while_away(work: SteadyLoad, strike: ScenarioFindings, name: str, seconds: float) -> None:
+async def _while_away(work: SteadyLoad, findings: ScenarioFindings, name: str, seconds: float) -> None:
     """Look at the platform from outside for *seconds*: it lives, it refuses, it starts nothing."""
     began_at, end = wall().timestamp(), monotonic() + seconds
     slowest, refusals, longest = 0.0, 0, 0.0
     while monotonic() < end:
         took, silent = await slowest_liveness_answer(work)
         slowest = max(slowest, took)
-        strike.require(not silent, f"{name}: {', '.join(silent)} did not answer /livez")
+        findings.require(not silent, f"{name}: {', '.join(silent)} did not answer /livez")
         answer = await post_run(work, f"{name}-{refusals}")
-        strike.require(answer.refused_clearly, f"{name}: a new run was answered with {answer}")
+        findings.require(answer.refused_clearly, f"{name}: a new run was answered with {answer}")
         refusals, longest = refusals + 1, max(longest, answer.took_s)
         await asyncio.sleep(0.2)
     until_at = wall().timestamp()
@@ -75,11 +75,11 @@ async def _while_away(work: SteadyLoad, strike: ScenarioFindings, name: str, sec
         for mark in read_marks(work.outside)
         if mark.effect_class != "pure" and began_at + GRACE_S < mark.at < until_at
     ]
-    strike.require(not begun, f"{name}: {len(begun)} calls began while nobody could grant a claim")
-    strike.figures.update(
+    findings.require(not begun, f"{name}: {len(begun)} calls began while nobody could grant a claim")
+    findings.figures.update(
         {f"{name}_s": round(seconds, 1), f"{name}_refusals": refusals, f"{name}_longest_refusal_s": round(longest, 2)}
     )
-    strike.figures[f"{name}_slowest_livez_s"] = round(slowest, 2)
+    findings.figures[f"{name}_slowest_livez_s"] = round(slowest, 2)
 
 
 def _restarts(work: SteadyLoad) -> dict[str, int]:
@@ -192,7 +192,7 @@ REFUSALS: dict[str, Refusal] = {
 }
 
 
-async def refuse_statements(work: SteadyLoad, strike: ScenarioFindings, *, runs: int, seconds: float) -> None:
+async def refuse_statements(work: SteadyLoad, findings: ScenarioFindings, *, runs: int, seconds: float) -> None:
     """Let the database answer with each kind of refusal for *seconds*, each under fresh work."""
     restarts = _restarts(work)
     for name, refusal in REFUSALS.items():
@@ -201,25 +201,25 @@ async def refuse_statements(work: SteadyLoad, strike: ScenarioFindings, *, runs:
             await asyncio.sleep(seconds)
         began = monotonic()
         await work.resumed(await _known(work))
-        strike.figures[f"resumed_after_{name}_s"] = round(monotonic() - began, 2)
-    strike.require(_restarts(work) == restarts, f"processes were started again: {restarts} then {_restarts(work)}")
+        findings.figures[f"resumed_after_{name}_s"] = round(monotonic() - began, 2)
+    findings.require(_restarts(work) == restarts, f"processes were started again: {restarts} then {_restarts(work)}")
 
 
-async def run_without_log_writer(work: SteadyLoad, strike: ScenarioFindings, *, runs: int) -> None:
+async def run_without_log_writer(work: SteadyLoad, findings: ScenarioFindings, *, runs: int) -> None:
     """Keep the log-writer down while *runs* end, then let it catch up."""
     await work.platform.hold("log_writer")
     first = len(work.run_ids)
     began = monotonic()
     await work.submit(runs)
     await work.until(lambda ended: ended >= first + runs, SETTLE_S)
-    strike.figures["runs_without_history"] = runs
-    strike.figures["ended_without_history_s"] = round(monotonic() - began, 2)
+    findings.figures["runs_without_history"] = runs
+    findings.figures["ended_without_history_s"] = round(monotonic() - began, 2)
     work.platform.release("log_writer")
     began = monotonic()
     await work.platform.wait_ready()
     verdict = await work.verdict()
-    strike.figures["history_caught_up_s"] = round(monotonic() - began, 2)
-    strike.judged(verdict)
+    findings.figures["history_caught_up_s"] = round(monotonic() - began, 2)
+    findings.add_verdict(verdict)
 
 
 @asynccontextmanager
@@ -242,24 +242,24 @@ def _work(context: ScenarioContext) -> SteadyLoad:
 
 async def _away(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = ScenarioFindings()
+        findings = ScenarioFindings()
         each = 90.0 if context.long else 4.0
-        await freeze_and_stop_database(work, strike, runs=200 if context.long else 30, frozen_s=each, refused_s=each)
-        return await finish(work, strike)
+        await freeze_and_stop_database(work, findings, runs=200 if context.long else 30, frozen_s=each, refused_s=each)
+        return await finish(work, findings)
 
 
 async def _refusing(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = ScenarioFindings()
-        await refuse_statements(work, strike, runs=50 if context.long else 15, seconds=20.0 if context.long else 2.0)
-        return await finish(work, strike)
+        findings = ScenarioFindings()
+        await refuse_statements(work, findings, runs=50 if context.long else 15, seconds=20.0 if context.long else 2.0)
+        return await finish(work, findings)
 
 
 async def _history(context: ScenarioContext) -> ScenarioReport:
     async with _work(context) as work:
-        strike = ScenarioFindings()
-        await run_without_log_writer(work, strike, runs=1_000 if context.long else 60)
-        return await finish(work, strike)
+        findings = ScenarioFindings()
+        await run_without_log_writer(work, findings, runs=1_000 if context.long else 60)
+        return await finish(work, findings)
 
 
 SCENARIOS = (

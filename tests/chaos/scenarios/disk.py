@@ -53,28 +53,28 @@ def fill(place: Path) -> Path:
     return ballast
 
 
-async def broker_full(work: SteadyLoad, strike: ScenarioFindings, *, runs: int) -> None:
+async def broker_full(work: SteadyLoad, findings: ScenarioFindings, *, runs: int) -> None:
     """Fill the broker's disk under *runs*, look, and give it room again."""
     await work.submit(runs, steps=8, delay_ms=SLOWLY_MS)
     ballast = await asyncio.to_thread(fill, work.platform.nats.store)
     try:
         answer = await post_run(work, "broker-full")
-        strike.require(
+        findings.require(
             answer.status in (202, 429, 503), f"with a full broker a run was answered {answer.status} {answer.code}"
         )
-        strike.figures["broker_full_answer"] = answer.status
-        strike.figures["broker_full_answer_s"] = round(answer.took_s, 2)
+        findings.figures["broker_full_answer"] = answer.status
+        findings.figures["broker_full_answer_s"] = round(answer.took_s, 2)
         await asyncio.sleep(FULL_S)
         unfinished = len(work.run_ids) - (await work.ended() or 0)
-        strike.figures["unfinished_with_full_broker"] = unfinished
+        findings.figures["unfinished_with_full_broker"] = unfinished
     finally:
         ballast.unlink()
     began = monotonic()
     await work.until_ended(timeout_s=240)
-    strike.figures["ended_after_broker_had_room_s"] = round(monotonic() - began, 2)
+    findings.figures["ended_after_broker_had_room_s"] = round(monotonic() - began, 2)
 
 
-async def database_full(work: SteadyLoad, strike: ScenarioFindings, *, runs: int, cluster: Path) -> None:
+async def database_full(work: SteadyLoad, findings: ScenarioFindings, *, runs: int, cluster: Path) -> None:
     """Fill the database's disk under *runs*, look for clear refusals, and give it room again."""
     await work.submit(runs, steps=8, delay_ms=SLOWLY_MS)
     ballast = await asyncio.to_thread(fill, cluster)
@@ -89,21 +89,21 @@ async def database_full(work: SteadyLoad, strike: ScenarioFindings, *, runs: int
             refused += 1
             first_s = monotonic() - began if first_s is None else first_s
             longest = max(longest, answer.took_s)
-            strike.require(answer.refused_clearly, f"with a full database a run was answered with {answer}")
+            findings.require(answer.refused_clearly, f"with a full database a run was answered with {answer}")
             await asyncio.sleep(0.3)
     finally:
         ballast.unlink()
-    strike.require(refused > 0, "the database never noticed that its disk is full")
-    strike.require(longest <= REFUSED_WITHIN_S, f"a refusal took {longest:.1f} s")
-    strike.figures.update(
+    findings.require(refused > 0, "the database never noticed that its disk is full")
+    findings.require(longest <= REFUSED_WITHIN_S, f"a refusal took {longest:.1f} s")
+    findings.figures.update(
         accepted_before_full=accepted, refused_while_full=refused, longest_refusal_s=round(longest, 2)
     )
     began = monotonic()
     await work.platform.wait_ready(120)
-    strike.figures["ready_after_database_had_room_s"] = round(monotonic() - began, 2)
+    findings.figures["ready_after_database_had_room_s"] = round(monotonic() - began, 2)
     await work.until_ended(timeout_s=240)
-    strike.figures["ended_after_database_had_room_s"] = round(monotonic() - began, 2)
-    strike.figures["postgres_restarts"] = work.platform.processes["postgres"].restarts
+    findings.figures["ended_after_database_had_room_s"] = round(monotonic() - began, 2)
+    findings.figures["postgres_restarts"] = work.platform.processes["postgres"].restarts
 
 
 async def _full(context: ScenarioContext) -> ScenarioReport:
@@ -113,14 +113,14 @@ async def _full(context: ScenarioContext) -> ScenarioReport:
         place.mkdir(exist_ok=True)
         place.chmod(0o711)  # the database's user passes through
     cluster = data / "postgres" / "cluster"
-    strike = ScenarioFindings()
+    findings = ScenarioFindings()
     runs = 60 if context.long else 20
     try:
         with small_disk(data / "nats" / "store", BROKER_MB), small_disk(cluster, DATABASE_MB):
             async with SteadyLoad(context.folder, notice=context.notice) as work:
-                await broker_full(work, strike, runs=runs)
-                await database_full(work, strike, runs=runs, cluster=cluster)
-                return await finish(work, strike)
+                await broker_full(work, findings, runs=runs)
+                await database_full(work, findings, runs=runs, cluster=cluster)
+                return await finish(work, findings)
     except OSError as error:
         return ScenarioReport.impossible(f"no small disk can be mounted: {error}")
 

@@ -43,8 +43,8 @@ async def injected(pids: Sequence[int], calls: str, how: str, log: Path) -> Asyn
     try:
         await asyncio.sleep(0.5)
         if tracer.returncode is not None:
-            said = await tracer.stderr.read() if tracer.stderr is not None else b""
-            raise OSError(said.decode(errors="replace").strip())
+            output = await tracer.stderr.read() if tracer.stderr is not None else b""
+            raise OSError(output.decode(errors="replace").strip())
         yield
     finally:
         if tracer.returncode is None:
@@ -52,7 +52,7 @@ async def injected(pids: Sequence[int], calls: str, how: str, log: Path) -> Asyn
         await tracer.communicate()
 
 
-async def fail_io(work: SteadyLoad, strike: ScenarioFindings, name: str, *, runs: int) -> int:
+async def fail_io(work: SteadyLoad, findings: ScenarioFindings, name: str, *, runs: int) -> int:
     """Let the calls of one injection fail under fresh *runs*; return how many failed."""
     server, calls, how = INJECTIONS[name]
     unit = work.platform.postgres if server == "postgres" else work.platform.nats
@@ -68,25 +68,25 @@ async def fail_io(work: SteadyLoad, strike: ScenarioFindings, name: str, *, runs
     await work.platform.wait_ready(120)
     await work.until_ended(timeout_s=240)
     failed = log.read_text(errors="replace").count(INJECTED)
-    strike.figures[f"{name}_failed_calls"] = failed
-    strike.figures[f"{name}_ended_after_s"] = round(monotonic() - began, 2)
-    strike.figures[f"{name}_restarts"] = work.platform.processes[server].restarts - before
+    findings.figures[f"{name}_failed_calls"] = failed
+    findings.figures[f"{name}_ended_after_s"] = round(monotonic() - began, 2)
+    findings.figures[f"{name}_restarts"] = work.platform.processes[server].restarts - before
     return failed
 
 
 async def _io_errors(context: ScenarioContext) -> ScenarioReport:
     if shutil.which("strace") is None:
         return ScenarioReport.impossible("strace is not installed")
-    strike = ScenarioFindings()
+    findings = ScenarioFindings()
     async with SteadyLoad(context.folder, notice=context.notice) as work:
         try:
             for name in INJECTIONS:
-                failed = await fail_io(work, strike, name, runs=60 if context.long else 20)
+                failed = await fail_io(work, findings, name, runs=60 if context.long else 20)
                 # The broker syncs every two minutes and at its end only (default sync): there may be nothing to fail.
-                strike.require(failed > 0 or name == "nats_sync_eio", f"{name} never struck")
+                findings.require(failed > 0 or name == "nats_sync_eio", f"{name} never struck")
         except OSError as error:
             return ScenarioReport.impossible(f"no process can be traced here: {error}")
-        return await finish(work, strike)
+        return await finish(work, findings)
 
 
 SCENARIOS = (

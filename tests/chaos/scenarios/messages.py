@@ -1,7 +1,7 @@
-"""Messages that nobody should send, and messages said again, late and in any order.
+"""Messages that nobody should send, and the platform's own messages repeated, late and in any order.
 
-What must hold: no process ends, nothing happens because of them, what was asked is answered, what can't be read lies
-with the dead letters once, and the runs are what they would have been.
+What must hold: no process ends, the messages have no effect, requests are answered, unreadable messages become dead
+letters once, and the runs end as they would have without them.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ TWO_OF_EACH: Final = {"orchestrator": 2, "tas": 2}
 
 
 async def send_hostile_messages(
-    work: SteadyLoad, strike: ScenarioFindings, *, seed: int, rounds: int, runs: int = 10
+    work: SteadyLoad, findings: ScenarioFindings, *, seed: int, rounds: int, runs: int = 10
 ) -> InjectedMessages:
     """Send hostile messages everywhere while runs go on; their victims are runs of their own.
 
@@ -50,19 +50,19 @@ async def send_hostile_messages(
     injected = await injecting
     await work.submit(runs // 2)
     await work.until_ended(timeout_s=SETTLE_S)
-    strike.require(await _empty(work) == {}, f"messages were left in the queues: {await _queues(work)}")
+    findings.require(await _empty(work) == {}, f"messages were left in the queues: {await _queues(work)}")
     await work.platform.wait_ready()
     after = {name: state.restarts for name, state in work.platform.processes.items()}
-    strike.require(after == before, f"processes ended: {after}")
-    strike.figures.update(sent=sum(injected.sent.values()), unanswered=len(injected.unanswered))
-    strike.figures.update(internal=len(injected.internal), restarts=sum(after.values()) - sum(before.values()))
-    strike.problems += [f"nobody answered {asked}" for asked in injected.unanswered[:5]]
-    strike.problems += [f"nobody expected {answer}" for answer in injected.internal[:5]]
-    await _set_aside_once(work, strike, injected)
+    findings.require(after == before, f"processes ended: {after}")
+    findings.figures.update(sent=sum(injected.sent.values()), unanswered=len(injected.unanswered))
+    findings.figures.update(internal=len(injected.internal), restarts=sum(after.values()) - sum(before.values()))
+    findings.problems += [f"nobody answered {asked}" for asked in injected.unanswered[:5]]
+    findings.problems += [f"nobody expected {answer}" for answer in injected.internal[:5]]
+    await _set_aside_once(work, findings, injected)
     return injected
 
 
-async def _set_aside_once(work: SteadyLoad, strike: ScenarioFindings, injected: InjectedMessages) -> None:
+async def _set_aside_once(work: SteadyLoad, findings: ScenarioFindings, injected: InjectedMessages) -> None:
     rows = await work.rows("SELECT stream, subject, body FROM runs.dead_letter") or []
     dead = Counter((row["subject"], bytes(row["body"])) for row in rows)
     # A subject that is no text arrives escaped, so only its body can be compared.
@@ -70,9 +70,9 @@ async def _set_aside_once(work: SteadyLoad, strike: ScenarioFindings, injected: 
     for (_, body), count in injected.messages.items():
         sent[body] += count
     twice = [body[:80] for (_, body), count in dead.items() if count > sent[body] > 0]
-    strike.figures["dead_letters"] = sum(dead.values())
-    strike.require(not twice, f"set aside more often than sent: {twice[:3]}")
-    strike.require(sum(dead.values()) > 0, "nothing was set aside: the messages can't have arrived")
+    findings.figures["dead_letters"] = sum(dead.values())
+    findings.require(not twice, f"set aside more often than sent: {twice[:3]}")
+    findings.require(sum(dead.values()) > 0, "nothing was set aside: the messages can't have arrived")
 
 
 async def _queues(work: SteadyLoad) -> dict[str, int]:
@@ -96,9 +96,9 @@ async def _empty(work: SteadyLoad) -> dict[str, int]:
 
 
 async def repeat_messages(
-    work: SteadyLoad, strike: ScenarioFindings, *, seed: int, runs: int, longest_s: float
+    work: SteadyLoad, findings: ScenarioFindings, *, seed: int, runs: int, longest_s: float
 ) -> None:
-    """Let *runs* go in peace, and the same again under noise; both must come out equal.
+    """Let *runs* go undisturbed, and the same again under noise; both must end equal.
 
     With two of each service the copies meet both at once: each seq has one winner, and the other reads again.
     """
@@ -107,17 +107,17 @@ async def repeat_messages(
     async with noise(work.platform, Random(seed), longest_s=longest_s) as made:
         noisy = await _same_runs(work, runs, "noisy")
         await work.until_ended(timeout_s=SETTLE_S)
-    strike.require(await _empty(work) == {}, f"messages were left in the queues: {await _queues(work)}")
-    strike.figures.update({f"copies_{stream.lower()}": made.copies[stream] for stream in STREAMS})
-    strike.require(all(made.copies[stream] for stream in STREAMS), f"too little was repeated: {made.copies}")
+    findings.require(await _empty(work) == {}, f"messages were left in the queues: {await _queues(work)}")
+    findings.figures.update({f"copies_{stream.lower()}": made.copies[stream] for stream in STREAMS})
+    findings.require(all(made.copies[stream] for stream in STREAMS), f"too little was repeated: {made.copies}")
     record = await read_record(work.platform.dsn(), work.run_ids)
     found = [describe_difference(record, *pair) for pair in zip(calm, noisy, strict=True)]
     differing = [sentence for sentence in found if sentence]
-    strike.figures["differing"] = len(differing)
-    strike.problems += differing[:3]
+    findings.figures["differing"] = len(differing)
+    findings.problems += differing[:3]
 
 
-async def count_conflicts(work: SteadyLoad, strike: ScenarioFindings) -> None:
+async def count_conflicts(work: SteadyLoad, findings: ScenarioFindings) -> None:
     """Count how often one replica met what another had done; it must have happened, or nothing was shown."""
     for role, name, figure in (
         ("orchestrator", "towpath_seq_conflicts_total", "seq_conflicts"),
@@ -125,8 +125,8 @@ async def count_conflicts(work: SteadyLoad, strike: ScenarioFindings) -> None:
         ("tas", "towpath_tas_redone_total", "ledger_redone"),
     ):
         names = [process for process in work.platform.processes if process.split("-")[0] == role]
-        strike.figures[figure] = sum([await asyncio.to_thread(metric, work, process, name) for process in names])
-        strike.require(bool(strike.figures[figure]), f"two of {role} never met: {name} is 0")
+        findings.figures[figure] = sum([await asyncio.to_thread(metric, work, process, name) for process in names])
+        findings.require(bool(findings.figures[figure]), f"two of {role} never met: {name} is 0")
 
 
 def metric(work: SteadyLoad, process: str, name: str) -> int:
@@ -150,26 +150,26 @@ async def _same_runs(work: SteadyLoad, runs: int, kind: str) -> list[str]:
     return found
 
 
-async def finish(work: SteadyLoad, strike: ScenarioFindings) -> ScenarioReport:
-    """Let the judge speak."""
-    strike.judged(await work.verdict())
-    return strike.report()
+async def finish(work: SteadyLoad, findings: ScenarioFindings) -> ScenarioReport:
+    """Judge all runs and return the report."""
+    findings.add_verdict(await work.verdict())
+    return findings.report()
 
 
 async def _hostile(context: ScenarioContext) -> ScenarioReport:
     async with SteadyLoad(context.folder, notice=context.notice) as work:
-        strike = ScenarioFindings()
-        await send_hostile_messages(work, strike, seed=context.seed, rounds=80 if context.long else 10)
-        return await finish(work, strike)
+        findings = ScenarioFindings()
+        await send_hostile_messages(work, findings, seed=context.seed, rounds=80 if context.long else 10)
+        return await finish(work, findings)
 
 
 async def _repeated(context: ScenarioContext) -> ScenarioReport:
     async with SteadyLoad(context.folder, workers=2, replicas=TWO_OF_EACH, notice=context.notice) as work:
-        strike = ScenarioFindings()
+        findings = ScenarioFindings()
         runs, longest_s = (150, 60.0) if context.long else (30, 3.0)
-        await repeat_messages(work, strike, seed=context.seed, runs=runs, longest_s=longest_s)
-        await count_conflicts(work, strike)
-        return await finish(work, strike)
+        await repeat_messages(work, findings, seed=context.seed, runs=runs, longest_s=longest_s)
+        await count_conflicts(work, findings)
+        return await finish(work, findings)
 
 
 SCENARIOS = (

@@ -1,7 +1,7 @@
-"""The power goes: Postgres and the broker lie on disks that forget whatever was not synced.
+"""The power goes: Postgres and the broker lie on disks that lose whatever was not synced.
 
-What must hold: no committed row is lost, the broker may lose what it likes, every run ends, no effect happens twice.
-The control must lose: the same cut under a Postgres with `fsync` off.
+What must hold: no committed row is lost, the broker may lose anything, every run ends, no effect happens twice.
+The control must lose rows: the same cut under a Postgres with `fsync` off.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ CONTROL_ROWS: Final = 300
 
 
 class MountedLossyDisk:
-    """A mounted disk that forgets; see `tests.chaos.servers.lossy_disk`."""
+    """A mounted lossy disk; see `tests.chaos.servers.lossy_disk`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     async def line(self) -> str:
-        """Return the next thing it says; OSError where it has ended."""
+        """Return its next line of output; OSError where it has ended."""
         assert self._process.stdout is not None
-        said = await asyncio.wait_for(self._process.stdout.readline(), ANSWER_S)
-        if not said:
-            raise OSError("the disk that forgets has ended")
-        return said.decode().strip()
+        output = await asyncio.wait_for(self._process.stdout.readline(), ANSWER_S)
+        if not output:
+            raise OSError("the lossy disk has ended")
+        return output.decode().strip()
 
     async def cut(self) -> int:
         """Forget what was not synced; return how many writes that were."""
@@ -57,7 +57,7 @@ def make_traversable(place: Path) -> None:
 
 @asynccontextmanager
 async def mounted_lossy_disk(place: Path) -> AsyncIterator[MountedLossyDisk]:
-    """Mount a disk that forgets at *place* until the block ends; OSError where that can't be done."""
+    """Mount a lossy disk at *place* until the block ends; OSError where that can't be done."""
     make_traversable(place)
     command = (sys.executable, "-m", "tests.chaos.servers.lossy_disk", str(place))
     process = await asyncio.create_subprocess_exec(
@@ -68,8 +68,8 @@ async def mounted_lossy_disk(place: Path) -> AsyncIterator[MountedLossyDisk]:
         try:
             await disk.line()
         except OSError as error:
-            said = await process.stderr.read() if process.stderr is not None else b""
-            raise OSError(said.decode(errors="replace").strip().rpartition("\n")[2]) from error
+            output = await process.stderr.read() if process.stderr is not None else b""
+            raise OSError(output.decode(errors="replace").strip().rpartition("\n")[2]) from error
         yield disk
     finally:
         if process.returncode is None:
@@ -109,7 +109,7 @@ class RowWriter:
 
 
 async def lose_power(
-    work: SteadyLoad, strike: ScenarioFindings, disks: Any, *, runs: int, cuts: int, seed: int
+    work: SteadyLoad, findings: ScenarioFindings, disks: Any, *, runs: int, cuts: int, seed: int
 ) -> None:
     """Cut the power of both servers *cuts* times at random moments, each under fresh *runs*."""
     chance = random.Random(seed)
@@ -127,19 +127,19 @@ async def lose_power(
             work.platform.release(name)
         await writing
         await work.platform.wait_ready(120)
-        while (known := await work.events()) is None:  # noqa: ASYNC110 - the database tells nobody
+        while (known := await work.events()) is None:  # noqa: ASYNC110 - the database does not report it
             await asyncio.sleep(0.1)
         longest = max(longest, await work.resumed(known))
     await work.until_ended(timeout_s=240)
     lost = await writer.lost()
-    strike.require(lost == 0, f"{lost} of {len(writer.acknowledged)} acknowledged commits are gone")
-    strike.require(all(forgotten.values()), f"a disk never forgot anything: {forgotten}")
-    strike.figures.update(cuts=cuts, acknowledged=len(writer.acknowledged), acknowledged_lost=lost)
-    strike.figures.update({f"{name}_writes_forgotten": count for name, count in forgotten.items()})
-    strike.figures["longest_stop_s"] = round(longest, 2)
+    findings.require(lost == 0, f"{lost} of {len(writer.acknowledged)} acknowledged commits are gone")
+    findings.require(all(forgotten.values()), f"a disk never forgot anything: {forgotten}")
+    findings.figures.update(cuts=cuts, acknowledged=len(writer.acknowledged), acknowledged_lost=lost)
+    findings.figures.update({f"{name}_writes_forgotten": count for name, count in forgotten.items()})
+    findings.figures["longest_stop_s"] = round(longest, 2)
 
 
-async def control(folder: Path, strike: ScenarioFindings) -> None:
+async def control(folder: Path, findings: ScenarioFindings) -> None:
     """Do the same to a Postgres that does not sync: it has to lose, or the disk forgets nothing."""
     make_traversable(folder)
     async with mounted_lossy_disk(folder / "cluster") as disk:
@@ -163,8 +163,10 @@ async def control(folder: Path, strike: ScenarioFindings) -> None:
                 lost = f"all: the database is damaged ({type(error).__name__})"
         finally:
             await careless.stop()
-    strike.figures.update(control_acknowledged=len(writer.acknowledged), control_lost=lost)
-    strike.require(bool(writer.acknowledged) and lost != 0, "without fsync nothing was lost: the disk does not forget")
+    findings.figures.update(control_acknowledged=len(writer.acknowledged), control_lost=lost)
+    findings.require(
+        bool(writer.acknowledged) and lost != 0, "without fsync nothing was lost: the disk does not forget"
+    )
 
 
 async def _power(context: ScenarioContext) -> ScenarioReport:
@@ -173,9 +175,9 @@ async def _power(context: ScenarioContext) -> ScenarioReport:
     data = context.folder / "d"
     for place in (context.folder, data, data / "postgres"):
         make_traversable(place)
-    strike = ScenarioFindings()
+    findings = ScenarioFindings()
     try:
-        await control(context.folder / "control", strike)
+        await control(context.folder / "control", findings)
         async with (
             mounted_lossy_disk(data / "nats" / "store") as nats,
             mounted_lossy_disk(data / "postgres" / "cluster") as postgres,
@@ -183,8 +185,8 @@ async def _power(context: ScenarioContext) -> ScenarioReport:
         ):
             disks = {"postgres": postgres, "nats": nats}
             sizes = {"runs": 40, "cuts": 12} if context.long else {"runs": 15, "cuts": 3}
-            await lose_power(work, strike, disks, seed=context.seed, **sizes)
-            return await finish(work, strike)
+            await lose_power(work, findings, disks, seed=context.seed, **sizes)
+            return await finish(work, findings)
     except OSError as error:
         return ScenarioReport.impossible(f"no disk that forgets can be mounted: {error}")
 

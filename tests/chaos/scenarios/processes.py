@@ -1,7 +1,7 @@
-"""Processes that stand still, hang on a dead line, are asked to end, or get nothing twice.
+"""Processes that are frozen, hang on a dead connection, are asked to end, or get no redelivery.
 
-What must hold: what a process does that stood still for longer than its lease is evidence and nothing else; a graceful
-end leaves nothing unclear; runs go on by Postgres alone where the broker repeats nothing.
+What must hold: what a process does after it was frozen for longer than its lease is evidence and nothing else; a
+graceful end leaves no call unknown; runs go on from Postgres alone where the broker redelivers nothing.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ from towpath_embedded.servers.ports import free_port
 from towpath_fabric.clock import monotonic
 
 SETTLE_S: Final = 240.0
-CAUGHT_S: Final = 90.0
+LEASE_TIMEOUT_S: Final = 90.0
 """How long the lease of a call may take to be found over: leases are 8 s, and its run asks every few seconds."""
 
 MOST_TIMES: Final = 10
-"""How often more than asked is struck until something had to be sent again."""
+"""How many times more strikes than asked for are made until something had to be sent again."""
 
-SAID_S: Final = 1.0
-"""What a process said before it was stopped is in the ledger by then."""
+REPORTED_S: Final = 1.0
+"""What a process reported before it was stopped is in the ledger after this time."""
 
 SLOW: Final = {"worker": {PAUSE_VARIABLE: "0.3"}}
 """With tools of this length a worker holds claims at any moment."""
 
 QUEUES: Final = {"INBOX": "orchestrator", "TOOLREQ": "tas", "TOOLOUT": "tas", "DECIDE": "decide_default"}
-"""What nobody but Postgres repeats here. Of TOOLEXEC the broker remembers every id for two minutes, also of what it
-was told to forget, so that a call dispatched again would be dropped: no fault does that, only this hand."""
+"""What only Postgres repeats here. Of TOOLEXEC the broker remembers every id for two minutes, also of what it
+was purged of, so that a call dispatched again would be dropped: no fault does that, only this scenario."""
 
 TOOL_QUEUES: Final = ("TOOLREQ", "TOOLOUT")
 """What is lost here is asked for again after 5 s."""
@@ -65,7 +65,7 @@ _TOO_LATE = (
     "SELECT count(*) AS n FROM tas.audit_entry late JOIN tas.audit_entry gone USING (execution_id)"
     " WHERE gone.verdict = 'unknown' AND late.entry_id > gone.entry_id AND late.actor = $1"
 )
-"""What a worker says of a call that was given up: evidence, or the word that settles the doubt."""
+"""What a worker reports about a call that was given up: evidence, or the outcome that settles it."""
 
 _DOUBTS = (
     "SELECT gate_id::text, execution_id::text FROM runs.gate WHERE status = 'pending' AND gate_type = 'unknown_effect'"
@@ -73,7 +73,7 @@ _DOUBTS = (
 
 
 async def freeze_processes(
-    work: SteadyLoad, strike: ScenarioFindings, names: Sequence[str], *, runs: int, line: HalfOpenProxy | None = None
+    work: SteadyLoad, findings: ScenarioFindings, names: Sequence[str], *, runs: int, line: HalfOpenProxy | None = None
 ) -> None:
     """Stop the processes *names* while they hold work, until a lease is over; then let them go on.
 
@@ -93,10 +93,10 @@ async def freeze_processes(
             work.platform.signal(name, signal.SIGCONT)
     too_late = await _count(work, _TOO_LATE, worker)
     await settle_unknown_calls(work)
-    strike.figures.update(stopped=len(names), too_late=too_late)
+    findings.figures.update(stopped=len(names), too_late=too_late)
     after = work.platform.processes
     ended = [name for name in names if after[name].restarts != before[name].restarts]
-    strike.require(not ended, f"stopped processes ended instead of going on: {ended}")
+    findings.require(not ended, f"stopped processes ended instead of going on: {ended}")
 
 
 async def _freeze_during_call(work: SteadyLoad, worker: str, runs: int) -> None:
@@ -106,25 +106,25 @@ async def _freeze_during_call(work: SteadyLoad, worker: str, runs: int) -> None:
             await work.submit(runs)
         await _count(work, _CLAIMED, worker)
         work.platform.signal(worker, signal.SIGSTOP)
-        await asyncio.sleep(SAID_S)
+        await asyncio.sleep(REPORTED_S)
         rows = await work.rows(_CLAIMED, worker)
         if rows and rows[0]["n"]:
             return
-        work.platform.signal(worker, signal.SIGCONT)  # it had just said how the call ended
+        work.platform.signal(worker, signal.SIGCONT)  # it had just request how the call ended
 
 
 async def _count(work: SteadyLoad, statement: str, worker: str) -> int:
     """Wait until *statement* counts something of *worker*; return how much."""
-    end = monotonic() + CAUGHT_S
+    end = monotonic() + LEASE_TIMEOUT_S
     while not ((rows := await work.rows(statement, worker)) and rows[0]["n"]):
         if monotonic() > end:
-            raise TimeoutError(f"nothing of {worker} after {CAUGHT_S} s: {statement}")
+            raise TimeoutError(f"nothing of {worker} after {LEASE_TIMEOUT_S} s: {statement}")
         await asyncio.sleep(0.02)
     return int(rows[0]["n"])
 
 
 async def settle_unknown_calls(work: SteadyLoad) -> None:
-    """Wait for the end of all runs; a person says of every unknown call what the outside file says."""
+    """Wait for the end of all runs; every unknown call is resolved as the outside file shows."""
     gateway = await connect(work.platform.nats_url_of("gateway"), inbox=b"_INBOX_gateway")
     end = monotonic() + SETTLE_S
     try:
@@ -140,38 +140,38 @@ async def settle_unknown_calls(work: SteadyLoad) -> None:
 
 
 async def _resolve_gate(gateway: Client, gate_id: str, *, happened: bool) -> None:
-    word = {"project": "default", "gate_id": gate_id, "actor": "chaos", "reason": "the outside file says so"}
+    answer = {"project": "default", "gate_id": gate_id, "actor": "chaos", "reason": "the outside file says so"}
     verdict = "happened" if happened else "did_not_happen"
-    said = ResolveGate.model_validate(word | {"verdict": verdict, "roles": ["operator"]})
-    # Whatever is answered, the next look tells whether the gate is still open.
-    await gateway.request(rpc.RESOLVE_GATE.subject, said.model_dump_json().encode(), timeout=30)
+    request = ResolveGate.model_validate(answer | {"verdict": verdict, "roles": ["operator"]})
+    # Whatever is answered, the next look shows whether the gate is still open.
+    await gateway.request(rpc.RESOLVE_GATE.subject, request.model_dump_json().encode(), timeout=30)
 
 
 async def drain_processes(
-    work: SteadyLoad, strike: ScenarioFindings, notices: Sequence[str], groups: Groups, *, runs: int
+    work: SteadyLoad, findings: ScenarioFindings, notices: Sequence[str], groups: Groups, *, runs: int
 ) -> None:
-    """Ask processes to end while they work, group after group; *notices* is what the platform said."""
+    """Ask processes to end while they work, group after group; *notices* are those of the platform."""
     for group in groups:
         await work.submit(runs)
         restarts = {name: work.platform.processes[name].restarts for name in group}
         for name in group:
             work.platform.signal(name, signal.SIGTERM)
-        async with asyncio.timeout(CAUGHT_S):
+        async with asyncio.timeout(LEASE_TIMEOUT_S):
             while any(work.platform.processes[name].restarts == restarts[name] for name in group):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.05)
         await work.platform.wait_ready()
     await work.until_ended(timeout_s=SETTLE_S)
     asked = sum(map(len, groups))
     clean = sum("ended with status 0;" in notice for notice in notices)
-    strike.figures.update(asked_to_end=asked, ended_with_0=clean)
-    strike.require(clean == asked, f"not every end was clean: {[n for n in notices if 'started again' in n]}")
+    findings.figures.update(asked_to_end=asked, ended_with_0=clean)
+    findings.require(clean == asked, f"not every end was clean: {[n for n in notices if 'started again' in n]}")
     unknown = await work.rows("SELECT 1 FROM tas.audit_entry WHERE verdict = 'unknown'")
-    strike.require(unknown == [], "a graceful end left calls unknown")
+    findings.require(unknown == [], "a graceful end left calls unknown")
 
 
 async def run_without_redelivery(
     work: SteadyLoad,
-    strike: ScenarioFindings,
+    findings: ScenarioFindings,
     *,
     seed: int,
     strikes: int,
@@ -209,8 +209,8 @@ async def run_without_redelivery(
     finally:
         await deploy.close()
     resent = await _resent(work)
-    strike.figures.update(purged=number, resent=resent)
-    strike.require(resent > 0, "nothing was sent again by the reconciler: nothing was shown")
+    findings.figures.update(purged=number, resent=resent)
+    findings.require(resent > 0, "nothing was sent again by the reconciler: nothing was shown")
 
 
 async def _resent(work: SteadyLoad) -> int:
@@ -229,42 +229,42 @@ async def _deliver_once(deploy: Client, queues: Sequence[str]) -> None:
         subject = f"$JS.API.CONSUMER.DURABLE.CREATE.{stream}.{durable}"
         answer = json.loads((await deploy.request(subject, json.dumps(body).encode(), timeout=10)).data)
         if "error" in answer:
-            raise RuntimeError(f"{durable} can't be told to deliver once: {answer['error']}")
+            raise RuntimeError(f"{durable} can't be set to deliver once: {answer['error']}")
 
 
 async def _stopped(context: ScenarioContext) -> ScenarioReport:
-    strike = ScenarioFindings()
+    findings = ScenarioFindings()
     port = free_port()
     async with half_open_proxy(port) as line:
         environment = {**SLOW, "decider": {"TOWPATH_NATS_URL": f"nats://127.0.0.1:{line.port}"}}
         options = {"replicas": PAIRS, "role_environment": environment, "nats_port": port, "notice": context.notice}
         async with SteadyLoad(context.folder, workers=2, **options) as work:
             for _ in range(10 if context.long else 1):
-                await freeze_processes(work, strike, STOPPED, runs=40 if context.long else 20, line=line)
-            return await finish(work, strike)
+                await freeze_processes(work, findings, STOPPED, runs=40 if context.long else 20, line=line)
+            return await finish(work, findings)
 
 
 async def _drained(context: ScenarioContext) -> ScenarioReport:
-    strike, notices = ScenarioFindings(), list[str]()
+    findings, notices = ScenarioFindings(), list[str]()
     grace = {"TOWPATH_STOP_GRACE_S": "30"} if context.long else {}
     options = {"replicas": PAIRS, "role_environment": SLOW, "environment": grace, "notice": notices.append}
     async with SteadyLoad(context.folder, workers=2, **options) as work:
         groups = [(name,) for name in (*FIRST, *SECOND)] * 3 if context.long else [FIRST, SECOND]
-        await drain_processes(work, strike, notices, groups, runs=10)
-        return await finish(work, strike)
+        await drain_processes(work, findings, notices, groups, runs=10)
+        return await finish(work, findings)
 
 
 async def _nothing_twice(context: ScenarioContext) -> ScenarioReport:
     async with SteadyLoad(context.folder, notice=context.notice) as work:
-        strike = ScenarioFindings()
+        findings = ScenarioFindings()
         queues, victims = (
             (tuple(QUEUES), ("orchestrator", "tas", "decider")) if context.long else (TOOL_QUEUES, ("tas",))
         )
         strikes = 60 if context.long else 6
         await run_without_redelivery(
-            work, strike, seed=context.seed, strikes=strikes, runs=30, queues=queues, victims=victims
+            work, findings, seed=context.seed, strikes=strikes, runs=30, queues=queues, victims=victims
         )
-        return await finish(work, strike)
+        return await finish(work, findings)
 
 
 SCENARIOS = (

@@ -38,7 +38,7 @@ POISON_MS: Final = 20_000
 UNREADABLE: Final = '{"type": "of_no_version"}'
 
 
-async def make_log_unreadable(work: SteadyLoad, strike: ScenarioFindings, *, runs: int) -> None:
+async def make_log_unreadable(work: SteadyLoad, findings: ScenarioFindings, *, runs: int) -> None:
     """Make the log of one of many runs unreadable, and let every orchestrator begin with nothing in memory."""
     [poison] = await work.submit(1, steps=6, delay_ms=POISON_MS)  # still under way when the last of the others is in
     others = await work.submit(runs - 1, steps=3, delay_ms=300)
@@ -59,11 +59,11 @@ async def make_log_unreadable(work: SteadyLoad, strike: ScenarioFindings, *, run
     await _status(work, poison, "quarantined")
     letters = await work.rows("SELECT count(*) AS n FROM runs.dead_letter WHERE run_id = $1::uuid", poison)
     parked = await work.rows("SELECT run_id::text FROM runs.run WHERE status = 'quarantined'")
-    strike.figures.update(
+    findings.figures.update(
         poisoned=1, others_ended=await work.ended(others), dead_letters_of_it=letters[0]["n"] if letters else None
     )
-    strike.require(bool(broken), "no event was there to break: nothing was shown")
-    strike.require(
+    findings.require(bool(broken), "no event was there to break: nothing was shown")
+    findings.require(
         [row["run_id"] for row in parked or ()] == [poison], f"parked: {[row['run_id'] for row in parked or ()]}"
     )
 
@@ -90,7 +90,7 @@ def next_version_options(folder: Path) -> dict[str, Any]:
 
 
 async def upgrade_and_roll_back(
-    work: SteadyLoad, strike: ScenarioFindings, folder: Path, groups: Sequence[Sequence[str]], *, runs: int
+    work: SteadyLoad, findings: ScenarioFindings, folder: Path, groups: Sequence[Sequence[str]], *, runs: int
 ) -> None:
     """Replace processes by their next version, one of *groups* after another, and put the old one back in the same way.
 
@@ -108,8 +108,8 @@ async def upgrade_and_roll_back(
             await work.submit(runs)
             await work.until_ended(timeout_s=SETTLE_S)
     await work.until_ended(timeout_s=SETTLE_S)
-    await _judge_versions(work, strike)
-    strike.figures["restarts"] = 2 * sum(map(len, groups))
+    await _judge_versions(work, findings)
+    findings.figures["restarts"] = 2 * sum(map(len, groups))
 
 
 async def _restarted(work: SteadyLoad, names: Sequence[str]) -> None:
@@ -117,40 +117,40 @@ async def _restarted(work: SteadyLoad, names: Sequence[str]) -> None:
     for name in names:
         work.platform.signal(name, signal.SIGTERM)
     async with asyncio.timeout(SETTLE_S):
-        while any(work.platform.processes[name].restarts == before[name].restarts for name in names):  # noqa: ASYNC110 - nobody tells
+        while any(work.platform.processes[name].restarts == before[name].restarts for name in names):  # noqa: ASYNC110 - a level
             await asyncio.sleep(0.05)
     await work.platform.wait_ready()
 
 
-async def _judge_versions(work: SteadyLoad, strike: ScenarioFindings) -> None:
-    """Say whether both versions folded facts, some with fields that are new, and every run kept its snapshot."""
+async def _judge_versions(work: SteadyLoad, findings: ScenarioFindings) -> None:
+    """Check that both versions folded facts, some with fields that are new, and every run kept its snapshot."""
     versions = await work.rows("SELECT DISTINCT engine_version FROM runs.run_fact ORDER BY 1") or ()
     found = [row["engine_version"] for row in versions]
-    strike.require(len(found) == 2 and found[1] == found[0] + SUFFIX, f"engine versions at work: {found}")
+    findings.require(len(found) == 2 and found[1] == found[0] + SUFFIX, f"engine versions at work: {found}")
     wider = await work.rows("SELECT count(*) AS n FROM runs.run_fact WHERE position($1 in fact::text) > 0", FIELD)
-    strike.figures["facts_with_unknown_fields"] = wider[0]["n"] if wider else None
-    strike.require(bool(wider and wider[0]["n"]), "no fact of the next version had a field that is new")
+    findings.figures["facts_with_unknown_fields"] = wider[0]["n"] if wider else None
+    findings.require(bool(wider and wider[0]["n"]), "no fact of the next version had a field that is new")
     kept = await work.rows(
         "SELECT count(DISTINCT r.snapshot_digest) AS used, count(*) FILTER (WHERE r.snapshot_digest <>"
         " e.event->>'snapshot_digest') AS moved FROM runs.run r JOIN runs.run_event e USING (run_id) WHERE e.seq = 1"
     )
     snapshots = [(row["used"], row["moved"]) for row in kept or ()]
-    strike.require(snapshots == [(2, 0)], f"snapshots in use, and runs that left theirs: {snapshots}")
-    replayed, identical, told = await replay_all(work)
-    strike.figures.update(replayed=replayed, replay_mismatches=replayed - identical)
-    strike.require(replayed == identical >= len(work.run_ids), f"runs that replay otherwise: {told}")
+    findings.require(snapshots == [(2, 0)], f"snapshots in use, and runs that left theirs: {snapshots}")
+    replayed, identical, differences = await replay_all(work)
+    findings.figures.update(replayed=replayed, replay_mismatches=replayed - identical)
+    findings.require(replayed == identical >= len(work.run_ids), f"runs that replay otherwise: {differences}")
 
 
 async def replay_all(work: SteadyLoad) -> tuple[int, int, Sequence[str]]:
     """Replay every run on the platform; returns how many there were, how many are identical, and what differs."""
-    runs, identical, told = 0, 0, list[str]()
+    runs, identical, differences = 0, 0, list[str]()
     after = None
     while True:
         page = await _ask(work, rpc.REPLAY_RUNS, ReplayRuns(project="default", after=after))
         runs, identical, after = runs + page.runs, identical + page.identical, page.next_after
-        told += [f"{result.run_id} {result.verdict}: {result.why}" for result in page.results]
+        differences += [f"{result.run_id} {result.verdict}: {result.why}" for result in page.results]
         if after is None:
-            return runs, identical, told
+            return runs, identical, differences
 
 
 async def _publish_second(work: SteadyLoad) -> None:
@@ -167,7 +167,7 @@ async def _publish_second(work: SteadyLoad) -> None:
 
 async def _ask(work: SteadyLoad, method: rpc.Method, request: Message) -> Any:
     gateway = await connect(work.platform.nats_url_of("gateway"), inbox=b"_INBOX_gateway")
-    body, said = request.model_dump_json().encode(), b"nothing"
+    body, last_answer = request.model_dump_json().encode(), b"nothing"
     try:
         async with asyncio.timeout(SETTLE_S):
             while True:
@@ -175,30 +175,30 @@ async def _ask(work: SteadyLoad, method: rpc.Method, request: Message) -> Any:
                     reply = await gateway.request(method.subject, body, timeout=30)
                     if not (reply.headers and rpc.PROBLEM_HEADER in reply.headers):
                         return method.answer.model_validate_json(reply.data)
-                    said = reply.data
+                    last_answer = reply.data
                 await asyncio.sleep(0.2)
     except TimeoutError:
-        raise TimeoutError(f"{method.subject}: {said.decode()}") from None
+        raise TimeoutError(f"{method.subject}: {last_answer.decode()}") from None
     finally:
         await gateway.close()
 
 
 async def _poisoned(context: ScenarioContext) -> ScenarioReport:
     async with SteadyLoad(context.folder, notice=context.notice) as work:
-        strike = ScenarioFindings()
-        await make_log_unreadable(work, strike, runs=500 if context.long else 30)
-        return await finish(work, strike)
+        findings = ScenarioFindings()
+        await make_log_unreadable(work, findings, runs=500 if context.long else 30)
+        return await finish(work, findings)
 
 
 async def _upgraded(context: ScenarioContext) -> ScenarioReport:
     options = next_version_options(context.folder)
     async with SteadyLoad(context.folder, notice=context.notice, **options) as work:
-        strike = ScenarioFindings()
+        findings = ScenarioFindings()
         alone = [(name,) for name in work.platform.processes if name.rsplit("-", 1)[0] in REPLACED]
         await upgrade_and_roll_back(
-            work, strike, context.folder, alone if context.long else [HALF], runs=40 if context.long else 5
+            work, findings, context.folder, alone if context.long else [HALF], runs=40 if context.long else 5
         )
-        return await finish(work, strike)
+        return await finish(work, findings)
 
 
 SCENARIOS = (

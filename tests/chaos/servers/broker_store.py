@@ -1,8 +1,8 @@
-"""Ways in which a broker's files go bad, done to a store whose server is down.
+"""Ways in which a broker's files go bad, applied to a store whose server is down.
 
-Each damage is one that disks, people and restores really do; `server_refuses` says whether nats-server 2.15 can't
-serve the store afterwards (measured), so that the embedded platform has to set it aside. The others it mends by itself,
-by losing messages.
+Each damage is one that disks, people and restores really cause. `server_refuses` says whether nats-server 2.15 can't
+serve the store afterwards (measured), so that the embedded platform has to set it aside. The others the server mends
+itself, by losing messages.
 """
 
 import os
@@ -65,7 +65,7 @@ DAMAGES: dict[str, Damage] = {
     "all-random": Damage(_each("*", _scramble), server_refuses=True),
     "no-folder": Damage(_a_file_instead, server_refuses=True),
 }
-"""By the name that `towpath chaos` takes."""
+"""Every damage by its name."""
 
 
 def copy_store(store: Path, to: Path) -> None:

@@ -1,6 +1,6 @@
 """A TCP proxy whose connections can be left half open: they stay up, and nothing passes any more.
 
-New connections always pass, so that who notices comes back.
+New connections always pass, so a client that notices can reconnect.
 """
 
 import asyncio

@@ -1,9 +1,10 @@
-"""A disk that forgets: a small FUSE file system in which only what was synced survives `SIGUSR1`, as at a power cut.
+"""A FUSE file system that loses what was not synced on `SIGUSR1`, as a disk does at a power cut.
 
-Run: `python -m tests.chaos.servers.lossy_disk MOUNTPOINT`, as root; SIGTERM unmounts. It prints `mounted` when it is.
+Run `python -m tests.chaos.servers.lossy_disk MOUNTPOINT` as root; SIGTERM unmounts. It prints `mounted` when it is
+ready.
 
 Names are durable at once, as on a journaling file system; data and size of a file are durable once the file was
-synced. It speaks to the kernel itself (fuse(4)), so it needs no library; everything lies in memory.
+synced. It implements the kernel's protocol (fuse(4)) itself, so it needs no library. Everything is in memory.
 """
 
 import contextlib
@@ -96,7 +97,7 @@ def _replay(kept: bytearray, writes: list[tuple[int, bytes]]) -> None:
 
 
 class FuseError(OSError):
-    """What the kernel is told instead of an answer."""
+    """The errno that the kernel gets instead of an answer."""
 
 
 class LossyDisk:
@@ -295,7 +296,7 @@ def _answer(disk: LossyDisk, request: bytes) -> bytes | None:
     return OUT.pack(OUT.size + len(body), error, unique) + body
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
 
@@ -315,8 +316,8 @@ def serve(mountpoint: str) -> None:
         libc.umount2(mountpoint.encode(), MNT_DETACH)
 
     signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGUSR1, lambda *_: _say(f"cut {disk.cut()}"))
-    _say("mounted")
+    signal.signal(signal.SIGUSR1, lambda *_: _print_line(f"cut {disk.cut()}"))
+    _print_line("mounted")
     with contextlib.suppress(OSError):
         while not ending:
             try:

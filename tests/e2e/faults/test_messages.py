@@ -8,18 +8,18 @@ from tests.chaos.scenarios.messages import TWO_OF_EACH, count_conflicts, finish,
 
 
 async def test_hostile_messages_end_no_process_and_cause_nothing(folder: Path) -> None:
-    strike = ScenarioFindings()
+    findings = ScenarioFindings()
     async with SteadyLoad(folder, starts="fork") as work:
-        injected = await send_hostile_messages(work, strike, seed=13, rounds=6)
-        report = await finish(work, strike)
+        injected = await send_hostile_messages(work, findings, seed=13, rounds=6)
+        report = await finish(work, findings)
     assert report.problems == (), report
     assert injected.sent.keys() >= {"svc", "task", "tool", "run", "decide", "log"}
 
 
 async def test_what_is_said_again_late_and_in_any_order_changes_nothing(folder: Path) -> None:
-    strike = ScenarioFindings()
+    findings = ScenarioFindings()
     async with SteadyLoad(folder, workers=2, replicas=TWO_OF_EACH, starts="fork") as work:
-        await repeat_messages(work, strike, seed=12, runs=20, longest_s=2)
-        await count_conflicts(work, strike)
-        report = await finish(work, strike)
+        await repeat_messages(work, findings, seed=12, runs=20, longest_s=2)
+        await count_conflicts(work, findings)
+        report = await finish(work, findings)
     assert report.problems == (), report

@@ -19,18 +19,18 @@ from tests.chaos.scenarios.processes import (
 
 
 async def test_what_stood_still_is_overtaken_and_a_clean_end_leaves_no_doubt(folder: Path) -> None:
-    strike, notices = ScenarioFindings(), list[str]()
+    findings, notices = ScenarioFindings(), list[str]()
     options = {"replicas": PAIRS, "role_environment": SLOW, "notice": notices.append, "starts": "fork"}
     async with SteadyLoad(folder, workers=2, **options) as work:
-        await drain_processes(work, strike, notices, [FIRST, SECOND], runs=6)
-        await freeze_processes(work, strike, STOPPED, runs=12)
-        report = await finish(work, strike)
+        await drain_processes(work, findings, notices, [FIRST, SECOND], runs=6)
+        await freeze_processes(work, findings, STOPPED, runs=12)
+        report = await finish(work, findings)
     assert report.problems == (), report
 
 
 async def test_runs_end_although_the_broker_repeats_nothing(folder: Path) -> None:
-    strike = ScenarioFindings()
+    findings = ScenarioFindings()
     async with SteadyLoad(folder, starts="fork") as work:
-        await run_without_redelivery(work, strike, seed=29, strikes=2, runs=12, queues=TOOL_QUEUES, victims=("tas",))
-        report = await finish(work, strike)
+        await run_without_redelivery(work, findings, seed=29, strikes=2, runs=12, queues=TOOL_QUEUES, victims=("tas",))
+        report = await finish(work, findings)
     assert report.problems == (), report

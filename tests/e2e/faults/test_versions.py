@@ -9,9 +9,9 @@ from tests.chaos.scenarios.versions import HALF, make_log_unreadable, next_versi
 
 
 async def test_a_run_whose_log_can_not_be_read_is_parked_alone_and_an_upgrade_costs_nothing(folder: Path) -> None:
-    strike = ScenarioFindings()
+    findings = ScenarioFindings()
     async with SteadyLoad(folder, starts="fork", **next_version_options(folder)) as work:
-        await upgrade_and_roll_back(work, strike, folder, [HALF], runs=4)
-        await make_log_unreadable(work, strike, runs=30)
-        report = await finish(work, strike)
+        await upgrade_and_roll_back(work, findings, folder, [HALF], runs=4)
+        await make_log_unreadable(work, findings, runs=30)
+        report = await finish(work, findings)
     assert report.problems == (), report

@@ -31,11 +31,11 @@ def target(number: int, fault: str, boundary: Boundary, *, recovered_at: float =
 @pytest.fixture
 def found() -> CampaignFindings:
     """A campaign of two strikes after which nothing is wrong; one call was unknown and settled."""
-    deeds = CampaignResult(
+    result = CampaignResult(
         boundaries=(FIRST, SECOND),
         targets=[target(0, "stop.tas", SECOND, recovered_at=16.0), target(1, "kill.nats", FIRST)],
         run_ids=dict.fromkeys(RUNS, "net"),
-        said={"happened": 1},
+        gate_answers={"happened": 1},
         quiet=True,
     )
     unknown = UnknownCall(
@@ -53,7 +53,7 @@ def found() -> CampaignFindings:
         for phase, said, at in (("claim", "granted", 99.5), ("outcome", "unknown", 104.0))
     ]
     record = StoredRuns(calls=[{"execution_id": CALL, "run_id": RUNS[1]}], audit=audit, events=[])
-    return CampaignFindings(deeds=deeds, record=record, verdict=verdict, differing=(), replay_mismatches=())
+    return CampaignFindings(result=result, record=record, verdict=verdict, differing=(), replay_mismatches=())
 
 
 def report(found: CampaignFindings, expected: tuple[str, ...] = ("kill.nats", "stop.tas")) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def test_a_finding_is_a_problem_and_belongs_to_the_strike_at_its_run(found: Camp
 
 
 def test_what_never_struck_is_a_problem(found: CampaignFindings) -> None:
-    found.deeds.targets[0].strike = None
+    found.result.targets[0].strike = None
     assert report(found, ("kill.nats", "wipe.nats"))["problems"] == [
         "the fault wipe.nats never struck",
         f"stop.tas never struck at {SECOND.label}: no run came to it",
@@ -100,7 +100,7 @@ def test_what_never_struck_is_a_problem(found: CampaignFindings) -> None:
 
 
 def test_unrest_idleness_and_other_outcomes_are_problems(found: CampaignFindings) -> None:
-    found.deeds.quiet = False
+    found.result.quiet = False
     found.verdict.completed = 1
     worse = replace(found, differing=("a",), replay_mismatches=("b", "c"))
     shown = report(worse)
@@ -124,11 +124,11 @@ def test_a_run_may_differ_by_what_a_person_said_or_a_time_limit_and_by_nothing_e
             calls=calls,
         )
 
-    found.deeds.references["net"] = RUNS[0]
+    found.result.references["net"] = RUNS[0]
     found.verdict.unknown.clear()
-    assert differing_runs(found.deeds, record(), found.verdict) == []
-    assert differing_runs(found.deeds, record(status="failed", failure={"code": "tool_timeout"}), found.verdict) == []
-    (text,) = differing_runs(found.deeds, record(status="failed", failure={"code": "no_such"}), found.verdict)
+    assert differing_runs(found.result, record(), found.verdict) == []
+    assert differing_runs(found.result, record(status="failed", failure={"code": "tool_timeout"}), found.verdict) == []
+    (text,) = differing_runs(found.result, record(status="failed", failure={"code": "no_such"}), found.verdict)
     assert text.startswith(f"{RUNS[1]}: the log differs from that of {RUNS[0]}")
 
 
@@ -157,9 +157,9 @@ def test_a_goal_goes_another_way_where_a_doubted_call_of_its_child_did_not_happe
         events=events,
         calls=[{"run_id": child, "execution_id": CALL, "status": status}],
     )
-    found.deeds.references["net"] = RUNS[0]
+    found.result.references["net"] = RUNS[0]
     found.verdict.unknown[:] = [replace(found.verdict.unknown[0], run_id=child)] if doubted else []
-    assert bool(differing_runs(found.deeds, record, found.verdict)) == compared
+    assert bool(differing_runs(found.result, record, found.verdict)) == compared
 
 
 def test_a_person_sees_the_matrix_the_figures_and_every_problem(

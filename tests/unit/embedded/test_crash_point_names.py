@@ -35,7 +35,7 @@ def test_a_name_that_is_no_literal_is_refused(tmp_path: Path) -> None:
 
 
 def test_listing_imports_no_service() -> None:
-    code = "import sys; from tests.chaos.crash_points.points import points; points(); print(*sys.modules)"
+    code = "import sys; from tests.chaos.crash_points.points import list_points; list_points(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     services = [package for package in crash.PACKAGES if package != "towpath"]
     assert [name for name in loaded if name.partition(".")[0] in services] == []
