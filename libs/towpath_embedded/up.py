@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.console import UpConsole
@@ -17,6 +18,10 @@ from towpath_embedded.platform import Platform
 from towpath_embedded.role_process import AgentCommand, UserCode, WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
+
+UNFINISHED = ("queued", "running", "waiting", "cancelling")
+PAGE = 200
+GATEWAY_TIMEOUT_S = 2.0  # the count of unfinished runs never holds up a stop for longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +98,37 @@ async def _serve(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    from towpath_embedded.pending_runs import count_unfinished_runs, stop_message  # the HTTP client again
-
     counts = {} if options.servers_only else await count_unfinished_runs(platform.gateway_url)
     screen.notice(stop_message(counts, ephemeral=options.ephemeral))
     return 0
+
+
+async def count_unfinished_runs(gateway_url: str) -> dict[str, str]:
+    """Return how many runs are in each unfinished status; `200+` stands for more than a page.
+
+    Empty statuses are left out; the result is empty where the gateway does not answer.
+    """
+    import httpx2  # an HTTP client: not on the way to readiness
+
+    found: dict[str, str] = {}
+    try:
+        async with httpx2.AsyncClient(base_url=gateway_url, timeout=GATEWAY_TIMEOUT_S) as client:
+            for status in UNFINISHED:
+                response = await client.get("/v1/runs", params={"status": status, "limit": PAGE})
+                page: Any = response.raise_for_status().json()
+                if page["runs"]:
+                    found[status] = f"{PAGE}+" if page.get("next_before") else str(len(page["runs"]))
+    except (httpx2.HTTPError, ValueError, KeyError, TypeError):
+        return {}
+    return found
+
+
+def stop_message(counts: dict[str, str], *, ephemeral: bool) -> str:
+    """Return what `towpath up` shows when it begins to stop."""
+    if not counts:
+        return "stopping"
+    fate = "thrown away" if ephemeral else "kept; they go on with the next start"
+    return f"stopping; unfinished runs are {fate}: {', '.join(f'{n} {status}' for status, n in counts.items())}"
 
 
 async def _finished_first(task: "asyncio.Task[None]", stopping: asyncio.Event) -> bool:
