@@ -23,7 +23,7 @@ import nats
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 sys.path.insert(0, str(Path(__file__).parent))

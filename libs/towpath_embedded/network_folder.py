@@ -12,7 +12,7 @@ import yaml
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import REGISTRY
-from towpath_embedded.supervisor import Notice
+from towpath_embedded.processes.supervisor import Notice
 
 POLL_S = 0.5
 HTTP_TIMEOUT_S = 15.0

@@ -20,15 +20,15 @@ import asyncpg
 from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, UserRights, client_rights
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_embedded import fork_client, process, role_process
 from towpath_embedded.platform_state import lock_folder, remove_state, wait_for_predecessor, write_state
-from towpath_embedded.process import ManagedProcess, trim
-from towpath_embedded.role_process import RoleProcess, UserCode, WorkerCommand
+from towpath_embedded.processes import child_process, fork_client, role_process
+from towpath_embedded.processes.child_process import ManagedProcess, trim
+from towpath_embedded.processes.ports import LOOPBACK, require_free
+from towpath_embedded.processes.role_process import RoleProcess, UserCode, WorkerCommand
+from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S, Notice, ProcessState, Supervisor
 from towpath_embedded.servers.broker_recovery import BrokerRecovery
 from towpath_embedded.servers.nats import Nats
-from towpath_embedded.servers.ports import LOOPBACK, require_free
 from towpath_embedded.servers.postgres import Postgres
-from towpath_embedded.supervisor import LONGEST_PAUSE_S, Notice, ProcessState, Supervisor
 from towpath_embedded.user_code_rights import rights_of
 from towpath_fabric.clock import wall
 from towpath_fabric.postgres.migrations import migrate
@@ -52,7 +52,7 @@ class Platform:
     *replicas* says how many processes a role has (1 where it is not named; 0 leaves it out). *environment* is added to
     every role's, *role_environment* to one role's. A port that is None is any free one. Without *durable* the database
     survives a kill of its server, but not one of the machine. *notice* gets one line per event for people.
-    *starts* by "fork" are for `towpath chaos` and tests, which start hundreds: see `towpath_embedded.fork_client`.
+    *starts* by "fork" are for `towpath chaos` and tests, which start hundreds: see `fork_client`.
     *longest_pause_s* is how long a process that dies again and again is left down.
     """
 
@@ -82,7 +82,7 @@ class Platform:
         self._ports = {"gateway": gateway_port, "nats": nats_port}
         self._durable = durable
         self._commands = dict(commands or {})
-        self._spawn: process.Spawn = fork_client.spawn if starts == "fork" else process.spawn
+        self._spawn: child_process.Spawn = fork_client.spawn if starts == "fork" else child_process.spawn
         self._forks = fork_client.server() if starts == "fork" else None  # it imports while the servers start
         self._notice = notice
         self._supervisor = Supervisor(notice, self._write_state, longest_pause_s=longest_pause_s)

@@ -15,7 +15,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.console import UpConsole
 from towpath_embedded.log_follower import LogFollower, policy_notice
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import AgentCommand, UserCode, WorkerCommand
+from towpath_embedded.processes.role_process import AgentCommand, UserCode, WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from towpath_contracts.authority import UserRights, agent_rights, worker_rights
-from towpath_embedded import process as processes
-from towpath_embedded.role_process import AgentCommand, UserCode, WorkerCommand
+from towpath_embedded.processes import child_process
+from towpath_embedded.processes.role_process import AgentCommand, UserCode, WorkerCommand
 
 ASK_TIMEOUT_S = 60  # imports alone take half a minute on a machine that is very busy
 BUILTIN = "builtin"
@@ -26,7 +26,7 @@ async def rights_of(
     *,
     output: Path,
     environment: Mapping[str, str],
-    spawn: processes.Spawn,
+    spawn: child_process.Spawn,
 ) -> UserRights:
     """Return what the credential *user* of *code* may do; *output* is the file that its program may write into."""
     project = environment.get("TOWPATH_PROJECT", "default")
@@ -43,7 +43,7 @@ async def toolsets_of(
     *,
     output: Path,
     environment: Mapping[str, str],
-    spawn: processes.Spawn,
+    spawn: child_process.Spawn,
 ) -> tuple[str, ...]:
     """Return the toolsets of *worker*, asking `command --toolsets` where they can't be known without; () on a failure.
 
@@ -60,7 +60,7 @@ async def agent_name_of(
     *,
     output: Path,
     environment: Mapping[str, str],
-    spawn: processes.Spawn,
+    spawn: child_process.Spawn,
 ) -> str:
     """Return the name of *agent*, asking `command --name-only` where it is not known; empty on a failure."""
     if agent.name:
@@ -70,7 +70,7 @@ async def agent_name_of(
 
 
 async def _ask_program(
-    code: UserCode, command: Sequence[str], output: Path, environment: Mapping[str, str], spawn: processes.Spawn
+    code: UserCode, command: Sequence[str], output: Path, environment: Mapping[str, str], spawn: child_process.Spawn
 ) -> str:
     """Return the last line that the program printed; empty where it failed."""
     child = spawn(
@@ -80,9 +80,9 @@ async def _ask_program(
         death_signal=signal.SIGTERM,
         directory=code.directory or Path.cwd(),
     )
-    if await processes.wait_exit(child, timeout_s=ASK_TIMEOUT_S) is None:
-        await processes.stop(child, with_signal=signal.SIGKILL, timeout_s=ASK_TIMEOUT_S)
-    last = (await asyncio.to_thread(processes.log_tail, output, lines=1)).strip()
+    if await child_process.wait_exit(child, timeout_s=ASK_TIMEOUT_S) is None:
+        await child_process.stop(child, with_signal=signal.SIGKILL, timeout_s=ASK_TIMEOUT_S)
+    last = (await asyncio.to_thread(child_process.log_tail, output, lines=1)).strip()
     return last if child.returncode == 0 else ""
 
 

@@ -22,7 +22,7 @@ from towpath_contracts.ids import request_id
 from towpath_contracts.streams import agent_consumer
 from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import AgentCommand, WorkerCommand
+from towpath_embedded.processes.role_process import AgentCommand, WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

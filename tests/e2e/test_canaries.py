@@ -18,7 +18,7 @@ from tests.support.platform.otlp_receiver import otlp_receiver
 from towpath_contracts.authority import USERS
 from towpath_contracts.streams import STREAMS
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerCommand
 from towpath_gateway.adapters.key_store import NewKey
 from towpath_gateway.core.api_keys import SCOPES
 from towpath_gateway.settings import GatewaySettings

@@ -24,7 +24,7 @@ import yaml
 from tests.support.places import ROOT
 
 from towpath.cli import main
-from towpath_embedded.servers.ports import free_port
+from towpath_embedded.processes.ports import free_port
 from towpath_embedded.servers.postgres import Postgres
 from towpath_embedded.servers.postgres_identity import temporary_folder
 

@@ -24,7 +24,7 @@ from towpath_contracts.events.log import ChildEnded, ChildStarted, InstructionIs
 from towpath_contracts.runs.tree import ChildNode
 from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

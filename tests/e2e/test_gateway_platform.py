@@ -14,7 +14,7 @@ from tests.support.gateway.sse import frames
 from tests.support.places import EXAMPLES
 
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_gateway.adapters.key_store import NewKey
 from towpath_gateway.core.api_keys import SCOPES

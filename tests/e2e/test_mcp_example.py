@@ -13,7 +13,7 @@ from tests.support.places import EXAMPLES
 
 from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerCommand
 
 EXAMPLE = EXAMPLES / "mcp"
 FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}

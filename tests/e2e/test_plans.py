@@ -24,7 +24,7 @@ from towpath import Client, RefusedError, plan
 from towpath.cli import main
 from towpath_contracts.runs.views import RunView
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -23,7 +23,7 @@ from towpath_contracts.events.log import LogEntry
 from towpath_contracts.runs.views import RunView
 from towpath_contracts.subjects import task_enqueue
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -1,7 +1,7 @@
 """Starts a real service as a process of its own, as the platform does, and asks whether it is ready.
 
-By a fork of a process that has imported the services already (`towpath_embedded.fork_client`): a start costs hundredths
-of a second of processor time instead of more than one, and is the same otherwise.
+By a fork of a process that has imported the services already (`towpath_embedded.processes.fork_client`): a start costs
+hundredths of a second of processor time instead of more than one, and is the same otherwise.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from pathlib import Path
 
 import httpx2
 
-from towpath_embedded import fork_client
-from towpath_embedded.process import ChildProcess, wait_exit
-from towpath_embedded.role_process import module_command
-from towpath_embedded.servers.ports import free_port
+from towpath_embedded.processes import fork_client
+from towpath_embedded.processes.child_process import ChildProcess, wait_exit
+from towpath_embedded.processes.ports import free_port
+from towpath_embedded.processes.role_process import module_command
 
 READY_S = 120  # a cold import on a busy machine
 COUNTED_S = 30

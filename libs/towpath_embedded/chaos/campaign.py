@@ -22,7 +22,7 @@ from towpath_embedded.chaos.plan import Boundary, PlanCell, boundaries_of, make_
 from towpath_embedded.chaos.run_watcher import DatabaseReader, ObservedLog, RunWatcher, types_in_order
 from towpath_embedded.chaos.workload import Workload, policy_text, tools_text
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerCommand
 from towpath_fabric.clock import monotonic
 
 REPLICAS = {"orchestrator": 2, "decider": 2, "tas": 2}

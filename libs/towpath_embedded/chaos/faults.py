@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import role_of
+from towpath_embedded.processes.role_process import role_of
 from towpath_fabric.clock import monotonic, wall
 
 Action = Literal["kill", "stop", "wipe"]

@@ -20,9 +20,9 @@ from nats.js.errors import APIError, NotFoundError
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.streams import STREAMS
-from towpath_embedded.process import failure
+from towpath_embedded.processes.child_process import failure
+from towpath_embedded.processes.ports import LOOPBACK
 from towpath_embedded.servers.nats import Nats
-from towpath_embedded.servers.ports import LOOPBACK
 from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.streams import ensure_streams
 

@@ -18,8 +18,8 @@ from urllib.parse import quote
 from towpath_contracts.authority import CORE, UserRights
 from towpath_contracts.broker_accounts import SYSTEM, broker_accounts
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_embedded import process as processes
-from towpath_embedded.servers.ports import LOOPBACK, free_port
+from towpath_embedded.processes import child_process
+from towpath_embedded.processes.ports import LOOPBACK, free_port
 
 BINARY_VARIABLE = "TOWPATH_NATS_SERVER"
 START_TIMEOUT_S = 30  # recovering large streams after a kill takes seconds
@@ -58,7 +58,7 @@ class Nats:
         self.folder = folder.absolute()
         self._notice = notice
         self.log = (log or folder / "nats.log").absolute()
-        self.process: processes.ChildProcess | None = None
+        self.process: child_process.ChildProcess | None = None
         self.port = port or free_port()
         self.monitoring_port = free_port()
         self._port_is_fixed = port is not None
@@ -115,7 +115,7 @@ class Nats:
             stale.unlink(missing_ok=True)
         configuration = self.folder / "nats.conf"
         write_private(configuration, self.configuration())
-        self.process = processes.spawn(
+        self.process = child_process.spawn(
             [self._binary, "-c", configuration], log=self.log, environment={}, death_signal=signal.SIGTERM
         )
 
@@ -133,24 +133,24 @@ class Nats:
         """Start the server and wait until it takes connections; raise `service_failed` when it does not."""
         for _ in range(PORT_ATTEMPTS):
             self.spawn()
-            if await processes.became_ready(self, timeout_s=START_TIMEOUT_S):
+            if await child_process.became_ready(self, timeout_s=START_TIMEOUT_S):
                 self._port_is_fixed = True  # others know it from now on
                 return
             if self._refused_its_store():
                 continue
-            if self._port_is_fixed or not processes.found_its_port_taken(self.log):
+            if self._port_is_fixed or not child_process.found_its_port_taken(self.log):
                 break
             # Somebody took the port between our choice and the server's start.
             self.port, self.monitoring_port = free_port(), free_port()
         ended = self.process is None or self.process.poll() is not None
         await self.stop()
         what = "ended" if ended else f"was not ready within {START_TIMEOUT_S} s"
-        raise ProblemError(processes.failure(self.name, self.log, what))
+        raise ProblemError(child_process.failure(self.name, self.log, what))
 
     async def stop(self) -> None:
         """Stop the server; what it stored stays."""
         if self.process is not None:
-            await processes.stop(self.process, with_signal=self.stop_signal, timeout_s=self.stop_timeout_s)
+            await child_process.stop(self.process, with_signal=self.stop_signal, timeout_s=self.stop_timeout_s)
 
     def configuration(self) -> str:
         """The server's configuration file."""
@@ -189,7 +189,7 @@ class Nats:
         status = None if self.process is None else self.process.poll()
         if status is None or status < 0:
             return False
-        tail = processes.log_tail(self.log, lines=4)
+        tail = child_process.log_tail(self.log, lines=4)
         return REFUSES_STORE in tail and DISK_FULL not in tail
 
     def _load_passwords(self) -> dict[str, str]:

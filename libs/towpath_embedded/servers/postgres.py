@@ -19,7 +19,7 @@ from urllib.parse import quote
 import asyncpg
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_embedded import process as processes
+from towpath_embedded.processes import child_process
 from towpath_embedded.servers.postgres_identity import (
     data_folder,
     make_owner,
@@ -74,7 +74,7 @@ class Postgres:
     def __init__(self, folder: Path, *, log: Path | None = None, durable: bool = True) -> None:
         self.folder = folder.absolute()
         self.log = (log or folder / "postgres.log").absolute()
-        self.process: processes.ChildProcess | None = None
+        self.process: child_process.ChildProcess | None = None
         self._durable = durable
         self._identity = postgres_identity()
         self._home = runnable_home(postgres_home(), self._identity)
@@ -95,7 +95,7 @@ class Postgres:
         place = {"port": str(PORT), "unix_socket_directories": str(self._sockets)}
         for key, value in {**SETTINGS, **({} if self._durable else _THROWN_AWAY), **place}.items():
             words += ["-c", f"{key}={value}"]
-        self.process = processes.spawn(
+        self.process = child_process.spawn(
             words, log=self.log, environment=_ENVIRONMENT, death_signal=signal.SIGINT, identity=self._identity
         )
 
@@ -114,19 +114,19 @@ class Postgres:
         """Start the server and wait until it takes connections; raise `service_failed` when it does not."""
         end = time.monotonic() + START_TIMEOUT_S
         self.spawn()
-        while not await processes.became_ready(self, timeout_s=end - time.monotonic()):
+        while not await child_process.became_ready(self, timeout_s=end - time.monotonic()):
             ended = self.process is None or self.process.poll() is not None
             if not ended or not self._held() or time.monotonic() > end:
                 await self.stop()
                 what = "ended" if ended else f"was not ready within {START_TIMEOUT_S} s"
-                raise ProblemError(processes.failure(self.name, self.log, what))
+                raise ProblemError(child_process.failure(self.name, self.log, what))
             await asyncio.sleep(RETRY_S)
             self.spawn()
 
     async def stop(self) -> None:
         """Shut the server down; sessions that are still open are ended."""
         if self.process is not None:
-            await processes.stop(self.process, with_signal=self.stop_signal, timeout_s=self.stop_timeout_s)
+            await child_process.stop(self.process, with_signal=self.stop_signal, timeout_s=self.stop_timeout_s)
         if self._temporary_sockets is not None:
             shutil.rmtree(self._temporary_sockets, ignore_errors=True)
 
@@ -159,11 +159,11 @@ class Postgres:
         command: list[str | Path] = [self._home / "bin" / "initdb", "-D", making, *_INITDB]
         if not self._durable:
             command.append("--no-sync")
-        done = processes.run(command, identity=self._identity, environment=_ENVIRONMENT)
+        done = child_process.run(command, identity=self._identity, environment=_ENVIRONMENT)
         if done.returncode:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             self.log.write_text(done.stdout + done.stderr)
-            raise ProblemError(processes.failure(self.name, self.log, "could not make its data"))
+            raise ProblemError(child_process.failure(self.name, self.log, "could not make its data"))
         making.rename(cluster / "data")
 
     def _socket_folder(self) -> Path:
@@ -179,5 +179,5 @@ class Postgres:
         return wanted
 
     def _held(self) -> bool:
-        tail = processes.log_tail(self.log, lines=4)
+        tail = child_process.log_tail(self.log, lines=4)
         return any(phrase in tail for phrase in _HELD)

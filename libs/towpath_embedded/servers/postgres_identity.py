@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_embedded.process import OWN_IDENTITY, Identity, run
+from towpath_embedded.processes.child_process import OWN_IDENTITY, Identity, run
 
 POSTGRES_BIN_VARIABLE = "TOWPATH_POSTGRES_BIN"
 SHARED_PLACES = (Path("/var/lib/towpath"), Path("/var/tmp/towpath"))  # noqa: S108 - root-owned, verified before use

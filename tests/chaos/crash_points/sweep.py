@@ -22,11 +22,11 @@ from tests.chaos.crash_points.report import SweepKill, SweepReport, explain_unkn
 from tests.chaos.crash_points.sweep_client import SweepClient
 from tests.chaos.crash_points.tasks import CLASSES, MAX_ACTIVE, EffectClass, Kind, SweepTask, sweep_platform
 
-from towpath_embedded import role_process
 from towpath_embedded.chaos.comparison import describe_difference
 from towpath_embedded.chaos.judge import UnknownCall, judge_record
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.stored_runs import StoredRuns, read_record
+from towpath_embedded.processes import role_process
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic, wall
 

@@ -9,7 +9,7 @@ from tests.chaos.crash_points.tools import OUTSIDE_VARIABLE
 from tests.support.places import IMPORTS_TESTS
 
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerCommand
 from towpath_fabric.crash_points import VARIABLE
 
 EffectClass = Literal["pure", "idempotent", "reconcilable", "irreversible"]

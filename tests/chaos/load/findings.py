@@ -19,7 +19,7 @@ from tests.chaos.load.steady_load import NETWORK, SteadyLoad, scripted_decisions
 from tests.chaos.scenarios.catalogue import Figure, ScenarioReport
 
 from towpath_embedded.chaos.judge import JudgedRuns
-from towpath_embedded.role_process import http_status
+from towpath_embedded.processes.role_process import http_status
 from towpath_fabric.clock import monotonic
 
 MIN_SHARE: Final = 0.95

@@ -25,7 +25,7 @@ from towpath_contracts import rpc, subjects
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.chaos.judge import FINAL, JudgedRuns, judge
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerCommand
 from towpath_fabric.clock import monotonic
 
 _log = logging.getLogger(__name__)

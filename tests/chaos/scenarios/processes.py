@@ -22,7 +22,7 @@ from tests.chaos.servers.half_open import HalfOpenProxy, half_open_proxy
 from towpath_contracts import rpc
 from towpath_contracts.runs.views import ResolveGate
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.servers.ports import free_port
+from towpath_embedded.processes.ports import free_port
 from towpath_fabric.clock import monotonic
 
 SETTLE_S: Final = 240.0

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from towpath_embedded.servers.ports import LOOPBACK
+from towpath_embedded.processes.ports import LOOPBACK
 
 CHUNK: Final = 65_536
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from tests.support.waiting import eventually
 
-from towpath_embedded import fork_client, fork_server, process
 from towpath_embedded.platform import Platform
-from towpath_embedded.process import ChildProcess, Spawn
-from towpath_embedded.role_process import module_command
+from towpath_embedded.processes import child_process, fork_client, fork_server
+from towpath_embedded.processes.child_process import ChildProcess, Spawn
+from towpath_embedded.processes.role_process import module_command
 
 WAIT_S = 90
 
@@ -56,13 +56,13 @@ SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
 PARENT = """
 import os, signal, sys, time
 from pathlib import Path
-from towpath_embedded import fork_client as forks
-from towpath_embedded.role_process import module_command
-server = forks.server()
+from towpath_embedded.processes import fork_client
+from towpath_embedded.processes.role_process import module_command
+server = fork_client.server()
 assert server.ready(90)
 folder = Path(sys.argv[1])
-child = forks.spawn(module_command("worker", "probe.py"), log=folder / "log", directory=folder,
-                    environment=forks.read_at_start(os.environ), death_signal=signal.SIGTERM)
+child = fork_client.spawn(module_command("worker", "probe.py"), log=folder / "log", directory=folder,
+                    environment=fork_client.read_at_start(os.environ), death_signal=signal.SIGTERM)
 print(server.pid, child.pid, flush=True)
 time.sleep(600)
 """
@@ -126,7 +126,7 @@ def runs(pid: int) -> bool:
 def test_a_forked_process_is_like_an_executed_one(tmp_path: Path) -> None:
     forked, executed = (
         facts(fork_client.spawn, tmp_path / "forked", "s"),
-        facts(process.spawn, tmp_path / "executed", "s"),
+        facts(child_process.spawn, tmp_path / "executed", "s"),
     )
     assert forked == executed
     assert forked["parent"] == os.getpid()

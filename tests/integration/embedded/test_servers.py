@@ -18,7 +18,7 @@ import pytest
 
 from towpath_contracts.authority import USERS, client_rights
 from towpath_contracts.problems.registry import ProblemError
-from towpath_embedded.process import wait_exit
+from towpath_embedded.processes.child_process import wait_exit
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
 

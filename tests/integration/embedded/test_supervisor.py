@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_embedded.process import LOG_LIMIT_BYTES, trim, wait_exit
-from towpath_embedded.role_process import RoleProcess, http_status
-from towpath_embedded.servers.ports import free_port, is_free, require_free
-from towpath_embedded.supervisor import LONGEST_PAUSE_S, Supervisor
+from towpath_embedded.processes.child_process import LOG_LIMIT_BYTES, trim, wait_exit
+from towpath_embedded.processes.ports import free_port, is_free, require_free
+from towpath_embedded.processes.role_process import RoleProcess, http_status
+from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S, Supervisor
 
 ANSWERS = """
 import http.server, os, signal, sys

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from towpath_embedded.platform_state import read_state
-from towpath_embedded.servers.ports import free_port
+from towpath_embedded.processes.ports import free_port
 from towpath_embedded.servers.postgres_identity import postgres_home
 
 COMMAND = (sys.executable, "-m", "towpath_embedded")

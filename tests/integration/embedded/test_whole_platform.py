@@ -20,7 +20,7 @@ from tests.support.places import EXAMPLES
 
 from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import DATABASE_ROLES, WorkerCommand
+from towpath_embedded.processes.role_process import DATABASE_ROLES, WorkerCommand
 
 SAMPLE = EXAMPLES / "support"
 TWO_OF_EACH = {"orchestrator": 2, "decider": 2, "tas": 2, "log_writer": 2}

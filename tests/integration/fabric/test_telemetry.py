@@ -10,7 +10,7 @@ from tests.support.platform.otlp_receiver import otlp_receiver
 from tests.support.waiting import eventually
 
 from towpath_contracts import ids
-from towpath_embedded.servers.ports import free_port
+from towpath_embedded.processes.ports import free_port
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_readings.spans import RUN, Span, SpanEvent, SpanLink, step_key

@@ -19,7 +19,7 @@ from tests.support.worker.running_worker import Serving, serving
 
 from towpath_contracts import rpc
 from towpath_contracts.tools.access import ToolsDescribed
-from towpath_embedded.servers.ports import free_port
+from towpath_embedded.processes.ports import free_port
 from towpath_worker.adapters.mcp.config import load_servers
 
 __all__ = ["shared_tas"]

@@ -13,7 +13,7 @@ from towpath import Client
 from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerCommand
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 EXAMPLE = ROOT / "examples" / "goal"

@@ -15,7 +15,7 @@ from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.chaos.judge import JudgedRuns, judge
 from towpath_embedded.platform import Platform
-from towpath_embedded.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerCommand
 
 TOOLS = ("mark.pure", "mark.idempotent", "mark.irreversible")
 POLICY = "kind: Policy\nrules:\n  - {name: marks, tool: 'mark.*', effect: allow}\n"

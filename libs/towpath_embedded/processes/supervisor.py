@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from subprocess import TimeoutExpired
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_embedded.process import ManagedProcess, wait_exit
+from towpath_embedded.processes.child_process import ManagedProcess, wait_exit
 from towpath_fabric.clock import monotonic
 
 FIRST_PAUSE_S = 0.2

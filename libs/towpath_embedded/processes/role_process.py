@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_embedded import process as processes
-from towpath_embedded.servers.ports import LOOPBACK, free_port
+from towpath_embedded.processes import child_process
+from towpath_embedded.processes.ports import LOOPBACK, free_port
 
 START_TIMEOUT_S = 120  # imports alone take half a minute on a machine that is very busy
 STOP_TIMEOUT_S = 15  # a role drains for `stop_grace_s` (10 s) at most
@@ -100,7 +100,7 @@ UserCode = WorkerCommand | AgentCommand
 class RoleProcess:
     """One process of a role. *port_variable* names the setting that tells it where to answer `/readyz`.
 
-    *spawn* starts it: `process.spawn`, or `fork_client.spawn`.
+    *spawn* starts it: `child_process.spawn`, or `fork_client.spawn`.
     """
 
     stop_signal: signal.Signals = signal.SIGTERM
@@ -116,11 +116,11 @@ class RoleProcess:
         port_variable: str = "TOWPATH_HEALTH_PORT",
         port: int | None = None,
         directory: Path | None = None,
-        spawn: processes.Spawn = processes.spawn,
+        spawn: child_process.Spawn = child_process.spawn,
     ) -> None:
         self.name = name
         self.log = log
-        self.process: processes.ChildProcess | None = None
+        self.process: child_process.ChildProcess | None = None
         self.port = port or free_port()
         self._port_is_fixed = port is not None
         self._command = tuple(command)
@@ -147,21 +147,21 @@ class RoleProcess:
         """Start the process and wait until it is ready; raise `service_failed` when it does not become so."""
         for _ in range(PORT_ATTEMPTS):
             self.spawn()
-            if await processes.became_ready(self, timeout_s=START_TIMEOUT_S):
+            if await child_process.became_ready(self, timeout_s=START_TIMEOUT_S):
                 self._port_is_fixed = True
                 return
-            if self._port_is_fixed or not processes.found_its_port_taken(self.log):
+            if self._port_is_fixed or not child_process.found_its_port_taken(self.log):
                 break
             self.port = free_port()
         ended = self.process is None or self.process.poll() is not None
         await self.stop()
         what = "ended at its start" if ended else f"was not ready within {START_TIMEOUT_S} s"
-        raise ProblemError(processes.failure(self.name, self.log, what))
+        raise ProblemError(child_process.failure(self.name, self.log, what))
 
     async def stop(self) -> None:
         """Let the process drain, then end it."""
         if self.process is not None:
-            await processes.stop(self.process, with_signal=self.stop_signal, timeout_s=self.stop_timeout_s)
+            await child_process.stop(self.process, with_signal=self.stop_signal, timeout_s=self.stop_timeout_s)
 
 
 def role_of(name: str) -> str:

@@ -1,8 +1,8 @@
-"""`python -m towpath_embedded.fork_server FD MODULE…`: imports the modules once and forks a process for every start.
+"""`python -m towpath_embedded.processes.fork_server FD MODULE…`: imports modules once and forks them for every start.
 
 The server has no thread, no event loop and no connection, because a fork would break them. It learns no secret: a
 process reads its environment itself, from a socket of its own, so no secret of one role is ever in the memory of
-another. Used by `towpath_embedded.fork_client` alone.
+another. Used by `towpath_embedded.processes.fork_client` alone.
 """
 
 import ctypes

@@ -1,8 +1,8 @@
 """Starts services by forking a process that has imported them already, because imports are most of a start.
 
-`towpath chaos` and the tests start hundreds of services. A forked process is like one that `process.spawn` starts: a
-child of this process with a pid, a log, a session and an environment of its own. Where that can't be had,
-`process.spawn` starts it.
+`towpath chaos` and the tests start hundreds of services. A forked process is like one that `child_process.spawn`
+starts: a child of this process with a pid, a log, a session and an environment of its own. Where that can't be had,
+`child_process.spawn` starts it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from towpath_embedded import fork_server, process, role_process
+from towpath_embedded.processes import child_process, fork_server, role_process
 
 PRELOAD_TIMEOUT_S = 120.0  # imports alone take half a minute on a machine that is very busy
 FORK_TIMEOUT_S = 30.0  # a fork takes milliseconds; whoever does not answer by then is stuck
@@ -46,7 +46,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 class ForkedProcess:
-    """A child of this process that it did not start itself; see `process.Child` for what its methods promise."""
+    """A child of this process that it did not start itself; see `child_process.ChildProcess` for what its methods promise."""
 
     def __init__(self, pid: int, command: Sequence[str]) -> None:
         self.pid = pid
@@ -103,7 +103,7 @@ class ForkServer:
                 env=environment,
                 start_new_session=True,
                 pass_fds=[theirs.fileno()],
-                preexec_fn=process.before_exec(process.OWN_IDENTITY, signal.SIGKILL),  # noqa: PLW1509 - one system call
+                preexec_fn=child_process.before_exec(child_process.OWN_IDENTITY, signal.SIGKILL),  # noqa: PLW1509 - one system call
             )
 
     @property
@@ -121,7 +121,7 @@ class ForkServer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PRELOAD_TIMEOUT_S):
                 while not self.ready() and self.alive():  # noqa: ASYNC110 - once in the life of a process
-                    await asyncio.sleep(process.POLL_S)
+                    await asyncio.sleep(child_process.POLL_S)
 
     def alive(self) -> bool:
         return self._process.poll() is None
@@ -201,12 +201,15 @@ def spawn(
     environment: Mapping[str, str],
     death_signal: signal.Signals,
     directory: Path = Path("/"),
-) -> process.ChildProcess:
-    """Start *command* as `process.spawn` does; by a fork where that is `python -m MODULE` and the server is ready."""
+) -> child_process.ChildProcess:
+    """Start *command* as `child_process.spawn` does; by a fork where that is `python -m MODULE` and the server is ready."""
     words = [os.fspath(word) for word in command]
     if (forks := _server_for(words)) is not None and forks.ready() and forks.suits(environment):
-        process.require_main_thread()
-        with process.opened_log(log) as output, _opened(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as folder:
+        child_process.require_main_thread()
+        with (
+            child_process.opened_log(log) as output,
+            _opened(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as folder,
+        ):
             try:
                 return forks.fork(
                     words,
@@ -217,7 +220,7 @@ def spawn(
                 )
             except OSError:  # it was killed, or hangs; the next start finds a new one
                 close()
-    return process.spawn(words, log=log, environment=environment, death_signal=death_signal, directory=directory)
+    return child_process.spawn(words, log=log, environment=environment, death_signal=death_signal, directory=directory)
 
 
 def _server_for(words: Sequence[str]) -> ForkServer | None:
