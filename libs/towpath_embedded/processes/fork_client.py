@@ -46,7 +46,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 class ForkedProcess:
-    """A child of this process that it did not start itself; see `child_process.ChildProcess` for what its methods promise."""
+    """A child of this process that it did not start itself; `child_process.ChildProcess` says what its methods do."""
 
     def __init__(self, pid: int, command: Sequence[str]) -> None:
         self.pid = pid
@@ -202,7 +202,7 @@ def spawn(
     death_signal: signal.Signals,
     directory: Path = Path("/"),
 ) -> child_process.ChildProcess:
-    """Start *command* as `child_process.spawn` does; by a fork where that is `python -m MODULE` and the server is ready."""
+    """Start *command* as `child_process.spawn` does; by a fork if it is `python -m MODULE` and the server is ready."""
     words = [os.fspath(word) for word in command]
     if (forks := _server_for(words)) is not None and forks.ready() and forks.suits(environment):
         child_process.require_main_thread()
