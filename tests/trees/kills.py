@@ -62,15 +62,15 @@ _BEHIND = (
 
 
 class Patient(GateOperator):
-    """A person who waits until a worker that is merely slow would have acted, and given up: it may look dead here."""
+    """A gate_operator who waits until a worker that is merely slow would have acted, and given up: it may look dead here."""
 
-    def __init__(self, client: Client, reader: DatabaseReader, outside: Path, striker: FaultInjector) -> None:
-        super().__init__(client, reader, outside, striker)
+    def __init__(self, client: Client, reader: DatabaseReader, outside: Path, injector: FaultInjector) -> None:
+        super().__init__(client, reader, outside, injector)
         self._since: dict[str, float] = {}
 
-    def _may_say(self, gate: Any) -> bool:
+    def _may_answer(self, gate: Any) -> bool:
         since = self._since.setdefault(gate["gate_id"], time.monotonic())
-        return super()._may_say(gate) and time.monotonic() - since > SURE_S
+        return super()._may_answer(gate) and time.monotonic() - since > SURE_S
 
 
 class Harbour:
@@ -83,8 +83,8 @@ class Harbour:
         self.client = Client(platform.gateway_url)
         self.reader = DatabaseReader(platform.dsn())
         self.outside = outside_file(folder)
-        self.striker = FaultInjector(platform, stop_s=1.0)
-        self.person = Patient(self.client, self.reader, self.outside, self.striker)
+        self.injector = FaultInjector(platform, stop_s=1.0)
+        self.gate_operator = Patient(self.client, self.reader, self.outside, self.injector)
         self.trees: list[str] = []
         self.wrong: list[str] = []
         self.killed: Counter[str] = Counter()
@@ -93,7 +93,7 @@ class Harbour:
 
     async def close(self) -> None:
         """Let go of everything."""
-        await self.striker.close()
+        await self.injector.close()
         await self.reader.close()
         await self.client.close()
 
@@ -112,14 +112,14 @@ class Harbour:
         async with asyncio.timeout(TREE_S):
             while True:
                 with contextlib.suppress(UnavailableError):
-                    said = await self.client.submit(
+                    options = await self.client.submit(
                         self.workload.name,
                         self.workload.message,
                         script=list(self.workload.script),
                         idempotency_key=key,
                     )
-                    self.trees.append(str(said.run_id))
-                    return str(said.run_id)
+                    self.trees.append(str(options.run_id))
+                    return str(options.run_id)
                 await asyncio.sleep(0.2)
 
     async def rows(self, statement: str, *arguments: object) -> list[Any]:
@@ -152,11 +152,11 @@ class Harbour:
             return
         if len(runs) != size_of(self.width):
             self.wrong.append(f"{tree}: {len(runs)} runs, not {size_of(self.width)}")
-        view = await self.patiently(tree)
+        view = await self.get_run(tree)
         if view.status != "completed" or view.final != {"message": answer_of(self.width)}:
             self.wrong.append(f"{tree} is {view.status}: {view.reason}: {str(view.final)[:200]}")
 
-    async def patiently(self, tree: str) -> Any:
+    async def get_run(self, tree: str) -> Any:
         """Ask for a run until somebody answers."""
         async with asyncio.timeout(TREE_S):
             while True:
@@ -164,25 +164,25 @@ class Harbour:
                     return await self.client.get(tree)
                 await asyncio.sleep(0.2)
 
-    async def rage(self, kills: int) -> None:
+    async def kill_services(self, kills: int) -> None:
         """Kill service after service, each in its turn, at random moments."""
         for number in range(kills):
             await asyncio.sleep(self.chance.uniform(0.2, 2.0))
             target = SERVICES[number % len(SERVICES)]
             with contextlib.suppress(TimeoutError):
-                await self.striker.strike(FAULTS[f"kill.{target}"])
+                await self.injector.strike(FAULTS[f"kill.{target}"])
                 self.killed[target] += 1
 
     async def under_kills(self, kills: int) -> None:
         """Let tree after tree run while services are killed."""
-        raging = asyncio.create_task(self.rage(kills))
+        killing = asyncio.create_task(self.kill_services(kills))
         try:
-            while not raging.done():
+            while not killing.done():
                 await self.check(await self.submit())
-            await raging
+            await killing
         finally:
-            raging.cancel()
-            await asyncio.gather(raging, return_exceptions=True)
+            killing.cancel()
+            await asyncio.gather(killing, return_exceptions=True)
         await self.platform.wait_ready(QUIET_S)
 
     async def cancel_one(self) -> None:
@@ -208,18 +208,18 @@ class Harbour:
         self.cancelled += runs[tree] == "cancelled"
         self.cut_effects += sum(mark.execution_id in calls for mark in read_marks(self.outside))
 
-    async def until(self, tree: str, true: Callable[[dict[str, str]], bool]) -> None:
+    async def until(self, tree: str, condition: Callable[[dict[str, str]], bool]) -> None:
         """Wait until the runs of a tree are as wanted."""
         async with asyncio.timeout(TREE_S):
-            while not true(await self.runs_of(tree)):  # noqa: ASYNC110 - a level
+            while not condition(await self.runs_of(tree)):  # noqa: ASYNC110 - a level
                 await asyncio.sleep(0.02)
 
-    async def told_of(self, call: str) -> str:
+    async def recorded_reports(self, call: str) -> str:
         """Return what the audit and its run say of a call, in their order, for whoever has to explain it."""
         notes = [f"{row['at']:.3f} {row['phase']} {row['verdict']}" for row in await self.rows(_NOTES, call)]
         return f"{call}: {'; '.join(notes)}"
 
-    async def judged(self) -> dict[str, Any]:
+    async def judge_all(self) -> dict[str, Any]:
         """Wait for the history and hold everything that is stored against the marks outside."""
         until = time.monotonic() + QUIET_S
         while (await self.rows(_BEHIND))[0]["runs"] and time.monotonic() < until:  # noqa: ASYNC110 - a level
@@ -227,7 +227,7 @@ class Harbour:
         verdict = await judge(self.platform.dsn(), self.outside, ends=FINAL)
         findings = {name: found for name, found in verdict.findings.items() if found}
         self.wrong += [f"{name}: {one}" for name, found in findings.items() for one in found[:5]]
-        self.wrong += [await self.told_of(one.split()[0]) for one in verdict.late[:5]]
+        self.wrong += [await self.recorded_reports(one.split()[0]) for one in verdict.late[:5]]
         return {
             "runs": verdict.runs,
             "ended": verdict.ended,
@@ -244,30 +244,30 @@ async def live(kills: int, cancels: int, seed: int, width: int = 4) -> dict[str,
     settings = CampaignSettings(workloads=(fleet(width),), faults=(), strikes=0, seed=seed)
     with temporary_folder() as folder:
         async with campaign_platform(settings, folder, lambda _line: None) as platform:
-            harbour = Harbour(platform, folder, width, seed)
-            deciding = asyncio.create_task(harbour.person.decide())
+            campaign = Harbour(platform, folder, width, seed)
+            deciding = asyncio.create_task(campaign.gate_operator.decide())
             try:
-                await harbour.publish()
-                await harbour.under_kills(kills)
-                under_kills = len(harbour.trees)
-                while harbour.cancelled < cancels and len(harbour.trees) < under_kills + 4 * cancels:
-                    await harbour.cancel_one()
-                figures = await harbour.judged()
+                await campaign.publish()
+                await campaign.under_kills(kills)
+                under_kills = len(campaign.trees)
+                while campaign.cancelled < cancels and len(campaign.trees) < under_kills + 4 * cancels:
+                    await campaign.cancel_one()
+                figures = await campaign.judge_all()
             finally:
                 deciding.cancel()
                 await asyncio.gather(deciding, return_exceptions=True)
-                await harbour.close()
+                await campaign.close()
     return {
         "trees": under_kills,
         "leaves": width**3,
         "cancels": cancels,
-        "cancelled": harbour.cancelled,
-        "effects_before_cancels": harbour.cut_effects,
-        "quickest_tree_s": round(harbour.quickest, 1),
-        "kills": dict(harbour.killed),
+        "cancelled": campaign.cancelled,
+        "effects_before_cancels": campaign.cut_effects,
+        "quickest_tree_s": round(campaign.quickest, 1),
+        "kills": dict(campaign.killed),
         **figures,
-        "said": dict(harbour.person.said),
-        "wrong": harbour.wrong,
+        "said": dict(campaign.gate_operator.answer_counts),
+        "wrong": campaign.wrong,
         "seconds": round(time.monotonic() - began, 1),
     }
 
@@ -279,10 +279,10 @@ def main() -> int:
     parser.add_argument("--cancels", type=int, default=20, help="trees cancelled in the middle")
     parser.add_argument("--width", type=int, default=4, choices=(1, 2, 3, 4), help="4 makes trees of 64 leaves")
     parser.add_argument("--seed", type=int, default=1)
-    said = parser.parse_args()
-    figures = asyncio.run(live(said.kills, said.cancels, said.seed, said.width))
+    options = parser.parse_args()
+    figures = asyncio.run(live(options.kills, said.cancels, said.seed, said.width))
     sys.stdout.write(json.dumps(figures) + "\n")
-    return 1 if figures["wrong"] or figures["cancelled"] < said.cancels else 0
+    return 1 if figures["wrong"] or figures["cancelled"] < options.cancels else 0
 
 
 if __name__ == "__main__":
