@@ -15,9 +15,9 @@ from tests.support.places import EXAMPLES, TESTS
 from tests.support.platform.objective_runs import CLERK, DONE, SUMMARY, VERDICT, comparable, plan, prompts, use
 
 from towpath import Client, Objective, RefusedError
-from towpath.cli import workspaces
-from towpath.cli.options import Common
-from towpath.objectives import AgentRunResult
+from towpath.cli.runs import workspace_commands
+from towpath.cli.shared.options import ConnectionOptions
+from towpath.tasks.objectives import AgentRunResult
 from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerCommand

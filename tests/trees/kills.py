@@ -62,7 +62,7 @@ _BEHIND = (
 
 
 class Patient(GateOperator):
-    """A gate_operator who waits until a worker that is merely slow would have acted, and given up: it may look dead here."""
+    """Waits until a worker that is only slow would have acted or given up, because here it may look dead."""
 
     def __init__(self, client: Client, reader: DatabaseReader, outside: Path, injector: FaultInjector) -> None:
         super().__init__(client, reader, outside, injector)
@@ -112,14 +112,14 @@ class Harbour:
         async with asyncio.timeout(TREE_S):
             while True:
                 with contextlib.suppress(UnavailableError):
-                    options = await self.client.submit(
+                    accepted = await self.client.submit(
                         self.workload.name,
                         self.workload.message,
                         script=list(self.workload.script),
                         idempotency_key=key,
                     )
-                    self.trees.append(str(options.run_id))
-                    return str(options.run_id)
+                    self.trees.append(str(accepted.run_id))
+                    return str(accepted.run_id)
                 await asyncio.sleep(0.2)
 
     async def rows(self, statement: str, *arguments: object) -> list[Any]:
@@ -280,7 +280,7 @@ def main() -> int:
     parser.add_argument("--width", type=int, default=4, choices=(1, 2, 3, 4), help="4 makes trees of 64 leaves")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    figures = asyncio.run(live(options.kills, said.cancels, said.seed, said.width))
+    figures = asyncio.run(live(options.kills, options.cancels, options.seed, options.width))
     sys.stdout.write(json.dumps(figures) + "\n")
     return 1 if figures["wrong"] or figures["cancelled"] < options.cancels else 0
 
