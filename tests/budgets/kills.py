@@ -45,7 +45,7 @@ STEP_TIMEOUT_MS = 1_000
 MOST_S = 300.0
 
 
-class Paying(Peers):
+class PayingPeers(Peers):
     """Pays for every request that it takes, writes that down, and then answers, perhaps."""
 
     def __init__(self, nc: Any, chance: random.Random) -> None:
@@ -85,7 +85,9 @@ class Paying(Peers):
         await self.send("decider", fact.run_id, fact.model_dump_json().encode())
 
 
-async def rage(stack: ExitStack, start: Any, services: list[ServiceProcess], chance: random.Random, kills: int) -> None:
+async def kill_services(
+    stack: ExitStack, start: Any, services: list[ServiceProcess], chance: random.Random, kills: int
+) -> None:
     """Kill orchestrators, one after another; each comes again."""
     for _ in range(kills):
         await asyncio.sleep(chance.uniform(0.1, 0.8))
@@ -94,7 +96,7 @@ async def rage(stack: ExitStack, start: Any, services: list[ServiceProcess], cha
         services[place] = stack.enter_context(start())
 
 
-async def submit_all(peers: Paying, fan: int) -> list[UUID]:
+async def submit_all(peers: PayingPeers, fan: int) -> list[UUID]:
     """Submit *fan* tasks at once, each until it is accepted."""
 
     async def one(number: int) -> UUID:
@@ -127,7 +129,7 @@ async def all_ended(database: "asyncpg.Connection[Any]", fan: int) -> bool:
     return False
 
 
-async def judge(database: "asyncpg.Connection[Any]", peers: Paying) -> dict[str, int]:
+async def judge(database: "asyncpg.Connection[Any]", peers: PayingPeers) -> dict[str, int]:
     """Compare the accounts with the logs, and both with the book."""
     figures = Counter(overspent=0, leaked=0, misattributed=0, free=0, unbound=0)
     spent: dict[tuple[str, str], Amounts] = defaultdict(lambda: NOTHING)
@@ -166,7 +168,7 @@ async def judge(database: "asyncpg.Connection[Any]", peers: Paying) -> dict[str,
     return dict(figures)
 
 
-async def live(fan: int, kills: int, seed: int, *, durable: bool = True) -> dict[str, Any]:
+async def run_campaign(fan: int, kills: int, seed: int, *, durable: bool = True) -> dict[str, Any]:
     """Let *fan* runs live through *kills* kills; returns the figures, of which those in MUST_BE_ZERO must be 0."""
     chance, began = random.Random(seed), time.monotonic()
     with temporary_folder() as folder, ExitStack() as stack:
@@ -185,7 +187,7 @@ async def live(fan: int, kills: int, seed: int, *, durable: bool = True) -> dict
             start = lambda: started("orchestrator", folder=folder, environment=environment)  # noqa: E731
             services = [stack.enter_context(start()) for _ in range(2)]
             async with connected(nats_server.url()) as nc:
-                peers = Paying(nc, chance)
+                peers = PayingPeers(nc, chance)
                 await peers.start()
                 network = {**NETWORK, "step_timeout_ms": STEP_TIMEOUT_MS}
                 await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project="default", actor="test", spec=network))
@@ -196,7 +198,7 @@ async def live(fan: int, kills: int, seed: int, *, durable: bool = True) -> dict
                         project="default", kind="project", name="default", budget=limit, actor="a", roles=("operator",)
                     ),
                 )
-                await asyncio.gather(submit_all(peers, fan), rage(stack, start, services, chance, kills))
+                await asyncio.gather(submit_all(peers, fan), kill_services(stack, start, services, chance, kills))
                 over = await all_ended(database, fan)
                 figures = await judge(database, peers)
                 ends = Counter(row["status"] for row in await database.fetch("SELECT status FROM runs.run"))
@@ -225,7 +227,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20, help="orchestrators killed with SIGKILL")
     parser.add_argument("--seed", type=int, default=1)
     said = parser.parse_args()
-    figures = asyncio.run(live(said.fan, said.kills, said.seed))
+    figures = asyncio.run(run_campaign(said.fan, said.kills, said.seed))
     sys.stdout.write(json.dumps(figures) + "\n")
     wrong = [name for name in MUST_BE_ZERO if figures[name]]
     return 1 if wrong else 0

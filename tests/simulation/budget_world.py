@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.mutants import Mutants
+from tests.simulation.mutants import MutantSwitches
 from tests.simulation.outside.message_bus import Delivery, SimBus
-from tests.simulation.outside.people import PROJECT, Client, Decider
-from tests.simulation.scenery import NETWORK, Wishes
+from tests.simulation.outside.people import PROJECT, SimClient, SimDecider
+from tests.simulation.scenery import NETWORK, ModelAnswers
 from tests.simulation.tables.budget_rows import Place
 from tests.simulation.world import World
 
@@ -36,7 +36,7 @@ DECIDES = subjects.DECIDE_ALL.removesuffix("*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paid:
+class PaidAttempt:
     """What one attempt really cost, and what its answer says of it."""
 
     run_id: UUID
@@ -46,11 +46,11 @@ class Paid:
     told: Amounts
 
 
-class PayingDecider(Decider):
+class PayingDecider(SimDecider):
     """Pays before it answers, and keeps to what the request allows; may die in between."""
 
     def __init__(self, bus: SimBus, chance: random.Random, world: "BudgetWorld") -> None:
-        super().__init__(bus, chance, Wishes(chance))
+        super().__init__(bus, chance, ModelAnswers(chance))
         self._world = world
 
     async def _decide(self, message: Delivery) -> None:
@@ -84,7 +84,7 @@ class PayingDecider(Decider):
         told = Amounts(tokens=usage.input_tokens + usage.output_tokens, model_calls=calls - silent)
         spent_in, spent_out = sum(p[0] for p in pairs), sum(p[1] for p in pairs)
         truth = Amounts(usd_micros=PRICE.of(spent_in, spent_out), tokens=spent_in + spent_out, model_calls=calls)
-        paid = Paid(
+        paid = PaidAttempt(
             run_id=request.run_id, request_id=request.request_id, attempt=request.attempt, truth=truth, told=told
         )
         self._world.paid.append(paid)
@@ -100,7 +100,7 @@ class PayingDecider(Decider):
         await nak(message, 1.0)  # type: ignore[arg-type]
 
 
-class SparingClient(Client):
+class BudgetClient(SimClient):
     """Gives some tasks a budget of their own."""
 
     def task(self, number: int, key: str) -> SubmitTask:
@@ -118,10 +118,10 @@ class BudgetWorld(World):
     twice: it is posted once in an attempt (`resendable_effects`), and a connection repeats nothing.
     """
 
-    def __init__(self, seed: int, *, fan: int = FAN, keep: bool = False, mutants: Mutants | None = None) -> None:
+    def __init__(self, seed: int, *, fan: int = FAN, keep: bool = False, mutants: MutantSwitches | None = None) -> None:
         super().__init__(seed, keep=keep, mutants=mutants)
         chance = self._stream("budgets")
-        self.paid: list[Paid] = []
+        self.paid: list[PaidAttempt] = []
         self.tasks = fan
         self.cancels = chance.choice((0.0, 0.2))
         prices = Path(__file__).parent / "prices.yaml"
@@ -156,11 +156,11 @@ class BudgetWorld(World):
                 (project, kind, name, per_day), row = chance.choice(list(self.budgets.limits.items()))
                 self.budgets.limit(project, kind, name, per_day=per_day, **{unit: row[unit] for unit in UNITS})
 
-    def decider(self, bus: SimBus) -> Decider:
+    def decider(self, bus: SimBus) -> SimDecider:
         return PayingDecider(bus, self._people_chance, self)
 
-    def client(self, bus: SimBus) -> Client:
-        return SparingClient(bus, self._people_chance, self)
+    def client(self, bus: SimBus) -> SimClient:
+        return BudgetClient(bus, self._people_chance, self)
 
 
 class BudgetJudge:
@@ -228,7 +228,7 @@ class BudgetJudge:
                 self._wrong(figures, "unbound", f"{run_id} asks a model, and does not know of {place}")
                 return
 
-    def _attributed(self, run_id: UUID, figures: Counter[str], log: Any, budget: Any, paid: list[Paid]) -> None:
+    def _attributed(self, run_id: UUID, figures: Counter[str], log: Any, budget: Any, paid: list[PaidAttempt]) -> None:
         """What was counted, beside estimates, is what the answers in the log have told: no more and no less."""
         told = {(one.request_id, one.attempt): one.told for one in paid}
         counted = NOTHING

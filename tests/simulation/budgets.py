@@ -10,17 +10,19 @@ import time
 from collections import Counter
 
 from tests.simulation.budget_world import FAN, BudgetJudge, BudgetWorld
-from tests.simulation.mutants import Mutants
+from tests.simulation.mutants import MutantSwitches
 from tests.simulation.run import print_line
-from tests.simulation.world import live_through
+from tests.simulation.world import run_to_end
 
 MUST_BE_ZERO = ("overspent", "leaked", "misattributed", "free", "unbound")
 
 
-def lived(seed: int, fan: int = FAN, *, keep: bool = False, mutant: str = "") -> tuple[BudgetWorld, dict[str, int]]:
+def run_budget_world(
+    seed: int, fan: int = FAN, *, keep: bool = False, mutant: str = ""
+) -> tuple[BudgetWorld, dict[str, int]]:
     """Let the world of *seed* live, with *fan* runs at once; returns it with the figures that must be 0."""
-    world = BudgetWorld(seed, fan=fan, keep=keep, mutants=Mutants(mutant))
-    live_through(world)
+    world = BudgetWorld(seed, fan=fan, keep=keep, mutants=MutantSwitches(mutant))
+    run_to_end(world)
     return world, BudgetJudge(world).judge()
 
 
@@ -33,14 +35,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="tell the story of this one")
     said = parser.parse_args()
     if said.seed is not None:
-        world, figures = lived(said.seed, said.fan, keep=True)
+        world, figures = run_budget_world(said.seed, said.fan, keep=True)
         print_line("\n".join(world.seen.lines or []))
         print_line(f"{figures}")
         return 1 if world.complaints else 0
     began, failed = time.monotonic(), 0
     counts: Counter[str] = Counter()
     for seed in range(said.first, said.first + said.seeds):
-        world, figures = lived(seed, said.fan)
+        world, figures = run_budget_world(seed, said.fan)
         counts.update(world.seen.counts)
         counts.update(figures)
         if world.complaints:

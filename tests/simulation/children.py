@@ -4,7 +4,7 @@ import asyncio
 import random
 from typing import Any
 
-from tests.simulation.outside.people import Client
+from tests.simulation.outside.people import SimClient
 from tests.support.engine.machine import respond, route, use, use_all
 
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
@@ -27,7 +27,7 @@ AT_THE_CHILD = 0.2
 """How often it is the colleague alone who is stopped."""
 
 
-class Sender(Client):
+class MixedClient(SimClient):
     """Sends agents on errands."""
 
     def task(self, number: int, key: str) -> SubmitTask:
@@ -56,7 +56,7 @@ class Sender(Client):
         await self.cancel(run_id)
 
 
-def ran(request: DecisionRequest, chance: random.Random) -> dict[str, Any]:
+def child_decision(request: DecisionRequest, chance: random.Random) -> dict[str, Any]:
     """What a model wants that runs an errand: mostly what it may not do, so that another is asked."""
     if request.kind is DecisionKind.VALIDATE:
         return {"valid": chance.random() < 0.9}

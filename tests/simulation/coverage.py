@@ -17,7 +17,7 @@ MUST_HAPPEN = frozenset(
 """Every kind of fault, and every guard that exists because of one."""
 
 
-class Seen:
+class Coverage:
     """Counts what happened, and keeps the trace."""
 
     def __init__(self, *, keep: bool = False) -> None:

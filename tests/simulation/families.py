@@ -13,7 +13,7 @@ from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.tools.calls import EffectClass
 
 
-class Families:
+class RunTreeJudge:
     """Judges the children of one world; what is wrong is told to the world."""
 
     def __init__(self, world: Any) -> None:

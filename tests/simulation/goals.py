@@ -19,7 +19,7 @@ def goal(number: int) -> GoalTask:
     return GoalTask(goal=f"Move {number}.", acceptance_criteria=(moved, *texts), settings=GoalSettings(max_steps=6))
 
 
-def sought(request: DecisionRequest, chance: random.Random) -> dict[str, Any]:
+def goal_decision(request: DecisionRequest, chance: random.Random) -> dict[str, Any]:
     """What a model wants that pursues a goal, or what it says when it is asked to judge."""
     if request.kind is DecisionKind.VALIDATE:
         found = [{"criterion": 1, "met": chance.random() < 0.6}]

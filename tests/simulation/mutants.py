@@ -138,7 +138,7 @@ CHILD_MUTANTS: Mapping[str, tuple[Mutation, ...]] = {
 """Guards between parents and children, which only the worlds of errands need."""
 
 
-class Mutants:
+class MutantSwitches:
     """Which guard is off in one world; none by default."""
 
     def __init__(self, name: str = "") -> None:

@@ -19,7 +19,7 @@ def objective(number: int) -> BackgroundTask:
     return BackgroundTask(objective=f"Do {number}.", mounts=(Mount(mount_path="in", files=files),), settings=settings)
 
 
-def pursued(request: DecisionRequest, chance: random.Random) -> dict[str, Any]:
+def objective_decision(request: DecisionRequest, chance: random.Random) -> dict[str, Any]:
     """What a model wants that pursues an objective: a plan, files, other tools, and the end."""
     draw = chance.random()
     if request.kind is DecisionKind.SUMMARIZE:

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from tests.simulation.children import Sender
+from tests.simulation.children import MixedClient
 from tests.support.engine.machine import agent, respond, snapshot, use, use_all
 
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
@@ -46,7 +46,7 @@ def network_of(tools: tuple[ToolSpec, ...]) -> Snapshot:
     )
 
 
-class Planner(Sender):
+class PlanningClient(MixedClient):
     """Submits plans that are written down, plans that a model writes, and work for a team; perhaps takes it back."""
 
     def task(self, number: int, key: str) -> SubmitTask:
@@ -55,14 +55,14 @@ class Planner(Sender):
         more: dict[str, Any] = {"network": "desk", "timeout_ms": short, "idempotency_key": key}
         match (number + self._world.seed) % 3:
             case 0:
-                return SubmitTask(**more, plan=PlanTask(plan=plan(self._chance), max_parallel=2))
+                return SubmitTask(**more, plan=PlanTask(plan=random_plan(self._chance), max_parallel=2))
             case 1:
                 return SubmitTask(**more, plan=PlanTask(prompt=f"Plan {number}."))
             case _:
                 return SubmitTask(**more, user_message=f"Do {number}.")
 
 
-def plan(chance: random.Random) -> dict[str, Any]:
+def random_plan(chance: random.Random) -> dict[str, Any]:
     """Return a plan with a parallel step, whose agents may be a workflow."""
     crowd = [{"agent_key": chance.choice((CLERK, EXPERT, CREW)), "prompt": f"part {n}"} for n in range(3)]
     block = {"steps": crowd, "merge_strategy": chance.choice(POLICIES)}
@@ -71,19 +71,19 @@ def plan(chance: random.Random) -> dict[str, Any]:
     return {"steps": [first, {"type": "parallel", "parallel": block}, last][: chance.choice((2, 3))]}
 
 
-def worked(request: DecisionRequest, chance: random.Random) -> dict[str, Any]:
+def plan_decision(request: DecisionRequest, chance: random.Random) -> dict[str, Any]:
     """What a model wants that leads, plans or works in these worlds; now and then something that can't be."""
     if request.kind is DecisionKind.COMPILE_PLAN:
-        return plan(chance) if chance.random() < 0.8 else {"steps": []}
+        return random_plan(chance) if chance.random() < 0.8 else {"steps": []}
     draw, who = chance.random(), request.context.agent_key
     if draw < 0.25 + 0.2 * request.step:
         return respond(chance.choice(("done", {"answer": 42})))
     if who == BOSS and draw < 0.75:
         asked = [(DELEGATE + name, {"task": "go"}) for name in TEAM.delegates]
-        others = [("put", {"text": chance.choice("abcd")}), (ORCHESTRATE, {"plan": plan(chance)})]
+        others = [("put", {"text": chance.choice("abcd")}), (ORCHESTRATE, {"plan": random_plan(chance)})]
         return use_all(*chance.sample([*asked, *asked, *others], chance.randrange(1, 7)))
     if who != BOSS and draw > 0.97:
-        return use(ORCHESTRATE, plan=plan(chance))
+        return use(ORCHESTRATE, plan=random_plan(chance))
     tools = ("look", "put", "put", "move", "pay", "wire")
     return use_all(
         *((chance.choice(tools), {"text": f"{n}{chance.choice('abcd')}"}) for n in range(chance.choice((1, 2))))

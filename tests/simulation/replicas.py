@@ -6,8 +6,8 @@ from typing import Any
 
 import asyncpg
 from prometheus_client import CollectorRegistry
-from tests.simulation.outside.clock import Clockwork, Process
-from tests.simulation.outside.message_bus import Feed, SimBus
+from tests.simulation.outside.clock import SimProcess, VirtualTimeLoop
+from tests.simulation.outside.message_bus import MessageFeed, SimBus
 from tests.simulation.tables.database import Database, Pool
 
 from towpath_contracts import rpc
@@ -44,7 +44,7 @@ class SimLog:
 class Replica:
     """One process of a service. Its loops run for ever; one that ends is a fault of the code."""
 
-    def __init__(self, loop: Clockwork, process: Process, complain: Callable[[str], None]) -> None:
+    def __init__(self, loop: VirtualTimeLoop, process: SimProcess, complain: Callable[[str], None]) -> None:
         self.loop = loop
         self.process = process
         self.log: Any = SimLog(process.name, complain)
@@ -66,8 +66,8 @@ async def start_orchestrator(replica: Replica, database: Database, bus: SimBus, 
     anything: dict[str, Any] = {
         "pool": Pool(database, replica.process),
         "bus": bus,
-        "inbox": Feed(bus, INBOX_CONSUMER, arrived=arrived),
-        "tasks": Feed(bus, TASKS_CONSUMER),
+        "inbox": MessageFeed(bus, INBOX_CONSUMER, arrived=arrived),
+        "tasks": MessageFeed(bus, TASKS_CONSUMER),
     }
     ports = orchestrator.OrchestratorPorts(**anything, arrived=arrived, ensure=_nothing)
     wiring = orchestrator.OrchestratorWiring(ports, settings, RUN_METRICS, replica.log)
@@ -84,8 +84,8 @@ async def start_tas(
     anything: dict[str, Any] = {
         "pool": Pool(database, replica.process),
         "bus": bus,
-        "asked": Feed(bus, TOOLREQ_CONSUMER),
-        "ended": Feed(bus, TOOLOUT_CONSUMER),
+        "asked": MessageFeed(bus, TOOLREQ_CONSUMER),
+        "ended": MessageFeed(bus, TOOLOUT_CONSUMER),
     }
     parts = tas.CallWiring(tas.CallPorts(**anything), signer, settings, CALL_METRICS, replica.log)
     while not await _learned_time(parts):  # noqa: ASYNC110 - what is waited for has no event

@@ -19,7 +19,7 @@ ENOUGH = 2_000
 SHOWN = 3
 
 
-class Report(NamedTuple):
+class SimulationReport(NamedTuple):
     """What came of some seeds."""
 
     worlds: int
@@ -33,27 +33,27 @@ def print_line(line: str) -> None:
     sys.stdout.flush()
 
 
-def live(seeds: range, mutant: str = "") -> Report:
+def run_seeds(seeds: range, mutant: str = "") -> SimulationReport:
     """Let the worlds of *seeds* live, one after another."""
-    from tests.simulation.mutants import Mutants
-    from tests.simulation.world import lived
+    from tests.simulation.mutants import MutantSwitches
+    from tests.simulation.world import run_world
 
     failed: dict[int, list[str]] = {}
     counts: Counter[str] = Counter()
     for seed in seeds:
-        world = lived(seed, mutants=Mutants(mutant))
+        world = run_world(seed, mutants=MutantSwitches(mutant))
         counts.update(world.seen.counts)
         if world.complaints:
             failed[seed] = world.complaints
-    return Report(len(seeds), failed, counts)
+    return SimulationReport(len(seeds), failed, counts)
 
 
 def repeat(seed: int, mutant: str) -> int:
     """Print the whole story of one world."""
-    from tests.simulation.mutants import Mutants
-    from tests.simulation.world import lived
+    from tests.simulation.mutants import MutantSwitches
+    from tests.simulation.world import run_world
 
-    world = lived(seed, keep=True, mutants=Mutants(mutant))
+    world = run_world(seed, keep=True, mutants=MutantSwitches(mutant))
     print_line("\n".join(world.seen.lines or []))
     print_line(f"{world.loop.time():.1f} s, {world.loop.steps} steps, ends {world.judge.summary()}")
     print_line(f"trace {world.seen.fingerprint}")
@@ -77,7 +77,7 @@ def campaign(first: int, seeds: int, jobs: int, mutant: str) -> int:
     counts: Counter[str] = Counter()
     pieces = list(chunks(first, seeds))
     with ProcessPoolExecutor(jobs) as pool:
-        for report in pool.map(live, pieces, [mutant] * len(pieces)):
+        for report in pool.map(run_seeds, pieces, [mutant] * len(pieces)):
             worlds += report.worlds
             counts += report.counts
             failed |= report.failed

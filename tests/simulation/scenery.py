@@ -4,9 +4,9 @@ import json
 import random
 from typing import Any
 
-from tests.simulation.children import ONLY_EXPERTS, ran
-from tests.simulation.goals import sought
-from tests.simulation.objectives import OWN, pursued
+from tests.simulation.children import ONLY_EXPERTS, child_decision
+from tests.simulation.goals import goal_decision
+from tests.simulation.objectives import OWN, objective_decision
 from tests.simulation.outside.people import PROJECT
 from tests.simulation.plans import network_of
 from tests.simulation.tables.database import BEGAN
@@ -58,7 +58,7 @@ RULES = (
 )
 
 
-def furnish(runs: RunRows, ledger: LedgerRows, network: Snapshot = NETWORK, *, children: bool = False) -> None:
+def publish_fixtures(runs: RunRows, ledger: LedgerRows, network: Snapshot = NETWORK, *, children: bool = False) -> None:
     """Publish the network, register the tools, apply the matrix."""
     runs.callers["alice"] = PROJECT
     content = network.model_dump(mode="json")
@@ -87,17 +87,17 @@ def change_rules(ledger: LedgerRows) -> None:
     ledger.versions[PROJECT] = (policy + 1, registry)
 
 
-class Wishes:
+class ModelAnswers:
     """What models want, drawn anew for every request: two answers to one question may differ."""
 
     def __init__(self, chance: random.Random, *, children: bool = False) -> None:
         self._chance = chance
-        self._goals = ran if children else sought
+        self._goals = child_decision if children else goal_decision
 
     def __call__(self, request: DecisionRequest) -> dict[str, Any]:
         chance = self._chance
         if request.context.run_kind == "background":
-            return pursued(request, chance)
+            return objective_decision(request, chance)
         if request.context.run_kind == "goal":
             return self._goals(request, chance)
         draw = chance.random()

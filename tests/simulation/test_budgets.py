@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 from tests.simulation.budget_world import DECIDES
-from tests.simulation.budgets import MUST_BE_ZERO, lived
-from tests.simulation.coverage import Seen
+from tests.simulation.budgets import MUST_BE_ZERO, run_budget_world
+from tests.simulation.coverage import Coverage
 from tests.simulation.mutants import BUDGET_MUTANTS
-from tests.simulation.outside.broker import Broker
-from tests.simulation.outside.clock import Clockwork
+from tests.simulation.outside.broker import SimBroker
+from tests.simulation.outside.clock import VirtualTimeLoop
 
 from towpath_contracts import subjects
 
@@ -27,7 +27,7 @@ CAUGHT_WITHIN = 20
 
 def test_budget_holds_over_64_runs_at_once_with_random_kills() -> None:
     """Overspend above the declared worst case 0, leaked reservations 0, attribution error 0, nothing free: 64-way."""
-    world, figures = lived(0)
+    world, figures = run_budget_world(0)
     assert world.complaints == []
     assert {name: figures[name] for name in MUST_BE_ZERO} == dict.fromkeys(MUST_BE_ZERO, 0)
     assert figures["attempts"] > 64
@@ -37,7 +37,7 @@ def test_budget_holds_over_64_runs_at_once_with_random_kills() -> None:
 def test_budget_everything_that_can_go_wrong_with_one_does() -> None:
     counts: Counter[str] = Counter()
     for seed in SMALL_SEEDS:
-        world, _ = lived(seed, 6)
+        world, _ = run_budget_world(seed, 6)
         assert world.complaints == [], seed
         counts.update(world.seen.counts)
     wanted = ("killed", "call_lost", "usage_corrected", "budget_refused", "budget_warned", "account_run", "completed")
@@ -46,8 +46,8 @@ def test_budget_everything_that_can_go_wrong_with_one_does() -> None:
 
 def test_budget_worlds_repeat_everything_but_requests_for_decisions() -> None:
     """Nothing between an orchestrator and a broker says a request twice; a world may not, either."""
-    loop, seen = Clockwork(random.Random(1)), Seen()
-    broker = Broker(loop, random.Random(1), seen)
+    loop, seen = VirtualTimeLoop(random.Random(1)), Coverage()
+    broker = SimBroker(loop, random.Random(1), seen)
     try:
         broker.faults.repeated, broker.faults.once = 1.0, DECIDES
         broker.publish(b"{}", "decide.default", {}, None)
@@ -61,4 +61,4 @@ def test_budget_worlds_repeat_everything_but_requests_for_decisions() -> None:
 @pytest.mark.parametrize("mutant", sorted(BUDGET_MUTANTS))
 def test_budget_a_missing_guard_is_caught(mutant: str) -> None:
     first = CAUGHT.get(mutant, 0)
-    assert any(lived(seed, 4, mutant=mutant)[0].complaints for seed in range(first, first + CAUGHT_WITHIN))
+    assert any(run_budget_world(seed, 4, mutant=mutant)[0].complaints for seed in range(first, first + CAUGHT_WITHIN))

@@ -11,7 +11,7 @@ import sys
 import pytest
 from tests.simulation.coverage import MUST_HAPPEN
 from tests.simulation.mutants import CHILD_MUTANTS, MUTANTS
-from tests.simulation.run import live
+from tests.simulation.run import run_seeds
 from tests.simulation.world import CHILDREN_FROM, GOALS_FROM, OBJECTIVES_FROM, PLANS_FROM
 from tests.support.places import ROOT
 
@@ -40,32 +40,32 @@ CAUGHT_WITHIN = 150
 
 @pytest.mark.parametrize("first", range(0, PARTS * PART, PART))
 def test_worlds_lose_nothing_and_do_nothing_twice(first: int) -> None:
-    report = live(range(first, first + PART))
+    report = run_seeds(range(first, first + PART))
     assert report.failed == {}
     assert sorted(name for name in COMMON if not report.counts[name]) == []
 
 
 def test_worlds_of_objectives_apply_the_tools_of_the_platform_once() -> None:
-    report = live(range(OBJECTIVES_FROM, OBJECTIVES_FROM + 6))
+    report = run_seeds(range(OBJECTIVES_FROM, OBJECTIVES_FROM + 6))
     assert report.failed == {}
     assert report.counts["outcome_recorded"] and report.counts["killed"] and report.counts["completed"]
 
 
 def test_worlds_of_goals_settle_every_doubt_and_reach_an_end() -> None:
-    report = live(range(GOALS_FROM, GOALS_FROM + 5))
+    report = run_seeds(range(GOALS_FROM, GOALS_FROM + 5))
     assert report.failed == {}
     assert report.counts["gate_low_confidence"] and report.counts["killed"] and report.counts["completed"]
 
 
 def test_worlds_of_errands_have_one_child_for_each_that_was_asked_and_none_outlives_a_cancel() -> None:
-    report = live(range(CHILDREN_FROM, CHILDREN_FROM + 3))
+    report = run_seeds(range(CHILDREN_FROM, CHILDREN_FROM + 3))
     assert report.failed == {}
     assert report.counts["child_completed"] and report.counts["child_waits"] and report.counts["killed"]
 
 
 def test_worlds_of_plans_and_teams_come_to_an_end_whatever_becomes_of_their_trees() -> None:
     """Rows E1, E11: durable and idempotent under crashes; a cancel reaches every child."""
-    report = live(range(PLANS_FROM, PLANS_FROM + 4))
+    report = run_seeds(range(PLANS_FROM, PLANS_FROM + 4))
     assert report.failed == {}
     assert min(report.counts[name] for name in ("child_completed", "child_cancelled", "killed", "completed")) >= 1
 
@@ -73,13 +73,13 @@ def test_worlds_of_plans_and_teams_come_to_an_end_whatever_becomes_of_their_tree
 @pytest.mark.parametrize("mutant", sorted(CHILD_MUTANTS))
 def test_a_missing_guard_of_families_is_caught(mutant: str) -> None:
     first = CHILDREN_FROM + FIRST_CAUGHT.get(mutant, 0)
-    assert any(live(range(seed, seed + 1), mutant).failed for seed in range(first, first + CAUGHT_WITHIN))
+    assert any(run_seeds(range(seed, seed + 1), mutant).failed for seed in range(first, first + CAUGHT_WITHIN))
 
 
 def test_rare_things_happen_too() -> None:
     left = set(RARE)
     for seed in range(RARE_WITHIN):
-        left -= set(live(range(seed, seed + 1)).counts)
+        left -= set(run_seeds(range(seed, seed + 1)).counts)
         if not left:
             break
     assert left == set()
@@ -88,7 +88,7 @@ def test_rare_things_happen_too() -> None:
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))
 def test_a_missing_guard_is_caught(mutant: str) -> None:
     first = FIRST_CAUGHT.get(mutant, 0)
-    assert any(live(range(seed, seed + 1), mutant).failed for seed in range(first, first + CAUGHT_WITHIN))
+    assert any(run_seeds(range(seed, seed + 1), mutant).failed for seed in range(first, first + CAUGHT_WITHIN))
 
 
 def test_a_seed_tells_the_same_story_in_every_process() -> None:

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.families import Families
-from tests.simulation.outside.broker import Stored
+from tests.simulation.families import RunTreeJudge
+from tests.simulation.outside.broker import StoredMessage
 
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, event_adapter
 from towpath_contracts.facts import AnyFact, ToolPermitted, fact_adapter
@@ -31,7 +31,7 @@ def _is_stored(stored: str, fact: AnyFact, text: str) -> bool:
     return f'"type":"{fact.type}"' in stored and f'"execution_id":"{fact.execution_id}"' in stored
 
 
-class Judge:
+class WorldJudge:
     """Judges one world."""
 
     def __init__(self, world: Any) -> None:
@@ -54,7 +54,7 @@ class Judge:
             row["type"] == "instruction_issued" and name in row["event"] for row in self._runs.events[run_id].values()
         )
 
-    def on_ack(self, message: Stored) -> None:
+    def on_ack(self, message: StoredMessage) -> None:
         """A fact has left the inbox for good: what it says must be in the log, or have changed nothing.
 
         It was folded at some moment since it was delivered; what came after that moment may have made it matter.
@@ -115,7 +115,7 @@ class Judge:
         self._unapproved()
         for run_id in self._runs.runs:
             self._run(run_id)
-        Families(self._world).judge()
+        RunTreeJudge(self._world).judge()
         for letter in self._runs.dead_letters:
             self._world.complain(f"dead letter: {letter['stream']} {letter['reason']}")
         self._count()

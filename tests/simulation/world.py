@@ -12,25 +12,25 @@ from typing import Any
 from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.simulation.children import Sender
-from tests.simulation.coverage import Seen
-from tests.simulation.mutants import Mutants
-from tests.simulation.outside.broker import Broker
-from tests.simulation.outside.clock import Clockwork, Process
-from tests.simulation.outside.disasters import Disasters, Killed, crash_points_call
+from tests.simulation.children import MixedClient
+from tests.simulation.coverage import Coverage
+from tests.simulation.mutants import MutantSwitches
+from tests.simulation.outside.broker import SimBroker
+from tests.simulation.outside.clock import SimProcess, VirtualTimeLoop
+from tests.simulation.outside.disasters import FaultSchedule, ProcessKilled, crash_points_call
 from tests.simulation.outside.message_bus import SimBus
-from tests.simulation.outside.operator import Operator
-from tests.simulation.outside.people import Act, Client, Decider, Outside, Person, Worker
-from tests.simulation.plans import Planner, worked
+from tests.simulation.outside.operator import SwitchOperator
+from tests.simulation.outside.people import OutsideEffect, OutsideWorld, SimClient, SimDecider, SimPerson, SimWorker
+from tests.simulation.plans import PlanningClient, plan_decision
 from tests.simulation.replicas import CALL_METRICS, RUN_METRICS, Replica, start_orchestrator, start_tas
-from tests.simulation.scenery import NETWORK, PLAN_NETWORK, Wishes, furnish
+from tests.simulation.scenery import NETWORK, PLAN_NETWORK, ModelAnswers, publish_fixtures
 from tests.simulation.tables.budget_rows import BudgetRows
 from tests.simulation.tables.database import BEGAN, Database
 from tests.simulation.tables.ledger_rows import LedgerRows
 from tests.simulation.tables.origin_rows import OriginRows
 from tests.simulation.tables.run_rows import RunRows
 from tests.simulation.tables.switch_rows import SwitchRows
-from tests.simulation.verdict import Judge
+from tests.simulation.verdict import WorldJudge
 
 from towpath_contracts.canonical import digest
 from towpath_contracts.tools.calls import ToolInvocation
@@ -64,7 +64,7 @@ ROLES = ("orchestrator", "orchestrator", "tas", "tas", "decider", "decider", "wo
 class World:
     """Everything that one seed makes."""
 
-    def __init__(self, seed: int, *, keep: bool = False, mutants: Mutants | None = None) -> None:
+    def __init__(self, seed: int, *, keep: bool = False, mutants: MutantSwitches | None = None) -> None:
         self.seed = seed
         self.objectives = OBJECTIVES_FROM <= seed < GOALS_FROM
         self.goals = GOALS_FROM <= seed < PLANS_FROM
@@ -72,17 +72,17 @@ class World:
         self.plans = seed >= PLANS_FROM
         self.network = PLAN_NETWORK if self.plans else NETWORK
         self.chance = random.Random(seed)
-        self.seen = Seen(keep=keep)
-        self.mutants = mutants or Mutants()
-        self.loop = Clockwork(self._stream("order"))
+        self.seen = Coverage(keep=keep)
+        self.mutants = mutants or MutantSwitches()
+        self.loop = VirtualTimeLoop(self._stream("order"))
         self.database = Database(self.loop, self._stream("database"), self.seen)
         self.runs = RunRows(self.database)
         self.budgets = BudgetRows(self.database, self.runs)
         self.ledger = LedgerRows(self.database, self.runs)
         OriginRows(self.database, self.ledger, self.runs)
         self.switches = SwitchRows(self.database, self.ledger, self.runs, self.complain)
-        self.broker = Broker(self.loop, self._stream("broker"), self.seen)
-        self.outside = Outside()
+        self.broker = SimBroker(self.loop, self._stream("broker"), self.seen)
+        self.outside = OutsideWorld()
         self.complaints: list[str] = []
         self.keys: dict[str, UUID] = {}
         self.at_peace = False
@@ -99,13 +99,13 @@ class World:
         )
         self.tas_settings = TAS_SETTINGS.model_copy(update={"batch_size": self.size, "cache_calls": self.cache})
         self.tasks = self.chance.choice((2, 3, 4))
-        self.processes: dict[int, Process] = {}
+        self.processes: dict[int, SimProcess] = {}
         self._people_chance = self._stream("people")
-        furnish(self.runs, self.ledger, self.network, children=self.children)
+        publish_fixtures(self.runs, self.ledger, self.network, children=self.children)
         self.mutants.weaken(self)
-        self.judge = Judge(self)
+        self.judge = WorldJudge(self)
         self.broker.acked_of_inbox = self.judge.on_ack
-        self.disasters = Disasters(self, self._stream("disasters"))
+        self.disasters = FaultSchedule(self, self._stream("disasters"))
 
     def _stream(self, name: str) -> random.Random:
         return random.Random(f"{self.seed}/{name}")
@@ -126,7 +126,7 @@ class World:
 
     def acted(self, said: ToolInvocation, worker: str, began: datetime, *, stale: bool) -> None:
         """A tool did what it does."""
-        act = Act(
+        act = OutsideEffect(
             execution_id=said.execution_id,
             run_id=said.run_id,
             effect_class=said.effect_class,
@@ -143,7 +143,7 @@ class World:
             self.seen.note("stale_worker")
         self.seen.trace(f"{act.at:%H:%M:%S.%f} {worker} did {said.tool} {str(said.execution_id)[:6]}")
 
-    def lose(self, process: Process) -> None:
+    def lose(self, process: SimProcess) -> None:
         """Kill a process from within: nothing of it runs after this."""
         self.loop.freeze(process)
         self.loop.call_in(self.loop.outside, 0.0, self.disasters.kill, process)
@@ -152,14 +152,14 @@ class World:
         """Say whether a person would see an open gate."""
         return any(gate["status"] == "pending" for gate in self.runs.gates.values())
 
-    def start(self, place: int) -> Process:
+    def start(self, place: int) -> SimProcess:
         """Start the process at *place* of `ROLES`, with nothing in memory."""
         role = ROLES[place]
-        process = self.processes[place] = Process(f"{role}-{place}")
+        process = self.processes[place] = SimProcess(f"{role}-{place}")
         self.loop.within(process, lambda: self._start(role, process))
         return process
 
-    def _start(self, role: str, process: Process) -> None:
+    def _start(self, role: str, process: SimProcess) -> None:
         bus = SimBus(self.broker, process, role)
         bus.complaints = self.complaints
         replica = Replica(self.loop, process, self.complain)
@@ -170,17 +170,17 @@ class World:
         elif role == "decider":
             replica.run(self.decider(bus).run)
         else:
-            replica.run(Worker(bus, self._people_chance, self, TicketVerifier(SIGNER.public_keys())).run)
+            replica.run(SimWorker(bus, self._people_chance, self, TicketVerifier(SIGNER.public_keys())).run)
 
-    def decider(self, bus: SimBus) -> Decider:
+    def decider(self, bus: SimBus) -> SimDecider:
         """Return who answers requests for decisions in one process."""
         if self.plans:
-            return Decider(bus, self._people_chance, lambda request: worked(request, self._people_chance))
-        return Decider(bus, self._people_chance, Wishes(self._people_chance, children=self.children))
+            return SimDecider(bus, self._people_chance, lambda request: plan_decision(request, self._people_chance))
+        return SimDecider(bus, self._people_chance, ModelAnswers(self._people_chance, children=self.children))
 
-    def client(self, bus: SimBus) -> Client:
+    def client(self, bus: SimBus) -> SimClient:
         """Return who submits tasks."""
-        kind = Planner if self.plans else Sender if self.children else Client
+        kind = PlanningClient if self.plans else MixedClient if self.children else SimClient
         return kind(bus, self._people_chance, self)
 
     async def life(self) -> None:
@@ -188,8 +188,8 @@ class World:
         for place in range(len(ROLES)):
             self.start(place)
         people = SimBus(self.broker, self.loop.outside, "people")
-        self.loop.create_task(Person(people, self._people_chance, self).run(), name="person")
-        operator = Operator(people, self._stream("operator"), self)
+        self.loop.create_task(SimPerson(people, self._people_chance, self).run(), name="person")
+        operator = SwitchOperator(people, self._stream("operator"), self)
         self.loop.create_task(operator.run(), name="operator").add_done_callback(self._client_ended)
         for number in range(self.tasks):
             client = self.client(people)
@@ -216,12 +216,12 @@ class World:
         self.complain(f"not over after {PEACE_S:.0f} s of peace: {self.judge.what_hangs()}")
 
 
-def lived(seed: int, *, keep: bool = False, mutants: Mutants | None = None) -> World:
+def run_world(seed: int, *, keep: bool = False, mutants: MutantSwitches | None = None) -> World:
     """Let a world live from its seed, and judge it; complaints are in the world that is returned."""
-    return live_through(World(seed, keep=keep, mutants=mutants))
+    return run_to_end(World(seed, keep=keep, mutants=mutants))
 
 
-def live_through(world: World) -> World:
+def run_to_end(world: World) -> World:
     """Let *world* live, and judge it."""
     before = _counters()
     with ExitStack() as stack:
@@ -237,7 +237,7 @@ def live_through(world: World) -> World:
         finally:
             world.loop.end()
     for context in world.loop.complaints:
-        if not isinstance(context.get("exception"), Killed):
+        if not isinstance(context.get("exception"), ProcessKilled):
             world.complain(f"asyncio: {context}")
     for name, count in _counters().items():
         world.seen.counts[name] += int(count - before[name])

@@ -18,7 +18,7 @@ _CALLS = {
 """The tools, and what is true of them; each agent calls the one of its name."""
 
 
-def fleet(width: int = len(_CALLS)) -> Workload:
+def tree_workload(width: int = len(_CALLS)) -> Workload:
     """Return the network: *width* swarms of *width* swarms of *width* agents, all three deep; at most four."""
     crew = tuple(_CALLS)[:width]
     boats = [f"boat_{number}" for number in range(1, width + 1)]
@@ -47,12 +47,12 @@ def fleet(width: int = len(_CALLS)) -> Workload:
     )
 
 
-def answer_of(width: int = len(_CALLS)) -> str:
+def expected_answer(width: int = len(_CALLS)) -> str:
     """Return what a tree of that width answers: all answers at its bottom, in the order of their names."""
     return "\n\n".join(sorted(tuple(_CALLS)[:width]) * width * width)
 
 
-def size_of(width: int = len(_CALLS)) -> int:
+def tree_size(width: int = len(_CALLS)) -> int:
     """Return how many runs a tree of that width has, its top included."""
     return 1 + width + width**2 + width**3
 

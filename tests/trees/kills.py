@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tests.trees.fleet import answer_of, fleet, size_of
+from tests.trees.fleet import expected_answer, tree_size, tree_workload
 
 from towpath.client.client import Client
 from towpath.errors import RefusedError, TowpathError, UnavailableError
@@ -61,7 +61,7 @@ _BEHIND = (
 )
 
 
-class Patient(GateOperator):
+class PatientGateOperator(GateOperator):
     """Waits until a worker that is only slow would have acted or given up, because here it may look dead."""
 
     def __init__(self, client: Client, reader: DatabaseReader, outside: Path, injector: FaultInjector) -> None:
@@ -73,18 +73,18 @@ class Patient(GateOperator):
         return super()._may_answer(gate) and time.monotonic() - since > SURE_S
 
 
-class Harbour:
+class TreeCampaign:
     """Submits trees on a platform, kills its services and keeps what was seen."""
 
     def __init__(self, platform: Platform, folder: Path, width: int, seed: int) -> None:
         self.platform, self.width = platform, width
         self.chance = random.Random(seed)
-        self.workload = fleet(width)
+        self.workload = tree_workload(width)
         self.client = Client(platform.gateway_url)
         self.reader = DatabaseReader(platform.dsn())
         self.outside = outside_file(folder)
         self.injector = FaultInjector(platform, stop_s=1.0)
-        self.gate_operator = Patient(self.client, self.reader, self.outside, self.injector)
+        self.gate_operator = PatientGateOperator(self.client, self.reader, self.outside, self.injector)
         self.trees: list[str] = []
         self.wrong: list[str] = []
         self.killed: Counter[str] = Counter()
@@ -150,10 +150,10 @@ class Harbour:
         if open_:
             self.wrong.append(f"{tree}: {open_} of {len(runs)} runs go on")
             return
-        if len(runs) != size_of(self.width):
-            self.wrong.append(f"{tree}: {len(runs)} runs, not {size_of(self.width)}")
+        if len(runs) != tree_size(self.width):
+            self.wrong.append(f"{tree}: {len(runs)} runs, not {tree_size(self.width)}")
         view = await self.get_run(tree)
-        if view.status != "completed" or view.final != {"message": answer_of(self.width)}:
+        if view.status != "completed" or view.final != {"message": expected_answer(self.width)}:
             self.wrong.append(f"{tree} is {view.status}: {view.reason}: {str(view.final)[:200]}")
 
     async def get_run(self, tree: str) -> Any:
@@ -188,7 +188,7 @@ class Harbour:
     async def cancel_one(self) -> None:
         """Cancel a tree at its root in the middle: once it has ended nothing of it may happen, or go on."""
         tree = await self.submit()
-        wanted = self.chance.randrange(2, size_of(self.width))
+        wanted = self.chance.randrange(2, tree_size(self.width))
         await self.until(tree, lambda runs: len(runs) >= wanted or runs.get(tree) in FINAL)
         await asyncio.sleep(self.chance.uniform(0, min(self.quickest / 2, CANCEL_S)))
         try:
@@ -238,13 +238,13 @@ class Harbour:
         }
 
 
-async def live(kills: int, cancels: int, seed: int, width: int = 4) -> dict[str, Any]:
+async def run_campaign(kills: int, cancels: int, seed: int, width: int = 4) -> dict[str, Any]:
     """Do it all on a platform of its own; returns the figures. `wrong` says what must not be."""
     began = time.monotonic()
-    settings = CampaignSettings(workloads=(fleet(width),), faults=(), strikes=0, seed=seed)
+    settings = CampaignSettings(workloads=(tree_workload(width),), faults=(), strikes=0, seed=seed)
     with temporary_folder() as folder:
         async with campaign_platform(settings, folder, lambda _line: None) as platform:
-            campaign = Harbour(platform, folder, width, seed)
+            campaign = TreeCampaign(platform, folder, width, seed)
             deciding = asyncio.create_task(campaign.gate_operator.decide())
             try:
                 await campaign.publish()
@@ -280,7 +280,7 @@ def main() -> int:
     parser.add_argument("--width", type=int, default=4, choices=(1, 2, 3, 4), help="4 makes trees of 64 leaves")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    figures = asyncio.run(live(options.kills, options.cancels, options.seed, options.width))
+    figures = asyncio.run(run_campaign(options.kills, options.cancels, options.seed, options.width))
     sys.stdout.write(json.dumps(figures) + "\n")
     return 1 if figures["wrong"] or figures["cancelled"] < options.cancels else 0
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from tests.simulation.coverage import Seen
-from tests.simulation.outside.clock import Clockwork, Process
+from tests.simulation.coverage import Coverage
+from tests.simulation.outside.clock import SimProcess, VirtualTimeLoop
 from tests.simulation.tables.database import BEGAN
 
 from towpath_contracts.streams import CONSUMERS, ConsumerSpec
@@ -23,7 +23,7 @@ ACKED_AGAIN_S = 1.0
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredMessage:
     """A message in a stream. `held_until` is the end of its ack wait, or of its nak delay."""
 
     seq: int
@@ -37,20 +37,20 @@ class Stored:
 
 
 @dataclass(slots=True)
-class Queue:
+class StreamQueue:
     """One stream with its one consumer, or one of several that share a stream by subject."""
 
     spec: ConsumerSpec
-    messages: dict[int, Stored] = field(default_factory=dict)
+    messages: dict[int, StoredMessage] = field(default_factory=dict)
     feeds: list[Any] = field(default_factory=list)
-    acked: list[tuple[float, Stored]] = field(default_factory=list)
+    acked: list[tuple[float, StoredMessage]] = field(default_factory=list)
     ids: dict[str, float] = field(default_factory=dict)
     forgotten: set[str] = field(default_factory=set)
     last_seq: int = 0
 
 
 @dataclass(slots=True)
-class Faults:
+class BrokerFaults:
     """How likely each thing is that may happen to a message on its way; what begins with `once` is never repeated."""
 
     lost: float = 0.0
@@ -60,29 +60,29 @@ class Faults:
     once: str | None = None
 
 
-class Broker:
+class SimBroker:
     """One nats-server."""
 
-    def __init__(self, loop: Clockwork, chance: random.Random, seen: Seen) -> None:
+    def __init__(self, loop: VirtualTimeLoop, chance: random.Random, seen: Coverage) -> None:
         self.loop = loop
         self.chance = chance
         self.seen = seen
-        self.faults = Faults()
+        self.faults = BrokerFaults()
         self.up = True
         self.lives = 0
         self.clients = 0
-        self.queues: dict[str, Queue] = {}
-        self.subscribers: dict[str, list[tuple[Process, str, Callable[..., None]]]] = {}
+        self.queues: dict[str, StreamQueue] = {}
+        self.subscribers: dict[str, list[tuple[SimProcess, str, Callable[..., None]]]] = {}
         self.wild: dict[str, None] = {}
-        self.copy: dict[str, dict[int, Stored]] | None = None
-        self.acked_of_inbox: Callable[[Stored], None] | None = None
+        self.copy: dict[str, dict[int, StoredMessage]] | None = None
+        self.acked_of_inbox: Callable[[StoredMessage], None] | None = None
         for spec in CONSUMERS:
             if spec.stream not in ("EVENTS", "LOGS"):
                 self.declare(spec)
 
-    def declare(self, spec: ConsumerSpec) -> Queue:
+    def declare(self, spec: ConsumerSpec) -> StreamQueue:
         """Return the queue of a consumer, made if it is new."""
-        return self.queues.setdefault(spec.durable + "@" + spec.stream, Queue(spec))
+        return self.queues.setdefault(spec.durable + "@" + spec.stream, StreamQueue(spec))
 
     def publish(
         self, data: bytes, subject: str, headers: dict[str, str], stored: Callable[[bool], None] | None
@@ -126,7 +126,7 @@ class Broker:
             return
         if not self._known(queue, headers.get("Nats-Msg-Id")):
             queue.last_seq += 1
-            message = Stored(queue.last_seq, subject, data, headers, self.loop.time())
+            message = StoredMessage(queue.last_seq, subject, data, headers, self.loop.time())
             queue.messages[message.seq] = message
             self._offer(queue, message)
         if stored is not None:
@@ -135,7 +135,7 @@ class Broker:
             else:
                 stored(True)
 
-    def _known(self, queue: Queue, message_id: str | None) -> bool:
+    def _known(self, queue: StreamQueue, message_id: str | None) -> bool:
         if message_id is None:
             return False
         heard = queue.ids.get(message_id)
@@ -147,14 +147,14 @@ class Broker:
         queue.ids[message_id] = self.loop.time()
         return False
 
-    def _queue_of(self, subject: str) -> Queue | None:
+    def _queue_of(self, subject: str) -> StreamQueue | None:
         for queue in self.queues.values():
             if _matches(queue.spec.filter_subject, subject):
                 return queue
         return None
 
     def _publish_core(self, subject: str, data: bytes, headers: dict[str, str]) -> None:
-        groups: dict[str, list[tuple[Process, Callable[..., None]]]] = {}
+        groups: dict[str, list[tuple[SimProcess, Callable[..., None]]]] = {}
         patterns = [subject, *(pattern for pattern in self.wild if _matches(pattern, subject))]
         for pattern in patterns:
             for process, group, callback in self.subscribers.get(pattern, ()):
@@ -164,13 +164,13 @@ class Broker:
             process, callback = members[int(self.chance.random() * len(members))]
             self.loop.call_in(process, self._hop_s(), callback, subject, data, headers)
 
-    def subscribe(self, process: Process, subject: str, group: str, callback: Callable[..., None]) -> None:
+    def subscribe(self, process: SimProcess, subject: str, group: str, callback: Callable[..., None]) -> None:
         """Let *callback* hear of messages on *subject*; of a group, one member hears each."""
         self.subscribers.setdefault(subject, []).append((process, group, callback))
         if "*" in subject:
             self.wild[subject] = None
 
-    def forget(self, process: Process) -> None:
+    def forget(self, process: SimProcess) -> None:
         """The connection of *process* is closed."""
         for listeners in self.subscribers.values():
             listeners[:] = [one for one in listeners if one[0] is not process]
@@ -179,7 +179,7 @@ class Broker:
         for queue in self.queues.values():
             queue.feeds[:] = [feed for feed in queue.feeds if feed.process is not process]
 
-    def _offer(self, queue: Queue, message: Stored) -> None:
+    def _offer(self, queue: StreamQueue, message: StoredMessage) -> None:
         """Deliver to somebody who has room; without one the message waits until somebody asks."""
         if not self.up or message.held_until > self.loop.time() or queue.messages.get(message.seq) is not message:
             return
@@ -195,23 +195,23 @@ class Broker:
         self._hold(queue, message, queue.spec.ack_wait_s)
         self.loop.call_in(feed.process, self._hop_s(), feed.receive, queue, copy(message), self.lives)
 
-    def _hold(self, queue: Queue, message: Stored, seconds: float) -> None:
+    def _hold(self, queue: StreamQueue, message: StoredMessage, seconds: float) -> None:
         message.held_until = self.loop.time() + seconds
         self.loop.call_in(self.loop.outside, seconds, self._offer, queue, message)
 
-    def offer_all(self, queue: Queue) -> None:
+    def offer_all(self, queue: StreamQueue) -> None:
         """Offer everything that waits: somebody has room again."""
         for message in list(queue.messages.values()):
             self._offer(queue, message)
 
-    def settle(self, queue: Queue, seq: int, life: int, reply: bytes) -> None:
+    def settle(self, queue: StreamQueue, seq: int, life: int, reply: bytes) -> None:
         """Take an acknowledgement, unless it gets lost."""
         if self.chance.random() < self.faults.lost:
             self.seen.note("acknowledgement_lost")
             return
         self.loop.call_in(self.loop.outside, self._hop_s(), self._settled, queue, seq, life, reply)
 
-    def _settled(self, queue: Queue, seq: int, life: int, reply: bytes) -> None:
+    def _settled(self, queue: StreamQueue, seq: int, life: int, reply: bytes) -> None:
         message = queue.messages.get(seq)
         if not self.up or message is None or life != self.lives:
             return
@@ -244,7 +244,7 @@ class Broker:
                 queue.messages[message.seq] = message
             self._settle(queue)
 
-    def _settle(self, queue: Queue) -> None:
+    def _settle(self, queue: StreamQueue) -> None:
         for feed in queue.feeds:
             feed.promised = 0
         for message in queue.messages.values():
@@ -265,7 +265,7 @@ class Broker:
         """Put the old copy in place; the server must be down."""
         self._replace(self.copy or {})
 
-    def _replace(self, stores: dict[str, dict[int, Stored]]) -> None:
+    def _replace(self, stores: dict[str, dict[int, StoredMessage]]) -> None:
         for name, queue in self.queues.items():
             queue.forgotten.update(queue.ids)
             queue.messages = {seq: copy(message) for seq, message in stores.get(name, {}).items()}
@@ -274,7 +274,7 @@ class Broker:
             queue.ids.clear()
 
     @staticmethod
-    def timestamp(message: Stored) -> Any:
+    def timestamp(message: StoredMessage) -> Any:
         """When a message was stored."""
         return BEGAN + timedelta(seconds=message.at)
 

@@ -18,7 +18,7 @@ PRUNE_AT = 512
 """Tasks remembered per process before the finished ones are dropped."""
 
 
-class Process:
+class SimProcess:
     """What lives and dies together: callbacks that wait, tasks, and whether it runs at all."""
 
     def __init__(self, name: str) -> None:
@@ -33,17 +33,17 @@ class Process:
         return self.name
 
 
-class Clockwork(asyncio.BaseEventLoop):
+class VirtualTimeLoop(asyncio.BaseEventLoop):
     """The loop. `outside` is the process of the world itself, which is never killed."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
         self._chance = chance
         self._moment = 0.0
-        self._timers: list[tuple[float, int, Process, asyncio.Handle]] = []
+        self._timers: list[tuple[float, int, SimProcess, asyncio.Handle]] = []
         self._count = 0
-        self._runnable: list[Process] = []
-        self.outside = Process("outside")
+        self._runnable: list[SimProcess] = []
+        self.outside = SimProcess("outside")
         self.current = self.outside
         self.steps = 0
         self.complaints: list[dict[str, Any]] = []
@@ -71,7 +71,7 @@ class Clockwork(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         return self.call_at(self._moment + delay, callback, *args, context=context)
 
-    def call_in(self, process: Process, delay: float, callback: Callable[..., Any], *args: Any) -> None:
+    def call_in(self, process: SimProcess, delay: float, callback: Callable[..., Any], *args: Any) -> None:
         """Call back in *process* after *delay*; it never happens if the process is dead by then."""
         handle = events.Handle(callback, args, self, None)
         self._count += 1
@@ -84,7 +84,7 @@ class Clockwork(asyncio.BaseEventLoop):
         self._own(self.current, task)
         return task
 
-    def spawn(self, process: Process, coro: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
+    def spawn(self, process: SimProcess, coro: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
         """Start a task in *process*."""
         before, self.current = self.current, process
         try:
@@ -92,7 +92,7 @@ class Clockwork(asyncio.BaseEventLoop):
         finally:
             self.current = before
 
-    def within(self, process: Process, build: Callable[[], Any]) -> Any:
+    def within(self, process: SimProcess, build: Callable[[], Any]) -> Any:
         """Call *build* as if *process* did it."""
         before, self.current = self.current, process
         try:
@@ -100,13 +100,13 @@ class Clockwork(asyncio.BaseEventLoop):
         finally:
             self.current = before
 
-    def freeze(self, process: Process) -> None:
+    def freeze(self, process: SimProcess) -> None:
         """SIGSTOP."""
         process.frozen = True
         if process.ready:
             self._runnable.remove(process)
 
-    def thaw(self, process: Process) -> None:
+    def thaw(self, process: SimProcess) -> None:
         """SIGCONT."""
         if process.frozen and not process.dead:
             process.frozen = False
@@ -114,7 +114,7 @@ class Clockwork(asyncio.BaseEventLoop):
             if process.ready:
                 self._runnable.append(process)
 
-    def kill(self, process: Process) -> None:
+    def kill(self, process: SimProcess) -> None:
         """SIGKILL: from here on it does nothing; its memory goes away."""
         if process.ready and not process.frozen:
             self._runnable.remove(process)
@@ -156,12 +156,12 @@ class Clockwork(asyncio.BaseEventLoop):
         events._set_running_loop(None)
         self.close()
 
-    def _own(self, process: Process, task: "asyncio.Task[Any]") -> None:
+    def _own(self, process: SimProcess, task: "asyncio.Task[Any]") -> None:
         process.tasks.append(task)
         if len(process.tasks) >= PRUNE_AT:
             process.tasks[:] = [one for one in process.tasks if not one.done()]
 
-    def _enqueue(self, process: Process, handle: asyncio.Handle) -> None:
+    def _enqueue(self, process: SimProcess, handle: asyncio.Handle) -> None:
         if process.dead:
             return
         if not process.ready and not process.frozen:

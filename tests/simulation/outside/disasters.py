@@ -6,13 +6,13 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.simulation.outside.clock import Process
+from tests.simulation.outside.clock import SimProcess
 from tests.simulation.scenery import change_rules
 
 from towpath_fabric import crash_points
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """The process ends at this line."""
 
 
@@ -20,7 +20,7 @@ KINDS = ("kill", "freeze", "postgres", "broker", "wipe", "restore", "policy", "p
 """Each is switched on for about half of the seeds; a world in which everything fails at once shows less."""
 
 
-class Disasters:
+class FaultSchedule:
     """Plans and carries out."""
 
     def __init__(self, world: Any, chance: random.Random) -> None:
@@ -76,27 +76,27 @@ class Disasters:
             self._world.seen.note(f"at {name}")
             self._world.seen.trace(f"{process} ends at {name}")
             self._world.lose(process)
-            raise Killed(name)
+            raise ProcessKilled(name)
 
-    async def perhaps_stop(self, process: Process) -> None:
+    async def perhaps_stop(self, process: SimProcess) -> None:
         """Stop a process exactly here, where it hurts, for longer than a lease."""
         if self._raging and "freeze" in self._kinds and self._chance.random() < 0.04:
             self._freeze(process, 14.0)
             await asyncio.sleep(0)
 
-    async def perhaps_silence(self, process: Process) -> None:
+    async def perhaps_silence(self, process: SimProcess) -> None:
         """Stop a process that has acted and not said so, for longer than a person's retry and its lease take."""
         if "freeze" in self._kinds and self._chance.random() < 0.15:
             self._freeze(process, 60.0)
             await asyncio.sleep(0)
 
-    def _freeze(self, process: Process, seconds: float) -> None:
+    def _freeze(self, process: SimProcess, seconds: float) -> None:
         self._world.seen.note("frozen")
         self._world.seen.trace(f"{process} is stopped")
         self._loop.freeze(process)
         self._loop.call_in(self._loop.outside, seconds, self._loop.thaw, process)
 
-    def kill(self, process: Process) -> None:
+    def kill(self, process: SimProcess) -> None:
         """SIGKILL; the supervisor starts it again."""
         if process.dead:
             return
@@ -108,8 +108,8 @@ class Disasters:
         world.broker.forget(process)
         self._loop.call_in(self._loop.outside, 0.2 + self._chance.random() * 3, world.start, place)
 
-    def _any(self) -> Process:
-        process: Process = self._chance.choice(list(self._world.processes.values()))
+    def _any(self) -> SimProcess:
+        process: SimProcess = self._chance.choice(list(self._world.processes.values()))
         return process
 
     async def _do_kill(self) -> None:
@@ -158,14 +158,14 @@ def crash_points_call(told: Callable[[str], None]) -> Iterator[None]:
     """Have every passing of a crash point told, instead of looking for files."""
     code: Any = crash_points
     before = (code._folder, code._reached, code.Path)
-    code._folder, code._reached, code.Path = (lambda: "simulation"), told, _Folder
+    code._folder, code._reached, code.Path = (lambda: "simulation"), told, _CrashPointFolder
     try:
         yield
     finally:
         code._folder, code._reached, code.Path = before
 
 
-class _Folder:
+class _CrashPointFolder:
     """Stands where a path would: making real ones took a tenth of the time."""
 
     def __init__(self, _name: str) -> None: ...

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from tests.simulation.outside.broker import Broker, Queue, Stored
-from tests.simulation.outside.clock import Process
+from tests.simulation.outside.broker import SimBroker, StoredMessage, StreamQueue
+from tests.simulation.outside.clock import SimProcess
 
 from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
@@ -22,7 +22,7 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 REPLY = "Reply-To"
 
 
-class Heard:
+class ReceivedMessage:
     """A message as handlers see it."""
 
     def __init__(self, bus: "SimBus", subject: str, data: bytes, headers: dict[str, str], reply: str = "") -> None:
@@ -33,16 +33,16 @@ class Heard:
         self._client: Any = bus
 
 
-class Delivery(Heard):
+class Delivery(ReceivedMessage):
     """A message of a stream; what is said about it goes back to the broker."""
 
-    def __init__(self, feed: "Feed", queue: Queue, message: Stored, life: int) -> None:
+    def __init__(self, feed: "MessageFeed", queue: StreamQueue, message: StoredMessage, life: int) -> None:
         super().__init__(feed.bus, message.subject, message.data, message.headers, "ack")
         self._queue, self._stored, self._life = queue, message, life
         self._client = self
         sequence = SimpleNamespace(stream=message.seq)
         self.metadata = SimpleNamespace(
-            sequence=sequence, num_delivered=message.deliveries, timestamp=Broker.timestamp(message)
+            sequence=sequence, num_delivered=message.deliveries, timestamp=SimBroker.timestamp(message)
         )
         self._broker = feed.bus.broker
 
@@ -55,7 +55,7 @@ class Delivery(Heard):
         return not self._broker.up
 
 
-class Feed:
+class MessageFeed:
     """Messages of one consumer that wait in a process."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Feed:
     def waiting(self) -> int:
         return len(self._ready)
 
-    def receive(self, queue: Queue, message: Stored, life: int) -> None:
+    def receive(self, queue: StreamQueue, message: StoredMessage, life: int) -> None:
         """Take a delivery."""
         self.promised = max(0, self.promised - 1)
         self._ready.append(Delivery(self, queue, message, life))
@@ -120,7 +120,7 @@ class Feed:
 class SimBus:
     """The bus of one process."""
 
-    def __init__(self, broker: Broker, process: Process, role: str) -> None:
+    def __init__(self, broker: SimBroker, process: SimProcess, role: str) -> None:
         self.broker = broker
         self.process = process
         self.role = role
@@ -192,15 +192,19 @@ class SimBus:
             raise ProblemError(Problem.model_validate_json(data))
         return answer.model_validate_json(data)
 
-    async def listen(self, subject: str, callback: Callable[[Any], Awaitable[None]], *, shared: bool = False) -> "Ear":
+    async def listen(
+        self, subject: str, callback: Callable[[Any], Awaitable[None]], *, shared: bool = False
+    ) -> "SimSubscription":
         """Call *callback* for every message on *subject*; replicas of a role share them if *shared*."""
 
         def heard(said: str, data: bytes, headers: dict[str, str]) -> None:
-            task = self.broker.loop.create_task(callback(Heard(self, said, data, headers)), name=f"on {subject}")
+            task = self.broker.loop.create_task(
+                callback(ReceivedMessage(self, said, data, headers)), name=f"on {subject}"
+            )
             task.add_done_callback(self._ended)
 
         self.broker.subscribe(self.process, subject, self.role if shared else "", heard)
-        return Ear()
+        return SimSubscription()
 
     def subscriber(self, address: Method | str) -> Callable[[Handler], Handler]:
         """Register a handler; parts of the subject in braces are handed to it by their names, as FastStream does."""
@@ -222,7 +226,7 @@ class SimBus:
     ) -> None:
         request = request_type(handler)
 
-        async def answer(message: Heard) -> None:
+        async def answer(message: ReceivedMessage) -> None:
             try:
                 reply = await handler(request.model_validate_json(message.data), **arguments(message.subject))
             except (ValidationError, ProblemError, *DATABASE_DOWN) as error:
@@ -250,7 +254,7 @@ class SimBus:
             self.complaints.append(f"{self.process.name}: {task.exception()!r}")
 
 
-class Ear:
+class SimSubscription:
     """A subscription."""
 
     async def stop(self) -> None:

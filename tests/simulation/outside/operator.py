@@ -14,7 +14,7 @@ from towpath_contracts.switches import OPERATOR, ListSwitches, SetSwitch, Switch
 NAMES = (("tool", "*"), ("network", "desk"), ("caller", "alice"), ("project", PROJECT))
 
 
-class Operator:
+class SwitchOperator:
     """Sets the stop switch. Half of the worlds have none."""
 
     def __init__(self, bus: SimBus, chance: random.Random, world: Any) -> None:

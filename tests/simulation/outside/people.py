@@ -1,6 +1,6 @@
 """Everybody around the services: models that decide, workers that act, clients and the people at the gates.
 
-What a worker does to the outside is in `Outside`, which no service can see: the judge compares.
+What a worker does to the outside is in `OutsideWorld`, which no service can see: the judge compares.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tests.simulation.goals import goal
 from tests.simulation.objectives import objective
-from tests.simulation.outside.message_bus import Delivery, Feed, SimBus
+from tests.simulation.outside.message_bus import Delivery, MessageFeed, SimBus
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.canonical import digest
@@ -45,7 +45,7 @@ REPEATABLE = (EffectClass.PURE, EffectClass.IDEMPOTENT)
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class OutsideEffect:
     """One thing that a worker did to the outside. `stale`: it had been stopped between its start and this."""
 
     execution_id: UUID
@@ -61,10 +61,10 @@ class Act:
 
 
 @dataclass(slots=True)
-class Outside:
+class OutsideWorld:
     """What really happened."""
 
-    acts: list[Act] = field(default_factory=list)
+    acts: list[OutsideEffect] = field(default_factory=list)
     retries: dict[UUID, int] = field(default_factory=dict)
 
     def happened(self, execution_id: UUID) -> bool:
@@ -72,7 +72,7 @@ class Outside:
         return any(act.execution_id == execution_id for act in self.acts)
 
 
-class Decider:
+class SimDecider:
     """Answers decision requests with whatever comes to its mind."""
 
     def __init__(self, bus: SimBus, chance: random.Random, wish: Any) -> None:
@@ -82,7 +82,7 @@ class Decider:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        feed = Feed(self._bus, decide_consumer(subjects.DEFAULT_POOL), window=16)
+        feed = MessageFeed(self._bus, decide_consumer(subjects.DEFAULT_POOL), window=16)
         while True:
             for message in await feed.take(4):
                 task = asyncio.create_task(self._decide(message))
@@ -108,14 +108,14 @@ class Decider:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldCall:
     """An outcome that the ledger has not confirmed."""
 
     body: bytes
     deliveries: list[Delivery]
 
 
-class Worker:
+class SimWorker:
     """Claims, acts, reports; keeps an outcome until it is confirmed. `world` kills it in the middle of things."""
 
     def __init__(self, bus: SimBus, chance: random.Random, world: Any, verifier: TicketVerifier) -> None:
@@ -123,7 +123,7 @@ class Worker:
         self._chance = chance
         self._world = world
         self._verifier = verifier
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldCall] = {}
         self._running: dict[str, list[Delivery]] = {}
         self._cancelled: dict[UUID, asyncio.Event] = {}
         self._inbox = bus.new_inbox()
@@ -132,7 +132,7 @@ class Worker:
     async def run(self) -> None:
         await self._bus.listen(self._inbox, self._on_confirmed)
         await self._bus.listen(subjects.TOOL_CANCEL_ALL, self._on_cancel)
-        feed = Feed(self._bus, exec_consumer(PROJECT, "sim"), window=8)
+        feed = MessageFeed(self._bus, exec_consumer(PROJECT, "sim"), window=8)
         while True:
             for message in await feed.take(8):
                 self._begin(message)
@@ -168,7 +168,7 @@ class Worker:
             for message in deliveries:
                 await ack(message)
             return
-        held = self._held[key] = Held(outcome.model_dump_json().encode(), deliveries)
+        held = self._held[key] = HeldCall(outcome.model_dump_json().encode(), deliveries)
         while self._held.get(key) is held:
             await self._bus.post(subjects.TOOL_OUTCOME, held.body, {rpc.CONFIRM_HEADER: self._inbox})
             await asyncio.sleep(RESEND_S)
@@ -294,7 +294,7 @@ class Worker:
             running.set()
 
 
-class Client:
+class SimClient:
     """Submits tasks until they are accepted, and cancels some of them."""
 
     def __init__(self, bus: SimBus, chance: random.Random, world: Any) -> None:
@@ -349,7 +349,7 @@ class Client:
             await self.cancel(run_id)
 
 
-class Person:
+class SimPerson:
     """Settles every gate: approvals by mood, doubts by looking at what really happened, if badly at times."""
 
     def __init__(self, bus: SimBus, chance: random.Random, world: Any) -> None:

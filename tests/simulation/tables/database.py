@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
-from tests.simulation.coverage import Seen
-from tests.simulation.outside.clock import Clockwork, Process
+from tests.simulation.coverage import Coverage
+from tests.simulation.outside.clock import SimProcess, VirtualTimeLoop
 
 BEGAN = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
@@ -31,10 +31,10 @@ class BlockedError(Exception):
 class Locks:
     """What transactions hold until they end. Statements by themselves hold nothing: each is one moment."""
 
-    def __init__(self, loop: Clockwork) -> None:
+    def __init__(self, loop: VirtualTimeLoop) -> None:
         self._loop = loop
         self._held: dict[Any, Session] = {}
-        self._waiting: dict[Any, list[tuple[Process, asyncio.Future[None]]]] = defaultdict(list)
+        self._waiting: dict[Any, list[tuple[SimProcess, asyncio.Future[None]]]] = defaultdict(list)
 
     def free_for(self, session: "Session", *keys: Any) -> None:
         """Raise BlockedError where another session holds one of *keys*."""
@@ -47,7 +47,7 @@ class Locks:
         self.free_for(session, key)
         self._held[key] = session
 
-    async def wait(self, process: Process, key: Any) -> None:
+    async def wait(self, process: SimProcess, key: Any) -> None:
         """Wait until *key* may be free."""
         free = self._loop.create_future()
         self._waiting[key].append((process, free))
@@ -69,7 +69,7 @@ def _tell(free: "asyncio.Future[None]") -> None:
 class Database:
     """One Postgres. `statements` maps the text of a statement to what it does."""
 
-    def __init__(self, loop: Clockwork, chance: random.Random, seen: Seen) -> None:
+    def __init__(self, loop: VirtualTimeLoop, chance: random.Random, seen: Coverage) -> None:
         self.loop = loop
         self.chance = chance
         self.seen = seen
@@ -106,7 +106,7 @@ class Session:
 
     numbers = 0
 
-    def __init__(self, database: Database, process: Process) -> None:
+    def __init__(self, database: Database, process: SimProcess) -> None:
         Session.numbers += 1
         self.number = Session.numbers
         self.database = database
@@ -224,7 +224,7 @@ class Transaction:
 class Pool:
     """The pool of one process: every statement by itself has a session of its own."""
 
-    def __init__(self, database: Database, process: Process) -> None:
+    def __init__(self, database: Database, process: SimProcess) -> None:
         self._database = database
         self._process = process
 

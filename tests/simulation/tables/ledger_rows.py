@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 
 @dataclass
-class Guards:
+class TableGuards:
     """What the statements hold; a mutant takes one away."""
 
     unique: bool = True
@@ -47,7 +47,7 @@ class LedgerRows:
 
     def __init__(self, database: Database, runs: RunRows) -> None:
         self.database = database
-        self.guards = Guards()
+        self.guards = TableGuards()
         self.calls: dict[UUID, Row] = {}
         self.by_run: dict[UUID, list[UUID]] = defaultdict(list)
         self.approvals: dict[UUID, Row] = {}

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-from tests.simulation.coverage import Seen as Noticed
-from tests.simulation.outside.clock import Process
+from tests.simulation.coverage import Coverage as Noticed
+from tests.simulation.outside.clock import SimProcess
 from tests.simulation.tables.database import BEGAN, Database, Pool
 from tests.simulation.tables.ledger_rows import LedgerRows
 from tests.simulation.tables.run_rows import RunRows
@@ -50,7 +50,7 @@ def memory() -> tuple[Any, RunRows, LedgerRows]:
     database = Database(clock, random.Random(1), Noticed())
     database.hop_s = lambda: 0.0  # type: ignore[method-assign]
     runs = RunRows(database)
-    return Pool(database, Process("test")), runs, LedgerRows(database, runs)
+    return Pool(database, SimProcess("test")), runs, LedgerRows(database, runs)
 
 
 class TwoLedgers:
