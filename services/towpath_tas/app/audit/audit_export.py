@@ -58,7 +58,7 @@ class AuditExports:
         self._pool = pool
         self._sealer = sealer
 
-    async def checkpoint(self, _request: GetCheckpoint) -> CheckpointView:
+    async def checkpoint(self, request: GetCheckpoint) -> CheckpointView:  # FastStream drops names that begin with "_"
         """Seal what is committed, and return the checkpoint; raises ProblemError for a log that can't be sealed."""
         key = self._sealer.signer.public
         try:
