@@ -64,7 +64,9 @@ SERVE_AGENT = Method("orchestrator", "serve_agent", agents.ServeAgent, agents.Ag
 SET_BUDGET = Method("orchestrator", "set_budget", budgets.SetBudget, budgets.BudgetSet)
 SHOW_BUDGETS = Method("orchestrator", "show_budgets", budgets.ShowBudgets, budgets.BudgetAccounts)
 
-RENDER_PROMPT = Method("decider", "render_prompt", decisions_request.RenderPrompt, decisions_request.RenderedPrompt)
+RENDER_PROMPT = Method(
+    "decider", "render_prompt", decisions_request.RenderPromptRequest, decisions_request.RenderPromptAnswer
+)
 
 CLAIM_START = Method("tas", "claim_start", calls.ClaimStart, calls.ClaimAnswer)
 RAISE_FENCE = Method("tas", "raise_fence", access.RaiseFence, access.FenceAnswer)

@@ -39,7 +39,7 @@ class ToolExecution(Value):
     duration_ms: int = 0
 
 
-class ModelCall(Value):
+class GoalModelCall(Value):
     """One answered request to a model: an action, or what it was asked to judge."""
 
     step: int
@@ -102,7 +102,7 @@ class TaskState(Message):
     progress_source: str = "none"
     progress_metrics: JsonObject = Field(default_factory=dict)
     token_usage: list[int] = Field(default_factory=list)
-    llm_calls: list[ModelCall] = Field(default_factory=list)
+    llm_calls: list[GoalModelCall] = Field(default_factory=list)
     tool_executions: list[ToolExecution] = Field(default_factory=list)
     total_cost_usd: float = 0.0
     decision_reasoning: list[str] = Field(default_factory=list)
@@ -150,7 +150,7 @@ class GoalProjection:
         }
         self._steps: list[dict[str, Any]] = []
         self._calls: dict[UUID, dict[str, Any]] = {}
-        self._models: list[ModelCall] = []
+        self._models: list[GoalModelCall] = []
         self._reasoning: list[str] = []
         self._errors: list[str] = []
         self._artifacts: dict[str, JsonObject] = {}
@@ -230,7 +230,7 @@ class GoalProjection:
     def _answered(self, event: "ev.DecisionReceived | ev.DecisionMissed") -> None:
         tokens, usd = event.usage.total_tokens, event.cost.usd
         call = {"step": event.step, "kind": self._kind, "model": event.model, "tokens": tokens}
-        self._models.append(ModelCall(**call, cost_usd=usd, duration_ms=event.duration_ms))
+        self._models.append(GoalModelCall(**call, cost_usd=usd, duration_ms=event.duration_ms))
         step = self._steps[-1]
         step["tokens_used"] = step.get("tokens_used", 0) + tokens
         step["cost_usd"] = step.get("cost_usd", 0.0) + (usd or 0.0)

@@ -24,7 +24,7 @@ class SlotHolder(Value):
     until: float
 
 
-class MinuteUse(Value):
+class ProviderUseSlice(Value):
     """What was given in the piece of a minute that begins at `at`."""
 
     at: int
@@ -36,5 +36,5 @@ class ProviderUse(Message):
     """What all deciders know of a limit."""
 
     holders: dict[str, SlotHolder] = Field(default_factory=dict)
-    given: tuple[MinuteUse, ...] = ()
+    given: tuple[ProviderUseSlice, ...] = ()
     paused_until: float = 0.0

@@ -194,13 +194,13 @@ class LlmCall(Message):
     error: str | None = None
 
 
-class RenderPrompt(Message):
+class RenderPromptRequest(Message):
     """Ask for the prompt an agent would get."""
 
     context: PromptContext
 
 
-class RenderedPrompt(Message):
+class RenderPromptAnswer(Message):
     """The prompt text."""
 
     prompt: str

@@ -27,7 +27,7 @@ class BudgetMode(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BudgetAccount:
+class SpendingAccount:
     """One account that the run spends from; the amounts are this run's part of it."""
 
     scope: str
@@ -53,7 +53,7 @@ class Reservation:
 class BudgetState:
     """The accounts of a run. `path` are those that everything is charged to now; accounts are only ever added."""
 
-    accounts: tuple[BudgetAccount, ...] = ()
+    accounts: tuple[SpendingAccount, ...] = ()
     path: tuple[int, ...] = ()
     prices: dict[str, ModelPrice] = field(default_factory=dict)
     holds: tuple[Reservation, ...] = ()
@@ -87,7 +87,7 @@ def apply_scopes(
         number = places.get((scope.scope, scope.key))
         if number is None:
             number = len(accounts)
-            accounts.append(BudgetAccount(scope=scope.scope, key=scope.key, agent_key=scope.agent_key))
+            accounts.append(SpendingAccount(scope=scope.scope, key=scope.key, agent_key=scope.agent_key))
         path.append(number)
     return replace(before, accounts=tuple(accounts), path=tuple(path), prices={**before.prices, **prices})
 
@@ -157,7 +157,7 @@ def account_changes(before: BudgetState | None, after: BudgetState) -> list[Acco
     olds = before.accounts if before is not None else ()
     found = []
     for number, account in enumerate(after.accounts):
-        old = olds[number] if number < len(olds) else BudgetAccount(scope=account.scope, key=account.key)
+        old = olds[number] if number < len(olds) else SpendingAccount(scope=account.scope, key=account.key)
         if old is not account:
             one = AccountChange(
                 scope=account.scope,

@@ -9,7 +9,7 @@ from uuid import UUID
 from nats.aio.msg import Msg
 
 from towpath_contracts import subjects
-from towpath_contracts.decisions.request import DecisionRequest, RenderedPrompt, RenderPrompt
+from towpath_contracts.decisions.request import DecisionRequest, RenderPromptAnswer, RenderPromptRequest
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import DEAD_LETTER_RUNS
@@ -92,13 +92,13 @@ class Decider:
         await self._loop.stop()
         await self._asker.close()
 
-    async def render_prompt(self, request: RenderPrompt) -> RenderedPrompt:
+    async def render_prompt(self, request: RenderPromptRequest) -> RenderPromptAnswer:
         """DecisionAnswer `svc.decider.render_prompt`."""
         try:
             prompt = render(request.context)
         except PromptInvalidError as error:
             raise ProblemError(problem("prompt_invalid", str(error))) from error
-        return RenderedPrompt(prompt=prompt.text, digest=prompt.digest)
+        return RenderPromptAnswer(prompt=prompt.text, digest=prompt.digest)
 
     async def answer(self, request: DecisionRequest) -> DecisionAnswer:
         """Ask a model; count, trace and log the call once its fact is stored."""

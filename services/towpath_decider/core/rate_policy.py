@@ -6,7 +6,7 @@ minute is a sliding one, kept in pieces, and what was given counts for a whole m
 
 from dataclasses import dataclass
 
-from towpath_contracts.decisions.provider_limits import MinuteUse, ProviderLimit, ProviderUse, SlotHolder
+from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderUse, ProviderUseSlice, SlotHolder
 
 LEASE_S = 5.0
 """How long a decider that says nothing keeps its slots: as late as they come back when it is killed."""
@@ -88,8 +88,8 @@ def fair_share(most: int, others: list[int], own: int) -> int:
 
 
 def _grant_minute(
-    given: tuple[MinuteUse, ...], wish: LimitRequest, limit: ProviderLimit
-) -> tuple[tuple[MinuteUse, ...], int, int]:
+    given: tuple[ProviderUseSlice, ...], wish: LimitRequest, limit: ProviderLimit
+) -> tuple[tuple[ProviderUseSlice, ...], int, int]:
     pieces = {one.at: (one.requests, one.tokens) for one in given if one.at + MINUTE_S > wish.now}
     at = int(wish.now // INTERVAL_S) * INTERVAL_S
     for unit, back in ((0, wish.back_requests), (1, wish.back_tokens)):
@@ -101,7 +101,7 @@ def _grant_minute(
         requests = tokens = 0  # one without the other would only be kept from others
     for unit, more in ((0, requests), (1, tokens)):
         _add_to_intervals(pieces, at, unit, more)
-    kept = tuple(MinuteUse(at=at, requests=r, tokens=t) for at, (r, t) in sorted(pieces.items()) if r or t)
+    kept = tuple(ProviderUseSlice(at=at, requests=r, tokens=t) for at, (r, t) in sorted(pieces.items()) if r or t)
     return kept, requests, tokens
 
 

@@ -15,7 +15,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.views import EventPage
 from towpath_fabric.clock import monotonic
 from towpath_gateway.adapters.platform_client import CHECK_S, PlatformClient
-from towpath_gateway.app.run_reader import RunReader
+from towpath_gateway.app.run_reader import RunStreamReader
 from towpath_gateway.core import sse
 from towpath_readings.stream.deltas import Told
 from towpath_readings.stream.tree import TreeEntry, TreeStream
@@ -130,7 +130,7 @@ class RunStream:
         self._after = after
         self._deltas = deltas
         self._told = asyncio.Event()
-        self._readers: dict[UUID, RunReader] = {}
+        self._readers: dict[UUID, RunStreamReader] = {}
         self._over: set[UUID] = set()
         self._sent = monotonic()
 
@@ -180,8 +180,8 @@ class RunStream:
             if await self._is_silent_for_long(top):
                 yield sse.PING
 
-    async def _begin(self, run_id: UUID, after: int = 0) -> RunReader:
-        reader = RunReader(self._platform, self._project, run_id, self._told, after=after, deltas=self._deltas)
+    async def _begin(self, run_id: UUID, after: int = 0) -> RunStreamReader:
+        reader = RunStreamReader(self._platform, self._project, run_id, self._told, after=after, deltas=self._deltas)
         self._readers[run_id] = reader
         await reader.open()
         return reader
@@ -198,20 +198,20 @@ class RunStream:
         frames += [self._shape.piece(run_id, one) for one in reader.pieces()]
         return frames + await self._end(reader) if reader.has_ended else frames
 
-    async def _end(self, reader: RunReader) -> list[bytes]:
+    async def _end(self, reader: RunStreamReader) -> list[bytes]:
         self._over.add(reader.run_id)
         if reader.run_id != self._first.run_id:  # the first one is what is waited with
             await reader.close()
         return list(self._shape.gone(reader.run_id))
 
-    async def _end_parked(self, top: RunReader) -> list[bytes]:
+    async def _end_parked(self, top: RunStreamReader) -> list[bytes]:
         """Wait no more for parked runs once they alone are left; return the frames of what waited for them."""
         left = [self._readers[run_id] for run_id in self._shape.runs() if run_id not in self._over]
         if any(reader is top or not reader.is_parked for reader in left):
             return []
         return [frame for reader in left for frame in await self._end(reader)]
 
-    def _entries(self, reader: RunReader, entries: list[LogEntry]) -> list[bytes]:
+    def _entries(self, reader: RunStreamReader, entries: list[LogEntry]) -> list[bytes]:
         return [
             frame for entry in entries for frame in self._shape.entry(reader.run_id, entry, reader.told_before(entry))
         ]
@@ -226,7 +226,7 @@ class RunStream:
             reader.is_behind and reader.has_read for run_id, reader in self._readers.items() if self._is_live(run_id)
         )
 
-    async def _is_silent_for_long(self, top: RunReader) -> bool:
+    async def _is_silent_for_long(self, top: RunStreamReader) -> bool:
         """Wait for something to read, no longer than until the next look or ping; say whether a ping is due."""
         checks = [reader.checked for run_id, reader in self._readers.items() if self._is_live(run_id)]
         until = min([*(checked + CHECK_S for checked in checks), self._sent + PING_S])

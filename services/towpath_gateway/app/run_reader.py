@@ -19,7 +19,7 @@ from towpath_readings.stream.deltas import TokenDeltaFilter, Told
 from towpath_readings.stream.tree import PARKED
 
 
-class RunReader:
+class RunStreamReader:
     """Reads one run. Use: `await reader.open()`, then `more` and `pieces` whenever there may be something, `close`."""
 
     def __init__(

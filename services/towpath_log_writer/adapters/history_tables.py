@@ -17,7 +17,7 @@ from towpath_contracts.ids import effect_id
 from towpath_fabric.postgres.pool import Queries
 from towpath_log_writer.core.changes import HistoryChanges, UnreadableEvent
 from towpath_log_writer.core.final_state import MAX_STEPS, final_state
-from towpath_log_writer.core.rows import NewRun, RunChange, StepRow, ToolRow, json_text, plain
+from towpath_log_writer.core.rows import HistoryRowChange, NewRun, StepRow, ToolRow, json_text, plain
 from towpath_log_writer.core.sequence import Segment
 
 QUERIES = Queries.load("towpath_log_writer.adapters")
@@ -122,7 +122,7 @@ def _new_run(row: NewRun) -> tuple[Any, ...]:
     return (*identity, row.version, row.caller, row.at, snapshot, row.parent_id)
 
 
-def _run_change(row: RunChange) -> tuple[Any, ...]:
+def _run_change(row: HistoryRowChange) -> tuple[Any, ...]:
     return (
         row.run_id,
         row.status,

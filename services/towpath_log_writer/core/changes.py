@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from towpath_log_writer.core.rows import NewRun, RunChange, StepRow, ToolRow
+from towpath_log_writer.core.rows import HistoryRowChange, NewRun, StepRow, ToolRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class HistoryChanges:
     """What a batch of events changes, each row once."""
 
     new_runs: dict[UUID, NewRun] = field(default_factory=dict)
-    runs: dict[UUID, RunChange] = field(default_factory=dict)
+    runs: dict[UUID, HistoryRowChange] = field(default_factory=dict)
     steps: dict[tuple[UUID, int], StepRow] = field(default_factory=dict)
     tools: dict[tuple[UUID, UUID], ToolRow] = field(default_factory=dict)
     unreadable: list[UnreadableEvent] = field(default_factory=list)
@@ -52,7 +52,7 @@ class EventPosition:
         row.ended_at = self.at
         return row
 
-    def run(self, status: str) -> RunChange:
+    def run(self, status: str) -> HistoryRowChange:
         """Return the run's change with its new status."""
         change = self._change()
         change.status = status
@@ -62,8 +62,8 @@ class EventPosition:
         """Add to the state of a run whose status stays what it is."""
         self._change().snapshot |= told
 
-    def _change(self) -> RunChange:
-        return self.changes.runs.setdefault(self.run_id, RunChange(run_id=self.run_id))
+    def _change(self) -> HistoryRowChange:
+        return self.changes.runs.setdefault(self.run_id, HistoryRowChange(run_id=self.run_id))
 
     def tool(self, execution_id: UUID, step: int, index: int, agent: str, name: str, status: str) -> ToolRow:
         """Return the call's row with its new status."""

@@ -46,7 +46,7 @@ class NewRun:
 
 
 @dataclass(slots=True, kw_only=True)
-class RunChange:
+class HistoryRowChange:
     """What became of a run that exists."""
 
     run_id: UUID

@@ -40,7 +40,7 @@ LEASE_S = 60.0
 HOUSEKEEPING_S = 600.0
 
 
-class WebhookDelivery:
+class WebhookDeliveryLoop:
     """Makes and sends notices; replicas share the work through the table."""
 
     def __init__(

@@ -25,8 +25,8 @@ from towpath_contracts import subjects
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.request import (
     LlmCall,
-    RenderedPrompt,
-    RenderPrompt,
+    RenderPromptAnswer,
+    RenderPromptRequest,
     ScriptPosition,
     TokenDelta,
 )
@@ -276,10 +276,10 @@ async def test_a_gemini_decision_is_logged_with_bodies_under_debug(
 
 async def test_the_prompt_of_an_agent_can_be_shown(asking: OrchestratorPeer, decider: ServiceProcess) -> None:
     async def ask(base: str) -> Msg:
-        body = RenderPrompt(context=context(base_prompt=base)).model_dump_json().encode()
+        body = RenderPromptRequest(context=context(base_prompt=base)).model_dump_json().encode()
         return await asking.nc.request(RENDER_PROMPT.subject, body, timeout=5)
 
-    shown = RenderedPrompt.model_validate_json((await ask("You are {{ agent_key }}.")).data)
+    shown = RenderPromptAnswer.model_validate_json((await ask("You are {{ agent_key }}.")).data)
     assert shown.prompt.startswith("You are triage.\n\n# Constraints")
     assert shown.digest == digest_text(shown.prompt)
     refused = await ask("{{ nothing }}")

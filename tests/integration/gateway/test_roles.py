@@ -18,7 +18,7 @@ from towpath.cli.shared.options import ConnectionOptions
 from towpath.client.client import Client
 from towpath_contracts import rpc
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.decisions.request import PromptContext, RenderedPrompt
+from towpath_contracts.decisions.request import PromptContext, RenderPromptAnswer
 from towpath_contracts.events.log import ToolCallFinished
 from towpath_contracts.networks.spec import NetworkList, NetworkVersion
 from towpath_contracts.problems.registry import ProblemDetail, problem
@@ -108,7 +108,7 @@ async def test_networks_are_listed_and_shown_by_version(client: httpx2.AsyncClie
 async def test_the_prompt_of_an_agent_is_shown(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
     context = PromptContext(agent_key="billing", user_message="hello")
     peer.answers[rpc.PREVIEW_PROMPT.subject] = PromptPreview(context=context, model="gemini:x")
-    peer.answers[rpc.RENDER_PROMPT.subject] = RenderedPrompt(prompt="You are billing.", digest=DIGEST)
+    peer.answers[rpc.RENDER_PROMPT.subject] = RenderPromptAnswer(prompt="You are billing.", digest=DIGEST)
     answer = await client.post("/v1/networks/support/prompt", json={"agent_key": "billing", "user_message": "hello"})
     shown = {name: answer.json()[name] for name in ("agent_key", "model", "prompt")}
     assert shown == {"agent_key": "billing", "model": "gemini:x", "prompt": "You are billing."}

@@ -22,7 +22,7 @@ from towpath_contracts.gate_notices import ListNotices, RetryNotice
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.postgres.pool import open_pool
 from towpath_orchestrator.adapters.webhooks import Webhook
-from towpath_orchestrator.app.webhook_delivery import LEASE_S, TIMEOUT_S, WebhookDelivery
+from towpath_orchestrator.app.webhook_delivery import LEASE_S, TIMEOUT_S, WebhookDeliveryLoop
 
 KEY = b"k" * 24
 TAKEN = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
@@ -48,12 +48,12 @@ class Place:
         kinds = ("gate.opened", "gate.closed")
         self.webhook = Webhook(name="ops", url=receiver.url("/h"), secrets=(KEY,), projects=("shop",), kinds=kinds)
 
-    def replica(self, *webhooks: Webhook, try_s: float = TIMEOUT_S) -> WebhookDelivery:
+    def replica(self, *webhooks: Webhook, try_s: float = TIMEOUT_S) -> WebhookDeliveryLoop:
         log = structlog.get_logger()
-        return WebhookDelivery(self.pool, webhooks or (self.webhook,), log, look_s=0.02, try_s=try_s)
+        return WebhookDeliveryLoop(self.pool, webhooks or (self.webhook,), log, look_s=0.02, try_s=try_s)
 
     @asynccontextmanager
-    async def running(self, *replicas: WebhookDelivery) -> AsyncIterator[None]:
+    async def running(self, *replicas: WebhookDeliveryLoop) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(replica.run()) for replica in replicas or (self.replica(),)]
         try:
             yield
@@ -188,7 +188,7 @@ async def test_an_old_sender_has_no_say_in_a_newer_try(place: Place) -> None:
 
 async def test_without_webhooks_nothing_is_kept_and_whoever_comes_later_hears_nothing_old(place: Place) -> None:
     await place.open(3)
-    silent = WebhookDelivery(place.pool, (), structlog.get_logger())
+    silent = WebhookDeliveryLoop(place.pool, (), structlog.get_logger())
     assert await silent.make_notices() is False
     await place.open()
     async with place.running():

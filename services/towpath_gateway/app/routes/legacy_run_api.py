@@ -10,7 +10,7 @@ from pydantic import Field
 
 from towpath_contracts import ids, rpc
 from towpath_contracts.base import ClientMessage, JsonObject, Message, Name
-from towpath_contracts.decisions.request import RenderedPrompt, RenderPrompt
+from towpath_contracts.decisions.request import RenderPromptAnswer, RenderPromptRequest
 from towpath_contracts.events.log import LogEntry, ToolCallFinished
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import PreviewPrompt, PromptPreview
@@ -143,7 +143,9 @@ async def show_prompt(name: str, asked: ShowPrompt, parts: Dependencies, princip
         user_message=asked.user_message,
     )
     preview: PromptPreview = await parts.platform.ask(rpc.PREVIEW_PROMPT, request)
-    rendered: RenderedPrompt = await parts.platform.ask(rpc.RENDER_PROMPT, RenderPrompt(context=preview.context))
+    rendered: RenderPromptAnswer = await parts.platform.ask(
+        rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context)
+    )
     return json_answer(
         PromptShown(
             agent_key=preview.context.agent_key, model=preview.model, prompt=rendered.prompt, digest=rendered.digest

@@ -35,7 +35,7 @@ from towpath_orchestrator.app.api.replay_jobs import ReplayJobs
 from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
 from towpath_orchestrator.app.dispatch.dispatch_windows import DispatchWindows
-from towpath_orchestrator.app.webhook_delivery import WebhookDelivery
+from towpath_orchestrator.app.webhook_delivery import WebhookDeliveryLoop
 from towpath_orchestrator.settings import OrchestratorSettings
 
 SUBMITS_AT_ONCE = 32
@@ -168,7 +168,7 @@ def serve_records(bus: MessageBus, replays: ReplayJobs, forks: RunForks) -> None
     bus.subscriber(rpc.FORK_RUN)(forks.fork)
 
 
-def serve_notices(bus: MessageBus, webhooks: WebhookDelivery) -> None:
+def serve_notices(bus: MessageBus, webhooks: WebhookDeliveryLoop) -> None:
     """Answer requests about notices to webhooks."""
     bus.subscriber(rpc.LIST_NOTICES)(webhooks.list)
     bus.subscriber(rpc.RETRY_NOTICE)(webhooks.retry)
