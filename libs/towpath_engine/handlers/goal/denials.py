@@ -7,16 +7,42 @@ service does not give. A denial that other arguments could avoid is not about ri
 from typing import Any
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import canonical_json
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
+from towpath_contracts.runs.children import ChildTask
+from towpath_contracts.text import truncate
+from towpath_engine.handlers.children import can_spawn, spawn_children
 from towpath_engine.handlers.decision_requests import request_assessment
-from towpath_engine.handlers.goal.specialist import ask_specialist, can_ask_specialist
 from towpath_engine.handlers.goal.validate import action_failed
 from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.autonomy import asks_specialist_without_person
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import OpenCall, OpenChild, RunState
+
+SPECIALIST = "specialist"
+
+
+ARGUMENT_CHARS = 4_000
+
+
+def can_ask_specialist(state: RunState, agent_key: str, call: OpenCall) -> bool:
+    """Return whether *agent_key* can be asked about *call*: it exists, is another, and was not asked in this step."""
+    asked = any(c.purpose == SPECIALIST and c.subject == call.call.tool for c in state.children)
+    known = agent_key in state.snapshot.agents and agent_key != state.agent_key
+    return known and not asked and can_spawn(state)
+
+
+def ask_specialist(run: TransitionBuilder, agent_key: str, call: OpenCall, reason: str) -> None:
+    """Start the specialist's run; what it answers is shown to this agent as an output of `agent:<key>`."""
+    tool, arguments = call.call.tool, truncate(canonical_json(call.shown_args()), ARGUMENT_CHARS)
+    wanted = (
+        f"{run.state.agent_key} may not call {tool} ({reason}). Do what it needs and answer with the result. "
+        f"The call it wanted: {tool} {arguments}. What it is for: {run.state.created.user_message}"
+    )
+    spawn_children(run, [ChildTask(agent_key=agent_key, user_message=wanted, purpose=SPECIALIST, subject=tool)])
+
 
 GATE = "permission"
 LIMITED = "limit_exceeded"
