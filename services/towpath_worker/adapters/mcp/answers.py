@@ -22,7 +22,7 @@ from towpath.errors import ToolError
 from towpath_contracts.base import JsonObject
 from towpath_worker.adapters.mcp.error_codes import CERTAINLY_NOT, TOO_LARGE, UNCERTAIN
 from towpath_worker.adapters.mcp.secrets import ServerSecrets
-from towpath_worker.adapters.mcp.vetting import DEFINED, NAMED, clean_text
+from towpath_worker.adapters.mcp.tool_checks import DEFINED, NAMED, clean_text
 from towpath_worker.core.results import OutcomeLostError
 
 INLINE_BINARY_BYTES = 32_768

@@ -19,7 +19,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import TypeAdapter
 
 from towpath_fabric.telemetry.logs import Logger
-from towpath_worker.adapters.mcp.vetting import MAX_TOOLS
+from towpath_worker.adapters.mcp.tool_checks import MAX_TOOLS
 
 MAX_PAGES = 16
 """Of a listing; a server that never ends it has no tools here."""

@@ -20,7 +20,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_worker.adapters.mcp.config import ServerConfig, ToolOverride
-from towpath_worker.adapters.mcp.vetting import (
+from towpath_worker.adapters.mcp.tool_checks import (
     MAX_TOOLS,
     DiscoveredToolRefusedError,
     check_name,

@@ -31,7 +31,7 @@ from towpath_worker.adapters.mcp.error_codes import SESSION_GONE
 from towpath_worker.adapters.mcp.http import http_transport
 from towpath_worker.adapters.mcp.secrets import ServerSecrets
 from towpath_worker.adapters.mcp.stdio import ServerProgram, stdio_transport
-from towpath_worker.adapters.mcp.vetting import clean_text
+from towpath_worker.adapters.mcp.tool_checks import clean_text
 from towpath_worker.core.results import OutcomeLostError
 
 FIRST_PAUSE_S = 1.0

@@ -25,7 +25,7 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.adapters.mcp.error_codes import TOO_LARGE
 from towpath_worker.adapters.mcp.secrets import ServerSecrets
-from towpath_worker.adapters.mcp.vetting import clean_text
+from towpath_worker.adapters.mcp.tool_checks import clean_text
 
 CLOSE_S = 1.0
 """How long a server may take to end by itself once its standard input is closed."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from towpath_worker.adapters.mcp.config import ServerConfig
 from towpath_worker.adapters.mcp.discovery import ServerListing, definition_of, sort_listing
-from towpath_worker.adapters.mcp.vetting import (
+from towpath_worker.adapters.mcp.tool_checks import (
     MAX_SCHEMA_NODES,
     DiscoveredToolRefusedError,
     check_name,
