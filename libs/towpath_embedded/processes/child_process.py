@@ -32,7 +32,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class ProcessUser:
     """Who a child runs as; the default is whoever the parent is.
 
     `unmapped` puts the child into a user namespace without a mapping: it keeps the parent's rights on files and yet
@@ -44,7 +44,7 @@ class Identity:
     unmapped: bool = False
 
 
-OWN_IDENTITY = Identity()
+OWN_IDENTITY = ProcessUser()
 
 
 class ChildProcess(Protocol):
@@ -115,7 +115,7 @@ def spawn(
     log: Path,
     environment: Mapping[str, str],
     death_signal: signal.Signals,
-    identity: Identity = OWN_IDENTITY,
+    identity: ProcessUser = OWN_IDENTITY,
     directory: Path = Path("/"),
 ) -> subprocess.Popen[bytes]:
     """Start *command* with its output appended to *log*; *death_signal* reaches it when this process dies (Linux)."""
@@ -152,7 +152,7 @@ def opened_log(log: Path) -> Iterator[BinaryIO]:
 
 
 def run(
-    command: Sequence[str | Path], *, identity: Identity, environment: Mapping[str, str]
+    command: Sequence[str | Path], *, identity: ProcessUser, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run a short *command* as *identity* to its end; raises OSError when it can't be started."""
     return subprocess.run(
@@ -169,7 +169,7 @@ def run(
     )
 
 
-def before_exec(identity: Identity, death_signal: signal.Signals | None = None) -> Callable[[], None] | None:
+def before_exec(identity: ProcessUser, death_signal: signal.Signals | None = None) -> Callable[[], None] | None:
     """Return what a child does between fork and exec, after the change of user, which would clear the signal."""
     libc = _libc
     if libc is None:

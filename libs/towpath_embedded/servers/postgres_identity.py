@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_embedded.processes.child_process import OWN_IDENTITY, Identity, run
+from towpath_embedded.processes.child_process import OWN_IDENTITY, ProcessUser, run
 
 POSTGRES_BIN_VARIABLE = "TOWPATH_POSTGRES_BIN"
 SHARED_PLACES = (Path("/var/lib/towpath"), Path("/var/tmp/towpath"))  # noqa: S108 - root-owned, verified before use
@@ -35,25 +35,25 @@ def postgres_home() -> Path:
     return home
 
 
-def postgres_identity() -> Identity:
+def postgres_identity() -> ProcessUser:
     """Return the identity as which Postgres can run here."""
     if os.geteuid() != 0:
         return OWN_IDENTITY
     nobody = pwd.getpwnam("nobody")
-    identity = Identity(user=nobody.pw_uid, group=nobody.pw_gid)
+    identity = ProcessUser(user=nobody.pw_uid, group=nobody.pw_gid)
     try:
         run(["/bin/true"], identity=identity, environment={})
     except (OSError, subprocess.SubprocessError):  # no right to change the user, or no such user in this namespace
-        return Identity(unmapped=True)
+        return ProcessUser(unmapped=True)
     return identity
 
 
-def runnable_home(home: Path, identity: Identity) -> Path:
+def runnable_home(home: Path, identity: ProcessUser) -> Path:
     """Return *home*, or a copy of it that *identity* can execute."""
     return home if identity.user is None or _can_execute(home, identity) else _copied_out(home)
 
 
-def data_folder(link: Path, identity: Identity) -> Path:
+def data_folder(link: Path, identity: ProcessUser) -> Path:
     """Return the folder for the data that belongs at *link*, made and owned by *identity*, closed to all others.
 
     Where *identity* can't reach *link*, the folder is made below one of `SHARED_PLACES` and *link* points to it.
@@ -88,7 +88,7 @@ def temporary_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)  # a killed child may still be writing
 
 
-def make_owner(folder: Path, identity: Identity) -> None:
+def make_owner(folder: Path, identity: ProcessUser) -> None:
     """Make *identity* the owner of *folder* and close it to everybody else."""
     if identity.user is not None and identity.group is not None:
         os.chown(folder, identity.user, identity.group)
@@ -111,7 +111,7 @@ def _wheel_home() -> Path | None:
     return Path(spec.origin).parent / "pginstall" if spec and spec.origin else None
 
 
-def _can_execute(home: Path, identity: Identity) -> bool:
+def _can_execute(home: Path, identity: ProcessUser) -> bool:
     try:
         return run([home / "bin" / "postgres", "--version"], identity=identity, environment={}).returncode == 0
     except (OSError, subprocess.SubprocessError):

@@ -144,6 +144,7 @@ def test_nothing_outside_the_repository_is_cited() -> None:
 SMALL_ON_PURPOSE = {
     "towpath_contracts.events": "one module a group of events; `log` has their union",
     "towpath_contracts.problems": "rows of the registry, by subject",
+    "towpath_embedded.chaos.replays": "asks the orchestrator, while the judge beside it reads tables only",
     "towpath_embedded.pending_runs": "a question to the database, apart from the supervisor that asks it",
     "towpath_engine.handlers": "one module a fact or a kind of run; `advance` and `run_kinds` list them",
     "towpath_engine.rules": "rules that read untrusted input stand alone, where their bounds are seen",
