@@ -29,7 +29,7 @@ def build_service(settings: DeciderSettings) -> Service:
         files=FileScriptSource(settings.script_dir),
         allowed=settings.scripts_allowed,
     )
-    telling = TokenPublisher(service.bus)
+    token_publisher = TokenPublisher(service.bus)
     limiter = ProviderLimiter(
         settings.provider_limits,
         SharedRegisters(service.bus, "providers"),
@@ -48,7 +48,7 @@ def build_service(settings: DeciderSettings) -> Service:
                 "local": local,
                 "scripted": scripted,
             },
-            tell=telling.call if settings.decider_deltas else None,
+            open_listener=token_publisher.open_listener if settings.decider_deltas else None,
             limiter=limiter,
         ),
         log,
@@ -57,13 +57,13 @@ def build_service(settings: DeciderSettings) -> Service:
         concurrency=settings.decider_concurrency,
         telemetry=service.telemetry,
     )
-    limiter.lend_to(decider.hold)
+    limiter.lend_slots_to(decider.hold)
     service.bus.subscriber(RENDER_PROMPT)(decider.render_prompt)
     service.on_start(decider.start)
     service.on_stop(decider.stop)
     service.loop(decider.take_requests)
     service.loop(decider.keep_alive)
-    service.loop(telling.send_pieces)
+    service.loop(token_publisher.publish_waiting)
     for loop in limiter.loops:
         service.loop(loop)
     return service

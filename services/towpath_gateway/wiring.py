@@ -14,7 +14,7 @@ from towpath_gateway.settings import GatewaySettings
 def build_service(settings: GatewaySettings) -> Service:
     """Return a gateway that serves once the service runs."""
     service = Service("gateway", settings)
-    parts = GatewayDependencies(
+    dependencies = GatewayDependencies(
         settings=settings,
         log=service.log,
         keys=KeyStore(lambda: service.pool),
@@ -22,7 +22,7 @@ def build_service(settings: GatewaySettings) -> Service:
         metrics=GatewayMetrics(service.registry),
         stopping=service.stopping,
     )
-    service.serve_app(RequestLog(create_app(parts), parts), settings.gateway_host, settings.gateway_port)
+    service.serve_app(RequestLog(create_app(dependencies), dependencies), settings.gateway_host, settings.gateway_port)
     return service
 
 

@@ -20,7 +20,7 @@ def build_service(settings: WatchdogSettings) -> Service:
         bus, log = service.bus, service.log
         memory, metrics = RunMemory(), WatchdogMetrics(service.registry)
         reporter = FactReporter(bus, memory, metrics, log)
-        looker = RunSweep(bus, memory, settings, reporter, metrics, log)
+        run_sweep = RunSweep(bus, memory, settings, reporter, metrics, log)
         consumer = PullConsumer(
             bus.nc,
             WATCHDOG_CONSUMER,
@@ -29,10 +29,10 @@ def build_service(settings: WatchdogSettings) -> Service:
         )
         await consumer.start()
         service.on_stop(consumer.stop)
-        service.loop(RunEventReader(consumer, memory, looker, reporter, settings, metrics, log).run)
-        service.loop(looker.read)
-        service.loop(looker.sweep)
-        service.loop(looker.look)
+        service.loop(RunEventReader(consumer, memory, run_sweep, reporter, settings, metrics, log).run)
+        service.loop(run_sweep.read)
+        service.loop(run_sweep.sweep)
+        service.loop(run_sweep.check_idle_runs)
 
     service.on_start(start)
     return service

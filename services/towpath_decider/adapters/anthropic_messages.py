@@ -56,7 +56,12 @@ class ClaudeProvider(SdkProvider):
         )
 
     async def _send(
-        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: OnText | None
+        self,
+        request: DecisionRequest,
+        question: Question,
+        off: frozenset[str],
+        timeout_s: float,
+        on_text: OnText | None,
     ) -> Any:
         body: JsonObject = {
             "model": model_name(request.model),
@@ -69,11 +74,11 @@ class ClaudeProvider(SdkProvider):
         schema = None if "format" in off else closed(schema_of(request))
         if schema is not None:
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
-        if hear is None or STREAM in off:
+        if on_text is None or STREAM in off:
             return await self._client.messages.create(**body, timeout=timeout_s)
         async with self._client.messages.stream(**body, timeout=timeout_s) as stream:
             whole = await read_unstreamed(stream.response, self._sdk.types.Message)
-            return whole if whole is not None else await _read_stream(stream, hear)
+            return whole if whole is not None else await _read_stream(stream, on_text)
 
     def _read(self, answer: Any, request: DecisionRequest) -> Reply | CallFailure:
         text = "".join(block.text for block in answer.content if block.type == "text")
@@ -98,13 +103,13 @@ class ClaudeProvider(SdkProvider):
         return Reply(text=text, usage=usage, cost=cost, cut_off=answer.stop_reason == "max_tokens")
 
 
-async def _read_stream(stream: Any, hear: OnText) -> Any:
+async def _read_stream(stream: Any, on_text: OnText) -> Any:
     """Return the message that the SDK puts together; raises ValueError where the stream ends before it does."""
     ended = False
     async for event in stream:
         ended = ended or event.type == "message_stop"
         if event.type == "text":
-            hear(event.text)
+            on_text(event.text)
     if not ended:
         msg = "its stream ended in the middle of the message"
         raise ValueError(msg)

@@ -54,14 +54,16 @@ class GeminiProvider:
         self._options = Options("Gemini", _OPTIONS, log)
 
     async def complete(
-        self, request: DecisionRequest, question: Question, hear: OnText | None = None
+        self, request: DecisionRequest, question: Question, on_text: OnText | None = None
     ) -> Reply | CallFailure:
         """Ask once; failures of the API, the network and the answer's form are values."""
         if self._api_key is None:
             message = "no key for Gemini: set GEMINI_API_KEY in the decider's environment"
             return CallFailure(code="model_unauthorized", message=message)
         await self._open()
-        return await self._options.ask(model_name(request.model), lambda off: self._ask(request, question, off, hear))
+        return await self._options.ask(
+            model_name(request.model), lambda off: self._ask(request, question, off, on_text)
+        )
 
     async def close(self) -> None:
         """Close the connections."""
@@ -90,7 +92,7 @@ class GeminiProvider:
         return genai.Client(api_key=self._api_key.get_secret_value(), vertexai=False, http_options=options)
 
     async def _ask(
-        self, request: DecisionRequest, question: Question, off: frozenset[str], hear: OnText | None
+        self, request: DecisionRequest, question: Question, off: frozenset[str], on_text: OnText | None
     ) -> Reply | CallFailure:
         model = model_name(request.model)
         contents = [
@@ -98,11 +100,11 @@ class GeminiProvider:
         ]
         try:
             config, models = self._config(request, question, off), self._client.aio.models
-            if hear is None or STREAM in off:
+            if on_text is None or STREAM in off:
                 return _reply(await models.generate_content(model=model, contents=contents, config=config), model)
             stream = await models.generate_content_stream(model=model, contents=contents, config=config)
             async with aclosing(stream):  # a call that is given up gives its connection back
-                return _reply(await self._joined(stream, hear), model)
+                return _reply(await self._assemble_stream(stream, on_text), model)
         except self._errors.APIError as error:
             return self._api_failure(error)
         except self._transport_error as error:
@@ -123,23 +125,23 @@ class GeminiProvider:
             options["thinking_config"] = self._types.ThinkingConfig(thinking_budget=0)
         return self._types.GenerateContentConfig(**options)
 
-    async def _joined(self, stream: AsyncIterable[Any], hear: OnText) -> Any:
+    async def _assemble_stream(self, stream: AsyncIterable[Any], on_text: OnText) -> Any:
         """Put the chunks of an answer together as the API would have given it whole."""
         parts: list[Any] = []
-        said: dict[str, Any] = {"finish_reason": None, "usage_metadata": None, "prompt_feedback": None}
+        reply: dict[str, Any] = {"finish_reason": None, "usage_metadata": None, "prompt_feedback": None}
         candidates = 0
         async for chunk in stream:
-            said["usage_metadata"] = chunk.usage_metadata or said["usage_metadata"]
-            said["prompt_feedback"] = chunk.prompt_feedback or said["prompt_feedback"]
+            reply["usage_metadata"] = chunk.usage_metadata or reply["usage_metadata"]
+            reply["prompt_feedback"] = chunk.prompt_feedback or reply["prompt_feedback"]
             for candidate in (chunk.candidates or ())[:1]:
                 candidates = 1
-                said["finish_reason"] = candidate.finish_reason or said["finish_reason"]
+                reply["finish_reason"] = candidate.finish_reason or reply["finish_reason"]
                 new = (candidate.content.parts if candidate.content is not None else None) or []
                 parts += new
-                hear("".join(part.text for part in new if part.text and not part.thought))
+                on_text("".join(part.text for part in new if part.text and not part.thought))
         content = self._types.Content(role="model", parts=parts) if parts else None
-        candidate = self._types.Candidate(content=content, finish_reason=said.pop("finish_reason"))
-        return self._types.GenerateContentResponse(candidates=[candidate] * candidates, **said)
+        candidate = self._types.Candidate(content=content, finish_reason=reply.pop("finish_reason"))
+        return self._types.GenerateContentResponse(candidates=[candidate] * candidates, **reply)
 
     def _api_failure(self, error: Any) -> CallFailure:
         assert self._api_key is not None
@@ -154,12 +156,12 @@ class GeminiProvider:
 
 def _retry_after(error: Any) -> float | None:
     """Return the seconds asked for by the header, or by RetryInfo in the body (google.rpc.RetryInfo)."""
-    wished = [str(getattr(error.response, "headers", {}).get("retry-after", ""))]
+    requested = [str(getattr(error.response, "headers", {}).get("retry-after", ""))]
     details = error.details if isinstance(error.details, dict) else {}
     inner = details.get("error", details)
     listed = inner.get("details", []) if isinstance(inner, dict) else []
-    wished += [str(detail.get("retryDelay", "")) for detail in listed if isinstance(detail, dict)]
-    return max((found for found in map(parse_seconds, wished) if found is not None), default=None)
+    requested += [str(detail.get("retryDelay", "")) for detail in listed if isinstance(detail, dict)]
+    return max((found for found in map(parse_seconds, requested) if found is not None), default=None)
 
 
 def _reply(response: Any, model: str) -> Reply | CallFailure:

@@ -51,13 +51,13 @@ class Options:
         """Call *send* with the names of the options to leave out, until none more is refused by name."""
         off = self._left_out.get(model, frozenset())
         while True:  # every turn gives one option up, so there are as many turns as options at most
-            said = await send(off)
-            if not isinstance(said, CallFailure) or said.code != REFUSED_REQUEST:
-                return said
-            text = said.message
+            reply = await send(off)
+            if not isinstance(reply, CallFailure) or reply.code != REFUSED_REQUEST:
+                return reply
+            text = reply.message
             option = next((one for one in self._options if one.name not in off and one.named.search(text)), None)
             if option is None:
-                return said
+                return reply
             off |= {option.name}
             if option.lasting and _UNKNOWN.search(text):
                 self._remember(model, option)

@@ -98,7 +98,12 @@ class OpenAiProvider(SdkProvider):
         )
 
     async def _send(
-        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: OnText | None
+        self,
+        request: DecisionRequest,
+        question: Question,
+        off: frozenset[str],
+        timeout_s: float,
+        on_text: OnText | None,
     ) -> Any:
         body = {
             "model": model_name(request.model),
@@ -107,7 +112,7 @@ class OpenAiProvider(SdkProvider):
             **_format(request, off),
             **(_local_thinking(off) if self._local else _thinking(request, off)),
         }
-        if hear is None or STREAM in off:
+        if on_text is None or STREAM in off:
             return await self._client.chat.completions.create(**body, timeout=timeout_s)
         counted = {"stream_options": {"include_usage": True}} if STREAM_OPTIONS not in off else {}
         async with await self._client.chat.completions.create(
@@ -115,22 +120,24 @@ class OpenAiProvider(SdkProvider):
         ) as stream:
             whole = await read_unstreamed(stream.response, self._sdk.types.chat.ChatCompletion)
             return (
-                whole if whole is not None else await assemble_stream(stream, hear, self._sdk.types.chat.ChatCompletion)
+                whole
+                if whole is not None
+                else await assemble_stream(stream, on_text, self._sdk.types.chat.ChatCompletion)
             )
 
     def _read(self, answer: Any, request: DecisionRequest) -> Reply | CallFailure:
         if not answer.choices:
             message = f"{self._name} gave no choice"
             return CallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
-        choice, said = answer.choices[0], answer.choices[0].message
+        choice, reply = answer.choices[0], answer.choices[0].message
         usage = _usage(answer.usage)
         cost = self._cost(request, answer.usage, usage)
-        text = _THOUGHTS.sub("", said.content or "", count=1)
-        calls = [call.function for call in said.tool_calls or () if call.type == "function"]
+        text = _THOUGHTS.sub("", reply.content or "", count=1)
+        calls = [call.function for call in reply.tool_calls or () if call.type == "function"]
         if not text.strip() and calls:  # asked for no tool call, some servers make one of the answer
             text = as_decision(NativeCall(name=call.name, arguments=call.arguments or "") for call in calls)
-        if not text.strip() and (said.refusal or choice.finish_reason == "content_filter"):
-            why = said.refusal or "stopped by its content filter"
+        if not text.strip() and (reply.refusal or choice.finish_reason == "content_filter"):
+            why = reply.refusal or "stopped by its content filter"
             return CallFailure(code="model_refused", message=f"{self._name} refused: {why}", usage=usage, cost=cost)
         return Reply(text=text, usage=usage, cost=cost, cut_off=choice.finish_reason == "length")
 

@@ -1,7 +1,7 @@
-"""What every model provider can do.
+"""The protocol of model providers.
 
 A provider answers one question and never raises for what a model, a network or a wrong key does: failures are
-values that say whether asking again can help. It does not wait, retry or repair; `core.conversation` says when to.
+values that say whether asking again can help. It does not wait, retry or repair; `core.conversation` decides that.
 """
 
 from collections.abc import Callable
@@ -15,24 +15,24 @@ OnText = Callable[[str], None]
 
 
 class TextListener(Protocol):
-    """Hears one call of a model: `hear` its text as it comes, `end` when nothing more does."""
+    """Receives the text of one model call while it is written."""
 
-    def hear(self, text: str) -> None:
-        """Take a piece."""
+    def on_text(self, text: str) -> None:
+        """Receive the next piece of the text."""
 
     def end(self) -> None:
-        """Expect no more."""
+        """The call is over: no more text follows."""
 
 
 class Provider(Protocol):
     """A source of answers."""
 
     async def complete(
-        self, request: DecisionRequest, question: Question, hear: OnText | None = None
+        self, request: DecisionRequest, question: Question, on_text: OnText | None = None
     ) -> Reply | CallFailure:
         """Ask *question*, which is part of *request*; may be cancelled at any await.
 
-        With *hear* the answer is streamed where that can be; what is returned is the same.
+        With *on_text* the answer is streamed where that can be; what is returned is the same.
 
         Raises PlatformUnavailableError alone, where something of the platform itself was needed and could not be had.
         """

@@ -50,8 +50,8 @@ def failure_of_status(
     name: str, status: int, text: str, *, secret: str | None = None, retry_after_s: float | None = None
 ) -> CallFailure:
     """Say what an answer with an error *status* means; *name* is the provider as people know it."""
-    told = text.replace(secret, "***") if secret else text
-    message = f"{name} answered {status}: {told[:MESSAGE_CHARS]}"
+    shown = text.replace(secret, "***") if secret else text
+    message = f"{name} answered {status}: {shown[:MESSAGE_CHARS]}"
     fits_without_limit = status < SERVER_ERROR and _LIMIT_TOO_LARGE.search(text)
     if status != TOO_MANY_REQUESTS and _CONTEXT_TOO_LONG.search(text) and not fits_without_limit:
         return CallFailure(code="context_too_long", message=message, usage=ONE_CALL)

@@ -43,7 +43,7 @@ class BlobScriptSource:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._known: OrderedDict[str, Script] = OrderedDict()
-        self._coming: dict[str, asyncio.Task[Script]] = {}
+        self._fetching: dict[str, asyncio.Task[Script]] = {}
 
     async def get(self, digest: str, run_id: UUID) -> Script:
         """Return the script of *digest*, on behalf of *run_id*. Raises ScriptError, PlatformUnavailableError."""
@@ -51,15 +51,15 @@ class BlobScriptSource:
         if script is not None:
             self._known.move_to_end(digest)
             return script
-        task = self._coming.get(digest)
+        task = self._fetching.get(digest)
         if task is None:
             task = asyncio.create_task(self._fetch(digest, run_id))
-            self._coming[digest] = task
-            task.add_done_callback(lambda done: self._arrived(digest, done))
+            self._fetching[digest] = task
+            task.add_done_callback(lambda done: self._on_fetched(digest, done))
         return await asyncio.shield(task)  # one run's timeout must not take the script from the others
 
-    def _arrived(self, digest: str, task: "asyncio.Task[Script]") -> None:
-        self._coming.pop(digest, None)
+    def _on_fetched(self, digest: str, task: "asyncio.Task[Script]") -> None:
+        self._fetching.pop(digest, None)
         if task.cancelled() or task.exception() is not None:
             return
         self._known[digest] = task.result()
@@ -84,7 +84,7 @@ class BlobScriptSource:
 
     async def close(self) -> None:
         """Stop fetching."""
-        tasks = list(self._coming.values())
+        tasks = list(self._fetching.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

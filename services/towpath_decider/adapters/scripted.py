@@ -40,7 +40,7 @@ class ScriptedProvider:
         self._sleep = sleep
 
     async def complete(
-        self, request: DecisionRequest, question: Question, hear: OnText | None = None
+        self, request: DecisionRequest, question: Question, on_text: OnText | None = None
     ) -> Reply | CallFailure:
         """Say the entry's next text; fails with `script_exhausted` when nothing is left for the agent.
 
@@ -54,24 +54,24 @@ class ScriptedProvider:
         except ScriptError as error:
             return error.failure
         cursors = request.script.cursors if request.script is not None else {}
-        line = script.next_line(request.context.agent_key, cursors, request.kind)
-        if line is None and request.kind in NEUTRAL:
+        answer = script.next_answer(request.context.agent_key, cursors, request.kind)
+        if answer is None and request.kind in NEUTRAL:
             return Reply(text=to_json(NEUTRAL[request.kind]).decode(), usage=ONE_CALL, cost=FREE)
-        if line is None:
+        if answer is None:
             message = f"the script of {len(script)} entries has nothing left for agent {request.context.agent_key}"
             return CallFailure(code="script_exhausted", message=message)
-        text = line.text(question.repairs)
-        if line.delay_ms:
-            await self._write(text, line.delay_ms, hear)
-        return Reply(text=text, usage=ONE_CALL, cost=FREE, script=line.use)
+        text = answer.text(question.repairs)
+        if answer.delay_ms:
+            await self._write(text, answer.delay_ms, on_text)
+        return Reply(text=text, usage=ONE_CALL, cost=FREE, script=answer.use)
 
-    async def _write(self, text: str, delay_ms: int, hear: OnText | None) -> None:
+    async def _write(self, text: str, delay_ms: int, on_text: OnText | None) -> None:
         """Take *delay_ms*; who hears it, hears the text grow evenly meanwhile."""
-        pieces = 1 if hear is None else max(1, min(PIECES, len(text), delay_ms // PIECE_MS))
+        pieces = 1 if on_text is None else max(1, min(PIECES, len(text), delay_ms // PIECE_MS))
         size = -(-len(text) // pieces)
         for place in range(pieces):
-            if hear is not None:
-                hear(text[place * size : (place + 1) * size])
+            if on_text is not None:
+                on_text(text[place * size : (place + 1) * size])
             await self._sleep(delay_ms / 1000 / pieces)
 
     async def _script(self, request: DecisionRequest) -> Script:

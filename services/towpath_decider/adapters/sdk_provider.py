@@ -56,7 +56,12 @@ class SdkProvider(ABC):
 
     @abstractmethod
     async def _send(
-        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: OnText | None
+        self,
+        request: DecisionRequest,
+        question: Question,
+        off: frozenset[str],
+        timeout_s: float,
+        on_text: OnText | None,
     ) -> Any:
         """Send one HTTP request and return the SDK's answer, whole; *off* names the options to leave out."""
 
@@ -65,7 +70,7 @@ class SdkProvider(ABC):
         """Read the SDK's answer."""
 
     async def complete(
-        self, request: DecisionRequest, question: Question, hear: OnText | None = None
+        self, request: DecisionRequest, question: Question, on_text: OnText | None = None
     ) -> Reply | CallFailure:
         """Ask once; failures of the API, the network and the answer's form are values."""
         if self.missing:
@@ -73,7 +78,9 @@ class SdkProvider(ABC):
         failure = await self._open()
         if failure is not None:
             return failure
-        return await self._options.ask(model_name(request.model), lambda off: self._try(request, question, off, hear))
+        return await self._options.ask(
+            model_name(request.model), lambda off: self._send_once(request, question, off, on_text)
+        )
 
     async def close(self) -> None:
         """Close the connections."""
@@ -97,11 +104,11 @@ class SdkProvider(ABC):
         self._transport_error = import_module("httpx2").HTTPError
         return self._connect(self._sdk)
 
-    async def _try(
-        self, request: DecisionRequest, question: Question, off: frozenset[str], hear: OnText | None
+    async def _send_once(
+        self, request: DecisionRequest, question: Question, off: frozenset[str], on_text: OnText | None
     ) -> Reply | CallFailure:
         try:
-            answer = await self._send(request, question, off, request.timeout_ms / 1000 + TIMEOUT_GRACE_S, hear)
+            answer = await self._send(request, question, off, request.timeout_ms / 1000 + TIMEOUT_GRACE_S, on_text)
             return self._read(answer, request)
         except self._sdk.APIStatusError as error:
             secret = None if self._api_key is None else self._api_key.get_secret_value()

@@ -47,7 +47,7 @@ async def read_unstreamed(response: Any, kind: Any) -> Any:
     return kind.construct(**json.loads(await response.aread()))
 
 
-async def assemble_stream(stream: AsyncIterable[Any], hear: OnText, kind: Any) -> Any:
+async def assemble_stream(stream: AsyncIterable[Any], on_text: OnText, kind: Any) -> Any:
     """Put the chunks of a chat completion together as one of *kind*: its first choice, deltas of calls assembled."""
     text: list[str] = []
     refusal: list[str] = []
@@ -63,7 +63,7 @@ async def assemble_stream(stream: AsyncIterable[Any], hear: OnText, kind: Any) -
                 continue
             text.append(choice.delta.content or "")
             refusal.append(choice.delta.refusal or "")
-            hear(text[-1])
+            on_text(text[-1])
             _assemble(calls, choice.delta.tool_calls or ())
     message = {
         "role": "assistant",

@@ -1,7 +1,7 @@
-"""Requests in, facts out: the decider's side of the broker.
+"""Answers the decision requests of one pool.
 
-How a request is kept, answered once and acknowledged is the fabric's (`towpath_fabric.request_loop`); what is said
-of it afterwards, to logs, traces and metrics, is told here and may be lost.
+The fabric's request loop reads each request, has it answered once and acknowledges it when the fact is stored
+(`towpath_fabric.request_loop`). Logs, traces and metrics follow after that, and may be lost.
 """
 
 from uuid import UUID
@@ -58,7 +58,7 @@ class Decider:
     def __init__(
         self,
         bus: Bus,
-        asker: DecisionService,
+        service: DecisionService,
         log: Logger,
         metrics: DeciderMetrics,
         *,
@@ -70,7 +70,7 @@ class Decider:
         self._telemetry = telemetry
         self._metrics = metrics
         self._bus = bus
-        self._asker = asker
+        self._service = service
         self._log = log
         spec = decide_consumer(pool)
         self._loop = RequestLoop(
@@ -90,7 +90,7 @@ class Decider:
     async def stop(self) -> None:
         """Fetch no more, let calls end, hand back what did not end in time."""
         await self._loop.stop()
-        await self._asker.close()
+        await self._service.close()
 
     async def render_prompt(self, request: RenderPromptRequest) -> RenderPromptAnswer:
         """DecisionAnswer `svc.decider.render_prompt`."""
@@ -104,17 +104,17 @@ class Decider:
         """Ask a model; count, trace and log the call once its fact is stored."""
         start_ns = wall_ns()
         crash_point("decider.before_model")
-        outcome = await self._asker.answer(request)
+        outcome = await self._service.answer(request)
         crash_point("decider.answered")
 
-        async def told(job: DecisionJob, stored: bool) -> None:
+        async def report(job: DecisionJob, stored: bool) -> None:
             self._count(job, outcome)
             self._trace(job, outcome.fact, start_ns)
             if stored:
-                await self._tell_calls(outcome, deliveries(job.messages[0]))
+                await self._publish_calls(outcome, deliveries(job.messages[0]))
                 await crash_point_after_flush("decider.logged")
 
-        return DecisionAnswer(fact=outcome.fact, then=told)
+        return DecisionAnswer(fact=outcome.fact, then=report)
 
     def defect(self, request: DecisionRequest, error: Exception) -> AnswerFact:
         """Return the fact for a failure that should not be; its log line has the rest."""
@@ -125,10 +125,10 @@ class Decider:
         return subjects.run_inbox(DECIDER, run_id)
 
     async def refuse(self, message: Msg, reason: str) -> None:
-        """Hand over what can't be read as a dead letter; its run asks again, where the request says whose it is."""
+        """Report what can't be read as a dead letter; where it names its run, the run sends the request again."""
         await report_dead_letter(self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason, self._log)
 
-    async def _tell_calls(self, outcome: DecisionOutcome, delivery: int) -> None:
+    async def _publish_calls(self, outcome: DecisionOutcome, delivery: int) -> None:
         for call in log_calls(outcome, delivery):
             body = redact(call.model_dump_json()).encode()
             if len(body) > LOG_BYTES:

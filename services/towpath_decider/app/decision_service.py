@@ -55,10 +55,10 @@ OpenTextListener = Callable[[DecisionRequest], TextListener | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
-    """One model call as it went. `question` and `said` are kept until the fact is sent."""
+    """One model call as it went. `question` and `reply` are kept until the fact is sent."""
 
     question: Question
-    said: Reply | CallFailure
+    reply: Reply | CallFailure
     started_at: datetime
     duration_ms: int
 
@@ -76,12 +76,12 @@ class RequestProgress:
     @property
     def script(self) -> ScriptUse | None:
         """The script entry that was played last."""
-        return next((c.said.script for c in reversed(self.calls) if isinstance(c.said, Reply)), None)
+        return next((c.reply.script for c in reversed(self.calls) if isinstance(c.reply, Reply)), None)
 
     @property
     def raw_text(self) -> str | None:
         """The text that the model wrote last."""
-        return next((c.said.text for c in reversed(self.calls) if isinstance(c.said, Reply)), None)
+        return next((c.reply.text for c in reversed(self.calls) if isinstance(c.reply, Reply)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class DecisionOutcome:
     """The fact for the run, and the calls behind it."""
 
     fact: DecisionMade | DecisionFailed
-    notes: RequestProgress
+    progress: RequestProgress
 
 
 class DecisionService:
@@ -99,28 +99,28 @@ class DecisionService:
         self,
         providers: Mapping[str, Provider],
         sleep: Sleep = asyncio.sleep,
-        tell: OpenTextListener | None = None,
+        open_listener: OpenTextListener | None = None,
         limiter: ProviderLimiter | None = None,
     ) -> None:
-        """*tell* is asked before each call of a model who hears what it writes; *limiter* lets calls in."""
+        """*open_listener* is asked before each call of a model who hears what it writes; *limiter* lets calls in."""
         self._providers = providers
         self._sleep = sleep
-        self._tell = tell
+        self._open_listener = open_listener
         self._limiter = limiter
 
     async def answer(self, request: DecisionRequest) -> DecisionOutcome:
         """Return the decision, or why there is none. Raises nothing but CancelledError and PlatformUnavailableError."""
-        notes = RequestProgress(request=request, started=monotonic())
+        progress = RequestProgress(request=request, started=monotonic())
         try:
             async with asyncio.timeout(request.timeout_ms / 1000):
-                result = await self._ask(request, notes)
+                result = await self._decide(request, progress)
         except TimeoutError:
-            result = _timed_out(notes)
+            result = _timed_out(progress)
         except NoProviderCapacityError as error:
-            result = _no_turn(notes, str(error))
-        return DecisionOutcome(fact=_fact(notes, result), notes=notes)
+            result = _no_capacity(progress, str(error))
+        return DecisionOutcome(fact=_fact(progress, result), progress=progress)
 
-    async def _ask(self, request: DecisionRequest, notes: RequestProgress) -> Answered | GaveUp:
+    async def _decide(self, request: DecisionRequest, progress: RequestProgress) -> Answered | GaveUp:
         name = request.model.partition(":")[0]
         provider = self._providers.get(name)
         if provider is None:
@@ -130,45 +130,51 @@ class DecisionService:
         if isinstance(check, Refused):
             return GaveUp(code="request_invalid", message=check.reason)
         try:
-            notes.prompt = render(request.context, expected_schema(request), request.kind)
+            progress.prompt = render(request.context, expected_schema(request), request.kind)
         except PromptInvalidError as error:
             return GaveUp(code="prompt_invalid", message=str(error))
-        return await self._follow(converse(notes.prompt, check, request.max_calls), provider, notes)
+        return await self._run_dialogue(converse(progress.prompt, check, request.max_calls), provider, progress)
 
-    async def _follow(self, dialogue: Dialogue, provider: Provider, notes: RequestProgress) -> Answered | GaveUp:
+    async def _run_dialogue(
+        self, dialogue: Dialogue, provider: Provider, progress: RequestProgress
+    ) -> Answered | GaveUp:
         """Do what the dialogue says until it is over."""
-        said: Reply | CallFailure | None = None
+        reply: Reply | CallFailure | None = None
         while True:
             try:
-                step = dialogue.send(said)
+                step = dialogue.send(reply)
             except StopIteration as over:
                 result: Answered | GaveUp = over.value
                 return result
-            said = None
+            reply = None
             if isinstance(step, Ask):
-                said = await self._call(provider, step.question, notes)
+                reply = await self._call_model(provider, step.question, progress)
             else:
                 await self._sleep(step.seconds)
 
-    async def _call(self, provider: Provider, question: Question, notes: RequestProgress) -> Reply | CallFailure:
-        place = None
+    async def _call_model(
+        self, provider: Provider, question: Question, progress: RequestProgress
+    ) -> Reply | CallFailure:
+        permit = None
         if self._limiter is not None:
-            place = await self._limiter.enter(notes.request, question, begun=notes.begun > 0)
+            permit = await self._limiter.acquire(progress.request, question, begun=progress.begun > 0)
         started_at, started = wall(), monotonic()
-        notes.begun += 1
-        hearing = self._tell(notes.request) if self._tell is not None else None
-        said: Reply | CallFailure | None = None
+        progress.begun += 1
+        listener = self._open_listener(progress.request) if self._open_listener is not None else None
+        reply: Reply | CallFailure | None = None
         try:
-            said = await provider.complete(notes.request, question, hearing.hear if hearing is not None else None)
+            reply = await provider.complete(
+                progress.request, question, listener.on_text if listener is not None else None
+            )
         finally:
-            if hearing is not None:
-                hearing.end()
-            if self._limiter is not None and place is not None:
-                self._limiter.leave(place, said)
-        notes.calls.append(
-            ModelCall(question=question, said=said, started_at=started_at, duration_ms=_ms_since(started))
+            if listener is not None:
+                listener.end()
+            if self._limiter is not None and permit is not None:
+                self._limiter.release(permit, reply)
+        progress.calls.append(
+            ModelCall(question=question, reply=reply, started_at=started_at, duration_ms=_ms_since(started))
         )
-        return said
+        return reply
 
     async def close(self) -> None:
         """Close every provider."""
@@ -180,18 +186,18 @@ def _ms_since(started: float) -> int:
     return int((monotonic() - started) * 1000)
 
 
-def _timed_out(notes: RequestProgress) -> GaveUp:
-    message = f"no decision within {notes.request.timeout_ms} ms"
-    failure = next((c.said for c in reversed(notes.calls) if isinstance(c.said, CallFailure)), None)
+def _timed_out(progress: RequestProgress) -> GaveUp:
+    message = f"no decision within {progress.request.timeout_ms} ms"
+    failure = next((c.reply for c in reversed(progress.calls) if isinstance(c.reply, CallFailure)), None)
     if failure is not None:
         message += f" (before: {failure.message})"
     return GaveUp(code="model_timeout", message=message)
 
 
-def _no_turn(notes: RequestProgress, provider: str) -> GaveUp:
+def _no_capacity(progress: RequestProgress, provider: str) -> GaveUp:
     """Only what nobody was asked is asked anew without end; else the last call's word is the end of this attempt."""
     why = f"no place at {provider} in time"
-    match notes.calls[-1].said if notes.calls else None:
+    match progress.calls[-1].reply if progress.calls else None:
         case CallFailure() as failure:
             return GaveUp(code=failure.code, message=f"{failure.message} (and {why} for another call)")
         case Reply():
@@ -200,8 +206,8 @@ def _no_turn(notes: RequestProgress, provider: str) -> GaveUp:
             return GaveUp(code=CALL_UNASKED, message=why)
 
 
-def _fact(notes: RequestProgress, result: Answered | GaveUp) -> DecisionMade | DecisionFailed:
-    request, raw = notes.request, notes.raw_text
+def _fact(progress: RequestProgress, result: Answered | GaveUp) -> DecisionMade | DecisionFailed:
+    request, raw = progress.request, progress.raw_text
     if raw is not None and isinstance(result, Answered) and len(raw) * 4 > ANSWER_BYTES:
         size = len(raw.encode("utf-8", "surrogatepass"))
         if size > ANSWER_BYTES:
@@ -212,28 +218,28 @@ def _fact(notes: RequestProgress, result: Answered | GaveUp) -> DecisionMade | D
         "request_id": request.request_id,
         "attempt": request.attempt,
         "model": request.model,
-        "usage": add_usage(call.said.usage for call in notes.calls),
-        "cost": add_costs(call.said.cost for call in notes.calls),
-        "duration_ms": _ms_since(notes.started),
-        "prompt_digest": notes.prompt.digest if notes.prompt is not None else "",
+        "usage": add_usage(call.reply.usage for call in progress.calls),
+        "cost": add_costs(call.reply.cost for call in progress.calls),
+        "duration_ms": _ms_since(progress.started),
+        "prompt_digest": progress.prompt.digest if progress.prompt is not None else "",
         "raw_digest": digest_text(raw) if raw is not None else "",
-        "script": notes.script,
+        "script": progress.script,
     }
     if request.max_calls:
-        common |= _counted(notes)
+        common |= _usage_with_uncounted(progress)
     if isinstance(result, Answered):
         return DecisionMade(decision=result.value, **common)
     return DecisionFailed(code=result.code, message=redact(result.message)[:MESSAGE_CHARS], **common)
 
 
-def _counted(notes: RequestProgress) -> JsonObject:
+def _usage_with_uncounted(progress: RequestProgress) -> JsonObject:
     """Return what a run with a budget is told of calls that ended without a word: they may have been paid."""
-    cut_off = notes.begun - len(notes.calls)
+    cut_off = progress.begun - len(progress.calls)
     silent = sum(
-        isinstance(call.said, CallFailure) and call.said.code == UNAVAILABLE and not call.said.usage.total_tokens
-        for call in notes.calls
+        isinstance(call.reply, CallFailure) and call.reply.code == UNAVAILABLE and not call.reply.usage.total_tokens
+        for call in progress.calls
     )
-    usage = add_usage((*(call.said.usage for call in notes.calls), Usage(model_calls=cut_off)))
+    usage = add_usage((*(call.reply.usage for call in progress.calls), Usage(model_calls=cut_off)))
     return {"usage": usage, "uncounted": cut_off + silent}
 
 
@@ -257,16 +263,16 @@ def log_calls(outcome: DecisionOutcome, delivery: int = 1) -> list[LlmCall]:
     A scripted decision without debug has nothing to tell that is not in its fact. *delivery* counts how often the
     broker has given the request to somebody: of two deciders that both paid a model for it, both stay recorded.
     """
-    notes, request = outcome.notes, outcome.notes.request
-    if notes.script is not None and not request.debug:
+    progress, request = outcome.progress, outcome.progress.request
+    if progress.script is not None and not request.debug:
         return []
     first = 1 + CALLS_KEPT_APART * (delivery - 1)
-    return [_log_call(request, number, call) for number, call in enumerate(notes.calls, first)]
+    return [_log_call(request, number, call) for number, call in enumerate(progress.calls, first)]
 
 
 def _log_call(request: DecisionRequest, number: int, call: ModelCall) -> LlmCall:
-    said, prompt = call.said, call.question.text
-    text = said.text if isinstance(said, Reply) else None
+    reply, prompt = call.reply, call.question.text
+    text = reply.text if isinstance(reply, Reply) else None
     return LlmCall(
         request_id=request.request_id,
         run_id=request.run_id,
@@ -279,13 +285,13 @@ def _log_call(request: DecisionRequest, number: int, call: ModelCall) -> LlmCall
         model=request.model,
         started_at=call.started_at,
         duration_ms=call.duration_ms,
-        usage=said.usage,
-        cost=said.cost,
+        usage=reply.usage,
+        cost=reply.cost,
         prompt_digest=digest_text(prompt),
         raw_digest=digest_text(text) if text is not None else None,
         prompt=_body(prompt) if request.debug else None,
         raw_text=_body(text) if request.debug and text is not None else None,
-        error=f"{said.code}: {said.message}" if isinstance(said, CallFailure) else None,
+        error=f"{reply.code}: {reply.message}" if isinstance(reply, CallFailure) else None,
     )
 
 

@@ -1,7 +1,7 @@
-"""What a model is writing, told on `run.tokens.<run_id>` while it writes.
+"""Publishes what a model is writing on `run.tokens.<run_id>` while it writes.
 
-Telling never holds up, changes or fails a decision. Pieces are gathered for EVERY_S, sent by a loop of their own,
-and dropped when that is behind; an answer that is there sooner is not told in pieces, since the log has it at once.
+Publishing never delays, changes or fails a decision: text is collected for EVERY_S, sent by a loop of its own, and
+dropped when that loop is behind. An answer that is complete sooner is not streamed, since the log has it at once.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ PIECE_CHARS = 64 * 1024
 """Far below what a message may hold, also where each character takes six bytes of JSON."""
 
 STREAMED_KINDS = frozenset({DecisionKind.DECIDE, DecisionKind.REPLAN})
-"""Only decisions are told: what judges a run is nobody's answer."""
+"""Only decisions are streamed: an assessment of a run is no answer that anybody reads."""
 
 
 class TokenDeltaSink(Protocol):
@@ -34,7 +34,7 @@ class TokenDeltaSink(Protocol):
 
 
 class CallTokenStream:
-    """One call of a model: give `hear` its text as it comes, and say `end` when nothing more does."""
+    """Collects the text of one model call and publishes it in messages; call `end` after the last piece."""
 
     def __init__(self, sink: TokenDeltaSink, request: DecisionRequest, every_s: float = EVERY_S) -> None:
         self._sink = sink
@@ -45,7 +45,7 @@ class CallTokenStream:
         self._index = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def hear(self, text: str) -> None:
+    def on_text(self, text: str) -> None:
         """Take a piece of the model's text."""
         if not text:
             return
@@ -81,23 +81,23 @@ class CallTokenStream:
 
 
 class TokenPublisher:
-    """Sends pieces on a bus; run `send_pieces` beside what makes them."""
+    """Publishes token deltas on the bus; `publish_waiting` must run as a loop of the service."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._waiting: asyncio.Queue[tuple[UUID, bytes]] = asyncio.Queue(MAX_WAITING_MESSAGES)
 
-    def call(self, request: DecisionRequest) -> CallTokenStream | None:
-        """Return what hears a call for *request*; None where nobody is to be told."""
+    def open_listener(self, request: DecisionRequest) -> CallTokenStream | None:
+        """Return the listener for one call of *request*; None for kinds that are not streamed."""
         return CallTokenStream(self, request) if request.kind in STREAMED_KINDS else None
 
     def send(self, delta: TokenDelta) -> None:
-        """Send *delta* when its turn comes; dropped where too many wait."""
+        """Queue *delta*; it is dropped when the queue is full."""
         if not self._waiting.full():
             self._waiting.put_nowait((delta.run_id, delta.model_dump_json().encode()))
 
-    async def send_pieces(self) -> None:
-        """Send what waits, for ever; what can't be sent is lost."""
+    async def publish_waiting(self) -> None:
+        """Publish queued deltas for ever; what can't be sent is lost."""
         while True:
             run_id, body = await self._waiting.get()
             await self._bus.post(subjects.run_tokens(run_id), body)

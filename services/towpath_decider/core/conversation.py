@@ -35,7 +35,7 @@ CUT_OFF = "the answer was cut off at the limit of output tokens, make it shorter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One side's words."""
+    """One message of the conversation."""
 
     role: Literal["user", "model"]
     text: str
@@ -110,27 +110,27 @@ class GaveUp:
 Dialogue = Generator[Ask | Wait, Reply | CallFailure | None, Answered | GaveUp]
 
 
-def converse(prompt: Prompt, check: Check, most: int = 0) -> Dialogue:
-    """Say step by step how an answer to *prompt* that passes *check* is had, by *most* calls where that is not 0."""
+def converse(prompt: Prompt, check: Check, max_calls: int = 0) -> Dialogue:
+    """Yield the steps to an answer to *prompt* that passes *check*; at most *max_calls* calls, 0 for no limit."""
     question = Question(instructions=prompt.instructions, turns=(Turn(role="user", text=prompt.context),))
     failures: list[CallFailure] = []
     calls = 0
     while True:
-        said = yield Ask(question=question)
+        reply = yield Ask(question=question)
         calls += 1
-        match said:
+        match reply:
             case Reply():
-                read = read_answer(said.text, check)
+                read = read_answer(reply.text, check)
                 if isinstance(read, Accepted):
                     return Answered(value=read.value)
-                reason = _reason(said, read)
-                if question.repairs or calls == most:
-                    return GaveUp(code="invalid_output", message=_unreadable(reason, said.text, question.repairs))
-                question = _repair(question, said.text, reason)
+                reason = _reason(reply, read)
+                if question.repairs or calls == max_calls:
+                    return GaveUp(code="invalid_output", message=_unreadable(reason, reply.text, question.repairs))
+                question = _repair(question, reply.text, reason)
             case CallFailure():
-                failures.append(said)
-                if not said.retryable or len(failures) == MAX_FAILURES or calls == most:
-                    return GaveUp(code=said.code, message=describe_failures(failures))
+                failures.append(reply)
+                if not reply.retryable or len(failures) == MAX_FAILURES or calls == max_calls:
+                    return GaveUp(code=reply.code, message=describe_failures(failures))
                 yield Wait(seconds=wait_before_next(failures))
             case None:
                 return GaveUp(code="internal", message="a question was left without an answer")
@@ -138,17 +138,17 @@ def converse(prompt: Prompt, check: Check, most: int = 0) -> Dialogue:
 
 def wait_before_next(failures: list[CallFailure]) -> float:
     """Return the seconds to wait after the last failure: its own wish where that is longer, within MAX_WAIT_S."""
-    wished = failures[-1].retry_after_s or 0.0
-    return max(WAITS_S[len(failures) - 1], min(wished, MAX_WAIT_S))
+    requested = failures[-1].retry_after_s or 0.0
+    return max(WAITS_S[len(failures) - 1], min(requested, MAX_WAIT_S))
 
 
 def describe_failures(failures: list[CallFailure]) -> str:
-    """Tell the failures as one text: the last one, and what came before it."""
+    """Describe the failures in one text: the last one, and what came before it."""
     last, before = failures[-1], failures[:-1]
-    told = last.message
+    shown = last.message
     if before:
-        told += f" (attempt {len(failures)}; before: {'; '.join(failure.message for failure in before)})"
-    return told
+        shown += f" (attempt {len(failures)}; before: {'; '.join(failure.message for failure in before)})"
+    return shown
 
 
 def _reason(reply: Reply, refused: Refused) -> str:
@@ -162,6 +162,6 @@ def _unreadable(reason: str, text: str, repairs: int) -> str:
 
 def _repair(question: Question, text: str, reason: str) -> Question:
     # Providers refuse an empty turn, so silence is told in words.
-    said = Turn(role="model", text=text if text.strip() else "(nothing)")
+    reply = Turn(role="model", text=text if text.strip() else "(nothing)")
     wanted = Turn(role="user", text=REPAIR.format(reason=reason))
-    return Question(instructions=question.instructions, turns=(*question.turns, said, wanted), repairs=1)
+    return Question(instructions=question.instructions, turns=(*question.turns, reply, wanted), repairs=1)

@@ -78,8 +78,8 @@ def render(
     header = _HEADER.format(wanted=_wanted(context))
     parts = (base.render(values), header, task_instructions(kind, context.run_kind), wanted)
     instructions = "\n\n".join(part for part in parts if part)
-    told = _context(context, outputs_shown="tool_history" in base.uses)
-    return Prompt(instructions=instructions, context=told, digest=digest_text(f"{instructions}\n\n{told}"))
+    shown = _context(context, outputs_shown="tool_history" in base.uses)
+    return Prompt(instructions=instructions, context=shown, digest=digest_text(f"{instructions}\n\n{shown}"))
 
 
 def _json(value: object) -> str:

@@ -55,7 +55,7 @@ class Script:
             raise ValueError(msg)  # noqa: TRY004 - the caller reacts to every unreadable script alike
         return cls(entries)
 
-    def next_line(
+    def next_answer(
         self, agent_key: str, cursors: Mapping[str, int], kind: DecisionKind = DecisionKind.DECIDE
     ) -> ScriptedAnswer | None:
         """Return what *agent_key* says next to a request of *kind*, or None when nothing is left for it."""
@@ -66,7 +66,7 @@ class Script:
         if not nexts:
             return None
         index, queue = min(nexts)
-        return _line(self._entries[index], ScriptUse(queue=queue, index=index))
+        return _scripted_answer(self._entries[index], ScriptUse(queue=queue, index=index))
 
     def _unread(self, queue: str, cursor: int) -> int | None:
         indexes = self._queues.get(queue, [])
@@ -94,7 +94,7 @@ def _queue(entry: Any) -> str:
     return agent if isinstance(agent, str) else COMMON
 
 
-def _line(entry: Any, use: ScriptUse) -> ScriptedAnswer:
+def _scripted_answer(entry: Any, use: ScriptUse) -> ScriptedAnswer:
     if not isinstance(entry, dict):
         return ScriptedAnswer(use=use, texts=(entry if isinstance(entry, str) else to_json(entry).decode(),))
     about = ("agent", "delay_ms", "kind") if use.queue.startswith(":") else ("agent", "delay_ms")

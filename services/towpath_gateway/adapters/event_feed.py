@@ -1,7 +1,7 @@
-"""What is being told about one run on `run.event.<run_id>`.
+"""Live messages of one run: its transitions on `run.event.<run_id>`, a model's text on `run.tokens.<run_id>`.
 
-A feed is a hint. It may miss, repeat and reorder; whoever uses it asks the orchestrator for the truth.
-It holds little: a reader that is slow loses hints, never events.
+A feed is a hint: it may miss, repeat and reorder, and its user asks the orchestrator for the log. Buffers are small, so
+a slow reader loses hints, never events.
 """
 
 import asyncio
@@ -37,16 +37,16 @@ T = TypeVar("T")
 class RunEventFeed:
     """Use: `async with Feed(bus, run_id, stopping) as feed`, then `await feed.wait(s)` and `feed.take()` in a loop."""
 
-    def __init__(self, bus: Bus, run_id: UUID, stopping: asyncio.Event, told: asyncio.Event | None = None) -> None:
-        """*told* is set whenever something is told; who shares one among several feeds also clears it."""
+    def __init__(self, bus: Bus, run_id: UUID, stopping: asyncio.Event, arrived: asyncio.Event | None = None) -> None:
+        """*arrived* is set for every message; whoever shares one event among several feeds also clears it."""
         self.run_id = run_id
         self.ended = False
-        """Whether something that was told, and not taken yet, looks like the run's end."""
+        """Whether a message that was not taken yet looks like the run's end."""
         self._bus = bus
         self._stopping = stopping
         self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
-        self._told = told or asyncio.Event()
-        self._shares = told is not None
+        self._arrived = arrived or asyncio.Event()
+        self._shares = arrived is not None
         self._stop: asyncio.Task[bool] | None = None
         self._subscription: Subscription | None = None
 
@@ -76,15 +76,15 @@ class RunEventFeed:
         return self._stopping.is_set()
 
     async def wait(self, seconds: float) -> None:
-        """Return when something was told, when the process is asked to end, or after *seconds*."""
+        """Return when a message has arrived, when the process is asked to end, or after *seconds*."""
         assert self._stop is not None
-        if self._told.is_set() or self.stopping:
+        if self._arrived.is_set() or self.stopping:
             return
-        told = asyncio.create_task(self._told.wait())
+        arrived = asyncio.create_task(self._arrived.wait())
         try:
-            await asyncio.wait({told, self._stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({arrived, self._stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            told.cancel()
+            arrived.cancel()
 
     async def unless_stopping(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Return what *work* gives, or None when the process is asked to end first."""
@@ -97,9 +97,9 @@ class RunEventFeed:
             task.cancel()
 
     def take(self) -> list[LogEntry]:
-        """Return the events told since the last time, as they came; what can't be read is left to the pages."""
+        """Return the events that arrived since the last call; what can't be read will be read from the log."""
         if not self._shares:
-            self._told.clear()
+            self._arrived.clear()
         self.ended = False
         entries: list[LogEntry] = []
         while self._waiting:
@@ -113,36 +113,36 @@ class RunEventFeed:
         self._waiting.append(message.data)
         if _ENDED in message.data:
             self.ended = True
-        self._told.set()
+        self._arrived.set()
 
 
 class TokenFeed:
     """What a model is writing for one run, as it comes on `run.tokens.<run_id>`: a slow reader misses some.
 
-    Use: `await pieces.open()`, then `take` whenever *told* is set, and `close`.
+    Use: `await pieces.open()`, then `take` whenever *arrived* is set, and `close`.
     """
 
-    def __init__(self, bus: Bus, run_id: UUID, told: asyncio.Event) -> None:
+    def __init__(self, bus: Bus, run_id: UUID, arrived: asyncio.Event) -> None:
         self._bus = bus
         self._run_id = run_id
-        self._told = told
+        self._arrived = arrived
         self._waiting: deque[bytes] = deque(maxlen=MAX_DELTAS)
         self._subscription: Subscription | None = None
 
     async def open(self) -> None:
-        """Begin to hear; without a bus there is nothing to hear, and the log tells everything all the same."""
+        """Subscribe; without a bus there are no deltas, and the log has everything all the same."""
         with suppress(nats_errors.Error):
             self._subscription = await self._bus.nc.subscribe(subjects.run_tokens(self._run_id), cb=self._on_message)
 
     async def close(self) -> None:
-        """Hear no more; safe to call twice."""
+        """Unsubscribe; safe to call twice."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None and not self._bus.nc.is_closed:
             with suppress(nats_errors.Error):
                 await subscription.unsubscribe()
 
     def take(self) -> list[TokenDelta]:
-        """Return what was heard since the last time; what can't be read, or is of another run, is left out."""
+        """Return the deltas since the last call, without those that can't be read or are of another run."""
         found: list[TokenDelta] = []
         while self._waiting:
             try:
@@ -155,4 +155,4 @@ class TokenFeed:
 
     async def _on_message(self, message: Msg) -> None:
         self._waiting.append(message.data)
-        self._told.set()
+        self._arrived.set()

@@ -57,11 +57,11 @@ class PlatformClient:
 
         Raises ProblemError; after `unavailable` the run may exist all the same, and only an idempotency key tells.
         """
-        begun = wall_ns()
+        started_ns = wall_ns()
         accepted = await self.bus.ask_subject(subjects.task_submit(caller), task, RunAccepted, SUBMIT_WAIT_S)
         if self.telemetry.enabled and not accepted.duplicate:
             links = () if link is None else (link,)
-            span = submit_span(network=task.network, start_ns=begun, end_ns=wall_ns(), caller=caller, links=links)
+            span = submit_span(network=task.network, start_ns=started_ns, end_ns=wall_ns(), caller=caller, links=links)
             self.telemetry.record(accepted.run_id, span)
         return accepted
 
@@ -106,7 +106,7 @@ class PlatformClient:
             if not page.entries or entries[-1].seq >= page.seq:
                 return entries
 
-    async def until_end(self, project: str, run_id: UUID, seconds: float) -> RunView | None:
+    async def wait_for_end(self, project: str, run_id: UUID, seconds: float) -> RunView | None:
         """Return the run as soon as it has ended, or as it stands after *seconds*; None if nobody could say.
 
         A part of the platform that is away for a while only costs time: the run is safe and its end will be seen.
@@ -124,7 +124,7 @@ class PlatformClient:
                 left = deadline - monotonic()
                 if (view is not None and view.status in FINAL_STATUSES) or left <= 0 or feed.stopping:
                     return view
-                await self._next_reason(feed, left)
+                await self._wait_for_hint(feed, left)
 
     async def llm_calls(self, project: str, run_id: UUID, requests: frozenset[str]) -> list[JsonObject]:
         """Return the recorded model calls of a run, waiting a little until the texts of *requests* are there."""
@@ -163,7 +163,7 @@ class PlatformClient:
                 return calls
             after = page.next_after
 
-    async def _next_reason(self, feed: RunEventFeed, left: float) -> None:
+    async def _wait_for_hint(self, feed: RunEventFeed, left: float) -> None:
         """Wait until there is a reason to look again: the run's end was told, or CHECK_S is over."""
         until = monotonic() + min(CHECK_S, left)
         while not feed.ended and not feed.stopping and (rest := until - monotonic()) > 0:

@@ -40,8 +40,8 @@ DESCRIPTION = (
 )
 
 
-def create_app(parts: GatewayDependencies | None) -> FastAPI:
-    """Return the application; without *parts* it can only describe itself."""
+def create_app(dependencies: GatewayDependencies | None) -> FastAPI:
+    """Return the application; without *dependencies* it can only describe itself."""
     # FastAPI silences this while it makes the adapter of a body; ours are built later, at the first request of a route.
     warnings.filterwarnings("ignore", "The 'alias' attribute", UnsupportedFieldAttributeWarning)
     app = FastAPI(
@@ -54,9 +54,9 @@ def create_app(parts: GatewayDependencies | None) -> FastAPI:
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
-    app.state.parts = parts
+    app.state.dependencies = dependencies
     answer_with_problems(app)
-    for part in (
+    for route_module in (
         runs,
         legacy_run_api,
         run_views,
@@ -74,7 +74,7 @@ def create_app(parts: GatewayDependencies | None) -> FastAPI:
         keys,
         problems,
     ):
-        app.include_router(part.router)
+        app.include_router(route_module.router)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to change it
     return app
 

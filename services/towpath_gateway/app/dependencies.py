@@ -1,4 +1,4 @@
-"""What a handler works with: the gateway's parts, the caller, and the ways to answer."""
+"""What a handler depends on: the gateway's objects, the authenticated caller, and helpers for answers."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -21,7 +21,7 @@ from towpath_readings.spans import SpanLink, parse_traceparent
 
 @dataclass(slots=True, kw_only=True)
 class GatewayDependencies:
-    """Everything that the composition root makes once."""
+    """What the wiring makes once for all handlers."""
 
     settings: GatewaySettings
     log: Logger
@@ -33,27 +33,27 @@ class GatewayDependencies:
 
 
 def dependencies_of(request: Request) -> GatewayDependencies:
-    """Return the parts of the application that serves *request*."""
-    parts: GatewayDependencies = request.app.state.parts
-    return parts
+    """Return the dependencies of the application that serves *request*."""
+    dependencies: GatewayDependencies = request.app.state.dependencies
+    return dependencies
 
 
 async def authenticate(request: Request) -> Principal:
     """Return who asks; raises ProblemError `unauthenticated` or `origin_refused`."""
-    parts = dependencies_of(request)
+    dependencies = dependencies_of(request)
     credential = bearer(request.headers.get("authorization"))
-    if credential is None and not parts.settings.asks_for_keys:
+    if credential is None and not dependencies.settings.asks_for_keys:
         why = refused_origin(request.headers.get("host"), request.headers.get("origin"))
         if why is None:
             return ANYBODY
-        parts.metrics.refused.labels("origin_refused").inc()
+        dependencies.metrics.refused.labels("origin_refused").inc()
         raise ProblemError(problem("origin_refused", why))
     found = split_key(credential) if credential else None
     if found is None:
-        parts.metrics.refused.labels("unauthenticated").inc()
+        dependencies.metrics.refused.labels("unauthenticated").inc()
         detail = "the request carries no key" if credential is None else "this is not a key of Towpath"
         raise ProblemError(problem("unauthenticated", detail))
-    return await parts.keys.principal(*found)
+    return await dependencies.keys.principal(*found)
 
 
 def requires(scope: str) -> Callable[[Request], Coroutine[Any, Any, Principal]]:

@@ -29,26 +29,26 @@ _closing: set[asyncio.Task[None]] = set()
 
 
 class StreamLayout(Protocol):
-    """Which runs a stream reads, and how their events look in it."""
+    """Which runs a stream reads, and how their events are framed."""
 
     def runs(self) -> tuple[UUID, ...]:
         """Return the runs to read, the one that was asked for first; more may come while they are read."""
 
-    def entry(self, run_id: UUID, entry: LogEntry, taken_back: tuple[Told, ...]) -> Iterator[bytes]:
-        """Yield frames for the next entry of a run; *taken_back* is told before it."""
+    def entry(self, run_id: UUID, entry: LogEntry, superseded: tuple[Told, ...]) -> Iterator[bytes]:
+        """Yield frames for the next entry of a run; *superseded* is told before it."""
 
-    def piece(self, run_id: UUID, told: Told) -> bytes:
+    def delta_frame(self, run_id: UUID, delta: Told) -> bytes:
         """Return the frame of a piece of a model's text."""
 
-    def gone(self, run_id: UUID) -> Iterator[bytes]:
-        """Yield frames that waited for a run of which nothing more is to be had."""
+    def remaining_frames(self, run_id: UUID) -> Iterator[bytes]:
+        """Yield the frames that waited for a run that has no more events."""
 
-    def waits(self, run_id: UUID) -> bool:
+    def is_waiting(self, run_id: UUID) -> bool:
         """Say whether reading more of a run has to wait for another one."""
 
 
 class SingleRunLayout:
-    """A run alone; the id of an event is its seq."""
+    """One run; the id of an event is its seq."""
 
     def __init__(self, run_id: UUID) -> None:
         self._run_id = run_id
@@ -57,50 +57,50 @@ class SingleRunLayout:
         """Return the run."""
         return (self._run_id,)
 
-    def entry(self, _run_id: UUID, entry: LogEntry, taken_back: tuple[Told, ...]) -> Iterator[bytes]:
+    def entry(self, _run_id: UUID, entry: LogEntry, superseded: tuple[Told, ...]) -> Iterator[bytes]:
         """Yield its frame."""
-        yield from map(sse.delta_frame, taken_back)
+        yield from map(sse.delta_frame, superseded)
         yield sse.entry_frame(entry, str(entry.seq))
 
-    def piece(self, _run_id: UUID, told: Told) -> bytes:
+    def delta_frame(self, _run_id: UUID, delta: Told) -> bytes:
         """Return its frame."""
-        return sse.delta_frame(told)
+        return sse.delta_frame(delta)
 
-    def gone(self, _run_id: UUID) -> Iterator[bytes]:
+    def remaining_frames(self, _run_id: UUID) -> Iterator[bytes]:
         """Nothing waits for a run alone."""
         return iter(())
 
-    def waits(self, _run_id: UUID) -> bool:
+    def is_waiting(self, _run_id: UUID) -> bool:
         """Nor does it wait."""
         return False
 
 
 class RunTreeLayout:
-    """A run and all below it; the id of an event says how far each of them was told."""
+    """A run and all below it; the id of an event says how far each of them was sent."""
 
-    def __init__(self, run_id: UUID, told: dict[UUID, int]) -> None:
-        self._tree = TreeStream(run_id, told)
+    def __init__(self, run_id: UUID, delta: dict[UUID, int]) -> None:
+        self._tree = TreeStream(run_id, delta)
         self._paths: dict[UUID, tuple[str, ...]] = {}
 
     def runs(self) -> tuple[UUID, ...]:
         """Return the runs that were begun so far."""
         return self._tree.runs
 
-    def entry(self, run_id: UUID, entry: LogEntry, taken_back: tuple[Told, ...]) -> Iterator[bytes]:
+    def entry(self, run_id: UUID, entry: LogEntry, superseded: tuple[Told, ...]) -> Iterator[bytes]:
         """Yield the frames of what may be told now that *entry* was read, of whichever run."""
-        for one in taken_back:
-            yield self.piece(run_id, one)
+        for one in superseded:
+            yield self.delta_frame(run_id, one)
         yield from self._frames(self._tree.take(run_id, entry))
 
-    def piece(self, run_id: UUID, told: Told) -> bytes:
+    def delta_frame(self, run_id: UUID, delta: Told) -> bytes:
         """Return its frame."""
-        return sse.delta_frame(told.model_copy(update={"run_id": run_id, "path": self._tree.path(run_id)}))
+        return sse.delta_frame(delta.model_copy(update={"run_id": run_id, "path": self._tree.path(run_id)}))
 
-    def gone(self, run_id: UUID) -> Iterator[bytes]:
+    def remaining_frames(self, run_id: UUID) -> Iterator[bytes]:
         """Yield the frames of what waited for *run_id*."""
         yield from self._frames(self._tree.end(run_id))
 
-    def waits(self, run_id: UUID) -> bool:
+    def is_waiting(self, run_id: UUID) -> bool:
         """Say whether a child of *run_id* has to be told to its end first."""
         return self._tree.is_held(run_id)
 
@@ -117,21 +117,21 @@ class RunStream:
         platform: PlatformClient,
         project: str,
         first: EventPage,
-        shape: StreamLayout,
+        layout: StreamLayout,
         *,
         after: int = 0,
         deltas: bool = False,
     ) -> None:
-        """*first* is a page of the log after seq *after*; with *deltas* pieces of a model's text are told too."""
+        """*first* is a page of the log after seq *after*; with *deltas* pieces of a model's text are sent too."""
         self._platform = platform
         self._project = project
         self._first = first
-        self._shape = shape
+        self._layout = layout
         self._after = after
         self._deltas = deltas
-        self._told = asyncio.Event()
+        self._arrived = asyncio.Event()
         self._readers: dict[UUID, RunStreamReader] = {}
-        self._over: set[UUID] = set()
+        self._ended: set[UUID] = set()
         self._sent = monotonic()
 
     async def frames(self) -> AsyncIterator[bytes]:
@@ -156,13 +156,13 @@ class RunStream:
 
     async def _follow(self) -> AsyncIterator[bytes]:
         top = await self._begin(self._first.run_id, self._after)
-        frames = self._entries(top, top.first(self._first)) + self._entries(top, await top.look())
+        frames = self._entries(top, top.accept_page(self._first)) + self._entries(top, await top.read_page())
         if frames:
             yield b"".join(frames)
         while True:
-            self._told.clear()
+            self._arrived.clear()
             busy = False
-            for run_id in self._shape.runs():  # one after the other: no more than a page is held for a slow client
+            for run_id in self._layout.runs():  # one after the other: no more than a page is held for a slow client
                 if self._is_live(run_id) and (frames := await self._read(run_id)):
                     busy = True
                     yield b"".join(frames)
@@ -174,14 +174,14 @@ class RunStream:
             if self._platform.stopping.is_set():
                 yield sse.BYE
                 return
-            if top.page is not None and self._over >= set(self._shape.runs()):
+            if top.page is not None and self._ended >= set(self._layout.runs()):
                 yield sse.end_frame(top.run_id, top.page.status, top.cursor)
                 return
             if await self._is_silent_for_long(top):
                 yield sse.PING
 
     async def _begin(self, run_id: UUID, after: int = 0) -> RunStreamReader:
-        reader = RunStreamReader(self._platform, self._project, run_id, self._told, after=after, deltas=self._deltas)
+        reader = RunStreamReader(self._platform, self._project, run_id, self._arrived, after=after, deltas=self._deltas)
         self._readers[run_id] = reader
         await reader.open()
         return reader
@@ -190,39 +190,41 @@ class RunStream:
         """Return the frames of what there is of a run, which may have begun just now."""
         reader = self._readers.get(run_id) or await self._begin(run_id)
         try:
-            frames = self._entries(reader, await reader.more())
+            frames = self._entries(reader, await reader.read_new())
         except ProblemError as error:
             if error.problem.code != "run_not_found" or run_id == self._first.run_id:
                 raise
             return await self._end(reader)  # a child that is kept no longer
-        frames += [self._shape.piece(run_id, one) for one in reader.pieces()]
+        frames += [self._layout.delta_frame(run_id, one) for one in reader.new_deltas()]
         return frames + await self._end(reader) if reader.has_ended else frames
 
     async def _end(self, reader: RunStreamReader) -> list[bytes]:
-        self._over.add(reader.run_id)
+        self._ended.add(reader.run_id)
         if reader.run_id != self._first.run_id:  # the first one is what is waited with
             await reader.close()
-        return list(self._shape.gone(reader.run_id))
+        return list(self._layout.remaining_frames(reader.run_id))
 
     async def _end_parked(self, top: RunStreamReader) -> list[bytes]:
         """Wait no more for parked runs once they alone are left; return the frames of what waited for them."""
-        left = [self._readers[run_id] for run_id in self._shape.runs() if run_id not in self._over]
+        left = [self._readers[run_id] for run_id in self._layout.runs() if run_id not in self._ended]
         if any(reader is top or not reader.is_parked for reader in left):
             return []
         return [frame for reader in left for frame in await self._end(reader)]
 
     def _entries(self, reader: RunStreamReader, entries: list[LogEntry]) -> list[bytes]:
         return [
-            frame for entry in entries for frame in self._shape.entry(reader.run_id, entry, reader.told_before(entry))
+            frame
+            for entry in entries
+            for frame in self._layout.entry(reader.run_id, entry, reader.superseded_by(entry))
         ]
 
     def _is_live(self, run_id: UUID) -> bool:
         """Whether there may be more to read of a run now."""
-        return run_id not in self._over and not self._shape.waits(run_id)
+        return run_id not in self._ended and not self._layout.is_waiting(run_id)
 
     def _is_waiting_to_be_read(self) -> bool:
         """Whether there is more to read at once: runs that were just begun, or pages that went on."""
-        return any(run_id not in self._readers for run_id in self._shape.runs()) or any(
+        return any(run_id not in self._readers for run_id in self._layout.runs()) or any(
             reader.is_behind and reader.has_read for run_id, reader in self._readers.items() if self._is_live(run_id)
         )
 

@@ -1,7 +1,7 @@
-"""The outermost layer: measures every request, and logs what nobody expected.
+"""The outermost layer: limits and measures requests, and logs unexpected errors.
 
-This is the one place of the gateway that catches everything; the client has its problem by then (`errors`). It
-logs where an error came from, never its text, which may hold what a client sent.
+This is the one place of the gateway that catches every exception; the client has got its problem by then (`errors`).
+The log says where an error came from, never its text, which may hold what a client sent.
 """
 
 import traceback
@@ -20,11 +20,11 @@ _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-sto
 
 
 class RequestLog:
-    """Wraps the application."""
+    """An ASGI layer around the application."""
 
-    def __init__(self, app: ASGIApp, parts: GatewayDependencies) -> None:
+    def __init__(self, app: ASGIApp, dependencies: GatewayDependencies) -> None:
         self._app = app
-        self._parts = parts
+        self._dependencies = dependencies
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -35,7 +35,7 @@ class RequestLog:
         started = monotonic()
         status = 0
 
-        async def noting(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -44,10 +44,10 @@ class RequestLog:
 
         self._under_way += 1
         try:
-            if self._under_way > self._parts.settings.max_requests:
-                await self._refuse_flood(scope, receive, noting)
+            if self._under_way > self._dependencies.settings.max_requests:
+                await self._refuse_flood(scope, receive, send_with_headers)
             else:
-                await self._app(scope, receive, noting)
+                await self._app(scope, receive, send_with_headers)
         except Exception as error:  # noqa: BLE001 - the outermost loop: one broken request must not end the others
             self._log(scope, error)
         finally:
@@ -60,14 +60,14 @@ class RequestLog:
 
     def _log(self, scope: Scope, error: Exception) -> None:
         frames = "".join(traceback.format_tb(error.__traceback__))
-        self._parts.log.error("a request failed", route=_route(scope), error=type(error).__name__, frames=frames)
+        self._dependencies.log.error("a request failed", route=_route(scope), error=type(error).__name__, frames=frames)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         route = _route(scope)
         method = scope["method"] if scope["method"] in _METHODS else "other"
-        self._parts.metrics.requests.labels(method, route, str(status)).inc()
+        self._dependencies.metrics.requests.labels(method, route, str(status)).inc()
         if not route.endswith("/events"):
-            self._parts.metrics.seconds.labels(route).observe(seconds)
+            self._dependencies.metrics.seconds.labels(route).observe(seconds)
 
 
 def _route(scope: Scope) -> str:
@@ -76,6 +76,6 @@ def _route(scope: Scope) -> str:
     return path if isinstance(path, str) else "none"
 
 
-def wrap(app: FastAPI, parts: GatewayDependencies) -> RequestLog:
+def wrap(app: FastAPI, dependencies: GatewayDependencies) -> RequestLog:
     """Return *app* with its edge."""
-    return RequestLog(app, parts)
+    return RequestLog(app, dependencies)

@@ -1,4 +1,4 @@
-"""One run as a viewer reads it: its log in order, and beside it, where asked for, what a model is writing.
+"""Reads one run for a viewer: its log in order, and on request what a model is writing.
 
 What is read is exactly the log after the seq that the reader has; the bus only makes it fast. The run's seq is
 checked every CHECK_S and at its end. Pieces of a model's text are read only once the log has been.
@@ -20,19 +20,19 @@ from towpath_readings.stream.tree import PARKED
 
 
 class RunStreamReader:
-    """Reads one run. Use: `await reader.open()`, then `more` and `pieces` whenever there may be something, `close`."""
+    """Reads one run: `open` it, call `read_new` and `new_deltas` after every wait, then `close`."""
 
     def __init__(
         self,
         platform: PlatformClient,
         project: str,
         run_id: UUID,
-        told: asyncio.Event,
+        arrived: asyncio.Event,
         *,
         after: int = 0,
         deltas: bool = False,
     ) -> None:
-        """*told* is set when there may be something; *after* is the seq that the reader has."""
+        """*arrived* is set when there may be something; *after* is the seq that the reader has."""
         self.run_id = run_id
         self.page: EventPage | None = None
         self.cursor = after
@@ -41,20 +41,20 @@ class RunStreamReader:
         """Whether the last reading brought something, so that the next one may at once."""
         self._platform = platform
         self._project = project
-        self._feed = RunEventFeed(platform.bus, run_id, platform.stopping, told)
-        self._pieces = TokenFeed(platform.bus, run_id, told) if deltas else None
+        self._feed = RunEventFeed(platform.bus, run_id, platform.stopping, arrived)
+        self._token_feed = TokenFeed(platform.bus, run_id, arrived) if deltas else None
         self._deltas = TokenDeltaFilter()
         self._open = AsyncExitStack()
 
     async def open(self) -> None:
-        """Begin to listen; raises ProblemError `unavailable` without a bus."""
+        """Subscribe; raises ProblemError `unavailable` without a bus."""
         await self._open.enter_async_context(self._feed)
-        if self._pieces is not None:
-            self._open.push_async_callback(self._pieces.close)
-            await self._pieces.open()
+        if self._token_feed is not None:
+            self._open.push_async_callback(self._token_feed.close)
+            await self._token_feed.open()
 
     async def close(self) -> None:
-        """Listen no more; safe to call twice."""
+        """Unsubscribe; safe to call twice."""
         await self._open.aclose()
 
     async def wait(self, seconds: float) -> None:
@@ -76,23 +76,23 @@ class RunStreamReader:
         """Whether the run stands still until a person acts, by the last look, and its log was read to the end."""
         return self.page is not None and self.page.status == PARKED and self.cursor == self.page.seq
 
-    def first(self, page: EventPage) -> list[LogEntry]:
+    def accept_page(self, page: EventPage) -> list[LogEntry]:
         """Return the entries of a page that somebody has read already."""
         self.page = page
         return self._in_order(page.entries)
 
-    async def more(self) -> list[LogEntry]:
-        """Return the entries that can be had now: what was told, and what the log holds where that may be more."""
+    async def read_new(self) -> list[LogEntry]:
+        """Return the entries that are available: those that arrived, and those of the log where it may hold more."""
         at_end = self._feed.ended
-        told = self._feed.take()
-        entries = self._in_order(told)
-        missed = any(entry.seq > self.cursor for entry in told)
+        arrived = self._feed.take()
+        entries = self._in_order(arrived)
+        missed = any(entry.seq > self.cursor for entry in arrived)
         if self.is_behind or at_end or missed or monotonic() - self.checked >= CHECK_S:
-            entries += await self.look()
+            entries += await self.read_page()
         self.has_read = bool(entries)
         return entries
 
-    async def look(self) -> list[LogEntry]:
+    async def read_page(self) -> list[LogEntry]:
         """Read what comes after the cursor; when nobody answers, the page stays and the next look comes in CHECK_S."""
         self.checked = monotonic()
         try:
@@ -101,17 +101,17 @@ class RunStreamReader:
             if error.problem.code != "unavailable":
                 raise
             return []
-        return [] if page is None else self.first(page)
+        return [] if page is None else self.accept_page(page)
 
-    def told_before(self, entry: LogEntry) -> tuple[Told, ...]:
-        """Return what is taken back before *entry*, the next one, is told."""
-        return self._deltas.entry(entry) if self._pieces is not None else ()
+    def superseded_by(self, entry: LogEntry) -> tuple[Told, ...]:
+        """Return the deltas that become void with *entry*, to be sent before it."""
+        return self._deltas.entry(entry) if self._token_feed is not None else ()
 
-    def pieces(self) -> list[Told]:
+    def new_deltas(self) -> list[Told]:
         """Return what the model has written since the last time, as far as it can be read and nothing is behind."""
-        if self._pieces is None or self.is_behind:
+        if self._token_feed is None or self.is_behind:
             return []
-        return [one for piece in self._pieces.take() for one in self._deltas.piece(piece)]
+        return [one for piece in self._token_feed.take() for one in self._deltas.piece(piece)]
 
     def _in_order(self, entries: Sequence[LogEntry]) -> list[LogEntry]:
         """Return those entries that follow the cursor without a gap; the rest comes by page."""

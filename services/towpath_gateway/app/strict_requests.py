@@ -12,8 +12,26 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.strict_json import MAX_DEPTH, NotStrictJsonError, read_strict
 from towpath_gateway.app.errors import RequestRefusedError
-from towpath_gateway.core.bodies import MAX_BODY_BYTES, is_json, read_json
+
+MAX_BODY_BYTES = 1024 * 1024
+"""The largest body: NATS carries no more in one message."""
+
+
+def read_json(body: bytes) -> Any:
+    """Return the value of *body*; raises ProblemError `request_malformed` saying what is wrong."""
+    try:
+        return read_strict(body, max_depth=MAX_DEPTH)
+    except NotStrictJsonError as error:
+        raise ProblemError(problem("request_malformed", str(error))) from None
+
+
+def is_json(content_type: str | None) -> bool:
+    """Say whether a Content-Type names JSON."""
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+
 
 BODY_S = 30.0
 """How long a body may take to come in: who sends slower than 35 kB/s holds a connection for nothing."""

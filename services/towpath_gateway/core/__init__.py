@@ -1,4 +1,6 @@
-"""The pure part of the gateway: reading keys, headers and bodies, and writing answers.
+"""The pure parts of the gateway: keys, headers, event frames, and the answer of `POST /run`.
 
-No clock, no randomness, no I/O; any input gives a value or a ProblemError.
+request -> headers -> api_keys.split_key -> api_keys.key_refusal: known, not revoked, not expired?
+|  no  -> `unauthenticated`
+|  yes -> Principal: project, scopes, roles -> the route's scope -> one service behind
 """

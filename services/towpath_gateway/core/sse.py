@@ -1,7 +1,7 @@
 """Server-sent events as text (WHATWG HTML, 9.2).
 
-Law: `id` is the seq of the event, in the stream of a tree how far each of its runs was told, so that a client that
-reconnects with Last-Event-ID misses nothing and sees nothing twice.
+`id` is the seq of the event; in the stream of a tree it says how far each run was sent. So a client that reconnects
+with Last-Event-ID misses nothing and gets nothing twice.
 """
 
 from uuid import UUID

@@ -1,7 +1,7 @@
-"""Writes events into history, whoever brings them: the stream or the run log.
+"""Writes events into history, from the stream or from the run log.
 
-Law: `add` returns when everything that could be stored is stored. While Postgres is away it waits; an event that
-Postgres refuses is set aside by itself, with the reason, and the history of its run goes on.
+`add` returns when everything that could be stored is stored. While Postgres is unavailable it waits. An event that
+Postgres refuses is set aside alone, with the reason, so that the history of its run goes on.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class HistoryWriter:
         async with self._writing:
             return await self._until_stored(entries, projects)
 
-    async def pass_over(self, run: UUID, project: str, seq: int, error: Exception) -> None:
+    async def skip_event(self, run: UUID, project: str, seq: int, error: Exception) -> None:
         """Set event *seq* aside, the next of *run*, of which nothing can be read; waits while Postgres is away."""
         tries = 0
         entry = RawEntry(seq=seq, at=wall(), event={"type": UNREAD_TYPE})

@@ -1,8 +1,8 @@
 """Finds what the stream lost, and reads it from the run log.
 
-Every run that the orchestrator moved is in history within seconds, or is asked for again, ever more rarely, while
-newer ones are still looked for. The time until which all is known to be there is stored, and moves only when it is
-true. An event that can't be read is set aside, like one that can't be stored.
+Every run that changed is in history within seconds, or its log is read again, at growing intervals, while the search
+for newer ones goes on. The time until which nothing is missing is stored, and moves only when that is true. An event
+that can't be read is set aside, like one that can't be stored.
 """
 
 import asyncio
@@ -39,23 +39,23 @@ REPAIRS_AT_ONCE = 4
 
 
 class Repairer:
-    """Reads what is missing. `ask_for` names a run with a gap; sweeps find those of which nothing arrived."""
+    """Reads missing events: of runs given to `request_repair`, and of runs that sweeps find."""
 
     def __init__(
-        self, bus: Bus, tables: HistoryTables, writer: HistoryWriter, log: Logger, *, behind: Callable[[], bool]
+        self, bus: Bus, tables: HistoryTables, writer: HistoryWriter, log: Logger, *, has_backlog: Callable[[], bool]
     ) -> None:
-        """*behind* says whether the stream has much to deliver yet: then what is missing mostly comes by itself."""
+        """*has_backlog* says whether the stream has much to deliver yet: then missing events mostly arrive."""
         self._bus = bus
         self._tables = tables
         self._writer = writer
         self._log = log
-        self._behind = behind
+        self._has_backlog = has_backlog
         self._wanted: dict[UUID, str] = {}
         self._asked = asyncio.Event()
-        self._late = LateRuns()
+        self._late_runs = LateRuns()
         self._swept: datetime | None = None
 
-    def ask_for(self, runs: dict[UUID, str]) -> None:
+    def request_repair(self, runs: dict[UUID, str]) -> None:
         """Have the logs of *runs* (with project) read."""
         if runs:
             self._wanted.update(runs)
@@ -92,13 +92,13 @@ class Repairer:
         since = self._swept or await self._tables.swept_until()
         swept: SweptRuns = await self._bus.ask(SWEEP_RUNS, SweepRuns(since=since, limit=SWEEP_ROWS))
         crash_point("log_writer.swept")
-        held = await self._writer.held({run.run_id for run in swept.runs}.union(self._late.ids))
-        self._late.settle(held)
-        self._late.note(swept.runs, held, due=monotonic() + every_s)
-        if not self._behind():
-            self.ask_for(self._late.stuck(held, monotonic(), every_s))
+        held = await self._writer.held({run.run_id for run in swept.runs}.union(self._late_runs.ids))
+        self._late_runs.drop_complete(held)
+        self._late_runs.add_late(swept.runs, held, due=monotonic() + every_s)
+        if not self._has_backlog():
+            self.request_repair(self._late_runs.take_due(held, monotonic(), every_s))
         full = len(swept.runs) == SWEEP_ROWS and swept.until > since
-        if full and self._late.full:
+        if full and self._late_runs.full:
             return False  # what moved later is looked at when some of these are complete
         if swept.runs:
             self._swept = swept.until if full else swept.until - OVERLAP
@@ -108,7 +108,7 @@ class Repairer:
 
     async def _store_swept(self, until: datetime) -> None:
         """Note how far nothing is missing: a restart begins there, and finds late runs again."""
-        oldest = self._late.oldest
+        oldest = self._late_runs.oldest
         await self._tables.set_swept(until if oldest is None else min(until, oldest - OVERLAP))
 
     async def _read(self, run: UUID, project: str) -> None:
@@ -123,14 +123,14 @@ class Repairer:
                 page = await self._page(run, after, sizes)
             except ProblemError as error:
                 if error.problem.code == "run_not_found":
-                    self._late.forget(run)
+                    self._late_runs.forget(run)
                 self._log.warning("a log can't be read", run_id=str(run), problem=error.problem.code)
                 return  # a later sweep asks again
             except ValidationError as error:
                 if not _event_at_fault(error):
                     self._log.error("a log's answer can't be read", run_id=str(run), error=_brief(error))
                     return
-                await self._writer.pass_over(run, project, after + 1, error)
+                await self._writer.skip_event(run, project, after + 1, error)
                 sizes = list(PAGE_SIZES)
                 continue
             if page.entries:

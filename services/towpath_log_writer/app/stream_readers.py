@@ -1,7 +1,7 @@
-"""Takes the streams: events and logs, in batches, and acknowledges what is stored.
+"""Reads events and logs from their streams, in batches, and acknowledges what is stored.
 
-A batch is acknowledged after its commit. A message that can't be read is acknowledged too: the run log still has
-what it should have said, and the sweep will find it.
+A batch is acknowledged after its commit. A message that can't be read is acknowledged too: the run log still has its
+events, and the sweep will find them.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class HistoryEventReader:
             messages = await gather_batch(self._consumer, self._settings.history_batch, linger_s)
             crash_point("log_writer.taken")
             self._backlog.observe(int(messages[-1].metadata.num_pending or 0))
-            self._repairer.ask_for(await self._writer.add(self._read(messages)))
+            self._repairer.request_repair(await self._writer.add(self._read(messages)))
             crash_point("log_writer.before_ack")
             await ack(messages[-1])  # stands for all before it (`ack_all`)
             await crash_point_after_flush("log_writer.acked")
@@ -160,7 +160,7 @@ class CallLogReader:
             try:
                 await self._tables.add_logs(calls, logs)
             except INVALID_DATA as error:
-                await self._apart(calls, logs, error)
+                await self._store_one_by_one(calls, logs, error)
                 return
             except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
                 self._log.warning("logs wait for postgres", error=type(error).__name__)
@@ -169,7 +169,7 @@ class CallLogReader:
             else:
                 return
 
-    async def _apart(self, calls: list[LlmCall], logs: list[ToolLog], error: Exception) -> None:
+    async def _store_one_by_one(self, calls: list[LlmCall], logs: list[ToolLog], error: Exception) -> None:
         """Store each by itself; the one at fault is dropped, which logs may be."""
         if len(calls) + len(logs) == 1:
             self._metrics.messages.labels("LOGS", "dropped").inc()

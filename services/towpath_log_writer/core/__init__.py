@@ -1,1 +1,6 @@
-"""Pure parts of the log-writer: putting events in order, and projecting them into rows."""
+"""The pure parts of the log-writer: putting events in order, and projecting them into rows.
+
+events of a run -> sequence.continue_from -> a segment without a gap -> projection.project -> HistoryChanges
+|                                                    |
++-> a gap: the run log is read (late_runs)           +-> an event that can't be read is set aside
+"""

@@ -1,6 +1,6 @@
-"""What a batch of events changes, as it is put together.
+"""What a batch of events changes, collected row by row.
 
-Each row once. A place in the log names the run it speaks of, so that no event can change a row of another.
+Each row occurs once. A position in the log names its run, so that no event can change a row of another run.
 """
 
 from dataclasses import dataclass, field
@@ -58,9 +58,9 @@ class EventPosition:
         change.status = status
         return change
 
-    def noted(self, told: dict[str, Any]) -> None:
+    def merge_state(self, summary: dict[str, Any]) -> None:
         """Add to the state of a run whose status stays what it is."""
-        self._change().snapshot |= told
+        self._change().snapshot |= summary
 
     def _change(self) -> HistoryRowChange:
         return self.changes.runs.setdefault(self.run_id, HistoryRowChange(run_id=self.run_id))

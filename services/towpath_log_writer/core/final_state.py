@@ -94,12 +94,12 @@ def _llm_calls(step: Mapping[str, Any]) -> list[JsonObject]:
         {
             "step": step["step_number"],
             "request_id": request,
-            "kind": told.get("kind"),
-            "model": told.get("model"),
-            "tokens": told.get("total_tokens"),
-            "cost_usd": told.get("cost_usd"),
+            "kind": summary.get("kind"),
+            "model": summary.get("model"),
+            "tokens": summary.get("total_tokens"),
+            "cost_usd": summary.get("cost_usd"),
         }
-        for request, told in step["decisions"].items()
+        for request, summary in step["decisions"].items()
     ]
 
 

@@ -13,9 +13,9 @@ from towpath_log_writer.core.changes import EventPosition
 from towpath_log_writer.core.rows import plain
 
 
-def _step_validated(place: EventPosition, event: ev.StepValidated) -> None:
+def _step_validated(position: EventPosition, event: ev.StepValidated) -> None:
     """The run's own word on a step comes after all its attempts: what one of them did wrong is made good."""
-    row = place.step(event.step)
+    row = position.step(event.step)
     row.validation = {
         **(row.validation or {}),
         "success": event.success,
@@ -25,32 +25,32 @@ def _step_validated(place: EventPosition, event: ev.StepValidated) -> None:
         "error_signature": event.error_signature,
         "attempt": event.attempt,
     }
-    row.judge(event.success)
+    row.set_verdict(event.success)
     if not event.success and row.error is None:
         row.error = plain(event.reason or event.error_signature) or None
-    place.noted({"criteria_met": event.criteria})
+    position.merge_state({"criteria_met": event.criteria})
 
 
-def _progress_measured(place: EventPosition, event: ev.ProgressMeasured) -> None:
-    place.step(event.step).progress = event.score
-    told = {"progress_score": event.score, "progress_source": event.source, "progress_metrics": event.metrics}
-    place.noted(told)
+def _progress_measured(position: EventPosition, event: ev.ProgressMeasured) -> None:
+    position.step(event.step).progress = event.score
+    summary = {"progress_score": event.score, "progress_source": event.source, "progress_metrics": event.metrics}
+    position.merge_state(summary)
 
 
-def _confidence_measured(place: EventPosition, event: ev.ConfidenceMeasured) -> None:
+def _confidence_measured(position: EventPosition, event: ev.ConfidenceMeasured) -> None:
     score = None if event.reason == UNJUDGED else event.score
-    place.step(event.step).confidence = score
-    place.noted({"last_confidence_score": score, "last_confidence_check_step": event.step})
+    position.step(event.step).confidence = score
+    position.merge_state({"last_confidence_score": score, "last_confidence_check_step": event.step})
 
 
-def _gate_opened(place: EventPosition, event: ev.GateOpened) -> None:
+def _gate_opened(position: EventPosition, event: ev.GateOpened) -> None:
     """A gate about the run itself tells, should the run end there, why it was escalated."""
     if event.execution_id is None:
-        place.noted({"last_gate": {"type": event.gate_type, "reason": event.reason}})
+        position.merge_state({"last_gate": {"type": event.gate_type, "reason": event.reason}})
 
 
-def _summarized(place: EventPosition, event: ev.Summarized) -> None:
-    place.noted({"summary": event.summary, "deliverable": event.deliverable})
+def _summarized(position: EventPosition, event: ev.Summarized) -> None:
+    position.merge_state({"summary": event.summary, "deliverable": event.deliverable})
 
 
 GOAL_EVENTS: dict[str, tuple[type[Value], Callable[[EventPosition, Any], None]]] = {

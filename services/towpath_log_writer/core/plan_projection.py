@@ -16,41 +16,41 @@ from towpath_log_writer.core.rows import RESULT_CHARS, json_text, plain
 from towpath_readings.execution_log import INPUT_CHARS
 
 
-def _accepted(place: EventPosition, event: ev.PlanAccepted) -> None:
+def _accepted(position: EventPosition, event: ev.PlanAccepted) -> None:
     steps = [
         {"id": step.id, "type": step.type, "agents": [call.agent_key for call in step.calls]}
         for step in event.plan.steps
     ]
-    place.noted({"plan": {"origin": event.origin, "name": event.plan.name, "steps": steps}})
+    position.merge_state({"plan": {"origin": event.origin, "name": event.plan.name, "steps": steps}})
 
 
-def _step_started(place: EventPosition, event: ev.PlanStepStarted) -> None:
-    row = place.step(event.index + 1)
+def _step_started(position: EventPosition, event: ev.PlanStepStarted) -> None:
+    row = position.step(event.index + 1)
     row.input_preview = plain(truncate(event.inputs[0] if event.inputs else "", INPUT_CHARS))
     row.action = json_text({"action": "PLAN_STEP", "step_id": event.step_id, "agents": len(event.inputs)})
     row.attempts += 1
 
 
-def _step_ended(place: EventPosition, event: ev.PlanStepEnded) -> None:
-    row, report = place.step(event.index + 1), event.report
+def _step_ended(position: EventPosition, event: ev.PlanStepEnded) -> None:
+    row, report = position.step(event.index + 1), event.report
     row.agent_id = report.agent_key or row.agent_id
     row.validation = {"step_id": report.id, "type": report.type, "status": report.status}
     for number, one in enumerate(report.children or (report,)):
         if one.exec_id:
             row.result[str(number)] = _agent_summary(one)
     if report.status != "skipped":
-        row.succeed(report.status == "success")
+        row.add_result(report.status == "success")
     if report.error is not None:
         row.error = plain(f"{report.error.get('code', '')}: {report.error.get('message', '')}")
 
 
 def _agent_summary(report: StepReport) -> dict[str, Any]:
     """Return what a step shows of an agent: a small answer whole, a large one by its beginning."""
-    told = {"tool": f"agent:{report.agent_key}", "execution_id": report.exec_id, "status": report.status}
+    summary = {"tool": f"agent:{report.agent_key}", "execution_id": report.exec_id, "status": report.status}
     text = json_text(report.outputs)
     if len(text) <= RESULT_CHARS:
-        return {**told, "result": report.outputs}
-    return {**told, "preview": truncate(text, RESULT_CHARS)}
+        return {**summary, "result": report.outputs}
+    return {**summary, "preview": truncate(text, RESULT_CHARS)}
 
 
 PLAN_EVENTS: dict[str, tuple[type[Value], Callable[[EventPosition, Any], None]]] = {

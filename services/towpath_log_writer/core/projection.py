@@ -65,21 +65,21 @@ def _apply(changes: HistoryChanges, segment: Segment, entry: RawEntry) -> None:
     handler(EventPosition(changes, segment.run_id, segment.project, entry.at), event)
 
 
-def _run_created(place: EventPosition, event: ev.RunCreated) -> None:
-    place.changes.new_runs[place.run_id] = NewRun(
-        run_id=place.run_id,
-        project=place.project,
+def _run_created(position: EventPosition, event: ev.RunCreated) -> None:
+    position.changes.new_runs[position.run_id] = NewRun(
+        run_id=position.run_id,
+        project=position.project,
         agent_id=event.agent_key,
         kind=event.kind,
         network=event.network,
         version=event.version,
         caller=event.caller,
         parent_id=None if event.parent is None else event.parent.run_id,
-        at=place.at,
+        at=position.at,
         snapshot={
-            "task_id": str(place.run_id),
+            "task_id": str(position.run_id),
             "agent_id": event.agent_key,
-            "project_id": place.project,
+            "project_id": position.project,
             "goal": _goal_of(event),
             "acceptance_criteria": _criteria_of(event),
             "constraints": {
@@ -116,14 +116,14 @@ def _criteria_of(event: ev.RunCreated) -> list[str]:
     return [] if event.goal is None else [criterion.words() for criterion in event.goal.acceptance_criteria]
 
 
-def _run_started(place: EventPosition, _event: ev.RunStarted) -> None:
-    change = place.run("running")
-    change.started_at = place.at
-    change.snapshot["started_at"] = place.at.isoformat()
+def _run_started(position: EventPosition, _event: ev.RunStarted) -> None:
+    change = position.run("running")
+    change.started_at = position.at
+    change.snapshot["started_at"] = position.at.isoformat()
 
 
-def _decision_requested(place: EventPosition, event: ev.DecisionRequested) -> None:
-    row = place.step(event.step)
+def _decision_requested(position: EventPosition, event: ev.DecisionRequested) -> None:
+    row = position.step(event.step)
     if event.kind not in ACTIONS:
         return
     row.agent_id, row.epoch = event.agent_key, event.epoch
@@ -131,11 +131,11 @@ def _decision_requested(place: EventPosition, event: ev.DecisionRequested) -> No
     row.attempts += 1
 
 
-def _add_usage(row: StepRow, request_id: UUID, usage: Usage, cost: Cost, told: dict[str, Any]) -> None:
+def _add_usage(row: StepRow, request_id: UUID, usage: Usage, cost: Cost, summary: dict[str, Any]) -> None:
     row.tokens += usage.total_tokens
     row.cost = None if row.cost is None or cost.usd is None else row.cost + cost.usd
     row.decisions[str(request_id)] = {
-        **told,
+        **summary,
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
@@ -157,17 +157,17 @@ def _decision_summary(event: ev.DecisionReceived | ev.DecisionMissed, at: dateti
     }
 
 
-def _decision_received(place: EventPosition, event: ev.DecisionReceived) -> None:
-    row = place.step(event.step)
+def _decision_received(position: EventPosition, event: ev.DecisionReceived) -> None:
+    row = position.step(event.step)
     decision = event.decision
-    told = _decision_summary(event, place.at)
+    summary = _decision_summary(event, position.at)
     if event.kind not in ACTIONS:
-        _add_usage(row, event.request_id, event.usage, event.cost, {**told, "answer": _short(decision)})
+        _add_usage(row, event.request_id, event.usage, event.cost, {**summary, "answer": _short(decision)})
         return
     row.agent_id, row.epoch = event.agent_key, event.epoch
     row.reasoning = plain(str(decision.get("action_reasoning", "")))
     row.action = json_text({key: value for key, value in decision.items() if key != "action_reasoning"})
-    _add_usage(row, event.request_id, event.usage, event.cost, told)
+    _add_usage(row, event.request_id, event.usage, event.cost, summary)
 
 
 def _short(answer: dict[str, Any]) -> Any:
@@ -176,50 +176,50 @@ def _short(answer: dict[str, Any]) -> Any:
     return answer if len(text) <= RESULT_CHARS else truncate(text, RESULT_CHARS)
 
 
-def _decision_missed(place: EventPosition, event: ev.DecisionMissed) -> None:
-    row = place.step(event.step)
+def _decision_missed(position: EventPosition, event: ev.DecisionMissed) -> None:
+    row = position.step(event.step)
     if event.kind in ACTIONS:
         row.error = plain(f"{event.code}: {event.message}")
-        row.succeed(False)
-    told = {**_decision_summary(event, place.at), "error": f"{event.code}: {event.message}"}
-    _add_usage(row, event.request_id, event.usage, event.cost, told)
+        row.add_result(False)
+    summary = {**_decision_summary(event, position.at), "error": f"{event.code}: {event.message}"}
+    _add_usage(row, event.request_id, event.usage, event.cost, summary)
 
 
-def _decision_refused(place: EventPosition, event: ev.DecisionRefused) -> None:
-    row = place.step(event.step)
+def _decision_refused(position: EventPosition, event: ev.DecisionRefused) -> None:
+    row = position.step(event.step)
     row.validation = {"valid": False, "code": event.code, "feedback": event.feedback}
     row.error = plain(f"{event.code}: {event.feedback}")
-    row.succeed(False)
+    row.add_result(False)
 
 
-def _instruction_issued(place: EventPosition, event: ev.InstructionIssued) -> None:
-    row = place.step(event.step)
+def _instruction_issued(position: EventPosition, event: ev.InstructionIssued) -> None:
+    row = position.step(event.step)
     row.validation = {"valid": True, "instruction": event.instruction.kind}
     if not isinstance(event.instruction, CallTools):
-        row.succeed(True)
+        row.add_result(True)
         return
     for call in event.instruction.calls:
-        told = place.tool(call.execution_id, event.step, call.call_index, event.agent_key, call.tool, "requested")
-        told.args = json_text(call.args)
-        told.requested_at = place.at
+        summary = position.tool(call.execution_id, event.step, call.call_index, event.agent_key, call.tool, "requested")
+        summary.args = json_text(call.args)
+        summary.requested_at = position.at
 
 
-def _tool_edited(place: EventPosition, event: ev.ToolCallEdited) -> None:
+def _tool_edited(position: EventPosition, event: ev.ToolCallEdited) -> None:
     """History tells what was executed; what was asked for stands in the run's log."""
-    told = place.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, "requested")
-    told.args = json_text(event.args)
+    summary = position.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, "requested")
+    summary.args = json_text(event.args)
 
 
-def _tool_finished(place: EventPosition, event: ev.ToolCallFinished) -> None:
-    row = place.step(event.step)
-    told = place.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, event.status)
-    told.result = None if event.result is None else json_text(event.result)
-    told.result_digest, told.result_bytes, told.blob = event.result_digest, event.result_bytes, event.blob
-    told.failure = None if event.failure is None else json_text(event.failure.model_dump())
-    told.duration_ms, told.worker, told.policy_version = event.duration_ms, event.worker, event.policy_version
-    told.finished_at = place.at
-    row.result[str(event.call_index)] = _call_summary(event, told.result)
-    row.succeed(event.status == "succeeded")
+def _tool_finished(position: EventPosition, event: ev.ToolCallFinished) -> None:
+    row = position.step(event.step)
+    summary = position.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, event.status)
+    summary.result = None if event.result is None else json_text(event.result)
+    summary.result_digest, summary.result_bytes, summary.blob = event.result_digest, event.result_bytes, event.blob
+    summary.failure = None if event.failure is None else json_text(event.failure.model_dump())
+    summary.duration_ms, summary.worker, summary.policy_version = event.duration_ms, event.worker, event.policy_version
+    summary.finished_at = position.at
+    row.result[str(event.call_index)] = _call_summary(event, summary.result)
+    row.add_result(event.status == "succeeded")
     if event.failure is not None:
         row.error = plain(f"{event.failure.code}: {event.failure.message}")
 
@@ -237,12 +237,12 @@ def _call_summary(event: ev.ToolCallFinished, result: str | None) -> dict[str, A
     return {**shown, "result": event.result}
 
 
-def _tool_denied(place: EventPosition, event: ev.ToolCallDenied) -> None:
-    row = place.step(event.step)
-    told = place.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, "denied")
-    told.denial = json_text(event.denial.model_dump())
-    told.policy_version = event.policy_version
-    told.finished_at = place.at
+def _tool_denied(position: EventPosition, event: ev.ToolCallDenied) -> None:
+    row = position.step(event.step)
+    summary = position.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, "denied")
+    summary.denial = json_text(event.denial.model_dump())
+    summary.policy_version = event.policy_version
+    summary.finished_at = position.at
     row.result[str(event.call_index)] = {
         "tool": event.tool,
         "execution_id": str(event.execution_id),
@@ -250,16 +250,16 @@ def _tool_denied(place: EventPosition, event: ev.ToolCallDenied) -> None:
         "reason": event.denial.reason,
     }
     row.error = plain(f"{event.denial.violation_type}: {event.denial.reason}")
-    row.succeed(False)
+    row.add_result(False)
 
 
-def _quarantined(place: EventPosition, event: ev.RunQuarantined) -> None:
-    place.run("quarantined").reason = plain(event.code)
+def _quarantined(position: EventPosition, event: ev.RunQuarantined) -> None:
+    position.run("quarantined").reason = plain(event.code)
 
 
-def _run_finished(place: EventPosition, event: ev.RunFinished) -> None:
-    change = place.run(event.status)
-    change.completed_at = place.at
+def _run_finished(position: EventPosition, event: ev.RunFinished) -> None:
+    change = position.run(event.status)
+    change.completed_at = position.at
     change.total_steps = event.steps
     change.final_status = FINAL.get(event.status, "failed")
     change.reason = plain(event.reason)
@@ -278,7 +278,7 @@ def _run_finished(place: EventPosition, event: ev.RunFinished) -> None:
         "timeout_reached": event.status == "timed_out",
         "resource_limit_hit": event.reason in LIMITS,
     }
-    place.changes.finished.add(place.run_id)
+    position.changes.finished.add(position.run_id)
 
 
 def _escalation(event: ev.RunFinished) -> str:

@@ -87,11 +87,11 @@ class StepRow:
     progress: float | None = None
     confidence: float | None = None
 
-    def succeed(self, value: bool) -> None:
+    def add_result(self, value: bool) -> None:
         """Note how something in the step went; a step succeeds when everything in it does."""
         self.success = value if self.success is None else self.success and value
 
-    def judge(self, value: bool) -> None:
+    def set_verdict(self, value: bool) -> None:
         """Note what the run itself made of the step, after all attempts; it stands above how each of them went."""
         self.success = value
         if value:

@@ -1,7 +1,7 @@
-"""Takes the events of runs from the stream, and reports what they show.
+"""Reads the events of runs from the stream, and reports what they show.
 
-A batch is acknowledged when it is remembered, and nothing is judged while more is about to come: what was true an
-hour ago is no news. A report that the broker did not take is made again when the run moves.
+A batch is acknowledged when it is in memory. Nothing is judged while many events are about to come, since findings
+about the past help nobody. A report that the broker did not store is made again when the run moves.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class RunEventReader:
         self,
         consumer: PullConsumer,
         memory: RunMemory,
-        looker: RunSweep,
+        run_sweep: RunSweep,
         reporter: FactReporter,
         settings: WatchdogSettings,
         metrics: WatchdogMetrics,
@@ -38,7 +38,7 @@ class RunEventReader:
     ) -> None:
         self._consumer = consumer
         self._memory = memory
-        self._looker = looker
+        self._run_sweep = run_sweep
         self._reporter = reporter
         self._settings = settings
         self._metrics = metrics
@@ -54,11 +54,11 @@ class RunEventReader:
                 messages += self._consumer.take_now(self._settings.watchdog_batch - len(messages))
             for batch in self._read(messages):
                 if not self._memory.take(batch):
-                    self._looker.ask_for(batch.run_id, batch.project, batch.entries[-1].seq)
+                    self._run_sweep.request_log(batch.run_id, batch.project, batch.entries[-1].seq)
             await ack(messages[-1])  # stands for all before it (`ack_all`)
             self._metrics.followed.set(len(self._memory))
             if int(messages[-1].metadata.num_pending or 0) <= BACKLOG:
-                await self._reporter.judge()
+                await self._reporter.report_findings()
 
     def _read(self, messages: Iterable[Msg]) -> list[EventBatch]:
         batches = []

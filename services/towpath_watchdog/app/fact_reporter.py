@@ -1,7 +1,7 @@
-"""Tells runs what was found about them, as facts, and counts it.
+"""Sends what was found about runs to them, as facts, and counts it.
 
-The same finding has the same id, whoever tells it and however often; the run machine takes it once. What the
-broker has stored is not told again by this process while it remembers it.
+The same finding has the same id, whichever watchdog sends it and however often, so the run machine accepts it once.
+What the broker has stored is not sent again by this process while it remembers it.
 """
 
 from collections import OrderedDict
@@ -20,35 +20,35 @@ SOURCE = "watchdog"
 """The name under which facts are sent."""
 
 REPORTED_KEPT = 10_000
-"""Findings that are remembered as told; one that is forgotten is told again, which changes nothing but the log."""
+"""Findings that are remembered as reported; a forgotten one is reported again, which changes nothing but the log."""
 
 
 class FactReporter:
-    """Tells runs what was found about them."""
+    """Reports findings to the runs that they are about."""
 
     def __init__(self, bus: Bus, memory: RunMemory, metrics: WatchdogMetrics, log: Logger) -> None:
         self._bus = bus
         self._memory = memory
         self._metrics = metrics
         self._log = log
-        self._told: OrderedDict[str, None] = OrderedDict()
+        self._reported: OrderedDict[str, None] = OrderedDict()
 
-    def has_told(self, run_id: UUID, key: str, since: int) -> bool:
-        """Say whether the run was told of this already."""
-        return _fact_id(run_id, key, since) in self._told
+    def has_reported(self, run_id: UUID, key: str, since: int) -> bool:
+        """Whether this was reported to the run already."""
+        return _fact_id(run_id, key, since) in self._reported
 
-    async def judge(self) -> None:
-        """Tell what the runs show of which something was heard since the last time."""
-        heard_of, reports = self._memory.heard_of, self._memory.reports()
-        await self.tell(reports)
-        self._metrics.judged.inc(heard_of)
+    async def report_findings(self) -> None:
+        """Report the findings of the runs that changed since the last call."""
+        changed_runs, reports = self._memory.changed_runs, self._memory.reports()
+        await self.report(reports)
+        self._metrics.judged.inc(changed_runs)
 
-    async def tell(self, reports: Iterable[FindingReport]) -> None:
-        """Send the facts that were not sent yet; one that is told twice has the same id and is folded once."""
+    async def report(self, reports: Iterable[FindingReport]) -> None:
+        """Send the facts that were not sent yet; one that is sent twice has the same id and counts once."""
         for report in reports:
             found = report.finding
             fact_id = _fact_id(report.run_id, found.key, found.since)
-            if fact_id in self._told:
+            if fact_id in self._reported:
                 continue
             fact = WatchdogReportedFact(
                 run_id=report.run_id,
@@ -74,13 +74,13 @@ class FactReporter:
                 finding=found.name,
                 detail=found.detail,
                 score=found.score,
-                told=stored,
+                stored=stored,
             )
 
     def _remember(self, fact_id: str) -> None:
-        self._told[fact_id] = None
-        while len(self._told) > REPORTED_KEPT:
-            self._told.popitem(last=False)
+        self._reported[fact_id] = None
+        while len(self._reported) > REPORTED_KEPT:
+            self._reported.popitem(last=False)
 
 
 def _fact_id(run_id: UUID, key: str, since: int) -> str:

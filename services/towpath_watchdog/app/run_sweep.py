@@ -1,7 +1,7 @@
-"""Looks for what the stream does not tell: events that were lost, and runs that nobody advances.
+"""Finds what the stream does not show: lost events, and runs that nobody advances.
 
-Readers never trust the stream alone. Every question is bounded, and one that is not answered is asked again at the
-next turn; no answer ever ends a loop.
+The stream alone is never trusted. Every request is bounded; one that is not answered is repeated at the next interval,
+and no answer ends a loop.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from towpath_fabric.clock import wall
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.telemetry.logs import Logger
 from towpath_watchdog.app.fact_reporter import FactReporter
-from towpath_watchdog.core.idle_runs import idle_finding, idle_key, lease_of, lease_s
+from towpath_watchdog.core.findings import idle_finding, idle_key, lease_of, lease_s
 from towpath_watchdog.core.run_memory import WINDOW_EVENTS, FindingReport, RunMemory
 from towpath_watchdog.metrics import WatchdogMetrics
 from towpath_watchdog.settings import WatchdogSettings
@@ -46,7 +46,7 @@ MAX_REFUSALS = 3
 
 
 class RunSweep:
-    """Reads what is missing, and asks which runs stand still."""
+    """Reads missing events, and asks which runs stand still."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class RunSweep:
         self._asked = asyncio.Event()
         self._swept: datetime | None = None
 
-    def ask_for(self, run_id: UUID, project: str, seq: int) -> None:
+    def request_log(self, run_id: UUID, project: str, seq: int) -> None:
         """Have the log of a run read that stands at *seq*."""
         self._wanted[run_id] = (project, seq)
         while len(self._wanted) > WANTED_KEPT:
@@ -82,7 +82,7 @@ class RunSweep:
             while self._wanted:
                 run_id, (project, seq) = self._wanted.popitem(last=False)
                 await self._unless_refused(f"the log of {run_id}", self._read_one(run_id, project, seq))
-            await self._reporter.judge()
+            await self._reporter.report_findings()
 
     async def sweep(self) -> None:
         """Compare with the orchestrator, for ever; the first sweep begins now: what is older is in the stream."""
@@ -91,11 +91,11 @@ class RunSweep:
             await asyncio.sleep(self._settings.watchdog_sweep_s)
             await self._unless_refused("the sweep", self._sweep_once())
 
-    async def look(self) -> None:
+    async def check_idle_runs(self) -> None:
         """Ask which runs stand still, for ever."""
         while True:
             await asyncio.sleep(self._settings.watchdog_look_s)
-            await self._unless_refused("the look at idle runs", self._look_once())
+            await self._unless_refused("the look at idle runs", self._check_idle_once())
 
     async def _unless_refused(self, what: str, asked: Awaitable[None]) -> None:
         try:
@@ -109,7 +109,7 @@ class RunSweep:
         since = self._swept or wall()
         swept: SweptRuns = await self._bus.ask(SWEEP_RUNS, SweepRuns(since=since, limit=SWEEP_ROWS))
         for run in self._memory.late(swept.runs):
-            self.ask_for(run.run_id, run.project, run.seq)
+            self.request_log(run.run_id, run.project, run.seq)
         if swept.runs:
             full = len(swept.runs) == SWEEP_ROWS and swept.until > since
             self._swept = swept.until if full else max(since, swept.until - OVERLAP)
@@ -145,7 +145,7 @@ class RunSweep:
         wanted = EventsSince(run_id=run_id, after=after, limit=limit)
         return await self._bus.ask_subject(EVENTS_SINCE.subject, wanted, EntryPage)
 
-    async def _look_once(self) -> None:
+    async def _check_idle_once(self) -> None:
         settings = self._settings
         question = IdleRuns(
             overdue_s=settings.watchdog_overdue_s,
@@ -156,11 +156,11 @@ class RunSweep:
         for why in ("overdue", "quiet", "queued"):
             runs = [run for run in idle.runs if run.idle == why]
             self._idle.labels(why).set(len(runs))
-            fresh = [run for run in runs if not self._reporter.has_told(run.run_id, idle_key(run), run.seq)]
-            await self._tell_of(fresh)
+            fresh = [run for run in runs if not self._reporter.has_reported(run.run_id, idle_key(run), run.seq)]
+            await self._report_idle(fresh)
 
-    async def _tell_of(self, runs: Iterable[IdleRun]) -> None:
-        """Tell of the first of *runs* that show anything; one whose log is refused keeps no other from its turn."""
+    async def _report_idle(self, runs: Iterable[IdleRun]) -> None:
+        """Report the first of *runs* with a finding; one whose log is refused does not delay the others."""
         found: list[FindingReport] = []
         refused = 0
         for run in runs:
@@ -175,7 +175,7 @@ class RunSweep:
                 found.append(FindingReport(run_id=run.run_id, seq=run.seq, finding=finding))
             if len(found) == MAX_IDLE_REPORTED:
                 break
-        await self._reporter.tell(found)
+        await self._reporter.report(found)
 
     async def _timeout_of(self, run: IdleRun, *, ask: bool) -> int | None:
         """Return the step timeout of *run* where it matters; None where it is not known. Raises what `_page` does."""

@@ -47,7 +47,7 @@ class RunMemory:
         return len(self._traces)
 
     @property
-    def heard_of(self) -> int:
+    def changed_runs(self) -> int:
         """How many runs something was heard of since the last `reports`."""
         return len(self._touched)
 
@@ -79,7 +79,7 @@ class RunMemory:
         fresh = [entry for entry in entries if entry.seq > held]
         if fresh and fresh[0].seq > held + 1:
             return False
-        self._see(batch.run_id, batch.project, fresh)
+        self._observe(batch.run_id, batch.project, fresh)
         return True
 
     def start_of(self, run_id: UUID, seq: int) -> int:
@@ -94,9 +94,9 @@ class RunMemory:
             self._forget(run_id)  # what lies between is left out, so nothing of before may be joined to it
             trace = None
         held = after if trace is None else trace.seq
-        self._see(run_id, project, [entry for entry in entries if entry.seq > held])
+        self._observe(run_id, project, [entry for entry in entries if entry.seq > held])
 
-    def _see(self, run_id: UUID, project: str, entries: list[RawEntry]) -> None:
+    def _observe(self, run_id: UUID, project: str, entries: list[RawEntry]) -> None:
         if not entries:
             return
         trace = self._traces.get(run_id)
@@ -104,7 +104,7 @@ class RunMemory:
             trace = self._traces[run_id] = RunTrace(run_id=run_id, project=project)
         self._traces.move_to_end(run_id)
         for entry in entries:
-            trace.see(entry)
+            trace.observe(entry)
         if trace.ended:
             self.end(run_id)
             return

@@ -88,24 +88,24 @@ class RunTrace:
     seq: int = 0
     window: int = 0
     step_timeout_ms: int | None = None
-    acts: deque[RunAction] = field(default_factory=lambda: deque(maxlen=ACTIONS_KEPT))
+    actions: deque[RunAction] = field(default_factory=lambda: deque(maxlen=ACTIONS_KEPT))
     gates: set[UUID] = field(default_factory=set)
     score: float = -1.0
     score_since: int = 0
     scores: int = 0
     ended: bool = False
 
-    def finished_acts(self) -> list[RunAction]:
+    def finished_actions(self) -> list[RunAction]:
         """Return the acts that are done, oldest first, without those that failed for a cause outside."""
-        return [act for act in self.acts if act.done and not act.external]
+        return [action for action in self.actions if action.done and not action.external]
 
     def begin_window(self) -> None:
         """Forget what was done so far: it was answered."""
         self.window = self.seq
-        self.acts.clear()
+        self.actions.clear()
         self.scores, self.score_since = 0, 0
 
-    def see(self, entry: RawEntry) -> None:
+    def observe(self, entry: RawEntry) -> None:
         """Take the next event; one of no interest, or that can't be read, only moves `seq`."""
         self.seq = entry.seq
         name = entry.event.get("type")
@@ -123,15 +123,15 @@ class RunTrace:
             case ev.RunCreated():
                 self.step_timeout_ms = event.step_timeout_ms
             case ev.InstructionIssued():
-                self._acted(event)
+                self._add_action(event)
             case ev.AgentTransferred():
-                self._handed_over(event)
+                self._add_transfer(event)
             case ev.ToolCallFinished():
                 self._finished(event)
             case ev.ToolCallDenied():
-                self._told(event.call_index, event.step, f"denied: {event.denial.violation_type}", failed=True)
+                self._set_result(event.call_index, event.step, f"denied: {event.denial.violation_type}", failed=True)
             case ev.ProgressMeasured():
-                self._measured(event.score)
+                self._add_score(event.score)
             case ev.GateOpened():
                 if len(self.gates) < MAX_OPEN:
                     self.gates.add(event.gate_id)
@@ -145,22 +145,22 @@ class RunTrace:
             case _:
                 return
 
-    def _acted(self, event: ev.InstructionIssued) -> None:
+    def _add_action(self, event: ev.InstructionIssued) -> None:
         if isinstance(event.instruction, CallTools):
             calls = {
                 call.call_index: ObservedCall(tool=call.tool, args=leaves(call.args))
                 for call in event.instruction.calls
             }
-            self.acts.append(RunAction(seq=self.seq, step=event.step, calls=calls))
+            self.actions.append(RunAction(seq=self.seq, step=event.step, calls=calls))
 
-    def _handed_over(self, event: ev.AgentTransferred) -> None:
+    def _add_transfer(self, event: ev.AgentTransferred) -> None:
         if event.forced:
             return
         context = "" if event.context is None else _text(event.context)
         call = ObservedCall(
             tool=f"to:{event.target}", args={"context": context[:TEXT_CHARS]}, result=context[:TEXT_CHARS]
         )
-        self.acts.append(RunAction(seq=self.seq, step=event.step, calls={0: call}))
+        self.actions.append(RunAction(seq=self.seq, step=event.step, calls={0: call}))
 
     def _finished(self, event: ev.ToolCallFinished) -> None:
         failure = event.failure
@@ -169,18 +169,18 @@ class RunTrace:
         if event.blob and event.result_digest:
             text = f"{event.result_digest} {text}"  # what is not in the event is told apart by its digest
         external = failure is not None and failure.external
-        self._told(event.call_index, event.step, text, failed=failed, external=external)
+        self._set_result(event.call_index, event.step, text, failed=failed, external=external)
 
-    def _told(self, index: int, step: int, text: str, *, failed: bool, external: bool = False) -> None:
-        act = next((act for act in reversed(self.acts) if act.step == step), None)
-        call = act.calls.get(index) if act is not None else None
+    def _set_result(self, index: int, step: int, text: str, *, failed: bool, external: bool = False) -> None:
+        action = next((action for action in reversed(self.actions) if action.step == step), None)
+        call = action.calls.get(index) if action is not None else None
         if call is not None:
             call.result, call.failed, call.external = text[:TEXT_CHARS], failed, external
 
-    def _measured(self, score: float) -> None:
+    def _add_score(self, score: float) -> None:
         if score > self.score:
             self.score, self.scores, self.score_since = score, 0, 0
-            self.acts.clear()
+            self.actions.clear()
             self.window = self.seq
             return
         self.scores += 1

@@ -40,13 +40,13 @@ class Clock:
 
 
 @asynccontextmanager
-async def asker(server: GeminiServer, clock: Clock | None = None) -> AsyncIterator[DecisionService]:
+async def service(server: GeminiServer, clock: Clock | None = None) -> AsyncIterator[DecisionService]:
     provider = GeminiProvider(api_key=SecretStr(KEY), base_url=server.url)
-    asking = DecisionService({"gemini": provider}, sleep=(clock or Clock()).sleep)
+    orchestrator = DecisionService({"gemini": provider}, sleep=(clock or Clock()).sleep)
     try:
-        yield asking
+        yield orchestrator
     finally:
-        await asking.close()
+        await orchestrator.close()
 
 
 def to_gemini(**changes: Any) -> DecisionRequest:
@@ -55,8 +55,8 @@ def to_gemini(**changes: Any) -> DecisionRequest:
 
 async def ask(*answers: Answer, clock: Clock | None = None, **changes: Any) -> tuple[DecisionOutcome, GeminiServer]:
     with gemini(*answers) as server:
-        async with asker(server, clock) as asking:
-            return await asking.answer(to_gemini(**changes)), server
+        async with service(server, clock) as orchestrator:
+            return await orchestrator.answer(to_gemini(**changes)), server
 
 
 async def test_a_decision_is_had_in_json_mode_with_schema_and_without_thinking() -> None:
@@ -111,9 +111,9 @@ async def test_rate_limit_then_success_waits_as_the_api_asks() -> None:
 async def test_a_slow_model_ends_at_the_timeout() -> None:
     slow = Answer(body=GOOD.body, delay_s=30)
     with gemini(GOOD, slow) as server:
-        async with asker(server) as asking:
-            await asking.answer(to_gemini())  # loads the library, which is not what is timed here
-            outcome = await asking.answer(to_gemini(timeout_ms=300))
+        async with service(server) as orchestrator:
+            await orchestrator.answer(to_gemini())  # loads the library, which is not what is timed here
+            outcome = await orchestrator.answer(to_gemini(timeout_ms=300))
     assert isinstance(outcome.fact, DecisionFailed)
     assert outcome.fact.code == "model_timeout"
     assert outcome.fact.message == "no decision within 300 ms"
@@ -124,9 +124,9 @@ async def test_nobody_listening_is_unavailable() -> None:
     with gemini(GOOD) as server:
         url = server.url
     clock = Clock()
-    asking = DecisionService({"gemini": GeminiProvider(api_key=SecretStr(KEY), base_url=url)}, sleep=clock.sleep)
-    outcome = await asking.answer(to_gemini())
-    await asking.close()
+    orchestrator = DecisionService({"gemini": GeminiProvider(api_key=SecretStr(KEY), base_url=url)}, sleep=clock.sleep)
+    outcome = await orchestrator.answer(to_gemini())
+    await orchestrator.close()
     assert isinstance(outcome.fact, DecisionFailed)
     assert outcome.fact.code == "model_unavailable"
     assert clock.waited == [1.0, 2.0]
@@ -147,19 +147,19 @@ async def test_calls_are_logged_with_bodies_only_under_debug() -> None:
 
 
 async def test_a_schema_that_is_none_and_an_unknown_provider_are_refused() -> None:
-    asking = DecisionService({})
-    unknown = await asking.answer(request(model="nobody:x"))
+    orchestrator = DecisionService({})
+    unknown = await orchestrator.answer(request(model="nobody:x"))
     assert isinstance(unknown.fact, DecisionFailed)
     assert unknown.fact.code == "model_unknown"
-    asking = DecisionService({"gemini": GeminiProvider(api_key=None)})
-    bare = await asking.answer(to_gemini(kind=DecisionKind.VALIDATE, response_schema={"type": 7}))
+    orchestrator = DecisionService({"gemini": GeminiProvider(api_key=None)})
+    bare = await orchestrator.answer(to_gemini(kind=DecisionKind.VALIDATE, response_schema={"type": 7}))
     assert isinstance(bare.fact, DecisionFailed)
     assert bare.fact.code == "request_invalid"
 
 
 async def test_a_template_that_can_not_be_rendered_fails_the_decision() -> None:
-    asking = DecisionService({"gemini": GeminiProvider(api_key=None)})
-    outcome = await asking.answer(to_gemini(context=context(base_prompt="{{ secret }}")))
+    orchestrator = DecisionService({"gemini": GeminiProvider(api_key=None)})
+    outcome = await orchestrator.answer(to_gemini(context=context(base_prompt="{{ secret }}")))
     assert isinstance(outcome.fact, DecisionFailed)
     assert outcome.fact.code == "prompt_invalid"
     assert outcome.fact.cost.usd == 0.0

@@ -34,19 +34,21 @@ from towpath_fabric.telemetry.logs import configure_logging
 
 
 @pytest.fixture
-async def asking(nats_server: Nats) -> AsyncIterator[OrchestratorPeer]:
+async def orchestrator(nats_server: Nats) -> AsyncIterator[OrchestratorPeer]:
     nc = await nats.connect(nats_server.url())
     await ensure_streams(nc, (decide_consumer(POOL),))
-    asking = OrchestratorPeer(nc)
-    await nc.subscribe(subjects.RUN_INBOX_ALL, cb=asking.on_fact)
-    await nc.subscribe(BLOB_GET_RUNS.subject, cb=asking.on_blob_get)
-    await nc.subscribe(DEAD_LETTER_RUNS.subject, cb=asking.on_dead)
-    yield asking
+    orchestrator = OrchestratorPeer(nc)
+    await nc.subscribe(subjects.RUN_INBOX_ALL, cb=orchestrator.on_fact)
+    await nc.subscribe(BLOB_GET_RUNS.subject, cb=orchestrator.on_blob_get)
+    await nc.subscribe(DEAD_LETTER_RUNS.subject, cb=orchestrator.on_dead)
+    yield orchestrator
     await nc.close()
 
 
 @pytest.fixture
-async def in_process(nats_server: Nats, asking: OrchestratorPeer) -> AsyncIterator[Callable[[], Awaitable[Decider]]]:
+async def in_process(
+    nats_server: Nats, orchestrator: OrchestratorPeer
+) -> AsyncIterator[Callable[[], Awaitable[Decider]]]:
     """Start a decider inside the test, where its waits can be shortened."""
     settings = Settings.load(nats_url=nats_server.url(), log_level="error")
     bus = Bus("decider", settings)
@@ -72,71 +74,71 @@ async def in_process(nats_server: Nats, asking: OrchestratorPeer) -> AsyncIterat
 
 
 async def test_a_long_call_is_kept_alive_and_made_once(
-    asking: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]], monkeypatch: pytest.MonkeyPatch
+    orchestrator: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_loop, "PROGRESS_EVERY_S", 0.2)
     monkeypatch.setattr(request_loop, "CHECK_S", 0.1)
-    await shorten_ack_wait(asking, 1)
+    await shorten_ack_wait(orchestrator, 1)
     await in_process()
-    await asking.ask(request(script=asking.script([{**RESPOND, "delay_ms": 2_500}])))
-    await asking.until(1)
-    await all_acknowledged(asking)
-    info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
+    await orchestrator.ask(request(script=orchestrator.script([{**RESPOND, "delay_ms": 2_500}])))
+    await orchestrator.until(1)
+    await all_acknowledged(orchestrator)
+    info = await orchestrator.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
     assert (info.num_redelivered or 0) == 0
-    assert len(asking.facts) == 1
+    assert len(orchestrator.facts) == 1
 
 
 async def test_no_more_is_fetched_than_can_begin(
-    asking: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]]
+    orchestrator: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]]
 ) -> None:
     await in_process()
-    slow = asking.script([{**RESPOND, "delay_ms": 600}])
+    slow = orchestrator.script([{**RESPOND, "delay_ms": 600}])
     for number in range(10):
-        await asking.ask(numbered(number, script=slow))
-    await eventually(lambda: asking.blobs_asked == 2)
+        await orchestrator.ask(numbered(number, script=slow))
+    await eventually(lambda: orchestrator.blobs_asked == 2)
     await asyncio.sleep(0.3)
-    info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
+    info = await orchestrator.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
     assert (info.num_ack_pending, info.num_pending) == (4, 6)
-    await asking.until(10)
-    await all_acknowledged(asking)
+    await orchestrator.until(10)
+    await all_acknowledged(orchestrator)
 
 
 async def test_a_fact_that_could_not_be_stored_is_stored_later_and_only_then_acknowledged(
-    asking: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]]
+    orchestrator: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]]
 ) -> None:
     await in_process()
-    js = asking.nc.jetstream()
+    js = orchestrator.nc.jetstream()
     await js.delete_stream("INBOX")
-    await asking.ask(request(script=asking.script([RESPOND])))
-    await eventually(lambda: asking.blobs_asked == 2)
+    await orchestrator.ask(request(script=orchestrator.script([RESPOND])))
+    await eventually(lambda: orchestrator.blobs_asked == 2)
     await asyncio.sleep(0.5)
-    assert await pending(asking) == 1
-    await ensure_streams(asking.nc)
-    await all_acknowledged(asking)
+    assert await pending(orchestrator) == 1
+    await ensure_streams(orchestrator.nc)
+    await all_acknowledged(orchestrator)
     assert (await js.stream_info("INBOX")).state.messages == 1
 
 
 async def test_an_outage_of_the_platform_is_no_answer_to_a_request(
-    asking: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]], monkeypatch: pytest.MonkeyPatch
+    orchestrator: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_loop, "AWAY_PAUSE_S", 0.05)
     await in_process()
-    asking.database_is_away = True
-    await asking.ask(request(script=asking.script([RESPOND])))
-    await eventually(lambda: asking.blobs_refused >= 5)  # more often than a conversation has attempts
-    assert asking.facts == []
-    asking.database_is_away = False
-    (fact,) = await asking.until(1)
+    orchestrator.database_is_away = True
+    await orchestrator.ask(request(script=orchestrator.script([RESPOND])))
+    await eventually(lambda: orchestrator.blobs_refused >= 5)  # more often than a conversation has attempts
+    assert orchestrator.facts == []
+    orchestrator.database_is_away = False
+    (fact,) = await orchestrator.until(1)
     assert isinstance(fact, DecisionMade)
-    await all_acknowledged(asking)
+    await all_acknowledged(orchestrator)
 
 
 async def test_a_consumer_that_vanished_is_made_again(
-    asking: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]]
+    orchestrator: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]]
 ) -> None:
     await in_process()
-    js = asking.nc.jetstream()
+    js = orchestrator.nc.jetstream()
     await js.delete_stream("DECIDE")
-    await ensure_streams(asking.nc)
-    await asking.ask(request(script=asking.script([RESPOND])))
-    assert isinstance((await asking.until(1))[0], DecisionMade)
+    await ensure_streams(orchestrator.nc)
+    await orchestrator.ask(request(script=orchestrator.script([RESPOND])))
+    assert isinstance((await orchestrator.until(1))[0], DecisionMade)

@@ -37,12 +37,12 @@ PATIENT_S = 90.0
 
 
 @pytest.fixture
-async def asking(nats_server: Nats) -> AsyncIterator[OrchestratorPeer]:
+async def orchestrator(nats_server: Nats) -> AsyncIterator[OrchestratorPeer]:
     nc = await nats.connect(nats_server.url())
     await ensure_streams(nc, (decide_consumer(POOL),))
-    asking = OrchestratorPeer(nc)
-    await nc.subscribe(subjects.RUN_INBOX_ALL, cb=asking.on_fact)
-    yield asking
+    orchestrator = OrchestratorPeer(nc)
+    await nc.subscribe(subjects.RUN_INBOX_ALL, cb=orchestrator.on_fact)
+    yield orchestrator
     await nc.close()
 
 
@@ -52,52 +52,52 @@ def decider(stack: ExitStack, folder: Path, url: str, model: str, **limit: int) 
     return stack.enter_context(service_process("decider", folder, url, **settings))
 
 
-async def ask_all(asking: OrchestratorPeer, count: int, **changes: Any) -> None:
+async def ask_all(orchestrator: OrchestratorPeer, count: int, **changes: Any) -> None:
     for number in range(count):
         run = uuid.UUID(int=(1 << 100) + number)
         wanted = {"model": "local:m", "run_id": run, "request_id": request_id(run, 1, "decide", 0), **changes}
-        await asking.ask(request(**wanted))
+        await orchestrator.ask(request(**wanted))
 
 
-def made(asking: OrchestratorPeer) -> set[uuid.UUID]:
-    return {fact.run_id for fact in asking.facts if isinstance(fact, DecisionMade)}
+def made(orchestrator: OrchestratorPeer) -> set[uuid.UUID]:
+    return {fact.run_id for fact in orchestrator.facts if isinstance(fact, DecisionMade)}
 
 
 async def test_two_deciders_never_have_more_calls_at_once_than_their_provider_allows(
-    nats_server: Nats, folder: Path, asking: OrchestratorPeer
+    nats_server: Nats, folder: Path, orchestrator: OrchestratorPeer
 ) -> None:
     """Also after one of them is killed with calls under way, whose places come back to the other."""
-    await shorten_ack_wait(asking, 8.0)
+    await shorten_ack_wait(orchestrator, 8.0)
     patient = {"timeout_ms": 170_000, "lease_ms": 180_000}
     with counting(TEXT, takes_s=0.3, tokens=100) as model, ExitStack() as stack:
         first, second = (decider(stack, folder, nats_server.url(), model.url, concurrency=3) for _ in range(2))
         for process in (first, second):
             await process.wait_ready()
-        await ask_all(asking, 30, **patient)
+        await ask_all(orchestrator, 30, **patient)
         await eventually(lambda: model.calls >= 6, PATIENT_S)
         first.kill()
-        await eventually(lambda: len(made(asking)) == 30, PATIENT_S)
+        await eventually(lambda: len(made(orchestrator)) == 30, PATIENT_S)
         assert model.most == 3
 
 
 async def test_tokens_of_a_minute_are_not_exceeded_and_who_finds_no_place_is_asked_anew(
-    nats_server: Nats, folder: Path, asking: OrchestratorPeer
+    nats_server: Nats, folder: Path, orchestrator: OrchestratorPeer
 ) -> None:
     """Two deciders, a minute of 3,000 tokens, 30 calls of 400: whoever is not let in comes back unasked."""
     with counting(TEXT, takes_s=0.1, tokens=400) as model, ExitStack() as stack:
         for process in [decider(stack, folder, nats_server.url(), model.url, tokens_per_minute=3_000) for _ in "ab"]:
             await process.wait_ready()
-        await ask_all(asking, 30, timeout_ms=20_000, lease_ms=25_000)
-        await eventually(lambda: len(asking.facts) == 30, PATIENT_S)
-    unasked = [fact for fact in asking.facts if isinstance(fact, DecisionFailed)]
+        await ask_all(orchestrator, 30, timeout_ms=20_000, lease_ms=25_000)
+        await eventually(lambda: len(orchestrator.facts) == 30, PATIENT_S)
+    unasked = [fact for fact in orchestrator.facts if isinstance(fact, DecisionFailed)]
     assert {fact.code for fact in unasked} == {CALL_UNASKED}
     assert {fact.usage.model_calls for fact in unasked} == {0}
-    assert model.calls == len(made(asking))
+    assert model.calls == len(made(orchestrator))
     assert 2 <= model.calls <= 3_000 // 400
 
 
 async def test_what_waits_for_a_limited_provider_is_no_wait_for_another(
-    nats_server: Nats, folder: Path, asking: OrchestratorPeer
+    nats_server: Nats, folder: Path, orchestrator: OrchestratorPeer
 ) -> None:
     """As many requests as the decider has places wait for the next minute of theirs; another provider answers now."""
     patient = {"timeout_ms": 170_000, "lease_ms": 180_000}
@@ -108,11 +108,13 @@ async def test_what_waits_for_a_limited_provider_is_no_wait_for_another(
             service_process("decider", folder, nats_server.url(), provider_limits=limits, **settings)
         )
         await process.wait_ready()
-        await ask_all(asking, 5, **patient)
-        await eventually(lambda: len(made(asking)) == 1, PATIENT_S)
+        await ask_all(orchestrator, 5, **patient)
+        await eventually(lambda: len(made(orchestrator)) == 1, PATIENT_S)
         run = uuid.uuid4()
-        await asking.ask(request(model="none:m", run_id=run, request_id=request_id(run, 1, "decide", 0), **patient))
-        await eventually(lambda: any(fact.run_id == run for fact in asking.facts), PATIENT_S)
+        await orchestrator.ask(
+            request(model="none:m", run_id=run, request_id=request_id(run, 1, "decide", 0), **patient)
+        )
+        await eventually(lambda: any(fact.run_id == run for fact in orchestrator.facts), PATIENT_S)
         assert model.calls == 1
         process.kill()
 
@@ -134,7 +136,7 @@ def wanted(caller: str = "me") -> tuple[DecisionRequest, Question]:
 
 
 async def test_a_pause_that_one_decider_is_told_of_holds_for_all_and_callers_take_turns(
-    nats_server: Nats, asking: OrchestratorPeer
+    nats_server: Nats, orchestrator: OrchestratorPeer
 ) -> None:
     """Two limiters on one broker; the provider refuses one for its rate, and names a time."""
     buses: list[Bus] = []
@@ -142,25 +144,25 @@ async def test_a_pause_that_one_decider_is_told_of_holds_for_all_and_callers_tak
     limit = ProviderLimit(concurrency=1)
     one, other = [await limiter(buses, nats_server.url(), limit, tasks) for _ in range(2)]
     try:
-        place = await one.enter(*wanted())
+        place = await one.acquire(*wanted())
         order: list[str] = []
 
         async def call(caller: str) -> None:
-            held = await one.enter(*wanted(caller))
+            held = await one.acquire(*wanted(caller))
             order.append(caller)
-            one.leave(held, None)
+            one.release(held, None)
 
         waiting = [asyncio.create_task(call(caller)) for caller in ("flood", "flood", "flood", "other")]
         await asyncio.sleep(0)
-        one.leave(place, None)
+        one.release(place, None)
         async with asyncio.timeout(PATIENT_S):
             await asyncio.gather(*waiting)
         assert order == ["flood", "other", "flood", "flood"]
-        last = await one.enter(*wanted())
+        last = await one.acquire(*wanted())
         refused = CallFailure(code="model_rate_limited", message="slowly", retryable=True, retry_after_s=45.0)
-        one.leave(last, refused)
+        one.release(last, refused)
         assert one.paused_s("local") > 30
-        waiter = asyncio.create_task(other.enter(*wanted()))
+        waiter = asyncio.create_task(other.acquire(*wanted()))
         await eventually(lambda: other.paused_s("local") > 20, PATIENT_S)
         assert not waiter.done()
         waiter.cancel()

@@ -52,7 +52,7 @@ async def test_b4_messages_are_system_then_history_then_user(api: ProviderApi) -
     """Row B4: message order [system, …history, user]; usage merged; history contains the current turn."""
     outcome = await api.ask(api.dialect.says("I would respond."), api.dialect.says(GOOD))
     prompt = render(context())
-    first, second = api.told(0), api.told(1)
+    first, second = api.sent_turns(0), api.sent_turns(1)
     assert first == [("system", prompt.instructions), ("user", prompt.context)]
     assert [role for role, _ in second] == ["system", "user", "assistant", "user"]
     assert second[:3] == [*first, ("assistant", "I would respond.")]
@@ -73,7 +73,7 @@ async def test_b5_an_answer_is_held_against_the_agents_schema_and_repaired(api: 
     assert schema is not None
     details = schema["properties"]["action_details"]["anyOf"]
     assert details[0]["properties"]["payload"]["properties"]["verdict"]["enum"] == ["ship", "hold"]
-    repair = api.told(1)[-1][1]
+    repair = api.sent_turns(1)[-1][1]
     assert "'maybe' is not one of" in repair
     assert "'score' is a required property" in repair
     twice = await api.ask(api.dialect.says(wrong), context=only_respond)
@@ -149,7 +149,7 @@ async def test_usage_and_cost_are_in_the_fact_and_an_unknown_price_is_none(api: 
 
 async def test_an_answer_cut_off_at_its_limit_is_repaired(api: ProviderApi) -> None:
     made(await api.ask(api.dialect.says('{"action": "RESP', cut_off=True), api.dialect.says(GOOD)))
-    assert "limit of output tokens" in api.told(1)[-1][1]
+    assert "limit of output tokens" in api.sent_turns(1)[-1][1]
 
 
 async def test_a_refusal_is_told_with_its_reason_and_not_asked_again(api: ProviderApi) -> None:
@@ -233,7 +233,7 @@ async def test_assessments_are_asked_with_their_own_schema_and_held_against_it(a
     schema = api.dialect.schema(api.seen[0])
     assert schema is not None
     assert sorted(schema["properties"]) == ["confidence", "reason"]
-    assert "say how sure you are" in api.told(0)[0][1]
+    assert "say how sure you are" in api.sent_turns(0)[0][1]
 
 
 @pytest.mark.parametrize("name", ["openai", "local"])

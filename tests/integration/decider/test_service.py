@@ -39,30 +39,30 @@ from towpath_fabric.nats.streams import ensure_streams
 
 
 @pytest.fixture
-async def asking(nats_server: Nats) -> AsyncIterator[OrchestratorPeer]:
+async def orchestrator(nats_server: Nats) -> AsyncIterator[OrchestratorPeer]:
     nc = await nats.connect(nats_server.url())
     await ensure_streams(nc, (decide_consumer(POOL),))
-    asking = OrchestratorPeer(nc)
-    await nc.subscribe(subjects.RUN_INBOX_ALL, cb=asking.on_fact)
-    await nc.subscribe(BLOB_GET_RUNS.subject, cb=asking.on_blob_get)
-    await nc.subscribe(DEAD_LETTER_RUNS.subject, cb=asking.on_dead)
-    yield asking
+    orchestrator = OrchestratorPeer(nc)
+    await nc.subscribe(subjects.RUN_INBOX_ALL, cb=orchestrator.on_fact)
+    await nc.subscribe(BLOB_GET_RUNS.subject, cb=orchestrator.on_blob_get)
+    await nc.subscribe(DEAD_LETTER_RUNS.subject, cb=orchestrator.on_dead)
+    yield orchestrator
     await nc.close()
 
 
 @pytest.fixture
-async def decider(nats_server: Nats, folder: Path, asking: OrchestratorPeer) -> AsyncIterator[ServiceProcess]:
+async def decider(nats_server: Nats, folder: Path, orchestrator: OrchestratorPeer) -> AsyncIterator[ServiceProcess]:
     with service_process("decider", folder, nats_server.url(), allow_scripts="1", script_dir=str(folder)) as process:
         await process.wait_ready()
         yield process
 
 
 async def test_a_scripted_request_becomes_a_fact_and_is_acknowledged(
-    asking: OrchestratorPeer, decider: ServiceProcess
+    orchestrator: OrchestratorPeer, decider: ServiceProcess
 ) -> None:
-    wanted = request(script=asking.script([USE_TOOL, RESPOND]))
-    await asking.ask(wanted)
-    (fact,) = await asking.until(1)
+    wanted = request(script=orchestrator.script([USE_TOOL, RESPOND]))
+    await orchestrator.ask(wanted)
+    (fact,) = await orchestrator.until(1)
     assert isinstance(fact, DecisionMade)
     assert fact.decision == USE_TOOL
     assert (fact.run_id, fact.request_id, fact.attempt) == (wanted.run_id, wanted.request_id, 1)
@@ -70,36 +70,36 @@ async def test_a_scripted_request_becomes_a_fact_and_is_acknowledged(
     assert (fact.script.queue, fact.script.index) == ("*", 0)
     assert (fact.cost.usd, fact.cost.price_known, fact.cost.price_source) == (0.0, True, "scripted")
     assert fact.raw_digest == digest_text(as_text(USE_TOOL).replace(": ", ":").replace(", ", ","))
-    assert asking.message_ids == [f"{wanted.request_id}:1"]
-    await all_acknowledged(asking)
+    assert orchestrator.message_ids == [f"{wanted.request_id}:1"]
+    await all_acknowledged(orchestrator)
     assert 'towpath_decisions_total{provider="scripted",result="made"} 1.0' in await decider.metrics()
 
 
 async def test_a_script_is_fetched_once_and_positions_come_from_the_request(
-    asking: OrchestratorPeer, decider: ServiceProcess
+    orchestrator: OrchestratorPeer, decider: ServiceProcess
 ) -> None:
     entries = [USE_TOOL, {**RESPOND, "agent": "triage"}]
     for number in range(10):
-        await asking.ask(numbered(number, script=asking.script(entries, {"*": 1})))
-    facts = await asking.until(10)
+        await orchestrator.ask(numbered(number, script=orchestrator.script(entries, {"*": 1})))
+    facts = await orchestrator.until(10)
     assert {fact.decision["action"] for fact in facts if isinstance(fact, DecisionMade)} == {"RESPOND"}
-    assert asking.blobs_asked == 2  # the two pieces of one script
-    await asking.ask(numbered(10, script=asking.script(entries, {"*": 1, "triage": 2})))
-    last = (await asking.until(11))[-1]
+    assert orchestrator.blobs_asked == 2  # the two pieces of one script
+    await orchestrator.ask(numbered(10, script=orchestrator.script(entries, {"*": 1, "triage": 2})))
+    last = (await orchestrator.until(11))[-1]
     assert isinstance(last, DecisionFailed)
     assert last.code == "script_exhausted"
     assert last.message == "the script of 2 entries has nothing left for agent triage"
 
 
 async def test_raw_entries_go_through_repair_and_unknown_actions_are_refused(
-    asking: OrchestratorPeer, decider: ServiceProcess
+    orchestrator: OrchestratorPeer, decider: ServiceProcess
 ) -> None:
-    await asking.ask(numbered(1, script=asking.script([{"raw": ["no idea", as_text(RESPOND)]}])))
-    (repaired,) = await asking.until(1)
+    await orchestrator.ask(numbered(1, script=orchestrator.script([{"raw": ["no idea", as_text(RESPOND)]}])))
+    (repaired,) = await orchestrator.until(1)
     assert isinstance(repaired, DecisionMade)
     assert repaired.usage.model_calls == 2
-    await asking.ask(numbered(2, script=asking.script([{"action": "DANCE", "action_details": {}}])))
-    refused = (await asking.until(2))[-1]
+    await orchestrator.ask(numbered(2, script=orchestrator.script([{"action": "DANCE", "action_details": {}}])))
+    refused = (await orchestrator.until(2))[-1]
     assert isinstance(refused, DecisionFailed)
     assert refused.code == "invalid_output"
     assert "DANCE" in refused.message
@@ -107,166 +107,170 @@ async def test_raw_entries_go_through_repair_and_unknown_actions_are_refused(
 
 
 async def test_b12_what_a_model_writes_is_told_while_it_writes_and_a_quick_answer_is_not(
-    asking: OrchestratorPeer, decider: ServiceProcess
+    orchestrator: OrchestratorPeer, decider: ServiceProcess
 ) -> None:
     """Row B12: pieces of a decision on core NATS, in order, with attempt and writer; of no assessment."""
-    heard: list[TokenDelta] = []
+    listener: list[TokenDelta] = []
 
-    async def hear(message: Msg) -> None:
-        heard.append(TokenDelta.model_validate_json(message.data))
+    async def on_text(message: Msg) -> None:
+        listener.append(TokenDelta.model_validate_json(message.data))
 
-    await asking.nc.subscribe(subjects.RUN_TOKENS_ALL, cb=hear)
+    await orchestrator.nc.subscribe(subjects.RUN_TOKENS_ALL, cb=on_text)
     slow = {**RESPOND, "delay_ms": 600}
     judged = {"kind": "confidence", "confidence": 0.9, "delay_ms": 300}
-    await asking.ask(numbered(1, script=asking.script([slow]), attempt=3))
-    await asking.ask(numbered(2, script=asking.script([RESPOND])))
-    await asking.ask(numbered(3, script=asking.script([judged]), kind="confidence"))
-    await asking.until(3)
-    await asking.nc.flush()
+    await orchestrator.ask(numbered(1, script=orchestrator.script([slow]), attempt=3))
+    await orchestrator.ask(numbered(2, script=orchestrator.script([RESPOND])))
+    await orchestrator.ask(numbered(3, script=orchestrator.script([judged]), kind="confidence"))
+    await orchestrator.until(3)
+    await orchestrator.nc.flush()
     written = as_text(RESPOND).replace(": ", ":").replace(", ", ",")
-    await eventually(lambda: "".join(one.text for one in heard) == written)
-    assert [one.index for one in heard] == list(range(len(heard))) and 2 <= len(heard) <= 14
-    assert {(one.run_id, one.attempt, one.writer, one.agent_key) for one in heard} == {
-        (numbered(1).run_id, 3, heard[0].writer, context().agent_key)
+    await eventually(lambda: "".join(one.text for one in listener) == written)
+    assert [one.index for one in listener] == list(range(len(listener))) and 2 <= len(listener) <= 14
+    assert {(one.run_id, one.attempt, one.writer, one.agent_key) for one in listener} == {
+        (numbered(1).run_id, 3, listener[0].writer, context().agent_key)
     }
 
 
-async def test_a_slow_call_holds_nobody_up(asking: OrchestratorPeer, decider: ServiceProcess) -> None:
-    slow = asking.script([{**RESPOND, "delay_ms": 3_000}])
-    quick = asking.script([RESPOND])
+async def test_a_slow_call_holds_nobody_up(orchestrator: OrchestratorPeer, decider: ServiceProcess) -> None:
+    slow = orchestrator.script([{**RESPOND, "delay_ms": 3_000}])
+    quick = orchestrator.script([RESPOND])
     for number in range(20):
-        await asking.ask(numbered(number, script=slow))
+        await orchestrator.ask(numbered(number, script=slow))
     for number in range(20, 60):
-        await asking.ask(numbered(number, script=quick))
-    facts = await asking.until(40)
+        await orchestrator.ask(numbered(number, script=quick))
+    facts = await orchestrator.until(40)
     assert {fact.run_id for fact in facts[:40]} == {numbered(number).run_id for number in range(20, 60)}
-    await asking.until(60)
-    await all_acknowledged(asking)
+    await orchestrator.until(60)
+    await all_acknowledged(orchestrator)
 
 
 async def test_a_request_that_comes_twice_is_answered_from_memory(
-    asking: OrchestratorPeer, decider: ServiceProcess
+    orchestrator: OrchestratorPeer, decider: ServiceProcess
 ) -> None:
-    script = asking.script([{"raw": ["bad", as_text(RESPOND)]}])
-    await asking.ask(request(script=script))
-    await asking.until(1)
-    await asking.ask(request(script=script, attempt=2))
-    first, second = await asking.until(2)
+    script = orchestrator.script([{"raw": ["bad", as_text(RESPOND)]}])
+    await orchestrator.ask(request(script=script))
+    await orchestrator.until(1)
+    await orchestrator.ask(request(script=script, attempt=2))
+    first, second = await orchestrator.until(2)
     assert isinstance(first, DecisionMade)
     assert isinstance(second, DecisionMade)
     assert (second.attempt, second.usage) == (2, first.usage)
-    assert asking.message_ids[1].endswith(":2")
+    assert orchestrator.message_ids[1].endswith(":2")
     assert 'towpath_decisions_total{provider="scripted",result="made"} 1.0' in await decider.metrics()
 
 
 async def test_a_decider_that_is_stopped_hands_its_requests_back(
-    asking: OrchestratorPeer, decider: ServiceProcess, nats_server: Nats, folder: Path
+    orchestrator: OrchestratorPeer, decider: ServiceProcess, nats_server: Nats, folder: Path
 ) -> None:
-    await asking.ask(request(script=asking.script([{**RESPOND, "delay_ms": 8_000}])))
-    await eventually(lambda: asking.blobs_asked == 2)
+    await orchestrator.ask(request(script=orchestrator.script([{**RESPOND, "delay_ms": 8_000}])))
+    await eventually(lambda: orchestrator.blobs_asked == 2)
     decider.terminate()
     with service_process("decider", folder, nats_server.url(), allow_scripts="1") as second:
         await second.wait_ready()
-        (fact,) = await asking.until(1)
+        (fact,) = await orchestrator.until(1)
         assert isinstance(fact, DecisionMade)
-        assert asking.blobs_asked == 4  # the second decider asked for the script again: it made the decision
+        assert orchestrator.blobs_asked == 4  # the second decider asked for the script again: it made the decision
         assert decider.process.wait(15) in (0, -signal.SIGTERM)  # uvicorn raises the signal again at its end
 
 
 async def test_a_request_of_a_killed_decider_is_answered_by_another(
-    asking: OrchestratorPeer, nats_server: Nats, folder: Path
+    orchestrator: OrchestratorPeer, nats_server: Nats, folder: Path
 ) -> None:
-    await shorten_ack_wait(asking, 2)
+    await shorten_ack_wait(orchestrator, 2)
     with service_process("decider", folder, nats_server.url(), allow_scripts="1") as first:
         await first.wait_ready()
-        slow = asking.script([{**RESPOND, "delay_ms": 1_500}])
-        await asking.ask(request(script=slow))
+        slow = orchestrator.script([{**RESPOND, "delay_ms": 1_500}])
+        await orchestrator.ask(request(script=slow))
         counted = numbered(1, script=slow, max_calls=4)
-        await asking.ask(counted)
-        await eventually(lambda: asking.blobs_asked >= 2)
-        await delivered(asking, 2)
+        await orchestrator.ask(counted)
+        await eventually(lambda: orchestrator.blobs_asked >= 2)
+        await delivered(orchestrator, 2)
         first.kill()
-    assert asking.facts == []
+    assert orchestrator.facts == []
     with service_process("decider", folder, nats_server.url(), allow_scripts="1") as second:
         await second.wait_ready()
-        facts = {fact.run_id: fact for fact in await asking.until(2)}
-        await all_acknowledged(asking)
+        facts = {fact.run_id: fact for fact in await orchestrator.until(2)}
+        await all_acknowledged(orchestrator)
     lost = facts.pop(counted.run_id)  # with a budget nobody is asked twice in one attempt: the first may have been paid
     assert isinstance(lost, DecisionFailed)
     assert (lost.code, lost.attempt, lost.usage.model_calls) == ("call_lost", 1, 0)
     (fact,) = facts.values()
     assert isinstance(fact, DecisionMade)
-    assert len(asking.facts) == 2
+    assert len(orchestrator.facts) == 2
 
 
-async def test_a_script_from_a_file_is_played(asking: OrchestratorPeer, decider: ServiceProcess, folder: Path) -> None:
+async def test_a_script_from_a_file_is_played(
+    orchestrator: OrchestratorPeer, decider: ServiceProcess, folder: Path
+) -> None:
     (folder / "demo.json").write_text(json.dumps([USE_TOOL, RESPOND]))
-    await asking.ask(request(model="scripted:demo", script=ScriptPosition(cursors={"*": 1})))
-    (fact,) = await asking.until(1)
+    await orchestrator.ask(request(model="scripted:demo", script=ScriptPosition(cursors={"*": 1})))
+    (fact,) = await orchestrator.until(1)
     assert isinstance(fact, DecisionMade)
     assert fact.decision == RESPOND
 
 
 async def test_scripts_are_refused_where_they_are_not_allowed(
-    asking: OrchestratorPeer, nats_server: Nats, folder: Path
+    orchestrator: OrchestratorPeer, nats_server: Nats, folder: Path
 ) -> None:
     with service_process("decider", folder, nats_server.url()) as process:
         await process.wait_ready()
-        await asking.ask(request(script=asking.script([RESPOND])))
-        (fact,) = await asking.until(1)
+        await orchestrator.ask(request(script=orchestrator.script([RESPOND])))
+        (fact,) = await orchestrator.until(1)
     assert isinstance(fact, DecisionFailed)
     assert fact.code == "script_not_allowed"
-    assert asking.blobs_asked == 0
+    assert orchestrator.blobs_asked == 0
 
 
 async def test_a_script_that_is_not_what_its_digest_says_is_refused(
-    asking: OrchestratorPeer, decider: ServiceProcess
+    orchestrator: OrchestratorPeer, decider: ServiceProcess
 ) -> None:
-    script = asking.script([RESPOND])
+    script = orchestrator.script([RESPOND])
     assert script.digest is not None
-    asking.scripts[script.digest] = b'[{"action": "RESPOND", "action_details": {"payload": "forged"}}]'
-    await asking.ask(request(script=script))
-    (fact,) = await asking.until(1)
+    orchestrator.scripts[script.digest] = b'[{"action": "RESPOND", "action_details": {"payload": "forged"}}]'
+    await orchestrator.ask(request(script=script))
+    (fact,) = await orchestrator.until(1)
     assert isinstance(fact, DecisionFailed)
     assert fact.code == "script_invalid"
 
 
-async def test_malformed_requests_are_reported_and_taken_out(asking: OrchestratorPeer, decider: ServiceProcess) -> None:
-    js = asking.nc.jetstream()
+async def test_malformed_requests_are_reported_and_taken_out(
+    orchestrator: OrchestratorPeer, decider: ServiceProcess
+) -> None:
+    js = orchestrator.nc.jetstream()
     await js.publish(subjects.decide(POOL), b"\xff\x00 no json")
     await js.publish(subjects.decide(POOL), b"{}")
     half = json.dumps({"run_id": str(request().run_id), "request_id": str(request().request_id), "attempt": 3})
     await js.publish(subjects.decide(POOL), half.encode())
     endless = request(timeout_ms=1, lease_ms=1).model_dump_json().replace('_ms":1', '_ms":' + "9" * 400)
     await js.publish(subjects.decide(POOL), endless.encode())
-    await asking.ask(numbered(1, script=asking.script([RESPOND])))
-    assert isinstance((await asking.until(1))[-1], DecisionMade)
-    await all_acknowledged(asking)
-    assert {(letter.stream, letter.subject, letter.tells) for letter in asking.dead} == {
+    await orchestrator.ask(numbered(1, script=orchestrator.script([RESPOND])))
+    assert isinstance((await orchestrator.until(1))[-1], DecisionMade)
+    await all_acknowledged(orchestrator)
+    assert {(letter.stream, letter.subject, letter.tells) for letter in orchestrator.dead} == {
         ("DECIDE", subjects.decide(POOL), True)
     }
-    bodies = [base64.b64decode(letter.body_base64) for letter in asking.dead]
+    bodies = [base64.b64decode(letter.body_base64) for letter in orchestrator.dead]
     assert bodies == [b"\xff\x00 no json", b"{}", half.encode(), endless.encode()]
-    assert len({letter.delivery for letter in asking.dead}) == 4
+    assert len({letter.delivery for letter in orchestrator.dead}) == 4
 
 
 async def test_a_gemini_decision_is_logged_with_bodies_under_debug(
-    asking: OrchestratorPeer, nats_server: Nats, folder: Path, monkeypatch: pytest.MonkeyPatch
+    orchestrator: OrchestratorPeer, nats_server: Nats, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged: list[LlmCall] = []
 
     async def on_log(message: Msg) -> None:
         logged.append(LlmCall.model_validate_json(message.data))
 
-    await asking.nc.subscribe(subjects.LOG_LLM_CALL, cb=on_log)
+    await orchestrator.nc.subscribe(subjects.LOG_LLM_CALL, cb=on_log)
     monkeypatch.setenv("GEMINI_API_KEY", "secret-key")
     with (
         gemini(says(as_text(RESPOND))) as model,
         service_process("decider", folder, nats_server.url(), gemini_base_url=model.url) as process,
     ):
         await process.wait_ready()
-        await asking.ask(request(model="gemini:gemini-2.5-flash", debug=True))
-        (fact,) = await asking.until(1)
+        await orchestrator.ask(request(model="gemini:gemini-2.5-flash", debug=True))
+        (fact,) = await orchestrator.until(1)
         await eventually(lambda: len(logged) == 1)
     assert isinstance(fact, DecisionMade)
     assert logged[0].raw_text == as_text(RESPOND)
@@ -274,10 +278,10 @@ async def test_a_gemini_decision_is_logged_with_bodies_under_debug(
     assert "secret-key" not in process.log.read_text()
 
 
-async def test_the_prompt_of_an_agent_can_be_shown(asking: OrchestratorPeer, decider: ServiceProcess) -> None:
+async def test_the_prompt_of_an_agent_can_be_shown(orchestrator: OrchestratorPeer, decider: ServiceProcess) -> None:
     async def ask(base: str) -> Msg:
         body = RenderPromptRequest(context=context(base_prompt=base)).model_dump_json().encode()
-        return await asking.nc.request(RENDER_PROMPT.subject, body, timeout=5)
+        return await orchestrator.nc.request(RENDER_PROMPT.subject, body, timeout=5)
 
     shown = RenderPromptAnswer.model_validate_json((await ask("You are {{ agent_key }}.")).data)
     assert shown.prompt.startswith("You are triage.\n\n# Constraints")

@@ -81,8 +81,8 @@ async def test_what_the_stream_lost_is_read_and_what_stands_still_is_asked_for(
         await watchdog.wait_ready()
         for run in (slow, silent):
             log.keep(run, [[h.created(step_timeout_ms=60_000)]])
-        told = log.keep(gap, stalled(gap))
-        await log.tell([*told[:3], *told[6:]])
+        events = log.keep(gap, stalled(gap))
+        await log.tell([*events[:3], *events[6:]])
         await nc.jetstream().publish(subjects.run_event(gap), b"no JSON")
         log.keep(over, stalled(over, h.ended(9)))
         log.keep(lost, stalled(lost))  # nothing is told of these two: the sweep finds them

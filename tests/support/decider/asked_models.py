@@ -38,7 +38,7 @@ class RecordingListener:
         self.calls.append([])
         return self
 
-    def hear(self, text: str) -> None:
+    def on_text(self, text: str) -> None:
         self.calls[-1].append(text)
 
     def end(self) -> None:
@@ -60,20 +60,22 @@ class ProviderApi:
     def seen(self) -> list[RecordedRequest]:
         return self.server.seen
 
-    def told(self, place: int) -> list[tuple[str, str]]:
-        return self.dialect.told(self.seen[place])
+    def sent_turns(self, place: int) -> list[tuple[str, str]]:
+        return self.dialect.sent_turns(self.seen[place])
 
     def request(self, **changes: Any) -> DecisionRequest:
         # The first question loads the SDK, which takes long where many others work.
         return request(**{"model": f"{self.name}:{self.dialect.model}", "timeout_ms": 180_000, **changes})
 
     async def ask(
-        self, *answers: Answer, clock: Clock | None = None, heard: RecordingListener | None = None, **changes: Any
+        self, *answers: Answer, clock: Clock | None = None, listener: RecordingListener | None = None, **changes: Any
     ) -> DecisionOutcome:
         self.server.play(*answers)
-        tell = heard.begin if heard is not None else None
-        asker = DecisionService({self.name: self.provider}, sleep=(clock or Clock()).sleep, tell=tell)
-        return await asker.answer(self.request(**changes))
+        open_listener = listener.begin if listener is not None else None
+        service = DecisionService(
+            {self.name: self.provider}, sleep=(clock or Clock()).sleep, open_listener=open_listener
+        )
+        return await service.answer(self.request(**changes))
 
 
 @asynccontextmanager

@@ -86,33 +86,33 @@ async def eventually(true: Callable[[], bool], within_s: float = WAIT_S) -> None
         await asyncio.sleep(0.01)
 
 
-async def pending(asking: OrchestratorPeer) -> int:
-    info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
+async def pending(orchestrator: OrchestratorPeer) -> int:
+    info = await orchestrator.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
     return int(info.num_pending or 0) + int(info.num_ack_pending or 0)
 
 
-async def all_acknowledged(asking: OrchestratorPeer) -> None:
+async def all_acknowledged(orchestrator: OrchestratorPeer) -> None:
     end = asyncio.get_running_loop().time() + WAIT_S
-    while await pending(asking):
+    while await pending(orchestrator):
         assert asyncio.get_running_loop().time() < end
         await asyncio.sleep(0.02)
 
 
-async def delivered(asking: OrchestratorPeer, count: int) -> None:
+async def delivered(orchestrator: OrchestratorPeer, count: int) -> None:
     """Wait until *count* requests are out with deciders."""
     end = asyncio.get_running_loop().time() + WAIT_S
     while True:
-        info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
+        info = await orchestrator.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
         if info.num_ack_pending == count:
             return
         assert asyncio.get_running_loop().time() < end
         await asyncio.sleep(0.02)
 
 
-async def shorten_ack_wait(asking: OrchestratorPeer, seconds: float) -> None:
+async def shorten_ack_wait(orchestrator: OrchestratorPeer, seconds: float) -> None:
     """Have the broker deliver again sooner than in production."""
     durable = decide_consumer(POOL).durable
-    await asking.nc.jetstream().delete_consumer("DECIDE", durable)
+    await orchestrator.nc.jetstream().delete_consumer("DECIDE", durable)
     short = ConsumerSpec(
         stream="DECIDE",
         durable=durable,
@@ -120,4 +120,4 @@ async def shorten_ack_wait(asking: OrchestratorPeer, seconds: float) -> None:
         ack_wait_s=seconds,
         max_ack_pending=64,
     )
-    await ensure_consumer(asking.nc, short)
+    await ensure_consumer(orchestrator.nc, short)

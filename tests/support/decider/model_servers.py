@@ -63,7 +63,7 @@ class Dialect(ABC):
         return Answer(status=status, body={"error": {"message": message, "type": "some_error"}}, headers=headers)
 
     @abstractmethod
-    def told(self, seen: RecordedRequest) -> list[tuple[str, str]]:
+    def sent_turns(self, seen: RecordedRequest) -> list[tuple[str, str]]:
         """Return the roles and texts of the request: system first."""
 
     @abstractmethod
@@ -105,7 +105,7 @@ class Gemini(Dialect):
     def fails(self, status: int, message: str = "no", **headers: str) -> Answer:
         return gemini_server.fails(status, message, headers=headers)
 
-    def told(self, seen: RecordedRequest) -> list[tuple[str, str]]:
+    def sent_turns(self, seen: RecordedRequest) -> list[tuple[str, str]]:
         roles = {"user": "user", "model": "assistant"}
         turns = [(roles[turn["role"]], turn["parts"][0]["text"]) for turn in seen.body["contents"]]
         return [("system", seen.body["systemInstruction"]["parts"][0]["text"]), *turns]
@@ -172,7 +172,7 @@ class OpenAi(Dialect):
         ]
         return self.message({"content": None, "tool_calls": made}, "tool_calls")
 
-    def told(self, seen: RecordedRequest) -> list[tuple[str, str]]:
+    def sent_turns(self, seen: RecordedRequest) -> list[tuple[str, str]]:
         return [(message["role"], message["content"]) for message in seen.body["messages"]]
 
     def schema(self, seen: RecordedRequest) -> dict[str, Any] | None:
@@ -236,7 +236,7 @@ class Claude(Dialect):
         frames.append({"type": "message_delta", "delta": ended, "usage": body["usage"]})
         return [(frame["type"], frame) for frame in (*frames, {"type": "message_stop"})]
 
-    def told(self, seen: RecordedRequest) -> list[tuple[str, str]]:
+    def sent_turns(self, seen: RecordedRequest) -> list[tuple[str, str]]:
         turns = [(message["role"], message["content"]) for message in seen.body["messages"]]
         return [("system", seen.body["system"]), *turns]
 

@@ -25,16 +25,16 @@ LATER = CallFailure(code="model_unavailable", message="503", retryable=True)
 NEVER = CallFailure(code="context_too_long", message="too long")
 
 
-def play(*said: Reply | CallFailure) -> tuple[list[Question], list[float], Answered | GaveUp]:
+def play(*replies: Reply | CallFailure) -> tuple[list[Question], list[float], Answered | GaveUp]:
     """Answer in order; return what was asked, how long was waited, and the result."""
-    return _play(list(said))
+    return _play(list(replies))
 
 
-def _play(said: Sequence[Reply | CallFailure]) -> tuple[list[Question], list[float], Answered | GaveUp]:
+def _play(replies: Sequence[Reply | CallFailure]) -> tuple[list[Question], list[float], Answered | GaveUp]:
     dialogue = converse(render(context()), check_decision)
     asked: list[Question] = []
     waits: list[float] = []
-    answers = iter(said)
+    answers = iter(replies)
     step = next(dialogue)
     while True:
         try:

@@ -126,6 +126,10 @@ def test_e3_the_decider_leaves_the_faults_of_a_plan_to_the_run() -> None:
 
 def test_e3_a_script_has_a_queue_of_its_own_for_plans() -> None:
     script = Script([{"agent": "lead", "action": "RESPOND"}, {"kind": "compile_plan", "steps": []}, {"action": "X"}])
-    line = script.next_line("lead", {}, DecisionKind.COMPILE_PLAN)
-    assert line is not None and (line.use.queue, line.use.index, line.text(0)) == (":compile_plan", 1, '{"steps":[]}')
-    assert script.next_line("lead", {":compile_plan": 2}, DecisionKind.COMPILE_PLAN) is None
+    answer = script.next_answer("lead", {}, DecisionKind.COMPILE_PLAN)
+    assert answer is not None and (answer.use.queue, answer.use.index, answer.text(0)) == (
+        ":compile_plan",
+        1,
+        '{"steps":[]}',
+    )
+    assert script.next_answer("lead", {":compile_plan": 2}, DecisionKind.COMPILE_PLAN) is None

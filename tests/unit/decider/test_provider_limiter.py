@@ -38,7 +38,7 @@ GO = Question(instructions="Decide.", turns=(Turn(role="user", text="Go."),))
 PATIENT_S = 60.0
 
 
-class Shelf(SharedRegisters):
+class MemoryRegisters(SharedRegisters):
     """One register that is kept here; its time can be moved."""
 
     def __init__(self) -> None:
@@ -77,30 +77,30 @@ async def running(*loops: Any) -> AsyncIterator[list[asyncio.Task[None]]]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def gate_of(shelf: Shelf, **limit: int) -> SharedProviderLimit:
-    return SharedProviderLimit("local", ProviderLimit(**limit), shelf, structlog.get_logger())
+def limit_of(registers: MemoryRegisters, **limit: int) -> SharedProviderLimit:
+    return SharedProviderLimit("local", ProviderLimit(**limit), registers, structlog.get_logger())
 
 
-async def entered(gate: SharedProviderLimit, tokens: int = 10) -> None:
+async def acquired(shared_limit: SharedProviderLimit, tokens: int = 10) -> None:
     async with asyncio.timeout(PATIENT_S):
-        await gate.enter(ME, tokens)
+        await shared_limit.acquire(ME, tokens)
 
 
 async def test_who_is_cancelled_while_another_call_ends_takes_no_place_with_it() -> None:
     """The turn of a call that ran out of time comes in the very moment in which it is not yet out of the queue."""
-    gate = gate_of(Shelf(), concurrency=1)
-    async with running(gate.run):
-        await entered(gate)
-        late = asyncio.create_task(gate.enter(ME, 10))
-        next_one = asyncio.create_task(gate.enter(ME, 10))
+    shared_limit = limit_of(MemoryRegisters(), concurrency=1)
+    async with running(shared_limit.run):
+        await acquired(shared_limit)
+        late = asyncio.create_task(shared_limit.acquire(ME, 10))
+        next_one = asyncio.create_task(shared_limit.acquire(ME, 10))
         await asyncio.sleep(0)
         late.cancel()
-        gate.leave(10, 10)
+        shared_limit.release(10, 10)
         async with asyncio.timeout(PATIENT_S):
             await next_one
         assert (await asyncio.gather(late, return_exceptions=True))[0].__class__ is asyncio.CancelledError
-        gate.leave(10, 10)
-        await entered(gate)
+        shared_limit.release(10, 10)
+        await acquired(shared_limit)
 
 
 async def test_tokens_that_a_call_left_over_are_given_back_where_only_they_are_limited(
@@ -109,39 +109,41 @@ async def test_tokens_that_a_call_left_over_are_given_back_where_only_they_are_l
     ahead = [0.0]
     monkeypatch.setattr(limits, "monotonic", lambda: monotonic() + ahead[0])
     monkeypatch.setattr(limits, "RENEW_S", 0.01)
-    shelf = Shelf()
-    gate = gate_of(shelf, tokens_per_minute=10_000)
-    async with running(gate.run):
-        await entered(gate, 5_000)
-        gate.leave(5_000, 200)
-        await eventually(lambda: not shelf.use.holders, PATIENT_S)  # no slots any more, and nothing waits
+    registers = MemoryRegisters()
+    shared_limit = limit_of(registers, tokens_per_minute=10_000)
+    async with running(shared_limit.run):
+        await acquired(shared_limit, 5_000)
+        shared_limit.release(5_000, 200)
+        await eventually(lambda: not registers.use.holders, PATIENT_S)  # no slots any more, and nothing waits
         ahead[0] = 10.0
-        await eventually(lambda: sum(one.tokens for one in shelf.use.given) == 200, PATIENT_S)
+        await eventually(lambda: sum(one.tokens for one in registers.use.given) == 200, PATIENT_S)
 
 
 def test_a_time_that_a_provider_asks_for_is_bounded_here_too() -> None:
-    gate = gate_of(Shelf(), concurrency=1)
-    gate.leave(0, 0, 86_400.0)
-    assert LONGEST_PAUSE_S - 5 < gate.paused_s <= LONGEST_PAUSE_S
+    shared_limit = limit_of(MemoryRegisters(), concurrency=1)
+    shared_limit.release(0, 0, 86_400.0)
+    assert LONGEST_PAUSE_S - 5 < shared_limit.paused_s <= LONGEST_PAUSE_S
 
 
 async def test_a_register_that_cannot_be_read_is_an_empty_one() -> None:
-    shelf = Shelf()
-    shelf.body, shelf.revision = b"\xff{not a register", 7
-    gate = gate_of(shelf, concurrency=1)
-    async with running(gate.run) as (loop,):
-        waiting = asyncio.create_task(entered(gate))
+    registers = MemoryRegisters()
+    registers.body, registers.revision = b"\xff{not a register", 7
+    shared_limit = limit_of(registers, concurrency=1)
+    async with running(shared_limit.run) as (loop,):
+        waiting = asyncio.create_task(acquired(shared_limit))
         await asyncio.wait((loop, waiting), return_when=asyncio.FIRST_COMPLETED, timeout=PATIENT_S)
         assert waiting.done()
         assert not loop.done()
-    assert shelf.revision > 7
+    assert registers.revision > 7
 
 
 def limiter_of(places: int, held: list[int] | None = None) -> ProviderLimiter:
     limit = {"local": ProviderLimit(concurrency=1)}
-    found = ProviderLimiter(limit, Shelf(), structlog.get_logger(), DeciderMetrics(CollectorRegistry()), places=places)
+    found = ProviderLimiter(
+        limit, MemoryRegisters(), structlog.get_logger(), DeciderMetrics(CollectorRegistry()), places=places
+    )
     if held is not None:
-        found.lend_to(held.append)
+        found.lend_slots_to(held.append)
     return found
 
 
@@ -154,61 +156,61 @@ async def test_who_waits_for_a_limited_provider_gives_its_place_to_others_and_wh
     limiter = limiter_of(2, held)
     asked = request(model="local:m", timeout_ms=600_000)
     async with running(*limiter.loops), asyncio.timeout(PATIENT_S):
-        place = await limiter.enter(asked, GO)
+        permit = await limiter.acquire(asked, GO)
         held.clear()
-        aside = [asyncio.create_task(limiter.enter(asked, GO)) for _ in range(2)]
+        lent_slots = [asyncio.create_task(limiter.acquire(asked, GO)) for _ in range(2)]
         await asyncio.sleep(0)
         assert held == [-1, -1]
         with pytest.raises(NoProviderCapacityError):
-            await limiter.enter(asked, GO)
-        begun = asyncio.create_task(limiter.enter(asked, GO, begun=True))  # what was paid already waits all the same
+            await limiter.acquire(asked, GO)
+        begun = asyncio.create_task(limiter.acquire(asked, GO, begun=True))  # what was paid already waits all the same
         await asyncio.sleep(0.1)
-        for waiting in (*aside, begun):
-            limiter.leave(place, None)
-            place = await waiting
+        for waiting in (*lent_slots, begun):
+            limiter.release(permit, None)
+            permit = await waiting
     assert held == [-1, -1, -1, 1, 1, 1]
 
 
-class Wrong:
+class FixedReply:
     """A provider whose answers are never of the form; it is asked again, or fails for a while."""
 
-    def __init__(self, said: Reply | CallFailure) -> None:
-        self.said = said
+    def __init__(self, reply: Reply | CallFailure) -> None:
+        self.reply = reply
 
     async def complete(self, _request: Any, _question: Question, _hear: Any) -> Reply | CallFailure:
-        return self.said
+        return self.reply
 
     async def close(self) -> None:
         """Nothing is open."""
 
 
-class OneTurn(ProviderLimiter):
+class SingleCallLimiter(ProviderLimiter):
     """Lets one call in, and no other."""
 
     def __init__(self) -> None:
-        super().__init__({}, Shelf(), structlog.get_logger(), DeciderMetrics(CollectorRegistry()))
+        super().__init__({}, MemoryRegisters(), structlog.get_logger(), DeciderMetrics(CollectorRegistry()))
         self.turns = 1
 
-    async def enter(self, request: Any, question: Question, *, begun: bool = False) -> ProviderPermit:
+    async def acquire(self, request: Any, question: Question, *, begun: bool = False) -> ProviderPermit:
         self.turns -= 1
         if self.turns < 0:
             provider = "local"
             raise NoProviderCapacityError(provider)
-        return await super().enter(request, question, begun=begun)
+        return await super().acquire(request, question, begun=begun)
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("reply", "code"),
     [
         (Reply(text="no idea", usage=Usage(model_calls=1), cost=NOTHING), "invalid_output"),
         (CallFailure(code="model_unavailable", message="503", retryable=True), "model_unavailable"),
     ],
 )
-async def test_a_request_that_was_paid_is_not_said_to_be_unasked(said: Reply | CallFailure, code: str) -> None:
+async def test_a_request_that_was_paid_is_not_said_to_be_unasked(reply: Reply | CallFailure, code: str) -> None:
     """It would be asked anew, and paid anew, without an end; what its first call said is its answer."""
-    limiter = OneTurn()
-    asker = DecisionService({"local": Wrong(said)}, sleep=lambda _seconds: asyncio.sleep(0), limiter=limiter)
-    first, second = [(await asker.answer(request(model="local:m"))).fact for _ in "ab"]
+    limiter = SingleCallLimiter()
+    service = DecisionService({"local": FixedReply(reply)}, sleep=lambda _seconds: asyncio.sleep(0), limiter=limiter)
+    first, second = [(await service.answer(request(model="local:m"))).fact for _ in "ab"]
     assert isinstance(first, DecisionFailed)
     assert isinstance(second, DecisionFailed)
     assert (first.code, second.code) == (code, CALL_UNASKED)

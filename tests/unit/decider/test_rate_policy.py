@@ -27,22 +27,24 @@ def test_whatever_deciders_do_they_never_hold_more_slots_than_there_are() -> Non
         slots: dict[str, int] = dict.fromkeys("abc", 0)
         busy: dict[str, int] = dict.fromkeys("abc", 0)
         renewed = dict.fromkeys("abc", now)
-        most = 0
+        limit = 0
         for _ in range(400):
             now += chance.random() / 3
-            me = chance.choice("abc")
-            if now - renewed[me] > LEASE_S:  # died meanwhile: whoever starts anew has no calls
-                busy[me] = slots[me] = 0
+            decider = chance.choice("abc")
+            if now - renewed[decider] > LEASE_S:  # died meanwhile: whoever starts anew has no calls
+                busy[decider] = slots[decider] = 0
             if chance.random() < 0.05:
-                renewed[me] = now - LEASE_S
-            busy[me] = chance.randrange(slots[me] + 1) if slots[me] else max(0, busy[me] - 1)
-            wish = LimitRequest(me=me, now=now, busy=busy[me], wants=busy[me] + chance.randrange(9))
-            shared, grant = grant_request(shared, wish, SLOTS)
-            slots[me], renewed[me] = grant.slots, now
+                renewed[decider] = now - LEASE_S
+            busy[decider] = chance.randrange(slots[decider] + 1) if slots[decider] else max(0, busy[decider] - 1)
+            request = LimitRequest(
+                decider=decider, now=now, busy=busy[decider], wants=busy[decider] + chance.randrange(9)
+            )
+            shared, grant = grant_request(shared, request, SLOTS)
+            slots[decider], renewed[decider] = grant.slots, now
             held = {name: max(busy[name], slots[name]) for name in slots if now - renewed[name] <= LEASE_S}
             assert sum(held.values()) <= 7
-            most = max(most, sum(held.values()))
-        assert most == 7
+            limit = max(limit, sum(held.values()))
+        assert limit == 7
 
 
 def test_slots_go_round_where_there_are_fewer_than_deciders() -> None:
@@ -50,10 +52,12 @@ def test_slots_go_round_where_there_are_fewer_than_deciders() -> None:
     shared, turns = ProviderUse(), []
     busy = {"a": 0, "b": 0, "c": 0}
     for place in range(60):
-        me = "abc"[place % 3]
-        shared, grant = grant_request(shared, LimitRequest(me=me, now=place / 10, busy=busy[me], wants=5), one)
+        decider = "abc"[place % 3]
+        shared, grant = grant_request(
+            shared, LimitRequest(decider=decider, now=place / 10, busy=busy[decider], wants=5), one
+        )
         if grant.slots:
-            turns.append(me)
+            turns.append(decider)
         assert sum(holder.slots for holder in shared.holders.values()) <= 1
     assert set(turns) == set("abc")
 
@@ -67,13 +71,13 @@ def test_no_minute_has_more_requests_and_tokens_than_the_limit() -> None:
             now += chance.random() * 2
             need = chance.randrange(50, 900)
             asked = chance.randrange(1, 4)
-            wish = LimitRequest(me="a", now=now, requests=asked, tokens=need * asked, least=need)
-            shared, grant = grant_request(shared, wish, MINUTE)
+            request = LimitRequest(decider="a", now=now, requests=asked, tokens=need * asked, min_tokens=need)
+            shared, grant = grant_request(shared, request, MINUTE)
             assert grant.requests == 0 or grant.tokens >= min(need, 5_000)
             calls = min(grant.requests, grant.tokens // need)
             used += [(now, need)] * calls
-            back = replace(wish, requests=0, tokens=0, least=0, back_requests=grant.requests - calls)
-            shared, _ = grant_request(shared, replace(back, back_tokens=grant.tokens - calls * need), MINUTE)
+            back = replace(request, requests=0, tokens=0, min_tokens=0, returned_requests=grant.requests - calls)
+            shared, _ = grant_request(shared, replace(back, returned_tokens=grant.tokens - calls * need), MINUTE)
             minute = [tokens for at, tokens in used if at > now - 60]
             assert len(minute) <= 40
             assert sum(minute) <= 5_000
@@ -82,22 +86,24 @@ def test_no_minute_has_more_requests_and_tokens_than_the_limit() -> None:
 
 def test_what_was_used_without_having_been_given_counts_and_what_comes_back_late_does_not() -> None:
     limit = ProviderLimit(tokens_per_minute=1_000)
-    shared, _ = grant_request(ProviderUse(), LimitRequest(me="a", now=100.0, tokens=600, least=600), limit)
-    shared, _ = grant_request(shared, LimitRequest(me="a", now=101.0, back_tokens=-300), limit)
-    shared, grant = grant_request(shared, LimitRequest(me="b", now=102.0, tokens=200, least=200), limit)
+    shared, _ = grant_request(ProviderUse(), LimitRequest(decider="a", now=100.0, tokens=600, min_tokens=600), limit)
+    shared, _ = grant_request(shared, LimitRequest(decider="a", now=101.0, returned_tokens=-300), limit)
+    shared, grant = grant_request(shared, LimitRequest(decider="b", now=102.0, tokens=200, min_tokens=200), limit)
     assert grant.tokens == 0
     shared, grant = grant_request(
-        shared, LimitRequest(me="b", now=100.0 + MINUTE_S, back_tokens=900, tokens=1_000, least=1_000), limit
+        shared,
+        LimitRequest(decider="b", now=100.0 + MINUTE_S, returned_tokens=900, tokens=1_000, min_tokens=1_000),
+        limit,
     )
     assert grant.tokens == 1_000, "a new minute"
-    _, grant = grant_request(shared, LimitRequest(me="b", now=101.0 + MINUTE_S, tokens=1, least=1), limit)
+    _, grant = grant_request(shared, LimitRequest(decider="b", now=101.0 + MINUTE_S, tokens=1, min_tokens=1), limit)
     assert grant.tokens == 0, "what an old minute gives back makes none of this larger"
 
 
 def test_a_pause_is_kept_and_ends() -> None:
-    shared, grant = grant_request(ProviderUse(), LimitRequest(me="a", now=10.0, pause_s=600.0), SLOTS)
+    shared, grant = grant_request(ProviderUse(), LimitRequest(decider="a", now=10.0, pause_s=600.0), SLOTS)
     assert grant.pause_s == 60, "a provider that asks for more has a wrong number"
-    shared, grant = grant_request(shared, LimitRequest(me="b", now=40.0, pause_s=1.0), SLOTS)
+    shared, grant = grant_request(shared, LimitRequest(decider="b", now=40.0, pause_s=1.0), SLOTS)
     assert grant.pause_s == 30
-    _, grant = grant_request(shared, LimitRequest(me="b", now=71.0), SLOTS)
+    _, grant = grant_request(shared, LimitRequest(decider="b", now=71.0), SLOTS)
     assert grant.pause_s == 0

@@ -12,14 +12,14 @@ from towpath_decider.core.script import Script
 
 def test_entries_are_played_in_order_from_the_cursors() -> None:
     script = Script([USE_TOOL, RESPOND])
-    first = script.next_line("triage", {})
+    first = script.next_answer("triage", {})
     assert first is not None
     assert first.use == ScriptUse(queue="*", index=0)
     assert json.loads(first.text(0)) == USE_TOOL
-    second = script.next_line("triage", {"*": 1})
+    second = script.next_answer("triage", {"*": 1})
     assert second is not None
     assert json.loads(second.text(0)) == RESPOND
-    assert script.next_line("triage", {"*": 2}) is None
+    assert script.next_answer("triage", {"*": 2}) is None
 
 
 def test_an_agent_reads_its_own_queue_and_the_common_one_by_lowest_index() -> None:
@@ -27,19 +27,19 @@ def test_an_agent_reads_its_own_queue_and_the_common_one_by_lowest_index() -> No
     uses = []
     cursors: dict[str, int] = {}
     for agent in ("triage", "triage", "billing", "billing"):
-        line = script.next_line(agent, cursors)
-        assert line is not None
-        uses.append((line.use.queue, line.use.index))
-        cursors[line.use.queue] = line.use.index + 1
+        answer = script.next_answer(agent, cursors)
+        assert answer is not None
+        uses.append((answer.use.queue, answer.use.index))
+        cursors[answer.use.queue] = answer.use.index + 1
     assert uses == [("*", 1), ("triage", 2), ("billing", 0), ("*", 3)]
-    assert script.next_line("triage", cursors) is None
+    assert script.next_answer("triage", cursors) is None
 
 
 def test_the_agent_and_the_delay_are_not_part_of_the_decision() -> None:
-    line = Script([{**RESPOND, "agent": "triage", "delay_ms": 20}]).next_line("triage", {})
-    assert line is not None
-    assert json.loads(line.text(0)) == RESPOND
-    assert line.delay_ms == 20
+    answer = Script([{**RESPOND, "agent": "triage", "delay_ms": 20}]).next_answer("triage", {})
+    assert answer is not None
+    assert json.loads(answer.text(0)) == RESPOND
+    assert answer.delay_ms == 20
 
 
 @pytest.mark.parametrize(
@@ -54,16 +54,16 @@ def test_the_agent_and_the_delay_are_not_part_of_the_decision() -> None:
     ],
 )
 def test_a_script_may_say_anything_a_model_may(entry: object, texts: list[str]) -> None:
-    line = Script([entry]).next_line("triage", {})
-    assert line is not None
-    assert [line.text(0), line.text(1)] == texts
+    answer = Script([entry]).next_answer("triage", {})
+    assert answer is not None
+    assert [answer.text(0), answer.text(1)] == texts
 
 
 @pytest.mark.parametrize("delay", [-1, "soon", None, True])
 def test_a_senseless_delay_is_none(delay: object) -> None:
-    line = Script([{**RESPOND, "delay_ms": delay}]).next_line("triage", {})
-    assert line is not None
-    assert line.delay_ms in (0, 1)
+    answer = Script([{**RESPOND, "delay_ms": delay}]).next_answer("triage", {})
+    assert answer is not None
+    assert answer.delay_ms in (0, 1)
 
 
 @pytest.mark.parametrize("data", [b"{}", b"no json", b'"text"', b"[1,"])

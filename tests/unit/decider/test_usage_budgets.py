@@ -20,9 +20,9 @@ BAD = Reply(text="no idea", usage=ONE, cost=NOTHING)
 LATER = CallFailure(code="model_unavailable", message="503", retryable=True, usage=Usage(model_calls=1))
 
 
-def calls(most: int, *said: Reply | CallFailure) -> tuple[int, Any]:
+def calls(most: int, *replies: Reply | CallFailure) -> tuple[int, Any]:
     """Return how often the model is asked when it answers like this, the last answer for ever, and what comes of it."""
-    dialogue, asked, answers = converse(render(context()), check_decision, most), 0, list(said)
+    dialogue, asked, answers = converse(render(context()), check_decision, most), 0, list(replies)
     step = next(dialogue)
     while True:
         try:
@@ -35,34 +35,34 @@ def calls(most: int, *said: Reply | CallFailure) -> tuple[int, Any]:
             return asked, over.value
 
 
-@pytest.mark.parametrize("said", [(BAD,), (LATER,), (LATER, LATER, BAD, BAD), (BAD, LATER, LATER, LATER)])
-def test_budget_no_attempt_takes_more_calls_than_are_reserved(said: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize("replies", [(BAD,), (LATER,), (LATER, LATER, BAD, BAD), (BAD, LATER, LATER, LATER)])
+def test_budget_no_attempt_takes_more_calls_than_are_reserved(replies: tuple[Any, ...]) -> None:
     """Four calls at most by the decider's own rule, as the run machine reserves; one where one is allowed."""
-    asked, result = calls(0, *said)
+    asked, result = calls(0, *replies)
     assert asked <= CALLS
     assert isinstance(result, GaveUp)
-    assert calls(1, *said)[0] == 1
+    assert calls(1, *replies)[0] == 1
 
 
-class Told:
+class FixedReplies:
     """A provider that says what it is told to, and hangs when it has nothing left to say."""
 
-    def __init__(self, *said: Reply | CallFailure) -> None:
-        self.said = list(said)
+    def __init__(self, *replies: Reply | CallFailure) -> None:
+        self.replies = list(replies)
 
     async def complete(self, _request: Any, _question: Question, _hear: Any) -> Reply | CallFailure:
-        if not self.said:
+        if not self.replies:
             await asyncio.sleep(60)
-        return self.said.pop(0)
+        return self.replies.pop(0)
 
     async def close(self) -> None:
         """Nothing is open."""
 
 
-async def answered(max_calls: int, *said: Reply | CallFailure) -> DecisionMade | DecisionFailed:
-    asker = DecisionService({"scripted": Told(*said)}, sleep=lambda _seconds: asyncio.sleep(0))
+async def answered(max_calls: int, *replies: Reply | CallFailure) -> DecisionMade | DecisionFailed:
+    service = DecisionService({"scripted": FixedReplies(*replies)}, sleep=lambda _seconds: asyncio.sleep(0))
     asked = request(model="scripted:task", timeout_ms=200, max_calls=max_calls)
-    return (await asker.answer(asked)).fact
+    return (await service.answer(asked)).fact
 
 
 async def test_budget_calls_that_end_without_a_word_are_told() -> None:

@@ -14,6 +14,7 @@ from towpath_contracts.events.log import DecisionMissed, DecisionReceived, LogEn
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.views import RunView
 from towpath_contracts.strict_json import MAX_DEPTH
+from towpath_gateway.app.strict_requests import is_json, read_json
 from towpath_gateway.core import sse
 from towpath_gateway.core.api_keys import (
     StoredKey,
@@ -24,7 +25,6 @@ from towpath_gateway.core.api_keys import (
     secret_digest,
     split_key,
 )
-from towpath_gateway.core.bodies import is_json, read_json
 from towpath_gateway.core.headers import (
     idempotency_key,
     last_event_id,

@@ -69,8 +69,8 @@ def test_a_step_tells_reasoning_action_result_and_what_it_cost() -> None:
     assert row.validation == {"valid": True, "instruction": "call_tools"}
     assert (row.success, row.error, row.attempts, row.tokens) == (True, None, 1, 110)
     assert row.cost == pytest.approx(0.0005)
-    (told,) = row.decisions.values()
-    assert (told["prompt_digest"], told["duration_ms"], told["model"]) == ("sha256:p", 7, "scripted:task")
+    (summary,) = row.decisions.values()
+    assert (summary["prompt_digest"], summary["duration_ms"], summary["model"]) == ("sha256:p", 7, "scripted:task")
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_events_that_are_not_known_here_change_nothing() -> None:
 @pytest.mark.parametrize("event", [{"type": "run_finished"}, {"type": "decision_received", "decision": 7}])
 def test_an_event_that_does_not_read_is_noted(event: dict[str, Any]) -> None:
     entries = (RawEntry.model_validate({"seq": 9, "at": h.BEGIN, "event": event}),)
-    (noted,) = project([Segment(run_id=RUN, project="default", held=8, entries=entries)]).unreadable
-    assert (noted.seq, noted.type) == (9, event["type"])
+    (merge_state,) = project([Segment(run_id=RUN, project="default", held=8, entries=entries)]).unreadable
+    assert (merge_state.seq, merge_state.type) == (9, event["type"])
 
 
 @given(st.permutations(range(12)), st.integers(0, 12), st.lists(st.integers(0, 11), max_size=8))
@@ -167,7 +167,7 @@ def test_what_continues_a_history_is_in_order_without_gap_or_repeat(
     order: list[int], held: int, twice: list[int]
 ) -> None:
     log = [RawEntry.model_validate({"seq": n + 1, "at": h.BEGIN, "event": {"type": "note_added"}}) for n in range(12)]
-    arrived = [log[place] for place in order] + [log[place] for place in twice]
+    arrived = [log[position] for position in order] + [log[position] for position in twice]
     segment, missing = continue_from(RUN, "default", held, arrived)
     assert [entry.seq for entry in segment.entries] == list(range(held + 1, 13))
     assert not missing

@@ -33,10 +33,10 @@ class Watched(Drive):
         entries, _, self.state = advance(self.state, fact, self.now)
         for entry in entries:
             event = entry.event.model_dump(mode="json")
-            self.trace.see(RawEntry(seq=entry.seq, at=entry.at, event=event))
+            self.trace.observe(RawEntry(seq=entry.seq, at=entry.at, event=event))
         found = findings(self.trace)
         if found:
-            self.reports.append((self.trace.acts[-1].step, found[0]))
+            self.reports.append((self.trace.actions[-1].step, found[0]))
             self.trace.begin_window()
 
     def all_of(self, turns: Sequence[Turn]) -> list[tuple[int, Finding]]:
@@ -115,7 +115,7 @@ def seen(*events: dict[str, Any]) -> RunTrace:
     """The trace of a run with these events."""
     trace = RunTrace(run_id=RUN, project="default")
     for event in events:
-        trace.see(RawEntry.model_validate({"seq": trace.seq + 1, "at": "2026-11-22T12:00:00Z", "event": event}))
+        trace.observe(RawEntry.model_validate({"seq": trace.seq + 1, "at": "2026-11-22T12:00:00Z", "event": event}))
     return trace
 
 

@@ -10,8 +10,7 @@ import pytest
 from towpath_contracts.runs.idle_runs import IdleRun
 from towpath_contracts.runs.raw_events import EventBatch, RawEntry
 from towpath_contracts.runs.views import RunSeq
-from towpath_watchdog.core.findings import STALLED_STEPS
-from towpath_watchdog.core.idle_runs import UNKNOWN_LEASE_MS, idle_finding, lease_of, lease_s
+from towpath_watchdog.core.findings import STALLED_STEPS, UNKNOWN_LEASE_MS, idle_finding, lease_of, lease_s
 from towpath_watchdog.core.run_memory import ENDED_KEPT, WINDOW_EVENTS, RunMemory
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -85,13 +84,13 @@ def test_a_run_that_is_met_in_its_middle_is_read_from_a_little_before() -> None:
 
 def test_a_watchdog_that_starts_anew_knows_from_the_log_what_was_reported() -> None:
     run = uuid4()
-    told = log(*stalled(), REPORTED, *stalled(STALLED_STEPS - 1))
+    text = log(*stalled(), REPORTED, *stalled(STALLED_STEPS - 1))
     memory = RunMemory()
-    memory.load(run, "default", 0, told)
+    memory.load(run, "default", 0, text)
     assert memory.reports() == []
-    memory.take(batch(run, log(STILL, first=len(told) + 1)))
+    memory.take(batch(run, log(STILL, first=len(text) + 1)))
     (again,) = memory.reports()
-    assert again.finding.since > told[STALLED_STEPS + 1].seq, "it rests on what came after the report"
+    assert again.finding.since > text[STALLED_STEPS + 1].seq, "it rests on what came after the report"
 
 
 def test_runs_that_end_are_forgotten_and_no_more_than_a_limit_are_kept() -> None:

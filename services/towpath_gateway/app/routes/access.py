@@ -90,7 +90,7 @@ class ProposalVerdict(ClientMessage):
 
 @router.get("/audit", response_model=AuditPage, responses=documented(), summary="Search the audit")
 async def search_audit(
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: AuditReader,
     run_id: UUID | None = None,
     execution_id: UUID | None = None,
@@ -119,7 +119,7 @@ async def search_audit(
         before=before,
         limit=limit,
     )
-    return json_answer(await parts.platform.ask(rpc.AUDIT_QUERY, request))
+    return json_answer(await dependencies.platform.ask(rpc.AUDIT_QUERY, request))
 
 
 @router.post(
@@ -128,7 +128,7 @@ async def search_audit(
     responses=documented("policy_invalid", "policy_moved"),
     summary="Apply a matrix",
 )
-async def apply_policy(policy: PolicyText, parts: Dependencies, principal: PolicyWriter) -> Response:
+async def apply_policy(policy: PolicyText, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Make a new version of the matrix, in force at once; every problem of a bad one is listed and nothing changes."""
     request = ApplyPolicy(
         project=principal.project,
@@ -140,20 +140,20 @@ async def apply_policy(policy: PolicyText, parts: Dependencies, principal: Polic
         if_version=policy.if_version,
         strict=policy.strict,
     )
-    return json_answer(await parts.platform.ask(rpc.APPLY_POLICY, request))
+    return json_answer(await dependencies.platform.ask(rpc.APPLY_POLICY, request))
 
 
 @router.get("/policy", response_model=PolicyView, responses=documented("version_not_found"), summary="The matrix")
 async def get_policy(
-    parts: Dependencies, principal: PolicyReader, version: Annotated[int | None, Query(ge=1)] = None
+    dependencies: Dependencies, principal: PolicyReader, version: Annotated[int | None, Query(ge=1)] = None
 ) -> Response:
     """Return the matrix in force, or an older version, as text and as rules."""
     request = GetPolicy(project=principal.project, version=version)
-    return json_answer(await parts.platform.ask(rpc.GET_POLICY, request))
+    return json_answer(await dependencies.platform.ask(rpc.GET_POLICY, request))
 
 
 @router.post("/policy/check", response_model=AccessVerdict, responses=documented(), summary="Ask the matrix")
-async def check_access(question: AccessQuestion, parts: Dependencies, principal: PolicyReader) -> Response:
+async def check_access(question: AccessQuestion, dependencies: Dependencies, principal: PolicyReader) -> Response:
     """Say what the matrix would answer, and why; nothing is executed."""
     request = CheckAccess(
         project=principal.project,
@@ -173,7 +173,7 @@ async def check_access(question: AccessQuestion, parts: Dependencies, principal:
         origin=question.origin,
         rates=question.rates,
     )
-    return json_answer(await parts.platform.ask(rpc.CHECK_ACCESS, request))
+    return json_answer(await dependencies.platform.ask(rpc.CHECK_ACCESS, request))
 
 
 @router.get(
@@ -185,22 +185,22 @@ async def check_access(question: AccessQuestion, parts: Dependencies, principal:
 async def get_permissions(
     network: str,
     agent: str,
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: PolicyReader,
     agent_type: Annotated[str, Query(max_length=128)] = "",
 ) -> Response:
     """Return every registered tool and what the matrix says for this agent."""
     request = GetPermissions(project=principal.project, network=network, agent_key=agent, agent_type=agent_type)
-    return json_answer(await parts.platform.ask(rpc.GET_PERMISSIONS, request))
+    return json_answer(await dependencies.platform.ask(rpc.GET_PERMISSIONS, request))
 
 
 @router.get("/tools", response_model=ToolsDescribed, responses=documented(), summary="List tools")
 async def list_tools(
-    parts: Dependencies, principal: PolicyReader, proposals: Annotated[bool, Query()] = False
+    dependencies: Dependencies, principal: PolicyReader, proposals: Annotated[bool, Query()] = False
 ) -> Response:
     """Return the registered tools of the project with their schemas and effect classes, and what waits to be one."""
     request = DescribeTools(project=principal.project, proposals=proposals)
-    return json_answer(await parts.platform.ask(rpc.DESCRIBE_TOOLS, request))
+    return json_answer(await dependencies.platform.ask(rpc.DESCRIBE_TOOLS, request))
 
 
 @router.post(
@@ -210,7 +210,7 @@ async def list_tools(
     summary="Accept or refuse a changed tool",
 )
 async def decide_proposal(
-    name: str, verdict: ProposalVerdict, parts: Dependencies, principal: PolicyWriter
+    name: str, verdict: ProposalVerdict, dependencies: Dependencies, principal: PolicyWriter
 ) -> Response:
     """Settle a pending version: a weaker effect class, trusted output or a takeover (needs `policy_admin`)."""
     require_role(principal, "policy_admin")
@@ -222,4 +222,4 @@ async def decide_proposal(
         actor=principal.actor,
         reason=verdict.reason,
     )
-    return json_answer(await parts.platform.ask(rpc.DECIDE_PROPOSAL, request))
+    return json_answer(await dependencies.platform.ask(rpc.DECIDE_PROPOSAL, request))

@@ -63,7 +63,7 @@ class Erase(ClientMessage):
     responses=documented("cursor_refused", "export_moved"),
     summary="Export the audit, piece by piece",
 )
-async def export_audit(wanted: Export, parts: Dependencies, principal: AuditReader) -> Response:
+async def export_audit(wanted: Export, dependencies: Dependencies, principal: AuditReader) -> Response:
     """Return the next lines of a bundle, which `towpath audit verify` checks without the platform."""
     request = AuditExport(
         project=principal.project,
@@ -73,15 +73,15 @@ async def export_audit(wanted: Export, parts: Dependencies, principal: AuditRead
         cursor=wanted.cursor,
         previous=wanted.previous,
     )
-    return json_answer(await parts.platform.ask(rpc.AUDIT_EXPORT, request, AUDIT_TIMEOUT_S))
+    return json_answer(await dependencies.platform.ask(rpc.AUDIT_EXPORT, request, AUDIT_TIMEOUT_S))
 
 
 @router.get(
     "/checkpoint", response_model=CheckpointView, responses=documented("audit_broken"), summary="The newest checkpoint"
 )
-async def get_checkpoint(parts: Dependencies, _principal: AuditReader) -> Response:
+async def get_checkpoint(dependencies: Dependencies, _principal: AuditReader) -> Response:
     """Seal what is committed and return the signed checkpoint; keep it where the platform can't reach it."""
-    return json_answer(await parts.platform.ask(rpc.AUDIT_CHECKPOINT, GetCheckpoint(), AUDIT_TIMEOUT_S))
+    return json_answer(await dependencies.platform.ask(rpc.AUDIT_CHECKPOINT, GetCheckpoint(), AUDIT_TIMEOUT_S))
 
 
 @router.get(
@@ -92,19 +92,19 @@ async def get_checkpoint(parts: Dependencies, _principal: AuditReader) -> Respon
 )
 async def prove_run(
     run_id: UUID,
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: AuditReader,
     execution_id: Annotated[UUID | None, Query(description="of this call alone")] = None,
     size: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="the leaves of a checkpoint you kept")] = None,
 ) -> Response:
     """Return the entries with their paths in the tree of a signed checkpoint: the newest, or that of `size` leaves."""
     request = ProveRun(project=principal.project, run_id=run_id, execution_id=execution_id, size=size)
-    return json_answer(await parts.platform.ask(rpc.AUDIT_PROVE, request, AUDIT_TIMEOUT_S))
+    return json_answer(await dependencies.platform.ask(rpc.AUDIT_PROVE, request, AUDIT_TIMEOUT_S))
 
 
 @router.post("/erase", response_model=AuditErased, responses=documented("role_missing"), summary="Erase payloads")
-async def erase_audit(wanted: Erase, parts: Dependencies, principal: PolicyWriter) -> Response:
+async def erase_audit(wanted: Erase, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Erase details and argument digests; entries and proofs stay, and the erasing is in the log itself."""
     require_role(principal, "policy_admin")
     request = EraseAudit(project=principal.project, actor=principal.actor, **wanted.model_dump(exclude_unset=True))
-    return json_answer(await parts.platform.ask(rpc.AUDIT_ERASE, request, AUDIT_TIMEOUT_S))
+    return json_answer(await dependencies.platform.ask(rpc.AUDIT_ERASE, request, AUDIT_TIMEOUT_S))

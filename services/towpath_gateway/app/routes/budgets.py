@@ -40,7 +40,7 @@ class BudgetWanted(ClientMessage):
 
 @router.get("", response_model=BudgetAccounts, responses=documented("run_not_found"), summary="What is spent")
 async def show_budgets(
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: RunsReader,
     caller: Annotated[Token | None, Query(description="only what is limited of this caller")] = None,
     run_id: Annotated[UUID | None, Query(description="the accounts of one run")] = None,
@@ -48,11 +48,11 @@ async def show_budgets(
 ) -> Response:
     """Return accounts with limit, spent, reserved, left and the part that is estimated; the wider ones last."""
     request = ShowBudgets(project=principal.project, caller=caller, run_id=run_id, limit=limit)
-    return json_answer(await parts.platform.ask(rpc.SHOW_BUDGETS, request))
+    return json_answer(await dependencies.platform.ask(rpc.SHOW_BUDGETS, request))
 
 
 @router.post("", response_model=BudgetSet, responses=documented("role_missing", "not_found"), summary="Set a budget")
-async def set_budget(wanted: BudgetWanted, parts: Dependencies, principal: RunsOperator) -> Response:
+async def set_budget(wanted: BudgetWanted, dependencies: Dependencies, principal: RunsOperator) -> Response:
     """Limit a caller or the project, in all or for each UTC day (needs the role `operator`)."""
     require_role(principal, OPERATOR)
     if wanted.name is None and wanted.kind != "project":
@@ -67,4 +67,4 @@ async def set_budget(wanted: BudgetWanted, parts: Dependencies, principal: RunsO
         roles=tuple(sorted(principal.roles)),
         reason=wanted.reason,
     )
-    return json_answer(await parts.platform.ask(rpc.SET_BUDGET, request))
+    return json_answer(await dependencies.platform.ask(rpc.SET_BUDGET, request))

@@ -48,7 +48,7 @@ class Settle(ClientMessage):
 
 @router.get("", response_model=DeadLetterPage, responses=documented(), summary="List dead letters, newest first")
 async def list_dead_letters(
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: RunsOperator,
     status: Annotated[LetterStatus | None, Query(description="Default: dead")] = "dead",
     stream: Annotated[str | None, Query(max_length=32)] = None,
@@ -64,18 +64,18 @@ async def list_dead_letters(
         before=before,
         limit=limit,
     )
-    return json_answer(await parts.platform.ask(rpc.LIST_DEAD_LETTERS, request))
+    return json_answer(await dependencies.platform.ask(rpc.LIST_DEAD_LETTERS, request))
 
 
 @router.get(
     "/{dead_letter_id}", response_model=DeadLetter, responses=documented("not_found"), summary="Look at a dead letter"
 )
-async def get_dead_letter(dead_letter_id: LetterId, parts: Dependencies, principal: RunsOperator) -> Response:
+async def get_dead_letter(dead_letter_id: LetterId, dependencies: Dependencies, principal: RunsOperator) -> Response:
     """Return one letter with its body."""
     request = ListDeadLetters(
         project=principal.project, unowned=_sees_unowned(principal), status=None, dead_letter_id=dead_letter_id, limit=1
     )
-    page: DeadLetterPage = await parts.platform.ask(rpc.LIST_DEAD_LETTERS, request)
+    page: DeadLetterPage = await dependencies.platform.ask(rpc.LIST_DEAD_LETTERS, request)
     if not page.letters:
         raise ProblemError(problem("not_found", f"{dead_letter_id} is no dead letter of this project"))
     return json_answer(page.letters[0])
@@ -84,18 +84,22 @@ async def get_dead_letter(dead_letter_id: LetterId, parts: Dependencies, princip
 @router.post(
     "/{dead_letter_id}/requeue", response_model=ActionDone, responses=documented(*_REFUSALS), summary="Send it again"
 )
-async def requeue(dead_letter_id: LetterId, settle: Settle, parts: Dependencies, principal: RunsOperator) -> Response:
+async def requeue(
+    dead_letter_id: LetterId, settle: Settle, dependencies: Dependencies, principal: RunsOperator
+) -> Response:
     """Put the message back where it came from, once (needs the role `operator`)."""
     request = _settle(principal, dead_letter_id, settle)
-    return await _settled(parts, request.model_copy(update={"verdict": "requeue"}))
+    return await _settled(dependencies, request.model_copy(update={"verdict": "requeue"}))
 
 
 @router.post(
     "/{dead_letter_id}/discard", response_model=ActionDone, responses=documented(*_REFUSALS), summary="Throw it away"
 )
-async def discard(dead_letter_id: LetterId, settle: Settle, parts: Dependencies, principal: RunsOperator) -> Response:
+async def discard(
+    dead_letter_id: LetterId, settle: Settle, dependencies: Dependencies, principal: RunsOperator
+) -> Response:
     """Settle the letter without sending it; it stays readable (needs the role `operator`)."""
-    return await _settled(parts, _settle(principal, dead_letter_id, settle))
+    return await _settled(dependencies, _settle(principal, dead_letter_id, settle))
 
 
 def _settle(principal: Principal, dead_letter_id: int, settle: Settle) -> SettleDeadLetter:
@@ -112,8 +116,8 @@ def _settle(principal: Principal, dead_letter_id: int, settle: Settle) -> Settle
     )
 
 
-async def _settled(parts: GatewayDependencies, request: SettleDeadLetter) -> Response:
-    return json_answer(await parts.platform.ask(rpc.SETTLE_DEAD_LETTER, request, timeout_s=15.0))
+async def _settled(dependencies: GatewayDependencies, request: SettleDeadLetter) -> Response:
+    return json_answer(await dependencies.platform.ask(rpc.SETTLE_DEAD_LETTER, request, timeout_s=15.0))
 
 
 def _sees_unowned(principal: Principal) -> bool:

@@ -72,7 +72,7 @@ class Resolve(ClientMessage):
 
 @router.get("", response_model=GatePage, responses=documented(), summary="List gates")
 async def list_gates(
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: GatesReader,
     status: Annotated[GateStatus | Literal["all"], Query(description="`all` for every status")] = "pending",
     run_id: UUID | None = None,
@@ -85,31 +85,33 @@ async def list_gates(
     request = ListGates(
         project=principal.project, status=wanted, run_id=run_id, paused=paused, after=after, limit=limit
     )
-    return json_answer(await parts.platform.ask(rpc.LIST_GATES, request))
+    return json_answer(await dependencies.platform.ask(rpc.LIST_GATES, request))
 
 
 @router.get("/{gate_id}", response_model=GateView, responses=documented("gate_not_found"), summary="Look at a gate")
-async def get_gate(gate_id: UUID, parts: Dependencies, principal: GatesReader) -> Response:
+async def get_gate(gate_id: UUID, dependencies: Dependencies, principal: GatesReader) -> Response:
     """Return what waits, why, and until when."""
-    return json_answer(await _gate(parts, principal, gate_id))
+    return json_answer(await _gate(dependencies, principal, gate_id))
 
 
 @router.post("/{gate_id}/approve", response_model=ActionDone, responses=documented(*_REFUSALS), summary="Approve")
 async def approve_gate(
-    gate_id: UUID, parts: Dependencies, principal: GatesResolver, vote: Approve | None = None
+    gate_id: UUID, dependencies: Dependencies, principal: GatesResolver, vote: Approve | None = None
 ) -> Response:
     """Say yes; the run goes on once the quorum is reached."""
     given = vote or Approve()
-    return await _resolve(parts, principal, gate_id, "approved", given.reason, given.digest)
+    return await _resolve(dependencies, principal, gate_id, "approved", given.reason, given.digest)
 
 
 @router.post(
     "/{gate_id}/deny", response_model=ActionDone, responses=documented(*_REFUSALS, "reason_required"), summary="Deny"
 )
-async def deny_gate(gate_id: UUID, parts: Dependencies, principal: GatesResolver, vote: Deny | None = None) -> Response:
+async def deny_gate(
+    gate_id: UUID, dependencies: Dependencies, principal: GatesResolver, vote: Deny | None = None
+) -> Response:
     """Say no, with a reason."""
     given = vote or Deny()
-    return await _resolve(parts, principal, gate_id, "denied", given.reason, given.digest)
+    return await _resolve(dependencies, principal, gate_id, "denied", given.reason, given.digest)
 
 
 @router.post(
@@ -118,12 +120,12 @@ async def deny_gate(gate_id: UUID, parts: Dependencies, principal: GatesResolver
     responses=documented(*_REFUSALS, "reason_required"),
     summary="Resolve",
 )
-async def resolve_gate(gate_id: UUID, vote: Resolve, parts: Dependencies, principal: GatesResolver) -> Response:
+async def resolve_gate(gate_id: UUID, vote: Resolve, dependencies: Dependencies, principal: GatesResolver) -> Response:
     """Settle a gate with any verdict it takes.
 
     An unknown effect takes happened, did_not_happen or retry; a run that waits takes approved, denied or stop.
     """
-    return await _resolve(parts, principal, gate_id, vote.verdict, vote.reason, vote.digest)
+    return await _resolve(dependencies, principal, gate_id, vote.verdict, vote.reason, vote.digest)
 
 
 @router.post(
@@ -132,21 +134,21 @@ async def resolve_gate(gate_id: UUID, vote: Resolve, parts: Dependencies, princi
     responses=documented(*_REFUSALS, "edit_refused", "revisions_used_up"),
     summary="Change the call",
 )
-async def edit_gate(gate_id: UUID, edit: Edit, parts: Dependencies, principal: GatesResolver) -> Response:
+async def edit_gate(gate_id: UUID, edit: Edit, dependencies: Dependencies, principal: GatesResolver) -> Response:
     """Put other arguments in the place of those that wait; whoever does has approved them, as one of the quorum."""
-    return await _resolve(parts, principal, gate_id, "edit", edit.reason, edit.digest, edit.args)
+    return await _resolve(dependencies, principal, gate_id, "edit", edit.reason, edit.digest, edit.args)
 
 
-async def _gate(parts: GatewayDependencies, principal: Principal, gate_id: UUID) -> GateView:
+async def _gate(dependencies: GatewayDependencies, principal: Principal, gate_id: UUID) -> GateView:
     request = ListGates(project=principal.project, status=None, gate_id=gate_id, limit=1)
-    page: GatePage = await parts.platform.ask(rpc.LIST_GATES, request)
+    page: GatePage = await dependencies.platform.ask(rpc.LIST_GATES, request)
     if not page.gates:
         raise ProblemError(problem("gate_not_found", f"{gate_id} is no gate of this project"))
     return page.gates[0]
 
 
 async def _resolve(
-    parts: GatewayDependencies,
+    dependencies: GatewayDependencies,
     principal: Principal,
     gate_id: UUID,
     verdict: Verdict | Literal["edit"],
@@ -156,7 +158,7 @@ async def _resolve(
 ) -> Response:
     if verdict == "denied" and not reason.strip():
         raise ProblemError(problem("reason_required", "a denial without a reason teaches the model nothing"))
-    gate = await _gate(parts, principal, gate_id)
+    gate = await _gate(dependencies, principal, gate_id)
     roles = principal.roles if gate.approval_id is not None else non_approval_roles(principal)
     vote = ResolveGate(
         project=principal.project,
@@ -170,4 +172,4 @@ async def _resolve(
         digest=digest,
     )
     method = rpc.RESOLVE_GATE if gate.approval_id is None else rpc.RESOLVE_APPROVAL
-    return json_answer(await parts.platform.ask(method, vote))
+    return json_answer(await dependencies.platform.ask(method, vote))

@@ -15,23 +15,23 @@ router = APIRouter(prefix="/v1/keys", route_class=StrictRoute, tags=["keys"])
 
 
 @router.post("", status_code=201, response_model=KeyView, responses=documented("caller_taken"), summary="Make a key")
-async def create_key(new: NewKey, parts: Dependencies, principal: KeysAdmin) -> Response:
+async def create_key(new: NewKey, dependencies: Dependencies, principal: KeysAdmin) -> Response:
     """Make a key of this project; `key` is shown in this answer and never again."""
     refuse_more_than_held(principal, new)
-    view = await parts.keys.create(new, project=principal.project, actor=principal.actor)
+    view = await dependencies.keys.create(new, project=principal.project, actor=principal.actor)
     return json_answer(view, status=201, headers={"Location": f"/v1/keys/{view.prefix}"})
 
 
 @router.get("", response_model=KeyList, responses=documented(), summary="List keys")
-async def list_keys(parts: Dependencies, principal: KeysAdmin) -> Response:
+async def list_keys(dependencies: Dependencies, principal: KeysAdmin) -> Response:
     """Return the project's keys without their secrets."""
-    return json_answer(await parts.keys.all_of(principal.project))
+    return json_answer(await dependencies.keys.all_of(principal.project))
 
 
 @router.delete("/{prefix}", status_code=204, responses=documented("key_not_found"), summary="Revoke a key")
-async def revoke_key(prefix: str, parts: Dependencies, principal: KeysAdmin) -> Response:
+async def revoke_key(prefix: str, dependencies: Dependencies, principal: KeysAdmin) -> Response:
     """End a key; it stays in the list."""
-    await parts.keys.revoke(prefix, project=principal.project, actor=principal.actor)
+    await dependencies.keys.revoke(prefix, project=principal.project, actor=principal.actor)
     return Response(status_code=204)
 
 

@@ -1,4 +1,7 @@
-"""The synchronous API: run to the end, one instruction, a prompt, a tool payload."""
+"""The synchronous API: run to the end, one instruction, a prompt, a tool payload.
+
+Giving up the wait changes nothing: the run goes on, and the problem says where it is.
+"""
 
 import json
 import re
@@ -11,10 +14,11 @@ from pydantic import Field
 from towpath_contracts import ids, rpc
 from towpath_contracts.base import ClientMessage, JsonObject, Message, Name
 from towpath_contracts.decisions.request import RenderPromptAnswer, RenderPromptRequest
-from towpath_contracts.events.log import LogEntry, ToolCallFinished
-from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, ToolCallFinished
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.runs.views import PreviewPrompt, PromptPreview
 from towpath_contracts.tasks import SubmitTask
+from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.dependencies import (
     ClientSpan,
     Dependencies,
@@ -26,11 +30,45 @@ from towpath_gateway.app.dependencies import (
     json_answer,
 )
 from towpath_gateway.app.routes.runs import IdempotencyKey, with_key
-from towpath_gateway.app.run_and_wait import run_to_end
 from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.core.api_keys import Principal
 from towpath_gateway.core.headers import preferred_wait
-from towpath_gateway.core.run_answers import RunAnswer
+from towpath_gateway.core.run_answers import RunAnswer, RunDebug, answered_requests, run_answer, run_debug
 from towpath_readings.execution_log import project_execution_log
+from towpath_readings.spans import SpanLink
+
+
+async def run_to_end(
+    platform: PlatformClient, principal: Principal, task: SubmitTask, seconds: float, link: SpanLink | None = None
+) -> RunAnswer:
+    """Submit *task* and return its answer; raises ProblemError `timeout` with run_id and state after *seconds*."""
+    accepted = await platform.submit(principal.caller, task, link)
+    run_id, project = accepted.run_id, principal.project
+    view = await platform.wait_for_end(project, run_id, seconds)
+    if view is None or view.status not in FINAL_STATUSES:
+        raise ProblemError(still_running(str(run_id), accepted.status if view is None else view.status, seconds))
+    entries = await platform.events(project, run_id)
+    debug = await _debug(platform, project, run_id, entries) if task.debug else None
+    return run_answer(view, entries, debug)
+
+
+def still_running(run_id: str, status: str, seconds: float) -> Problem:
+    """Return the problem of a wait that is over before its run."""
+    detail = f"the run is {status} after {seconds:g} s"
+    return problem("timeout", detail, run_id=run_id, extra={"status": status, "location": f"/v1/runs/{run_id}"})
+
+
+async def _debug(platform: PlatformClient, project: str, run_id: UUID, entries: list[LogEntry]) -> RunDebug:
+    """Return the raw texts; without the log-writer there are none, which `missing` says, and the answer stands."""
+    wanted = answered_requests(entries)
+    try:
+        calls = await platform.llm_calls(project, run_id, wanted)
+    except ProblemError as error:
+        if error.problem.code not in {"unavailable", "run_not_found"}:
+            raise
+        calls = []
+    return run_debug(calls, wanted)
+
 
 router = APIRouter(route_class=StrictRoute, tags=["source 0"])
 
@@ -92,14 +130,14 @@ class ToolPayload(Message):
 )
 async def run_once(
     task: SubmitTask,
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: RunsWriter,
     link: ClientSpan,
     key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> Response:
     """Run and wait. `debug` adds raw prompts and model texts; a failed run is an answer too, with its transcript."""
-    answer = await run_to_end(parts.platform, principal, with_key(task, key), _limit(parts, prefer), link)
+    answer = await run_to_end(dependencies.platform, principal, with_key(task, key), _limit(dependencies, prefer), link)
     return json_answer(answer, headers={"traceresponse": ids.traceparent(answer.run_id, "run")})
 
 
@@ -110,7 +148,12 @@ async def run_once(
     summary="Carry out one instruction without a model",
 )
 async def invoke(
-    name: str, one: InvokeOne, parts: Dependencies, principal: RunsWriter, link: ClientSpan, prefer: Prefer = None
+    name: str,
+    one: InvokeOne,
+    dependencies: Dependencies,
+    principal: RunsWriter,
+    link: ClientSpan,
+    prefer: Prefer = None,
 ) -> Response:
     """Carry out one decision as a run of a single instruction: validated, permitted and recorded like any other."""
     task = SubmitTask(
@@ -123,7 +166,7 @@ async def invoke(
         model=SCRIPTED_MODEL,
         single_instruction=True,
     )
-    answer = await run_to_end(parts.platform, principal, task, _limit(parts, prefer), link)
+    answer = await run_to_end(dependencies.platform, principal, task, _limit(dependencies, prefer), link)
     return json_answer(answer, headers={"traceresponse": ids.traceparent(answer.run_id, "run")})
 
 
@@ -133,7 +176,7 @@ async def invoke(
     responses=documented("network_not_found", "version_not_found", "agent_not_found"),
     summary="Show the prompt an agent would get",
 )
-async def show_prompt(name: str, asked: ShowPrompt, parts: Dependencies, principal: NetworksReader) -> Response:
+async def show_prompt(name: str, asked: ShowPrompt, dependencies: Dependencies, principal: NetworksReader) -> Response:
     """Return the prompt of an agent's first step; no model is called and no run is made."""
     request = PreviewPrompt(
         project=principal.project,
@@ -142,10 +185,8 @@ async def show_prompt(name: str, asked: ShowPrompt, parts: Dependencies, princip
         agent_key=asked.agent_key,
         user_message=asked.user_message,
     )
-    preview: PromptPreview = await parts.platform.ask(rpc.PREVIEW_PROMPT, request)
-    rendered: RenderPromptAnswer = await parts.platform.ask(
-        rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context)
-    )
+    preview: PromptPreview = await dependencies.platform.ask(rpc.PREVIEW_PROMPT, request)
+    rendered: RenderPromptAnswer = await dependencies.platform.ask(rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context))
     return json_answer(
         PromptShown(
             agent_key=preview.context.agent_key, model=preview.model, prompt=rendered.prompt, digest=rendered.digest
@@ -159,15 +200,17 @@ async def show_prompt(name: str, asked: ShowPrompt, parts: Dependencies, princip
     responses=documented("run_not_found", "tool_call_not_found"),
     summary="The full payload of a tool call",
 )
-async def get_tool_payload(run_id: UUID, execution_id: UUID, parts: Dependencies, principal: RunsReader) -> Response:
+async def get_tool_payload(
+    run_id: UUID, execution_id: UUID, dependencies: Dependencies, principal: RunsReader
+) -> Response:
     """Return arguments and result of a finished call in full; a large result is fetched from where it is stored."""
-    entries = await parts.platform.events(principal.project, run_id)
+    entries = await dependencies.platform.events(principal.project, run_id)
     found = project_execution_log(entries).tool_log.get(str(execution_id))
     if found is None:
         raise ProblemError(problem("tool_call_not_found", f"{execution_id} has no outcome in run {run_id}"))
     stored = blob_of(entries, execution_id)
     if stored is not None:
-        found = {**found, "result": json.loads(await parts.platform.blob(run_id, stored))}
+        found = {**found, "result": json.loads(await dependencies.platform.blob(run_id, stored))}
     return json_answer(ToolPayload(execution_id=execution_id, **found))
 
 
@@ -180,8 +223,8 @@ def blob_of(entries: list[LogEntry], execution_id: UUID) -> str | None:
     return None
 
 
-def _limit(parts: GatewayDependencies, prefer: str | None) -> float:
-    return preferred_wait(prefer, parts.settings.run_wait_s) or parts.settings.run_wait_s
+def _limit(dependencies: GatewayDependencies, prefer: str | None) -> float:
+    return preferred_wait(prefer, dependencies.settings.run_wait_s) or dependencies.settings.run_wait_s
 
 
 def _name(text: str) -> str:

@@ -57,24 +57,24 @@ class NetworkCheck(ClientMessage):
     },
     summary="Publish a network",
 )
-async def publish_network(draft: NetworkDraft, parts: Dependencies, principal: NetworksWriter) -> Response:
+async def publish_network(draft: NetworkDraft, dependencies: Dependencies, principal: NetworksWriter) -> Response:
     """Make an immutable new version, unless the current one is equal; every problem of a bad one is listed."""
-    version = await _publish(parts, principal, draft.spec, dry_run=draft.dry_run)
+    version = await _publish(dependencies, principal, draft.spec, dry_run=draft.dry_run)
     made = not (draft.dry_run or version.unchanged)
     headers = {"Location": f"/v1/networks/{version.name}?version={version.version}"} if made else None
     return json_answer(version, status=201 if made else 200, headers=headers)
 
 
 @router.post("/validate", response_model=NetworkVersion, responses=documented(*_INVALID), summary="Validate a network")
-async def validate_network(check: NetworkCheck, parts: Dependencies, principal: NetworksReader) -> Response:
+async def validate_network(check: NetworkCheck, dependencies: Dependencies, principal: NetworksReader) -> Response:
     """Say what publishing would make, or list every problem; nothing is stored."""
-    return json_answer(await _publish(parts, principal, check.spec, dry_run=True))
+    return json_answer(await _publish(dependencies, principal, check.spec, dry_run=True))
 
 
 @router.get("", response_model=NetworkList, responses=documented(), summary="List networks")
-async def list_networks(parts: Dependencies, principal: NetworksReader) -> Response:
+async def list_networks(dependencies: Dependencies, principal: NetworksReader) -> Response:
     """Return the current version of every network of the project."""
-    return json_answer(await parts.platform.ask(rpc.LIST_NETWORKS, GetPolicy(project=principal.project)))
+    return json_answer(await dependencies.platform.ask(rpc.LIST_NETWORKS, GetPolicy(project=principal.project)))
 
 
 @router.get(
@@ -84,16 +84,16 @@ async def list_networks(parts: Dependencies, principal: NetworksReader) -> Respo
     summary="Look at a network",
 )
 async def get_network(
-    name: str, parts: Dependencies, principal: NetworksReader, version: Annotated[int | None, Query(ge=1)] = None
+    name: str, dependencies: Dependencies, principal: NetworksReader, version: Annotated[int | None, Query(ge=1)] = None
 ) -> Response:
     """Return a version with its snapshot and the spec it was made from."""
     request = PreviewPrompt(project=principal.project, network=name, version=version)
-    return json_answer(await parts.platform.ask(rpc.GET_NETWORK, request))
+    return json_answer(await dependencies.platform.ask(rpc.GET_NETWORK, request))
 
 
 async def _publish(
-    parts: GatewayDependencies, principal: Principal, spec: JsonObject, *, dry_run: bool
+    dependencies: GatewayDependencies, principal: Principal, spec: JsonObject, *, dry_run: bool
 ) -> NetworkVersion:
     request = PublishNetwork(project=principal.project, actor=principal.actor, spec=spec, dry_run=dry_run)
-    version: NetworkVersion = await parts.platform.ask(rpc.PUBLISH_NETWORK, request)
+    version: NetworkVersion = await dependencies.platform.ask(rpc.PUBLISH_NETWORK, request)
     return version

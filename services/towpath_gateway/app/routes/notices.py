@@ -17,7 +17,7 @@ router = APIRouter(prefix="/v1/notices", route_class=StrictRoute, tags=["gates"]
 
 @router.get("", response_model=NoticePage, responses=documented(), summary="List gate notices")
 async def list_notices(
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: GatesReader,
     status: Annotated[Literal["pending", "sent", "dead", "all"], Query()] = "dead",
     before: Annotated[AwareDatetime | None, Query(description="`next_before` of the page before")] = None,
@@ -26,13 +26,13 @@ async def list_notices(
     """Return the project's notices, newest first; by default those that no webhook has taken."""
     wanted = None if status == "all" else status
     request = ListNotices(project=principal.project, status=wanted, before=before, limit=limit)
-    return json_answer(await parts.platform.ask(rpc.LIST_NOTICES, request))
+    return json_answer(await dependencies.platform.ask(rpc.LIST_NOTICES, request))
 
 
 @router.post(
     "/{notice_id}/retry", response_model=ActionDone, responses=documented("not_found"), summary="Send a notice again"
 )
-async def retry_notice(notice_id: UUID, parts: Dependencies, principal: RunsOperator) -> Response:
+async def retry_notice(notice_id: UUID, dependencies: Dependencies, principal: RunsOperator) -> Response:
     """Send a dead notice again, from its first try on."""
     request = RetryNotice(project=principal.project, notice_id=notice_id)
-    return json_answer(await parts.platform.ask(rpc.RETRY_NOTICE, request))
+    return json_answer(await dependencies.platform.ask(rpc.RETRY_NOTICE, request))

@@ -84,20 +84,20 @@ class ShadowText(ClientMessage):
 
 @router.get("/policy/versions", response_model=PolicyVersions, responses=documented(), summary="List versions")
 async def list_versions(
-    parts: Dependencies, principal: PolicyReader, before: Before = None, limit: Limit = 50
+    dependencies: Dependencies, principal: PolicyReader, before: Before = None, limit: Limit = 50
 ) -> Response:
     """Return the versions of the matrix, newest first: who applied them, when and why."""
     request = ListVersions(project=principal.project, before=before, limit=limit)
-    return json_answer(await parts.platform.ask(rpc.POLICY_VERSIONS, request))
+    return json_answer(await dependencies.platform.ask(rpc.POLICY_VERSIONS, request))
 
 
 @router.get("/policy/changes", response_model=PolicyChanges, responses=documented(), summary="The change log")
 async def list_changes(
-    parts: Dependencies, principal: PolicyReader, before: Before = None, limit: Limit = 20
+    dependencies: Dependencies, principal: PolicyReader, before: Before = None, limit: Limit = 20
 ) -> Response:
     """Return what every version changed, rule by rule, newest first."""
     request = ListVersions(project=principal.project, before=before, limit=limit)
-    return json_answer(await parts.platform.ask(rpc.POLICY_CHANGES, request))
+    return json_answer(await dependencies.platform.ask(rpc.POLICY_CHANGES, request))
 
 
 @router.post(
@@ -106,10 +106,10 @@ async def list_changes(
     responses=documented("version_not_found", "policy_invalid", "policy_moved"),
     summary="Go back to a version",
 )
-async def roll_back(wanted: GoBack, parts: Dependencies, principal: PolicyWriter) -> Response:
+async def roll_back(wanted: GoBack, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Apply the text of an older version as a new one."""
     request = RollBack(project=principal.project, actor=principal.actor, **_fields_of(wanted))
-    return json_answer(await parts.platform.ask(rpc.ROLL_BACK_POLICY, request))
+    return json_answer(await dependencies.platform.ask(rpc.ROLL_BACK_POLICY, request))
 
 
 @router.get(
@@ -118,9 +118,9 @@ async def roll_back(wanted: GoBack, parts: Dependencies, principal: PolicyWriter
     responses=documented("rule_not_found"),
     summary="Look at a rule",
 )
-async def get_rule(name: str, parts: Dependencies, principal: PolicyReader) -> JsonObject:
+async def get_rule(name: str, dependencies: Dependencies, principal: PolicyReader) -> JsonObject:
     """Return one rule of the matrix in force."""
-    view = await parts.platform.ask(rpc.GET_POLICY, GetPolicy(project=principal.project))
+    view = await dependencies.platform.ask(rpc.GET_POLICY, GetPolicy(project=principal.project))
     found = next((rule for rule in view.rules if rule["name"] == name), None)
     if found is None:
         raise ProblemError(problem("rule_not_found", f"there is no rule named {name}"))
@@ -134,10 +134,10 @@ async def get_rule(name: str, parts: Dependencies, principal: PolicyReader) -> J
     responses=documented("policy_invalid", "policy_moved"),
     summary="Put a rule",
 )
-async def put_rule(name: str, rule: RuleText, parts: Dependencies, principal: PolicyWriter) -> Response:
+async def put_rule(name: str, rule: RuleText, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Replace the rule of that name, or add it at the end; the whole matrix becomes a new version."""
     request = ChangeRule(project=principal.project, actor=principal.actor, name=name, **_fields_of(rule))
-    return json_answer(await parts.platform.ask(rpc.CHANGE_RULE, request))
+    return json_answer(await dependencies.platform.ask(rpc.CHANGE_RULE, request))
 
 
 @router.delete(
@@ -148,50 +148,50 @@ async def put_rule(name: str, rule: RuleText, parts: Dependencies, principal: Po
 )
 async def remove_rule(
     name: str,
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: PolicyWriter,
     note: Annotated[str, Query(max_length=2_000)] = "",
     if_version: Annotated[int | None, Query(ge=1)] = None,
 ) -> Response:
     """Take a rule out; the whole matrix becomes a new version."""
     request = ChangeRule(project=principal.project, actor=principal.actor, name=name, note=note, if_version=if_version)
-    return json_answer(await parts.platform.ask(rpc.CHANGE_RULE, request))
+    return json_answer(await dependencies.platform.ask(rpc.CHANGE_RULE, request))
 
 
 @router.post(
     "/policy/diff", response_model=PolicyDiff, responses=documented("policy_invalid"), summary="Weigh the past"
 )
-async def diff_policy(proposal: Proposal, parts: Dependencies, principal: PolicyWriter) -> Response:
+async def diff_policy(proposal: Proposal, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Say which recorded calls a matrix would have decided otherwise, a piece at a time; nothing is changed."""
     request = DiffPolicy(project=principal.project, **_fields_of(proposal))
-    return json_answer(await parts.platform.ask(rpc.DIFF_POLICY, request, ANALYSIS_TIMEOUT_S))
+    return json_answer(await dependencies.platform.ask(rpc.DIFF_POLICY, request, ANALYSIS_TIMEOUT_S))
 
 
 @router.get("/policy/shadow", response_model=ShadowView, responses=documented(), summary="What the shadow found")
-async def get_shadow(parts: Dependencies, principal: PolicyReader) -> Response:
+async def get_shadow(dependencies: Dependencies, principal: PolicyReader) -> Response:
     """Return the shadow that was set last, and the live calls that it would have decided otherwise."""
-    return json_answer(await parts.platform.ask(rpc.GET_SHADOW, GetShadow(project=principal.project)))
+    return json_answer(await dependencies.platform.ask(rpc.GET_SHADOW, GetShadow(project=principal.project)))
 
 
 @router.put("/policy/shadow", response_model=ShadowView, responses=documented("policy_invalid"), summary="Set a shadow")
-async def set_shadow(shadow: ShadowText, parts: Dependencies, principal: PolicyWriter) -> Response:
+async def set_shadow(shadow: ShadowText, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Weigh live calls by a second matrix from now on; it is never obeyed."""
     request = SetShadow(project=principal.project, actor=principal.actor, **_fields_of(shadow))
-    return json_answer(await parts.platform.ask(rpc.SET_SHADOW, request))
+    return json_answer(await dependencies.platform.ask(rpc.SET_SHADOW, request))
 
 
 @router.delete("/policy/shadow", response_model=ShadowView, responses=documented(), summary="End the shadow")
 async def end_shadow(
-    parts: Dependencies, principal: PolicyWriter, note: Annotated[str, Query(max_length=2_000)] = ""
+    dependencies: Dependencies, principal: PolicyWriter, note: Annotated[str, Query(max_length=2_000)] = ""
 ) -> Response:
     """Weigh no call by it any more; what it found stays readable."""
     request = SetShadow(project=principal.project, actor=principal.actor, note=note)
-    return json_answer(await parts.platform.ask(rpc.SET_SHADOW, request))
+    return json_answer(await dependencies.platform.ask(rpc.SET_SHADOW, request))
 
 
 @router.get("/statistics", response_model=Statistics, responses=documented(), summary="Success and denial rates")
 async def get_statistics(
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: AuditReader,
     since: AwareDatetime | None = None,
     until: AwareDatetime | None = None,
@@ -199,7 +199,7 @@ async def get_statistics(
 ) -> Response:
     """Count decisions and outcomes of the last day, or of a window, by tool unless said otherwise."""
     request = GetStatistics(project=principal.project, since=since, until=until, by=tuple(by or ["tool"]))
-    return json_answer(await parts.platform.ask(rpc.GET_STATISTICS, request, ANALYSIS_TIMEOUT_S))
+    return json_answer(await dependencies.platform.ask(rpc.GET_STATISTICS, request, ANALYSIS_TIMEOUT_S))
 
 
 def _fields_of(message: ClientMessage) -> JsonObject:

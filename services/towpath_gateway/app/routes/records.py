@@ -31,7 +31,7 @@ REPLAY_WAIT_S = 60.0
 
 @router.get("/replays", response_model=ReplayPage, responses=documented(), summary="Replay stored runs")
 async def replay_runs(
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: RunsOperator,
     network: Annotated[str | None, Query(max_length=128)] = None,
     since: Annotated[datetime | None, Query(description="Runs created since, with a zone")] = None,
@@ -42,16 +42,16 @@ async def replay_runs(
     if since is not None and since.tzinfo is None:
         raise ProblemError(problem("request_invalid", "since needs a zone, e.g. 2026-01-31T00:00:00Z"))
     request = ReplayRuns(project=principal.project, network=network, since=since, after=after, limit=limit)
-    return json_answer(await parts.platform.ask(rpc.REPLAY_RUNS, request, timeout_s=REPLAY_WAIT_S))
+    return json_answer(await dependencies.platform.ask(rpc.REPLAY_RUNS, request, timeout_s=REPLAY_WAIT_S))
 
 
 @router.get(
     "/runs/{run_id}/replay", response_model=ReplayResult, responses=documented("run_not_found"), summary="Replay a run"
 )
-async def replay_run(run_id: UUID, parts: Dependencies, principal: RunsOperator) -> Response:
+async def replay_run(run_id: UUID, dependencies: Dependencies, principal: RunsOperator) -> Response:
     """Feed the run's facts to the engine again and compare its events byte for byte; changes nothing."""
     request = ReplayRuns(project=principal.project, run_id=run_id)
-    page: ReplayPage = await parts.platform.ask(rpc.REPLAY_RUNS, request, timeout_s=REPLAY_WAIT_S)
+    page: ReplayPage = await dependencies.platform.ask(rpc.REPLAY_RUNS, request, timeout_s=REPLAY_WAIT_S)
     return json_answer(page.results[0])
 
 
@@ -63,13 +63,13 @@ async def replay_run(run_id: UUID, parts: Dependencies, principal: RunsOperator)
 )
 async def get_record(
     run_id: UUID,
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: RunsOperator,
     cursor: Annotated[str, Query(max_length=64, description="`next` of the piece before")] = "",
 ) -> Response:
     """Return the next piece of the record as JSON lines: its snapshot, facts and events, as they are stored."""
     request = GetRecord(project=principal.project, run_id=run_id, cursor=cursor)
-    return json_answer(await parts.platform.ask(rpc.RECORD, request))
+    return json_answer(await dependencies.platform.ask(rpc.RECORD, request))
 
 
 @router.post(
@@ -80,7 +80,7 @@ async def get_record(
     summary="Fork a run from a step",
 )
 async def fork_run(
-    run_id: UUID, options: ForkOptions, parts: Dependencies, principal: RunsWriter, key: IdempotencyKey = None
+    run_id: UUID, options: ForkOptions, dependencies: Dependencies, principal: RunsWriter, key: IdempotencyKey = None
 ) -> Response:
     """Start a new run that shares what happened before the step; no call before it is made again."""
     chosen = idempotency_key(key, options.idempotency_key)
@@ -91,5 +91,5 @@ async def fork_run(
         actor=principal.actor,
         options=options.model_copy(update={"idempotency_key": chosen}),
     )
-    accepted: RunAccepted = await parts.platform.ask(rpc.FORK_RUN, request, timeout_s=15.0)
+    accepted: RunAccepted = await dependencies.platform.ask(rpc.FORK_RUN, request, timeout_s=15.0)
     return json_answer(accepted, status=202, headers=run_headers(accepted.run_id))

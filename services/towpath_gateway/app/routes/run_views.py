@@ -24,13 +24,13 @@ router = APIRouter(prefix="/v1/runs/{run_id}", route_class=StrictRoute, tags=["r
 )
 async def get_nodes(
     run_id: UUID,
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: RunsReader,
     calls: Annotated[bool, Query(description="Also the HTTP calls behind each node, as far as recorded")] = False,
 ) -> Response:
     """Return status, times, usage and cost of the run and of each of its model calls."""
-    entries = await parts.platform.events(principal.project, run_id)
-    rows = await parts.platform.llm_calls(principal.project, run_id, frozenset()) if calls else ()
+    entries = await dependencies.platform.events(principal.project, run_id)
+    rows = await dependencies.platform.llm_calls(principal.project, run_id, frozenset()) if calls else ()
     return json_answer(project_nodes(run_id, entries, rows))
 
 
@@ -40,9 +40,9 @@ async def get_nodes(
     responses=documented("run_not_found", "not_a_goal"),
     summary="How a goal run stands",
 )
-async def get_goal(run_id: UUID, parts: Dependencies, principal: RunsReader) -> Response:
+async def get_goal(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
     """Return the task state with every step: what was planned, done and found, progress, confidence, cost."""
-    state = project_goal(run_id, await parts.platform.events(principal.project, run_id))
+    state = project_goal(run_id, await dependencies.platform.events(principal.project, run_id))
     if state is None:
         raise ProblemError(problem("not_a_goal", f"run {run_id} pursues no goal", run_id=str(run_id)))
     return json_answer(state)
@@ -54,9 +54,9 @@ async def get_goal(run_id: UUID, parts: Dependencies, principal: RunsReader) -> 
     responses=documented("run_not_found", "not_a_plan"),
     summary="How a plan or workflow stands",
 )
-async def get_plan(run_id: UUID, parts: Dependencies, principal: RunsReader) -> Response:
+async def get_plan(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
     """Return every step with its agents: how each stands, its child run, what came of it, how long it took."""
-    view = project_plan(run_id, await parts.platform.events(principal.project, run_id))
+    view = project_plan(run_id, await dependencies.platform.events(principal.project, run_id))
     if view is None:
         raise ProblemError(problem("not_a_plan", f"run {run_id} carries out no plan", run_id=str(run_id)))
     return json_answer(view)
@@ -68,6 +68,6 @@ async def get_plan(run_id: UUID, parts: Dependencies, principal: RunsReader) -> 
     responses=documented("run_not_found"),
     summary="A run as a conversation",
 )
-async def get_messages(run_id: UUID, parts: Dependencies, principal: RunsReader) -> Response:
+async def get_messages(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
     """Return what user, models and tools said, the current turn included, and which calls have no result."""
-    return json_answer(project_messages(run_id, await parts.platform.events(principal.project, run_id)))
+    return json_answer(project_messages(run_id, await dependencies.platform.events(principal.project, run_id)))

@@ -98,27 +98,27 @@ def run_headers(run_id: UUID) -> dict[str, str]:
 )
 async def submit_run(
     task: SubmitTask,
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: RunsWriter,
     link: ClientSpan,
     key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> Response:
     """Accept a task. The run is safe once this answers; the answer says where it is."""
-    accepted = await parts.platform.submit(principal.caller, with_key(task, key), link)
+    accepted = await dependencies.platform.submit(principal.caller, with_key(task, key), link)
     headers = run_headers(accepted.run_id)
     wait_s = preferred_wait(prefer)
     if wait_s:
         headers["Preference-Applied"] = f"wait={wait_s:.0f}"
-        view = await parts.platform.until_end(principal.project, accepted.run_id, wait_s)
+        view = await dependencies.platform.wait_for_end(principal.project, accepted.run_id, wait_s)
         if view is not None and view.status in FINAL_STATUSES:
-            return json_answer(await parts.platform.with_effects(view), headers=headers)
+            return json_answer(await dependencies.platform.with_effects(view), headers=headers)
     return json_answer(accepted, status=202, headers=headers)
 
 
 @router.get("/v1/runs", response_model=RunPage, responses=documented(), summary="List runs, newest first")
 async def list_runs(
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: RunsReader,
     status: Annotated[str | None, Query(max_length=32)] = None,
     network: Annotated[str | None, Query(max_length=128)] = None,
@@ -143,16 +143,16 @@ async def list_runs(
         before=before,
         limit=limit,
     )
-    return json_answer(await parts.platform.ask(rpc.LIST_RUNS, request))
+    return json_answer(await dependencies.platform.ask(rpc.LIST_RUNS, request))
 
 
 @router.get("/v1/runs/{run_id}", response_model=RunView, responses=documented("run_not_found"), summary="Look at a run")
-async def get_run(run_id: UUID, parts: Dependencies, principal: RunsReader, prefer: Prefer = None) -> Response:
+async def get_run(run_id: UUID, dependencies: Dependencies, principal: RunsReader, prefer: Prefer = None) -> Response:
     """Return a run; with `Prefer: wait=N` as soon as it has ended, or as it stands after N seconds."""
     wait_s = preferred_wait(prefer)
-    view = await parts.platform.until_end(principal.project, run_id, wait_s) if wait_s else None
+    view = await dependencies.platform.wait_for_end(principal.project, run_id, wait_s) if wait_s else None
     if view is None or view.status in TELLS_EFFECTS:
-        view = await parts.platform.run(principal.project, run_id, effects=True)
+        view = await dependencies.platform.run(principal.project, run_id, effects=True)
     above = view.root_run_id or run_id
     return json_answer(view, headers={"traceresponse": ids.traceparent(run_id, "run", trace=above)})
 
@@ -166,7 +166,7 @@ async def get_run(run_id: UUID, parts: Dependencies, principal: RunsReader, pref
 async def get_events(
     run_id: UUID,
     request: Request,
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: RunsReader,
     after: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 200,
@@ -183,16 +183,17 @@ async def get_events(
     if not wants_stream(request.headers.get("accept")):
         if children or deltas:
             raise ProblemError(problem("request_invalid", "children and deltas are for streams: text/event-stream"))
-        return json_answer(await parts.platform.page(principal.project, run_id, after, limit, wait * 1_000))
+        return json_answer(await dependencies.platform.page(principal.project, run_id, after, limit, wait * 1_000))
     if children:
         if after:
             raise ProblemError(problem("request_invalid", "a stream with children resumes with Last-Event-ID alone"))
-        return await _tree_stream(parts, principal.project, run_id, last_event, deltas=deltas)
+        return await _tree_stream(dependencies, principal.project, run_id, last_event, deltas=deltas)
     start = last_event_id(last_event, after)
-    first = await parts.platform.page(principal.project, run_id, start)
+    first = await dependencies.platform.page(principal.project, run_id, start)
     _check_start(start, first)
     return _stream(
-        parts, RunStream(parts.platform, principal.project, first, SingleRunLayout(run_id), after=start, deltas=deltas)
+        dependencies,
+        RunStream(dependencies.platform, principal.project, first, SingleRunLayout(run_id), after=start, deltas=deltas),
     )
 
 
@@ -203,11 +204,13 @@ async def get_events(
     responses=documented("run_not_found", "run_finished", "run_unreadable"),
     summary="Ask a run to stop",
 )
-async def cancel_run(run_id: UUID, parts: Dependencies, principal: RunsWriter, stop: StopRun | None = None) -> Response:
+async def cancel_run(
+    run_id: UUID, dependencies: Dependencies, principal: RunsWriter, stop: StopRun | None = None
+) -> Response:
     """Ask a run to stop. It is `cancelled` once no call of it can start any more."""
     reason = stop.reason if stop is not None else ""
     request = CancelRun(project=principal.project, run_id=run_id, actor=principal.actor, reason=reason)
-    return json_answer(await parts.platform.ask(rpc.CANCEL_RUN, request), status=202)
+    return json_answer(await dependencies.platform.ask(rpc.CANCEL_RUN, request), status=202)
 
 
 @router.get(
@@ -216,12 +219,12 @@ async def cancel_run(run_id: UUID, parts: Dependencies, principal: RunsWriter, s
     responses=documented("run_not_found"),
     summary="A run and its child runs",
 )
-async def get_tree(run_id: UUID, parts: Dependencies, principal: RunsReader) -> Response:
+async def get_tree(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
     """Return the run with everything below it, children in the order in which they were started.
 
     Of more than 500 runs those that stand deepest, and began last, are left out, and `truncated` says so.
     """
-    return json_answer(await parts.platform.ask(rpc.RUN_TREE, GetTree(project=principal.project, run_id=run_id)))
+    return json_answer(await dependencies.platform.ask(rpc.RUN_TREE, GetTree(project=principal.project, run_id=run_id)))
 
 
 @router.get(
@@ -232,15 +235,15 @@ async def get_tree(run_id: UUID, parts: Dependencies, principal: RunsReader) -> 
 )
 async def get_history(
     run_id: UUID,
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: RunsReader,
     after_step: Annotated[int, Query(ge=-1, description="`next_after_step` of the page before")] = -1,
 ) -> Response:
     """Return the history as recorded so far; `seq` says how far it has read the log."""
-    await parts.platform.run(principal.project, run_id)
+    await dependencies.platform.run(principal.project, run_id)
     request = GetHistory(project=principal.project, run_id=run_id, after_step=after_step)
     try:
-        return json_answer(await parts.platform.ask(rpc.GET_HISTORY, request))
+        return json_answer(await dependencies.platform.ask(rpc.GET_HISTORY, request))
     except ProblemError as error:
         if error.problem.code != "run_not_found":
             raise
@@ -248,12 +251,14 @@ async def get_history(
 
 
 async def _tree_stream(
-    parts: GatewayDependencies, project: str, run_id: UUID, last_event: str | None, *, deltas: bool
+    dependencies: GatewayDependencies, project: str, run_id: UUID, last_event: str | None, *, deltas: bool
 ) -> Response:
     told = last_tree_event_id(last_event)
-    first = await parts.platform.page(project, run_id, 0)
+    first = await dependencies.platform.page(project, run_id, 0)
     _check_start(told.get(run_id, 0), first)
-    return _stream(parts, RunStream(parts.platform, project, first, RunTreeLayout(run_id, told), deltas=deltas))
+    return _stream(
+        dependencies, RunStream(dependencies.platform, project, first, RunTreeLayout(run_id, told), deltas=deltas)
+    )
 
 
 def _check_start(start: int, first: EventPage) -> None:
@@ -261,18 +266,18 @@ def _check_start(start: int, first: EventPage) -> None:
         raise ProblemError(problem("request_invalid", f"the run has {first.seq} events, not {start}"))
 
 
-def _stream(parts: GatewayDependencies, stream: RunStream) -> Response:
-    if parts.streams >= parts.settings.max_streams:
+def _stream(dependencies: GatewayDependencies, stream: RunStream) -> Response:
+    if dependencies.streams >= dependencies.settings.max_streams:
         raise ProblemError(problem("overloaded", "too many streams are open here", retry_after_s=5))
 
     async def frames() -> AsyncIterator[bytes]:
-        parts.streams += 1
-        parts.metrics.streams.inc()
+        dependencies.streams += 1
+        dependencies.metrics.streams.inc()
         try:
             async for frame in stream.frames():
                 yield frame
         finally:
-            parts.streams -= 1
-            parts.metrics.streams.dec()
+            dependencies.streams -= 1
+            dependencies.metrics.streams.dec()
 
     return StreamingResponse(frames(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

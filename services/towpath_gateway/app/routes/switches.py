@@ -53,25 +53,25 @@ class Pause(Named):
 
 
 @router.get("", response_model=SwitchList, responses=documented(), summary="What is paused")
-async def list_switches(parts: Dependencies, principal: RunsReader) -> Response:
+async def list_switches(dependencies: Dependencies, principal: RunsReader) -> Response:
     """Return the project's open switches, oldest first."""
-    return json_answer(await parts.platform.ask(rpc.LIST_SWITCHES, ListSwitches(project=principal.project)))
+    return json_answer(await dependencies.platform.ask(rpc.LIST_SWITCHES, ListSwitches(project=principal.project)))
 
 
 @router.post("/pause", response_model=SwitchSet, responses=documented(*_REFUSALS), summary="Pause")
-async def pause(wanted: Pause, parts: Dependencies, principal: RunsOperator) -> Response:
+async def pause(wanted: Pause, dependencies: Dependencies, principal: RunsOperator) -> Response:
     """Hold new calls back; they wait, and their runs' time stands still (needs the role `operator`)."""
-    return await _set(parts, principal, wanted, paused=True, stop_running=wanted.stop_running)
+    return await _set(dependencies, principal, wanted, paused=True, stop_running=wanted.stop_running)
 
 
 @router.post("/resume", response_model=SwitchSet, responses=documented(*_REFUSALS), summary="Resume")
-async def resume(wanted: Named, parts: Dependencies, principal: RunsOperator) -> Response:
+async def resume(wanted: Named, dependencies: Dependencies, principal: RunsOperator) -> Response:
     """Let what waits go on, by the rules that hold now (needs the role `operator`)."""
-    return await _set(parts, principal, wanted, paused=False)
+    return await _set(dependencies, principal, wanted, paused=False)
 
 
 async def _set(
-    parts: GatewayDependencies, principal: Principal, wanted: Named, *, paused: bool, stop_running: bool = False
+    dependencies: GatewayDependencies, principal: Principal, wanted: Named, *, paused: bool, stop_running: bool = False
 ) -> Response:
     require_role(principal, OPERATOR)
     if wanted.name is None and wanted.kind != "project":
@@ -86,4 +86,4 @@ async def _set(
         reason=wanted.reason,
         stop_running=stop_running,
     )
-    return json_answer(await parts.platform.ask(rpc.SET_SWITCH, request, timeout_s=15.0))
+    return json_answer(await dependencies.platform.ask(rpc.SET_SWITCH, request, timeout_s=15.0))

@@ -19,9 +19,9 @@ router = APIRouter(prefix="/v1/runs/{run_id}/workspace", route_class=StrictRoute
 
 
 @router.get("", response_model=WorkspaceView, responses=documented("run_not_found"), summary="The files of a run")
-async def get_workspace(run_id: UUID, parts: Dependencies, principal: RunsReader) -> Response:
+async def get_workspace(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
     """Return the files of a run with their versions, and its plan, as they stand."""
-    return json_answer(await _view(parts, principal.project, run_id))
+    return json_answer(await _view(dependencies, principal.project, run_id))
 
 
 @router.get(
@@ -33,12 +33,12 @@ async def get_workspace(run_id: UUID, parts: Dependencies, principal: RunsReader
 async def get_file(
     run_id: UUID,
     path: str,
-    parts: Dependencies,
+    dependencies: Dependencies,
     principal: RunsReader,
     version: Annotated[int | None, Query(ge=1, description="An earlier version of the file")] = None,
 ) -> Response:
     """Return the text of a file, as it stands or as an earlier version was."""
-    view = await _view(parts, principal.project, run_id)
+    view = await _view(dependencies, principal.project, run_id)
     file = next((one for one in view.files if one.path == path), None)
     wanted: FileVersion | None = None
     if file is not None:
@@ -47,14 +47,14 @@ async def get_file(
     if wanted is None:
         which = f"version {version} of {path}" if file is not None else f"file {path}"
         raise ProblemError(problem("file_not_found", f"run {run_id} has no {which}", run_id=str(run_id)))
-    data = await parts.platform.blob(run_id, wanted.digest)
+    data = await dependencies.platform.blob(run_id, wanted.digest)
     return json_answer(
         FileText(run_id=run_id, path=path, version=wanted.version, digest=wanted.digest, content=data.decode())
     )
 
 
-async def _view(parts: GatewayDependencies, project: str, run_id: UUID) -> WorkspaceView:
-    entries = await parts.platform.events(project, run_id)
+async def _view(dependencies: GatewayDependencies, project: str, run_id: UUID) -> WorkspaceView:
+    entries = await dependencies.platform.events(project, run_id)
     last = entries[-1]
     status = next((e.event.status for e in reversed(entries) if isinstance(e.event, RunFinished)), "running")
     return project_workspace(run_id, last.seq, status, entries)
