@@ -6,7 +6,7 @@ The minute slides: it is kept in intervals, and what was granted counts for a wh
 
 from dataclasses import dataclass
 
-from towpath_contracts.decisions.provider_limits import ProviderUseSlice, ProviderLimit, ProviderUse, SlotHolder
+from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderUse, ProviderUseSlice, SlotHolder
 
 LEASE_S = 5.0
 """How long a silent decider keeps its slots: they come back so long after it was killed."""

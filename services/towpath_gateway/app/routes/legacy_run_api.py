@@ -186,7 +186,9 @@ async def show_prompt(name: str, asked: ShowPrompt, dependencies: Dependencies, 
         user_message=asked.user_message,
     )
     preview: PromptPreview = await dependencies.platform.ask(rpc.PREVIEW_PROMPT, request)
-    rendered: RenderPromptAnswer = await dependencies.platform.ask(rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context))
+    rendered: RenderPromptAnswer = await dependencies.platform.ask(
+        rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context)
+    )
     return json_answer(
         PromptShown(
             agent_key=preview.context.agent_key, model=preview.model, prompt=rendered.prompt, digest=rendered.digest
