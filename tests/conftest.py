@@ -18,6 +18,7 @@ import pytest
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
 from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_fabric import garbage_collector
 from towpath_fabric.postgres.migrations import LOCK_KEY, migrate
 
 DatabaseUrl = Callable[..., str]
@@ -35,14 +36,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage while test modules are imported, which is a tenth of the time, and never again among that."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.set_threshold(20_000, 20, 50)
-        gc.enable()
+    """Import the test modules as a service imports its own, and look for garbage as rarely as a service does."""
+    with garbage_collector.paused():
+        collected = yield
+    gc.set_threshold(*garbage_collector.RARELY)
+    return collected
 
 
 PROCESSES = 4

@@ -6,7 +6,6 @@ subscribers, loops; stop in reverse. A loop that ends by an error ends the proce
 
 import asyncio
 import contextlib
-import gc
 import importlib
 import json
 import os
@@ -23,6 +22,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from towpath_fabric import garbage_collector
 from towpath_fabric.health import Health, LoopWatchdog, Receive, Scope, Send
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
@@ -54,17 +54,6 @@ class _StoppableServer(uvicorn.Server):
         super().handle_exit(sig, frame)
         self._captured_signals.clear()  # else uvicorn raises them again at the end, and a clean stop looks like a crash
         self._notify()
-
-
-def _tune_garbage_collector() -> None:
-    """Exclude what was built at start from every later collection, and collect young objects less often.
-
-    A service makes a few thousand short-lived objects per batch, nearly all freed by reference counting; searching for
-    cycles after every 700 of them cost several per cent of its time.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
 
 
 class Service:
@@ -158,7 +147,7 @@ class Service:
             task = asyncio.create_task(loop(), name=getattr(loop, "__qualname__", repr(loop)))
             task.add_done_callback(self._finished)
             self._tasks.append(task)
-        _tune_garbage_collector()
+        garbage_collector.collect_rarely()
         self.log.info("started")
         try:
             yield

@@ -11,12 +11,16 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from pydantic import ValidationError
+from towpath_fabric.garbage_collector import paused
 
-from towpath.errors import DeclarationError
-from towpath_agent.settings import AgentSettings
-from towpath_agent.wiring import find_agent, make_agent_server
-from towpath_fabric.service import Service
+with paused():
+    from pydantic import ValidationError
+
+    from towpath.errors import DeclarationError
+    from towpath_agent.settings import AgentSettings
+    from towpath_agent.wiring import find_agent, make_agent_server
+    from towpath_fabric.service import Service
+
 
 USAGE_ERROR = 2
 MAX_PROCESSES = 64

@@ -6,15 +6,18 @@ import json
 import sys
 from collections.abc import Sequence
 
-from pydantic import ValidationError
+from towpath_fabric.garbage_collector import paused
 
-from towpath_contracts.problems.registry import Problem, ProblemError
-from towpath_fabric.nats.replies import problem_from_validation
-from towpath_gateway.adapters.key_store import NewKey
-from towpath_gateway.app.application import create_app
-from towpath_gateway.core.api_keys import SCOPES
-from towpath_gateway.settings import GatewaySettings
-from towpath_gateway.wiring import build_service, create_key
+with paused():
+    from pydantic import ValidationError
+
+    from towpath_contracts.problems.registry import Problem, ProblemError
+    from towpath_fabric.nats.replies import problem_from_validation
+    from towpath_gateway.adapters.key_store import NewKey
+    from towpath_gateway.app.application import create_app
+    from towpath_gateway.core.api_keys import SCOPES
+    from towpath_gateway.settings import GatewaySettings
+    from towpath_gateway.wiring import build_service, create_key
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,18 +4,21 @@ import asyncio
 import sys
 from functools import partial
 
-from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
-from towpath_fabric.nats.pull_consumer import PullConsumer
-from towpath_fabric.nats.streams import backlog, ensure_consumer, ensure_streams
-from towpath_fabric.service import Service
-from towpath_orchestrator.adapters.webhooks import load_webhooks
-from towpath_orchestrator.app.api import replay_command
-from towpath_orchestrator.app.api.handlers import serve_agents, serve_notices
-from towpath_orchestrator.app.commit.run_telemetry import RunTracing
-from towpath_orchestrator.app.webhook_delivery import WebhookDeliveryLoop
-from towpath_orchestrator.metrics import OrchestratorMetrics
-from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_orchestrator.wiring import OrchestratorPorts, OrchestratorWiring
+from towpath_fabric.garbage_collector import paused
+
+with paused():
+    from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
+    from towpath_fabric.nats.pull_consumer import PullConsumer
+    from towpath_fabric.nats.streams import backlog, ensure_consumer, ensure_streams
+    from towpath_fabric.service import Service
+    from towpath_orchestrator.adapters.webhooks import load_webhooks
+    from towpath_orchestrator.app.api import replay_command
+    from towpath_orchestrator.app.api.handlers import serve_agents, serve_notices
+    from towpath_orchestrator.app.commit.run_telemetry import RunTracing
+    from towpath_orchestrator.app.webhook_delivery import WebhookDeliveryLoop
+    from towpath_orchestrator.metrics import OrchestratorMetrics
+    from towpath_orchestrator.settings import OrchestratorSettings
+    from towpath_orchestrator.wiring import OrchestratorPorts, OrchestratorWiring
 
 
 class Orchestrator:

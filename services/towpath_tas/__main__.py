@@ -3,28 +3,31 @@
 import sys
 from typing import Any
 
-from towpath_audit.notes import Signer
-from towpath_contracts import rpc
-from towpath_contracts.streams import TOOLOUT_CONSUMER, TOOLREQ_CONSUMER, exec_consumer
-from towpath_fabric.nats.pull_consumer import PullConsumer
-from towpath_fabric.nats.streams import ensure_streams
-from towpath_fabric.postgres.pool import DATABASE_DOWN
-from towpath_fabric.service import Service
-from towpath_fabric.tickets import TicketSigner
-from towpath_tas.adapters.keys import KeyFileError, load_key
-from towpath_tas.adapters.ledger_tables import QUERIES
-from towpath_tas.app.audit.audit_queries import AuditQueries, CallBlobs
-from towpath_tas.app.audit.housekeeping import Housekeeping
-from towpath_tas.app.policy.access_queries import AccessQueries
-from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
-from towpath_tas.app.policy.policy_diff import PolicyDiffs
-from towpath_tas.app.policy.policy_statistics import PolicyStatistics
-from towpath_tas.app.policy.policy_versions import PolicyHistory
-from towpath_tas.app.policy.shadow_policy import ShadowPolicies
-from towpath_tas.app.policy.tool_registration import ToolRegistrations
-from towpath_tas.metrics import TasMetrics
-from towpath_tas.settings import TasSettings
-from towpath_tas.wiring import CallPorts, CallWiring, note_signer, serve, serve_toolsets, start_audit
+from towpath_fabric.garbage_collector import paused
+
+with paused():
+    from towpath_audit.notes import Signer
+    from towpath_contracts import rpc
+    from towpath_contracts.streams import TOOLOUT_CONSUMER, TOOLREQ_CONSUMER, exec_consumer
+    from towpath_fabric.nats.pull_consumer import PullConsumer
+    from towpath_fabric.nats.streams import ensure_streams
+    from towpath_fabric.postgres.pool import DATABASE_DOWN
+    from towpath_fabric.service import Service
+    from towpath_fabric.tickets import TicketSigner
+    from towpath_tas.adapters.keys import KeyFileError, load_key
+    from towpath_tas.adapters.ledger_tables import QUERIES
+    from towpath_tas.app.audit.audit_queries import AuditQueries, CallBlobs
+    from towpath_tas.app.audit.housekeeping import Housekeeping
+    from towpath_tas.app.policy.access_queries import AccessQueries
+    from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
+    from towpath_tas.app.policy.policy_diff import PolicyDiffs
+    from towpath_tas.app.policy.policy_statistics import PolicyStatistics
+    from towpath_tas.app.policy.policy_versions import PolicyHistory
+    from towpath_tas.app.policy.shadow_policy import ShadowPolicies
+    from towpath_tas.app.policy.tool_registration import ToolRegistrations
+    from towpath_tas.metrics import TasMetrics
+    from towpath_tas.settings import TasSettings
+    from towpath_tas.wiring import CallPorts, CallWiring, note_signer, serve, serve_toolsets, start_audit
 
 
 class ToolAccessService:

@@ -2,8 +2,12 @@
 
 import sys
 
-from towpath_watchdog.settings import WatchdogSettings
-from towpath_watchdog.wiring import build_service
+from towpath_fabric.garbage_collector import paused
+
+with paused():
+    from towpath_watchdog.settings import WatchdogSettings
+    from towpath_watchdog.wiring import build_service
+
 
 if __name__ == "__main__":
     sys.exit(build_service(WatchdogSettings.load()).run())

@@ -10,13 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
+from towpath_fabric.garbage_collector import paused
 
-from towpath.errors import DeclarationError, RefusedError, problem_of
-from towpath_contracts.base import JsonObject
-from towpath_fabric.service import Service
-from towpath_worker.settings import WorkerSettings
-from towpath_worker.wiring import load_tools, make_worker
+with paused():
+    from pydantic import ValidationError
+
+    from towpath.errors import DeclarationError, RefusedError, problem_of
+    from towpath_contracts.base import JsonObject
+    from towpath_fabric.service import Service
+    from towpath_worker.settings import WorkerSettings
+    from towpath_worker.wiring import load_tools, make_worker
+
 
 if TYPE_CHECKING:
     from towpath_worker.adapters.mcp.config import ServersFile

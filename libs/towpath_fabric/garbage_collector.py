@@ -1,0 +1,32 @@
+"""When Python looks for reference cycles: never while a process imports, rarely while a service runs.
+
+What is imported stays for the life of the process, and of a few thousand short-lived objects per batch nearly all are
+freed by reference counting. So looking for cycles in either is waste: a tenth of a start, some per cent of the work.
+"""
+
+import contextlib
+import gc
+from collections.abc import Iterator
+
+RARELY = (20_000, 20, 50)
+"""Thresholds of the three generations."""
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Look for no garbage meanwhile, and never again among what is made meanwhile."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
+def collect_rarely() -> None:
+    """Leave what has been built so far out of every later collection, and collect young objects less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*RARELY)
