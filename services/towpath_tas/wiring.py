@@ -68,10 +68,11 @@ class CallPorts:
 def serve(bus: MessageBus, method: rpc.Method, handler: Handler) -> None:
     """Answer *method*; while Postgres is down answer `unavailable`, so that callers don't wait for a timeout."""
 
+    # FastStream passes the request by the name that the handler gives it, and the bus of simulations by its place.
     @functools.wraps(handler)
-    async def reachable(request: Any) -> Message:
+    async def reachable(*request: Any, **named_request: Any) -> Message:
         try:
-            return await handler(request)
+            return await handler(*request, **named_request)
         except DATABASE_DOWN as error:
             raise ProblemError(problem("unavailable", "the ledger can't be reached", retry_after_s=2)) from error
 
