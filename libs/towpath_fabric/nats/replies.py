@@ -36,11 +36,17 @@ def problem_from_validation(error: ValidationError, what: str) -> Problem:
 
 
 def request_type(handler: Callable[..., Any]) -> type[BaseModel]:
-    """Return the type of the first parameter of *handler*; raises TypeError where that is no message."""
+    """Return the type of the first parameter of *handler*; raises TypeError where that is no message.
+
+    FastStream passes parameters by name and leaves out those that begin with an underscore.
+    """
     parameter = next(iter(inspect.signature(handler, eval_str=True).parameters.values()), None)
     declared = None if parameter is None else parameter.annotation
     if not (isinstance(declared, type) and issubclass(declared, BaseModel)):
         msg = f"{handler!r} has to declare the message that it takes as its first parameter"
+        raise TypeError(msg)
+    if parameter is not None and parameter.name.startswith("_"):
+        msg = f"{handler!r} calls its message {parameter.name}, which FastStream would not pass"
         raise TypeError(msg)
     return declared
 

@@ -47,7 +47,14 @@ async def test_a_handler_has_to_take_the_message_of_its_method() -> None:
     async def untyped(request: Any) -> ActionDone:
         return ActionDone(detail=str(request))
 
-    for handler, why in ((cancel, "takes GetRun, its handler CancelRun"), (untyped, "has to declare the message")):
+    async def hidden(_request: GetRun) -> ActionDone:
+        return ActionDone()
+
+    for handler, why in (
+        (cancel, "takes GetRun, its handler CancelRun"),
+        (untyped, "has to declare the message"),
+        (hidden, "which FastStream would not pass"),
+    ):
         try:
             bus.subscriber(GET_RUN)(handler)
         except TypeError as error:
