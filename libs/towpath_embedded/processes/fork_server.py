@@ -17,6 +17,12 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
+from pydantic import BaseModel
+
+from towpath_contracts.base import ClientMessage, ClientValue, Message, Value
+from towpath_contracts.events.log import event_adapter
+from towpath_contracts.facts import fact_adapter
+
 DESCRIPTORS: Final = 3
 """What comes with a request: the socket with the order, the log, the directory."""
 
@@ -67,8 +73,19 @@ def _preload(modules: list[str]) -> None:
         del vars(sys.modules[module])["__main__"]
     for module in _ALSO:
         importlib.import_module(module)
+    for base in (Value, ClientValue, Message, ClientMessage):  # values first: messages hold them
+        _build(base)
+    for adapter in (event_adapter, fact_adapter):
+        adapter.rebuild()
     gc.collect()
     gc.freeze()  # collections in forked processes leave these pages alone, so they stay shared
+
+
+def _build(message: type[BaseModel]) -> None:
+    """Build *message* and all derived from it, which every forked process would build for itself otherwise."""
+    message.model_rebuild()
+    for derived in message.__subclasses__():
+        _build(derived)
 
 
 def _fork_until_closed(requests: socket.socket) -> list[int] | None:
