@@ -23,8 +23,14 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @functools.cache
 def tracked() -> tuple[Path, ...]:
-    """Return every file that belongs to the repository and exists."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    """Return every file that belongs to the repository, or would with the next commit, and exists."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
     return tuple(path for name in listed.split("\0") if name and (path := ROOT / name).is_file())
 
 

@@ -153,3 +153,12 @@ SMALL_ON_PURPOSE = {
     "towpath_watchdog.core": "one module a kind of finding",
 }
 """Families of small modules, and why each member stands apart."""
+
+
+def test_the_product_imports_no_test() -> None:
+    found = {
+        module.name
+        for module in product()
+        if re.search(r"^\s*(?:from|import) tests\b", module.path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert found == set()
