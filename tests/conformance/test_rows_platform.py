@@ -215,7 +215,7 @@ async def test_b4_the_conversation_of_a_run_is_whole_and_in_order(watched: Watch
     async with Client(watched.platform.gateway_url) as client:
         view = await client.run(NETWORK["name"], "Mark it.", model="local:qwen3", timeout=180)
         talk = await client.messages(view.run_id)
-    assert [role for role, _ in LOCAL.told(watched.server.seen[1])] == ["system", "user"]
+    assert [role for role, _ in LOCAL.sent_turns(watched.server.seen[1])] == ["system", "user"]
     assert [message.role for message in talk.messages] == ["user", "assistant", "tool", "assistant"]
     assert [message.content for message in talk.messages[::3]] == ["Mark it.", "done"]
     assert (talk.dangling, talk.waiting) == ((), ())

@@ -78,8 +78,8 @@ async def run_process(
 async def _start(
     command: tuple[str | Path, ...], cwd: str | Path | None, env: Mapping[str, str] | None
 ) -> asyncio.subprocess.Process:
-    try:
-        return await asyncio.create_subprocess_exec(
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -88,8 +88,20 @@ async def _start(
             env=dict(env) if env is not None else plain_environment(),
             start_new_session=True,
         )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # The program may run already, with children of its own; asyncio would end the program alone.
+        starting.add_done_callback(_kill_started)
+        raise
     except OSError as error:
         raise ToolError(_start_error(error), f"{command[0]} can't be started: {error.strerror or error}") from error
+
+
+def _kill_started(starting: "asyncio.Future[asyncio.subprocess.Process]") -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        signal_group(starting.result().pid, signal.SIGKILL)
 
 
 def _start_error(error: OSError) -> str:
