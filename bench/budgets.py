@@ -23,7 +23,7 @@ import nats
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -85,7 +85,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         platform = Platform(
             folder / "d",
             role_environment={"tas": {"TOWPATH_POLICY_FILE": str(HERE / "w1-policy.yaml")}},
-            workers=[WorkerCommand(modules=(str(HERE / "echo_tools.py"),), concurrency=64)],
+            workers=[WorkerLaunch(modules=(str(HERE / "echo_tools.py"),), concurrency=64)],
         )
         async with platform, httpx2.AsyncClient(base_url=platform.gateway_url, timeout=30) as api:
             await asyncio.sleep(1)

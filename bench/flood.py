@@ -25,7 +25,7 @@ import nats
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from w1 import HERE, SCALED, network, role_of, script, tree
 
@@ -217,7 +217,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
                 "tas": {"TOWPATH_POLICY_FILE": str(HERE / "w1-policy.yaml")},
                 "orchestrator": {"TOWPATH_MAX_ACTIVE_RUNS": str(options.active)},
             },
-            workers=[WorkerCommand(modules=(str(HERE / "echo_tools.py"),), count=options.replicas, concurrency=64)],
+            workers=[WorkerLaunch(modules=(str(HERE / "echo_tools.py"),), count=options.replicas, concurrency=64)],
         )
         async with platform:
             memory = Memory()

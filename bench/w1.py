@@ -20,7 +20,7 @@ import nats
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 HERE = Path(__file__).parent
@@ -189,7 +189,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
             folder / "d",
             replicas={**dict.fromkeys(SCALED, options.replicas), "log_writer": options.log_writers},
             role_environment={"tas": {"TOWPATH_POLICY_FILE": str(HERE / "w1-policy.yaml")}},
-            workers=[WorkerCommand(modules=(str(HERE / "echo_tools.py"),), count=options.replicas, concurrency=64)],
+            workers=[WorkerLaunch(modules=(str(HERE / "echo_tools.py"),), count=options.replicas, concurrency=64)],
         )
         async with platform:
             await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""The rows of the feature list, their tests, and one mutation each that those tests have to notice.
+"""The rows of the feature list (`rows.yaml`), their tests, and one mutation each that those tests have to notice.
 
     python -m tests.rows show [ROW…]      which tests a row has
     python -m tests.rows check            what the suite checks too, and which rows are still missing
@@ -13,7 +13,6 @@ and code in it (tests/mutation).
 import argparse
 import ast
 import functools
-import os
 import re
 import shutil
 import subprocess
@@ -26,8 +25,9 @@ from typing import Annotated
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
-from tests.mutation.mutations import Mutation, mutated_file, printed
+from tests.mutation.mutations import Mutation, mutated_file
 from tests.mutation.symbols import MutationError
+from tests.mutation.trials import TrialResult, tried
 from tests.support.places import ROOT
 
 TABLE = ROOT / "tests" / "rows.yaml"
@@ -45,7 +45,6 @@ ON_THE_PLATFORM = ("e2e", "integration")
 """Folders whose tests cross a process, as a row that is no pure rule needs one."""
 
 _BEARS = re.compile(r"test_((?:[a-f]\d+_)+)")
-_TIMEOUT_S = 900
 
 
 class RowMutation(Mutation):
@@ -152,9 +151,10 @@ def mutate(rows: Mapping[str, Row], *, trusting: bool = False) -> int:
         _copy(copy)
         missed = 0
         for name, row in rows.items():
-            said = _judged(copy, name, row.mutation, trusting=trusting)
-            missed += said != "caught"
-            say(f"{name:4} {said:8} {row.mutation.symbol}", flush=True)
+            result = _tried(copy, name, row.mutation, trusting=trusting)
+            missed += result.verdict != "caught"
+            why = f": {result.detail}" if result.verdict == "broken" else ""
+            say(f"{name:4} {result.verdict:8} {row.mutation.symbol}{why}", flush=True)
     return missed
 
 
@@ -171,34 +171,13 @@ def _copy(to: Path) -> None:
             shutil.copy2(ROOT / name, to / name)
 
 
-def _judged(copy: Path, name: str, mutation: RowMutation, *, trusting: bool) -> str:
+def _tried(copy: Path, name: str, mutation: RowMutation, *, trusting: bool) -> TrialResult:
     chosen = [
         test.place
         for test in tests_of(name)
         if not mutation.tests or any(part in test.place for part in mutation.tests)
     ]
-    mutated = mutated_file(mutation, copy)
-    path = mutated.path
-    whole = path.read_text("utf-8")
-    try:
-        path.write_text(printed(path), "utf-8")
-        if not trusting and (code := _pytest(copy, chosen)) != 0:
-            return f"BROKEN ({code}): its tests fail as it is"
-        path.write_text(mutated.source, "utf-8")
-        code = _pytest(copy, chosen)
-    finally:
-        path.write_text(whole, "utf-8")
-    return {0: "MISSED", 1: "caught"}.get(code, f"BROKEN ({code}): the mutant can't be tested")
-
-
-def _pytest(copy: Path, chosen: Sequence[str]) -> int:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / part) for part in ("libs", "services", "."))}
-    words = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "-p", "no:cacheprovider", *chosen]
-    try:
-        done = subprocess.run(words, cwd=copy, env=environment, capture_output=True, timeout=_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired:
-        return 1  # what hangs is noticed
-    return done.returncode
+    return tried(mutation, chosen, copy, trusting=trusting)
 
 
 def say(text: str, *, flush: bool = False) -> None:

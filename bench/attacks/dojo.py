@@ -25,12 +25,12 @@ from uuid import UUID
 import yaml
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.tools.calls import EffectClass, IrreversibleHazard, ToolSpec
+from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.provenance.provenance import RunKnowledge, ValueSource
+from towpath_tas.core.provenance.provenance import RunProvenance, ValueSource
 from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
 
 HERE = Path(__file__).parent
@@ -76,7 +76,7 @@ class Played:
         self._law = bundle
         self._specs = specs
         self._runtime = import_module("agentdojo.functions_runtime").FunctionsRuntime(suite.tools)
-        self._known = RunKnowledge()
+        self._known = RunProvenance()
         self._known.add_task(prompt)
         self._step = 0
 
@@ -137,7 +137,7 @@ def specs_of(suite: Any, declared: dict[str, Any]) -> dict[str, ToolSpec]:
             trusted_output=tool.name in declared.get("trusted", ()),
             trusted_fields=tuple(declared.get("trusted_fields", {}).get(tool.name, ())),
             sinks=None if sinks is None else tuple(sinks),
-            hazards=tuple(IrreversibleHazard(one) for one in declared.get("hazards", {}).get(tool.name, ())),
+            hazards=tuple(ToolHazard(one) for one in declared.get("hazards", {}).get(tool.name, ())),
         )
     return found
 

@@ -107,12 +107,12 @@ _BY_STATUS: dict[int, type[TowpathError]] = {
 }
 
 
-def error_from(said: Problem) -> TowpathError:
-    """Return *said* as the exception whose class names the reaction."""
-    if said.code == "server_unreachable":
-        return UnavailableError(said)
-    fallback = RefusedError if 400 <= said.status < 500 else TowpathError
-    return _BY_STATUS.get(said.status, fallback)(said)
+def error_from(found: Problem) -> TowpathError:
+    """Return *found* as the exception whose class names the reaction."""
+    if found.code == "server_unreachable":
+        return UnavailableError(found)
+    fallback = RefusedError if 400 <= found.status < 500 else TowpathError
+    return _BY_STATUS.get(found.status, fallback)(found)
 
 
 def unreachable(server: str, detail: str) -> UnavailableError:

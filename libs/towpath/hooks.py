@@ -1,7 +1,7 @@
 """Hooks of tool workers and agents: the user's own code around what they do.
 
 A hook watches and never decides. One that fails or hangs is contained, counted and reported, and the call goes on. It
-is told only what is recorded anyway: no secret that a worker adds to a call, no text of a failure.
+gets only what is recorded anyway: no secret that a worker adds to a call, no text of a failure.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ every model that it asks itself under `request.model_call`; a tool call is what 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookEvent:
-    """What a hook is told about one event. Fields that do not belong to the event are empty."""
+    """What a hook gets about one event. Fields that do not belong to the event are empty."""
 
     name: str
     worker: str = ""
@@ -71,7 +71,7 @@ def hook(event: str) -> Callable[[Callable[[HookEvent], Any]], Hook]:
 
 
 class Hooks:
-    """The hooks of one process. `failed` is called with every hook that failed."""
+    """The hooks of one process, called in the order of their declaration; `failed` is called with each that failed."""
 
     def __init__(self, hooks: Iterable[Hook], failed: Callable[[Hook, BaseException], None]) -> None:
         self._by_event: dict[str, list[Hook]] = {}

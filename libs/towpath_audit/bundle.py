@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from towpath_audit.entries import AuditLogEntry, EntryPayload
-from towpath_audit.merkle import TreeEdge
+from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import PublicKey, Signer
 
 FORMAT = "towpath-audit-bundle/1"
@@ -47,7 +47,7 @@ def header(
     project: str,
     since: str | None,
     until: str | None,
-    edge: TreeEdge,
+    edge: MerkleFrontier,
     size: int,
     keys: Sequence[PublicKey],
     exported_at: str,

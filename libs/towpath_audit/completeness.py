@@ -35,7 +35,7 @@ AddFault = Callable[[AuditFault], None]
 
 
 @dataclass
-class Completeness:
+class CompletenessCheck:
     """Receives the lines of a bundle in order; `finish` reports what is missing.
 
     *partial*: the log began before the bundle; *tells_earlier*: the bundle includes the earlier decisions of its calls.

@@ -27,7 +27,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class TreeEdge:
+class MerkleFrontier:
     """What is needed to let a tree grow: the roots of its perfect subtrees, the largest first.
 
     There is one for each set bit of `size`, so it stays small however large the tree is.
@@ -44,7 +44,7 @@ class TreeEdge:
             msg = f"a hash has {HASH_BYTES} bytes"
             raise ValueError(msg)
 
-    def extended(self, leaves: Iterable[bytes]) -> "TreeEdge":
+    def extended(self, leaves: Iterable[bytes]) -> "MerkleFrontier":
         """Return the edge after adding the leaf hashes *leaves*; costs about one hash for each."""
         size, hashes = self.size, list(self.hashes)
         for leaf in leaves:
@@ -54,7 +54,7 @@ class TreeEdge:
                 below >>= 1
             hashes.append(one)
             size += 1
-        return TreeEdge(size, tuple(hashes))
+        return MerkleFrontier(size, tuple(hashes))
 
     @property
     def root(self) -> bytes:
@@ -71,14 +71,14 @@ class TreeEdge:
         return b"".join(self.hashes)
 
     @classmethod
-    def unpacked(cls, size: int, data: bytes) -> "TreeEdge":
+    def unpacked(cls, size: int, data: bytes) -> "MerkleFrontier":
         """Return the edge that `packed` wrote; raises ValueError for bytes that are none of a tree of *size*."""
         return cls(size, tuple(data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)))
 
 
 def tree_root(leaves: Sequence[bytes]) -> bytes:
     """Return the root over the leaf hashes *leaves*."""
-    return TreeEdge().extended(leaves).root
+    return MerkleFrontier().extended(leaves).root
 
 
 def inclusion_proof(leaves: Sequence[bytes], index: int) -> tuple[bytes, ...]:

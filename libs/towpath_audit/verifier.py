@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from towpath_audit.bundle import FORMAT, Line, digest, is_page_signed, serialize_line
-from towpath_audit.completeness import Completeness
+from towpath_audit.completeness import CompletenessCheck
 from towpath_audit.entries import AuditLogEntry, EntryError, EntryPayload
-from towpath_audit.merkle import HASH_BYTES, ProofError, TreeEdge, check_inclusion
+from towpath_audit.merkle import HASH_BYTES, MerkleFrontier, ProofError, check_inclusion
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, read_time
 from towpath_audit.report import AuditFault, AuditReport
 
@@ -44,12 +44,12 @@ class _BundleVerifier:
         self._pinned = pinned
         self._header: Line = {}
         self._keys: list[PublicKey] = []
-        self._edge = self._before = TreeEdge()
+        self._edge = self._before = MerkleFrontier()
         self._diverged = False  # the tree differs from the signed one: later lines are not compared with it
         self._sealed = 0
         self._agreed = 0  # up to here a checkpoint from outside confirms the tree
         self._outside: dict[int, list[Checkpoint]] = defaultdict(list)
-        self._completeness = Completeness(self._add_fault)
+        self._completeness = CompletenessCheck(self._add_fault)
         self._page: list[tuple[int, str]] = []
         self._pages = 0
         self._previous = ""
@@ -130,7 +130,7 @@ class _BundleVerifier:
         try:
             _check_header(line)
             hashes = tuple(bytes.fromhex(one) for one in line["edge"])
-            self._edge = TreeEdge(line["first"], hashes)
+            self._edge = MerkleFrontier(line["first"], hashes)
             bundle_keys = [PublicKey.read(text) for text in line["keys"]]
         except (KeyError, TypeError, ValueError, AttributeError, NoteError) as error:
             raise _BadLineError(f"the header can't be used: {error}") from error

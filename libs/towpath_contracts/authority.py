@@ -26,7 +26,7 @@ RESPONSE_EXPIRES = "5m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserRights:
+class NatsUserRights:
     """Allowed subjects of one user; everything else is denied. One that *answers* may reply to what it is asked."""
 
     publish: tuple[str, ...]
@@ -79,7 +79,7 @@ NOT_FOR_PEOPLE: frozenset[rpc.Method] = frozenset(
 """Methods that services ask each other; the gateway may ask every other one."""
 
 
-def worker_rights(name: str, project: str = ANY, toolsets: Iterable[str] = (ANY,)) -> UserRights:
+def worker_rights(name: str, project: str = ANY, toolsets: Iterable[str] = (ANY,)) -> NatsUserRights:
     """Return the rights of the worker credential *name*: to serve *toolsets* of *project*, and nothing else.
 
     Raises ValueError where one of the two is ANY and the other is not: a consumer's name can't be given in part.
@@ -89,7 +89,7 @@ def worker_rights(name: str, project: str = ANY, toolsets: Iterable[str] = (ANY,
         msg = "a worker credential is for named toolsets of one project, or for all of all"
         raise ValueError(msg)
     durables = [ANY if project == ANY else streams.exec_consumer(*place).durable for place in places]
-    return UserRights(
+    return NatsUserRights(
         account=f"TOOLS_{name}",
         publish=(
             subjects.TOOL_OUTCOME,
@@ -106,7 +106,7 @@ def worker_rights(name: str, project: str = ANY, toolsets: Iterable[str] = (ANY,
     )
 
 
-def agent_rights(user: str, project: str = ANY, name: str = ANY) -> UserRights:
+def agent_rights(user: str, project: str = ANY, name: str = ANY) -> NatsUserRights:
     """Return the rights of the credential *user*: to answer for the agent *name* of *project*, and nothing else.
 
     With ANY it answers for every agent, and could take requests of deciders from them (never answer one): for what
@@ -117,7 +117,7 @@ def agent_rights(user: str, project: str = ANY, name: str = ANY) -> UserRights:
         raise ValueError(msg)
     pool = ANY if name == ANY else subjects.agent_pool(project, name)
     durable = ANY if name == ANY else streams.agent_consumer(project, name).durable
-    return UserRights(
+    return NatsUserRights(
         account=f"AGENTS_{user}",
         publish=(
             subjects.agent_inbox(pool, ANY),
@@ -128,18 +128,18 @@ def agent_rights(user: str, project: str = ANY, name: str = ANY) -> UserRights:
     )
 
 
-def client_rights(caller: str) -> UserRights:
+def client_rights(caller: str) -> NatsUserRights:
     """Return the rights of a NATS client that acts as *caller*; `anonymous` may also use plain `task.submit`."""
     own = tuple(f"task.{verb}.{caller}" for verb in ("submit", "enqueue", "get", "events", "cancel"))
     plain = (subjects.TASK_SUBMIT_ANONYMOUS,) if caller == subjects.ANONYMOUS else ()
-    return UserRights(
+    return NatsUserRights(
         account=f"CLIENT_{caller}", publish=own + plain, subscribe=("_INBOX.>", f"_INBOX_client_{caller}.>")
     )
 
 
-SERVICES: dict[str, UserRights] = {
-    "deploy": UserRights(publish=("$JS.API.>",), subscribe=(_inbox("deploy"),)),
-    "orchestrator": UserRights(
+SERVICES: dict[str, NatsUserRights] = {
+    "deploy": NatsUserRights(publish=("$JS.API.>",), subscribe=(_inbox("deploy"),)),
+    "orchestrator": NatsUserRights(
         publish=(
             subjects.DECIDE_ALL,
             subjects.TOOL_REQUEST,
@@ -159,7 +159,7 @@ SERVICES: dict[str, UserRights] = {
         ),
         answers=True,
     ),
-    "decider": UserRights(
+    "decider": NatsUserRights(
         publish=(
             "run.inbox.decider.*",
             subjects.LOG_LLM_CALL,
@@ -173,7 +173,7 @@ SERVICES: dict[str, UserRights] = {
         subscribe=("svc.decider.*", _inbox("decider")),
         answers=True,
     ),
-    "tas": UserRights(
+    "tas": NatsUserRights(
         publish=(
             subjects.TOOL_EXEC_ALL,
             subjects.TOOL_OUTCOME,  # its own queue: a dead letter goes back where it came from
@@ -191,7 +191,7 @@ SERVICES: dict[str, UserRights] = {
         ),
         answers=True,
     ),
-    "log_writer": UserRights(
+    "log_writer": NatsUserRights(
         publish=(
             *_asks(rpc.EVENTS_SINCE, rpc.SWEEP_RUNS),
             *_pulls(_one(streams.EVENTS_CONSUMER), *_own("LOGS")),
@@ -200,7 +200,7 @@ SERVICES: dict[str, UserRights] = {
         subscribe=("svc.log_writer.*", _inbox("log_writer")),
         answers=True,
     ),
-    "watchdog": UserRights(
+    "watchdog": NatsUserRights(
         publish=(
             "run.inbox.watchdog.*",
             *_asks(rpc.EVENTS_SINCE, rpc.SWEEP_RUNS, rpc.IDLE_RUNS),
@@ -209,7 +209,7 @@ SERVICES: dict[str, UserRights] = {
         ),
         subscribe=(_inbox("watchdog"),),
     ),
-    "gateway": UserRights(
+    "gateway": NatsUserRights(
         account=EDGE,
         publish=(
             subjects.TASK_SUBMIT_ALL,
@@ -220,11 +220,11 @@ SERVICES: dict[str, UserRights] = {
 }
 """Users of the platform's own services."""
 
-USERS: dict[str, UserRights] = {**SERVICES, "worker": worker_rights("worker"), "agent": agent_rights("agent")}
+USERS: dict[str, NatsUserRights] = {**SERVICES, "worker": worker_rights("worker"), "agent": agent_rights("agent")}
 """The users of a platform on one machine: its services, and whatever worker or agent is started by hand beside it."""
 
 
-def broker_permissions(rights: UserRights) -> JsonObject:
+def broker_permissions(rights: NatsUserRights) -> JsonObject:
     """Return *rights* as nats-server's `permissions`; what is listed nowhere is denied.
 
     Who answers may do so once to each request, however late, without a right to publish to its sender's inbox.

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
-ChoicesT = TypeVar("ChoicesT", bound="Choices")
+ChoicesT = TypeVar("ChoicesT", bound="SparseSettings")
 
 JsonObject = dict[str, Any]
 """A JSON object with string keys; values are plain JSON."""
@@ -53,10 +53,10 @@ class ClientValue(BaseModel):
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
 
-class Choices(ClientValue):
-    """Settings of which a client, or a network, chooses some: only what was chosen is written.
+class SparseSettings(ClientValue):
+    """Base of settings of which a client, or a network, sets some: only what was set is written.
 
-    So a default that nobody chose is told from one that somebody did, also behind the next service.
+    So a default that nobody chose differs from one that somebody did, also behind the next service.
     """
 
     @model_serializer(mode="wrap")
@@ -77,5 +77,5 @@ def with_defaults(kind: type[ChoicesT], *given: ChoicesT | None) -> ChoicesT:
 
 
 def is_unset(value: object) -> bool:
-    """Say whether an optional field is left out of what is written: it was added later, and digests must stay."""
+    """Return whether an optional field is left out of what is written: it was added later, and digests must stay."""
     return value is None

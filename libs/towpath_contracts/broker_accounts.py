@@ -1,12 +1,12 @@
 """The broker's accounts, made from the authority table: what each exports, imports, and who is in it.
 
-Nothing crosses between accounts but what a user of the importing account may say or hear. Streams are in CORE
+Nothing crosses between accounts but what a user of the importing account may publish or receive. Streams are in CORE
 alone. SYS, which could look into every account, has no user.
 """
 
 from collections.abc import Callable, Mapping
 
-from towpath_contracts.authority import CORE, RESPONSE_EXPIRES, UserRights, broker_permissions
+from towpath_contracts.authority import CORE, RESPONSE_EXPIRES, NatsUserRights, broker_permissions
 from towpath_contracts.base import JsonObject
 
 SYSTEM = "SYS"
@@ -17,7 +17,7 @@ _NONE: Mapping[str, str] = {}
 
 
 def broker_accounts(
-    users: Mapping[str, UserRights], password: Callable[[str], str], nkeys: Mapping[str, str] = _NONE
+    users: Mapping[str, NatsUserRights], password: Callable[[str], str], nkeys: Mapping[str, str] = _NONE
 ) -> JsonObject:
     """Return nats-server's `accounts` for *users*, each with its key of *nkeys*, else the *password* of its name."""
     found: JsonObject = {SYSTEM: {"users": []}, CORE: {"jetstream": "enabled", "users": []}}
@@ -30,18 +30,18 @@ def broker_accounts(
             found_imports += [one for one in _imports(rights) if one not in found_imports]
     outside = [rights for rights in users.values() if rights.account != CORE]
     asked = sorted({subject for rights in outside for subject in rights.publish})
-    heard = sorted({subject for rights in outside for subject in _heard(rights)})
+    received = sorted({subject for rights in outside for subject in _received_subjects(rights)})
     if outside:
-        found[CORE]["exports"] = [*map(_service, asked), *({"stream": subject} for subject in heard)]
+        found[CORE]["exports"] = [*map(_service, asked), *({"stream": subject} for subject in received)]
     return found
 
 
-def _imports(rights: UserRights) -> list[JsonObject]:
+def _imports(rights: NatsUserRights) -> list[JsonObject]:
     asked = [{"service": {"account": CORE, "subject": subject}} for subject in rights.publish]
-    return [*asked, *({"stream": {"account": CORE, "subject": subject}} for subject in _heard(rights))]
+    return [*asked, *({"stream": {"account": CORE, "subject": subject}} for subject in _received_subjects(rights))]
 
 
-def _heard(rights: UserRights) -> tuple[str, ...]:
+def _received_subjects(rights: NatsUserRights) -> tuple[str, ...]:
     return tuple(subject for subject in rights.subscribe if not subject.startswith(_INBOX))
 
 

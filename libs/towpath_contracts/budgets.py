@@ -26,11 +26,11 @@ MAX_LIMIT = 10**15
 """A thousand million dollars, or as many tokens as nobody has: sums stay within 64 bits."""
 
 SOFT = 0.8
-"""Part of a limit that may be spent before somebody is told."""
+"""Part of a limit that may be spent before a warning is given."""
 
 
 class Amounts(Value):
-    """So much of every unit."""
+    """An amount of each unit: money, tokens, model calls and tool calls."""
 
     usd_micros: int = 0
     tokens: int = 0
@@ -54,8 +54,8 @@ class Amounts(Value):
 NOTHING = Amounts()
 
 
-class UnitLimits(Value):
-    """The most of every unit; None is no limit."""
+class SpendingLimits(Value):
+    """The limit of each unit: money, tokens, model calls and tool calls; None is no limit."""
 
     usd_micros: int | None = None
     tokens: int | None = None
@@ -83,10 +83,12 @@ class Budget(ClientValue):
             raise ValueError(msg)
         return self
 
-    def limits(self) -> UnitLimits:
+    def limits(self) -> SpendingLimits:
         """Return the limits in whole units; money is rounded down."""
         usd = None if self.usd is None else math.floor(round(self.usd * MICROS, 3))
-        return UnitLimits(usd_micros=usd, tokens=self.tokens, model_calls=self.model_calls, tool_calls=self.tool_calls)
+        return SpendingLimits(
+            usd_micros=usd, tokens=self.tokens, model_calls=self.model_calls, tool_calls=self.tool_calls
+        )
 
 
 class CarveOut(Value):
@@ -107,8 +109,8 @@ class ModelPrice(Value):
         return -((-input_tokens * self.input_micros - output_tokens * self.output_micros) // MICROS)
 
 
-class AppliedScope(Value):
-    """One account that a run spends from. `limits` are told for those of the run itself: others stand in Postgres.
+class ChargedAccount(Value):
+    """One account that a run spends from. `limits` are given for those of the run itself: others stand in Postgres.
 
     An account of scope `agent` is charged with what its `agent_key` causes alone.
     """
@@ -116,7 +118,7 @@ class AppliedScope(Value):
     scope: Scope
     key: str
     agent_key: str = ""
-    limits: UnitLimits | None = None
+    limits: SpendingLimits | None = None
     soft: float = SOFT
     on_soft: OnSoft = "warn"
 
@@ -136,8 +138,8 @@ class BudgetRefusal(Value):
     wanted: int
     unpriced: str = Field(default="", exclude_if=lambda model: not model)
 
-    def told(self) -> str:
-        """Say it in words, and the least limit that would do.
+    def describe(self) -> str:
+        """Return the reason in words, and the least limit that would be enough.
 
         `the run's budget of 1000 tokens: 900 spent, 0 reserved, 400 more wanted; …`
         """
@@ -160,8 +162,8 @@ def format_amount(unit: str, amount: int) -> str:
     return f"{amount} {unit.replace('_', ' ')}"
 
 
-class AttemptAnswered(Value):
-    """Which attempt an answer is to, told in runs that have a budget.
+class AnsweredAttempt(Value):
+    """The attempt that an answer is to, and whose model calls paid for it; told in runs that have a budget.
 
     `called_in` is the attempt whose model calls were paid where that was an earlier one (0: its own), and `uncounted`
     how many of its calls ended without anybody knowing what they used.

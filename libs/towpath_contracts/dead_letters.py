@@ -14,7 +14,7 @@ MAX_REPORT_BASE64 = 4 * -(-700_000 // 3)
 LetterStatus = Literal["dead", "requeued", "discarded"]
 
 
-class ReportDead(Message):
+class ReportDeadLetter(Message):
     """A service without a database to the owner of the stream: this message can't be handled, keep it.
 
     `delivery` names the stored message, so that a repeated report is the same one.
@@ -84,7 +84,7 @@ class SettleDeadLetter(Message):
     reason: str = Field(max_length=2_000)
 
 
-class Republish(Message):
+class RepublishDeadLetter(Message):
     """Orchestrator to TAS: put the message of this dead letter back into its stream, which is TAS's to write."""
 
     dead_letter_id: int

@@ -11,16 +11,16 @@ from uuid import UUID
 from pydantic import Field, TypeAdapter
 
 from towpath_contracts.base import DEFERRED, JsonObject, Message, Value, is_unset
-from towpath_contracts.budgets import AppliedScope, BudgetRefusal, ModelPrice, OnSoft, Scope, Unit
-from towpath_contracts.decisions.request import Cost, ScriptUse, Usage
+from towpath_contracts.budgets import BudgetRefusal, ChargedAccount, ModelPrice, OnSoft, Scope, Unit
+from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
 from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
 from towpath_contracts.switches import Switch
-from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, UnknownOutcome
-from towpath_contracts.tools.workspace import ChangesLost, FileChange
+from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, UnknownCallEvidence
+from towpath_contracts.tools.workspace import FileChange, LostChangesReason
 
 
 def _empty(pool: str) -> bool:
-    """Say whether a pool is left out of what is written: the deciders' facts stay as they always were."""
+    """Return whether a pool is left out of what is written: the deciders' facts stay as they always were."""
     return not pool
 
 
@@ -31,7 +31,7 @@ class FactBase(Message):
     fact_id: str = ""
 
 
-class RunAdmitted(FactBase):
+class RunAdmittedFact(FactBase):
     """The orchestrator has room: the queued run may start."""
 
     type: Literal["run.admitted"] = "run.admitted"
@@ -47,7 +47,7 @@ class RunForkedFact(FactBase):
     inherited: JsonObject
 
 
-class DecisionMade(FactBase):
+class DecisionMadeFact(FactBase):
     """A model answered with something that is a Decision in form.
 
     `pool` names the agents that answered, as their credential proves it; the orchestrator alone writes it, and it is
@@ -64,17 +64,17 @@ class DecisionMade(FactBase):
     duration_ms: int = 0
     prompt_digest: str = ""
     raw_digest: str = ""
-    script: ScriptUse | None = None
+    script: PlayedScriptEntry | None = None
     called_in: int = Field(default=0, ge=0, exclude_if=lambda value: value == 0)
     uncounted: int = Field(default=0, ge=0, exclude_if=lambda value: value == 0)
     pool: str = Field(default="", exclude_if=_empty)
 
 
-class DecisionFailed(FactBase):
+class DecisionFailedFact(FactBase):
     """No decision could be had. `invalid_output` is fed back; everything else ends the run after its attempts.
 
     `script` names the entry that was played, so that an unreadable entry is not played again for ever. `pool` is as in
-    DecisionMade.
+    DecisionMadeFact.
     """
 
     type: Literal["decision.failed"] = "decision.failed"
@@ -88,17 +88,17 @@ class DecisionFailed(FactBase):
     duration_ms: int = 0
     prompt_digest: str = ""
     raw_digest: str = ""
-    script: ScriptUse | None = None
+    script: PlayedScriptEntry | None = None
     called_in: int = Field(default=0, ge=0, exclude_if=lambda value: value == 0)
     uncounted: int = Field(default=0, ge=0, exclude_if=lambda value: value == 0)
     pool: str = Field(default="", exclude_if=_empty)
 
 
-class ToolFinished(FactBase):
+class ToolFinishedFact(FactBase):
     """A tool call has an outcome in the ledger.
 
-    `attempt` is the ledger's: a doubt about one attempt is asked about once, however often it is told. `settled_by`
-    names the person whose word it is; `doubt` says what is known where the status is `unknown`. `executed_args` are
+    `attempt` is the ledger's: a doubt about one attempt is asked about once, however often it is reported. `settled_by`
+    names the person who decided it; `doubt` says what is known where the status is `unknown`. `executed_args` are
     the arguments of the call as `edited_by` has changed them; None where it is the call that the run asked for.
     `changes` have the sizes of what is stored, which the orchestrator looks up; `changes_lost` says why none are there.
     """
@@ -117,14 +117,14 @@ class ToolFinished(FactBase):
     attempt: int = 0
     settled_by: str = ""
     probe: ProbeWord = ""
-    doubt: UnknownOutcome | None = None
+    doubt: UnknownCallEvidence | None = None
     executed_args: JsonObject | None = None
     edited_by: str = ""
     changes: tuple[FileChange, ...] = Field(default=(), exclude_if=lambda found: not found)
-    changes_lost: ChangesLost | None = Field(default=None, exclude_if=is_unset)
+    changes_lost: LostChangesReason | None = Field(default=None, exclude_if=is_unset)
 
 
-class ToolPermitted(FactBase):
+class InternalToolPermittedFact(FactBase):
     """An internal tool may be applied: by the run machine, as a transition.
 
     `contents` are the texts of the files that the call reads, by digest; the orchestrator alone fills them in, from the
@@ -139,7 +139,7 @@ class ToolPermitted(FactBase):
     contents: dict[str, str] = Field(default_factory=dict)
 
 
-class OutcomeRecordedFact(FactBase):
+class InternalOutcomeRecordedFact(FactBase):
     """The ledger holds what came of a call that the run applied itself. `refused` says why it never will."""
 
     type: Literal["outcome.recorded"] = "outcome.recorded"
@@ -147,7 +147,7 @@ class OutcomeRecordedFact(FactBase):
     refused: str = ""
 
 
-class ToolDenied(FactBase):
+class ToolDeniedFact(FactBase):
     """The tool-access service refused a call."""
 
     type: Literal["tool.denied"] = "tool.denied"
@@ -156,8 +156,8 @@ class ToolDenied(FactBase):
     policy_version: int = 0
 
 
-class FieldChange(Value):
-    """One thing that changed since a call was shown: `arguments.amount`, `rules.refunds`, `tool_version`, …
+class ApprovalFieldChange(Value):
+    """One field of an approval that changed since the call was shown: `arguments.amount`, `tool_version`, …
 
     None is what was not there before, or is not there now.
     """
@@ -167,7 +167,7 @@ class FieldChange(Value):
     after: Any = None
 
 
-class ApprovalRequired(FactBase):
+class ApprovalRequiredFact(FactBase):
     """A call waits for a person; the run opens its gate.
 
     `quorum` different people with `role` must say yes by `expires_at`. `revision` counts how often the call or what
@@ -188,7 +188,7 @@ class ApprovalRequired(FactBase):
     expires_at: datetime
     policy_version: int = 0
     changes: tuple[str, ...] = ()
-    diff: tuple[FieldChange, ...] = ()
+    diff: tuple[ApprovalFieldChange, ...] = ()
     gate_type: Literal["approval", "manual"] = "approval"
     role: str = "approver"
     quorum: int = 1
@@ -198,7 +198,7 @@ class ApprovalRequired(FactBase):
     origins: tuple[JsonObject, ...] = ()
 
 
-class CallPaused(FactBase):
+class CallPausedFact(FactBase):
     """A call is held back by a switch: it waits, however long, and its deadline with it; the run opens its gate."""
 
     type: Literal["call.paused"] = "call.paused"
@@ -207,7 +207,7 @@ class CallPaused(FactBase):
     switch: Switch
 
 
-class GateResolved(FactBase):
+class GateResolvedFact(FactBase):
     """A person (or an expiry) settled a gate."""
 
     type: Literal["gate.resolved"] = "gate.resolved"
@@ -218,7 +218,7 @@ class GateResolved(FactBase):
     by: str = ""
 
 
-class ExecutionConflict(FactBase):
+class ExecutionConflictFact(FactBase):
     """A repeated execution id came with other contents: the run must not go on."""
 
     type: Literal["execution.conflict"] = "execution.conflict"
@@ -226,13 +226,13 @@ class ExecutionConflict(FactBase):
     message: str
 
 
-class TimerFired(FactBase):
+class TimerFiredFact(FactBase):
     """The run's `wake_at` has come."""
 
     type: Literal["timer.fired"] = "timer.fired"
 
 
-class CancelRequested(FactBase):
+class CancelRequestedFact(FactBase):
     """Somebody wants the run to stop."""
 
     type: Literal["cancel.requested"] = "cancel.requested"
@@ -240,10 +240,10 @@ class CancelRequested(FactBase):
     reason: str = ""
 
 
-class ChildReported(FactBase):
+class ChildReportedFact(FactBase):
     """A child says how far it is: it waits for people, goes on, or has ended. Its own `child_seq` orders it.
 
-    `news` is what the child says by itself; without it the fact is an answer to a question. `worked` are the tools of
+    `news`: the child reports by itself; without it the fact is an answer to a question. `worked` are the tools of
     which a call succeeded in it, `below` is what its own children have cost.
     """
 
@@ -262,7 +262,7 @@ class ChildReported(FactBase):
     worked: tuple[str, ...] = ()
 
 
-class FenceRaised(FactBase):
+class FenceRaisedFact(FactBase):
     """TAS has stored the fence: what it voided, and which claims still live."""
 
     type: Literal["fence.raised"] = "fence.raised"
@@ -288,11 +288,11 @@ class WatchdogReportedFact(FactBase):
     tools: tuple[str, ...] = Field(default=(), max_length=TOOLS_TOLD)
 
 
-class BudgetAppliedFact(FactBase):
+class BudgetAccountsAppliedFact(FactBase):
     """The run spends from these accounts now. Made by the orchestrator alone, never sent over the inbox."""
 
     type: Literal["budget.applied"] = "budget.applied"
-    scopes: tuple[AppliedScope, ...]
+    scopes: tuple[ChargedAccount, ...]
     prices: dict[str, ModelPrice] = Field(default_factory=dict)
 
 
@@ -304,7 +304,7 @@ class BudgetRefusedFact(FactBase):
 
 
 class BudgetWarnedFact(FactBase):
-    """So much of a limit is spent that the run is told, or a person asked. Never sent either."""
+    """So much of a limit is spent that the run is warned, or a person asked. Never sent either."""
 
     type: Literal["budget.warned"] = "budget.warned"
     scope: Scope
@@ -315,7 +315,7 @@ class BudgetWarnedFact(FactBase):
     on_soft: OnSoft = "warn"
 
 
-class MessageDead(FactBase):
+class MessageDeadFact(FactBase):
     """A message of this run was set aside as a dead letter; `attempt` is the effect's it was sent for, 0 for any."""
 
     type: Literal["message.dead"] = "message.dead"
@@ -325,54 +325,32 @@ class MessageDead(FactBase):
     attempt: int = 0
 
 
-Fact = Annotated[
-    RunAdmitted
-    | RunForkedFact
-    | DecisionMade
-    | DecisionFailed
-    | ToolFinished
-    | ToolPermitted
-    | OutcomeRecordedFact
-    | ToolDenied
-    | ApprovalRequired
-    | CallPaused
-    | GateResolved
-    | ExecutionConflict
-    | TimerFired
-    | CancelRequested
-    | FenceRaised
-    | ChildReported
-    | WatchdogReportedFact
-    | MessageDead
-    | BudgetAppliedFact
-    | BudgetRefusedFact
-    | BudgetWarnedFact,
-    Field(discriminator="type"),
-]
-
 AnyFact = (
-    RunAdmitted
+    RunAdmittedFact
     | RunForkedFact
-    | DecisionMade
-    | DecisionFailed
-    | ToolFinished
-    | ToolPermitted
-    | OutcomeRecordedFact
-    | ToolDenied
-    | ApprovalRequired
-    | CallPaused
-    | GateResolved
-    | ExecutionConflict
-    | TimerFired
-    | CancelRequested
-    | FenceRaised
-    | ChildReported
+    | DecisionMadeFact
+    | DecisionFailedFact
+    | ToolFinishedFact
+    | InternalToolPermittedFact
+    | InternalOutcomeRecordedFact
+    | ToolDeniedFact
+    | ApprovalRequiredFact
+    | CallPausedFact
+    | GateResolvedFact
+    | ExecutionConflictFact
+    | TimerFiredFact
+    | CancelRequestedFact
+    | FenceRaisedFact
+    | ChildReportedFact
     | WatchdogReportedFact
-    | MessageDead
-    | BudgetAppliedFact
+    | MessageDeadFact
+    | BudgetAccountsAppliedFact
     | BudgetRefusedFact
     | BudgetWarnedFact
 )
+
+Fact = Annotated[AnyFact, Field(discriminator="type")]
+"""How a fact is read: its type says which class it is."""
 
 fact_adapter: TypeAdapter[AnyFact] = TypeAdapter(Fact, config=DEFERRED)
 

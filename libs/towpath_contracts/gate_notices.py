@@ -1,8 +1,8 @@
-"""Gate notices: what a webhook is told of gates, and what became of telling it.
+"""Gate notices: what a webhook receives about gates, and whether it arrived.
 
-A notice says that somebody is wanted, and where to look; never the arguments of a call nor what a tool said, which
-may be anybody's data. Gates that only a switch opens are not told. It is told at least once under one id, so that its
-receiver can tell a repetition.
+A notice says that somebody is wanted, and where to look; never the arguments of a call nor what a tool returned, which
+may be anybody's data. Gates that only a switch opens are not reported. A notice is sent at least once, under one id by
+which its receiver notices a repetition.
 """
 
 from datetime import datetime
@@ -17,7 +17,7 @@ NoticeKind = Literal["gate.opened", "gate.closed"]
 NoticeStatus = Literal["pending", "sent", "dead"]
 
 
-class NoticeBody(Value):
+class GateNoticeBody(Value):
     """What is posted to a webhook, as JSON: the payload of the Standard Webhooks specification."""
 
     type: NoticeKind
@@ -25,7 +25,7 @@ class NoticeBody(Value):
     data: JsonObject
 
 
-class ListNotices(Message):
+class ListGateNotices(Message):
     """Notices of a project, newest first. `before` pages backwards."""
 
     project: str
@@ -34,7 +34,7 @@ class ListNotices(Message):
     limit: int = Field(default=100, ge=1, le=500)
 
 
-class Notice(Value):
+class GateNotice(Value):
     """One notice to one webhook. `error` is why the last try failed; `due_at` when the next one is."""
 
     notice_id: UUID
@@ -49,14 +49,14 @@ class Notice(Value):
     error: str = ""
 
 
-class NoticePage(Message):
+class GateNoticePage(Message):
     """Notices, newest first; `next_before` continues."""
 
-    notices: tuple[Notice, ...]
+    notices: tuple[GateNotice, ...]
     next_before: datetime | None = None
 
 
-class RetryNotice(Message):
+class RetryGateNotice(Message):
     """Send a dead notice again, from its first try on."""
 
     project: str

@@ -66,7 +66,7 @@ class _CompiledGlob:
         return place << 1
 
     def matches(self, path: str) -> bool:
-        """Say whether the whole of *path* is matched."""
+        """Return whether the whole of *path* is matched."""
         moves, other, stays, crosses = self._moves, self._any, self._stays, self._crosses
         places = 1 | (1 & crosses) << 1  # where a segment begins, a ** may be over
         for segment in path.split("/"):

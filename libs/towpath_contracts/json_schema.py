@@ -16,6 +16,10 @@ from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_sc
 MAX_SCHEMA_BYTES = 65_536
 """A schema travels in every request of its run, and is part of the prompt."""
 
+MAX_SCHEMA_DEPTH = 64
+"""Levels of objects and lists. Each level of a schema takes about ten frames of recursive code to check, and Python has
+a thousand; no more levels are needed, since arguments have as many at most."""
+
 MAX_FAULTS = 5
 """A model mends a few mistakes at a time; more would fill its context."""
 
@@ -36,15 +40,30 @@ class _TooManyFaultsError(Exception):
 
 
 def unusable_schema(schema: Mapping[str, Any]) -> str:
-    """Say what keeps *schema* from being used; empty when nothing does."""
-    compiled = _compiled(to_json(schema))
+    """Return what keeps *schema* from being used; empty when nothing does."""
+    compiled = _compiled_schema(schema)
     return compiled if isinstance(compiled, str) else ""
 
 
 def schema_faults(schema: Mapping[str, Any], value: Any) -> tuple[str, ...]:
-    """Say what is wrong with *value*, the first few faults with their places; nothing where it is as *schema* asks."""
-    compiled = _compiled(to_json(schema))
+    """Return what is wrong with *value* against *schema*: the first few faults with their places, or nothing."""
+    compiled = _compiled_schema(schema)
     return (compiled,) if isinstance(compiled, str) else compiled(value)
+
+
+def is_nested_deeper(value: Any, levels: int) -> bool:
+    """Return whether *value* has more than *levels* of objects and lists; what lies deeper is not looked at."""
+    if isinstance(value, Mapping):
+        return levels == 0 or any(is_nested_deeper(inner, levels - 1) for inner in value.values())
+    if isinstance(value, list | tuple):
+        return levels == 0 or any(is_nested_deeper(inner, levels - 1) for inner in value)
+    return False
+
+
+def _compiled_schema(schema: Mapping[str, Any]) -> Faults | str:
+    if is_nested_deeper(schema, MAX_SCHEMA_DEPTH):  # before anything else recurses into it
+        return f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"
+    return _compiled(to_json(schema))
 
 
 @lru_cache(maxsize=MAX_COMPILED)
@@ -58,8 +77,6 @@ def _compiled(text: bytes) -> Faults | str:
         jsonschema.Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
         return f"not a JSON Schema: {error.message[:MAX_FAULT_CHARS]} at {error.json_path}"
-    except RecursionError:
-        return "not a JSON Schema: it is nested too deeply"
     if _mixes_patterns(schema):
         return "patternProperties can't be combined with additionalProperties here"
     return _check(_validator_class()(schema, registry=referencing.Registry()))
@@ -140,7 +157,7 @@ def _pattern_properties(validator: Any, wanted: Mapping[str, Any], instance: Any
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Say whether *pattern* is found in *text*; a pattern of another dialect is taken for found."""
+    """Return whether *pattern* is found in *text*; a pattern of another dialect is taken for found."""
     linear = _linear(pattern)
     if linear is None:
         return True

@@ -121,7 +121,7 @@ def tool_exec(project: str, toolset: str) -> str:
 
 
 def tool_cancel(project: str, toolset: str, execution_id: UUID) -> str:
-    """Where the workers of *toolset* in *project* hear that a call should stop."""
+    """Where the workers of *toolset* in *project* are asked to stop a call."""
     return f"tool.cancel.{project}.{toolset}.{execution_id}"
 
 
@@ -131,17 +131,17 @@ def tool_cancel_of(project: str, toolset: str) -> str:
 
 
 def tool_confirm(project: str, toolset: str, place: str) -> str:
-    """Where a worker of *toolset* in *project* hears that the ledger holds its outcomes; *place* is its own word."""
+    """Where a worker of *toolset* in *project* learns that the ledger has its outcomes; *place* is its own choice."""
     return f"tool.confirm.{project}.{toolset}.{place}"
 
 
 def run_event(run_id: UUID) -> str:
-    """Where the events of a run are told."""
+    """Where the events of a run are published."""
     return f"run.event.{run_id}"
 
 
 def run_tokens(run_id: UUID) -> str:
-    """Where model text is told while it is made."""
+    """Where model text is published while it is written."""
     return f"run.tokens.{run_id}"
 
 

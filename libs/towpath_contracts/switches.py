@@ -1,8 +1,8 @@
 """The stop switch: holding back new tool calls of a project, a network, a tool or a caller.
 
 What is paused waits, and nothing of it is lost: no call is refused, no deadline used up, and an attempt only by
-what was sent out and is called back. What runs already goes on, unless the switch is told to stop it. A change needs a
-person with the role `operator`.
+what was sent out and is called back. What runs already goes on, unless the switch is set to stop it too. A change
+needs a person with the role `operator`.
 """
 
 from datetime import datetime
@@ -36,8 +36,8 @@ class Switch(Value):
     paused_by: str
     paused_at: datetime
 
-    def told(self) -> str:
-        """Say it in words: `tool crm.write is paused by ann: the vendor is down`."""
+    def describe(self) -> str:
+        """Return it in words: `tool crm.write is paused by ann: the vendor is down`."""
         return f"{self.kind} {self.name} is paused by {self.paused_by}: {self.reason}"
 
 

@@ -4,6 +4,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+from towpath_embedded.processes import fork_client
+
+if __name__ == "__main__" and sys.argv[1:2] == ["up"]:
+    fork_client.server()  # it imports the services, which is most of a start, while this process imports its own part
+
 from cyclopts import App, Parameter
 
 from towpath_embedded.up import UpOptions, up

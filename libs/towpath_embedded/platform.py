@@ -18,13 +18,13 @@ from typing import Any, Literal, Self
 import asyncpg
 
 from towpath_contracts import subjects
-from towpath_contracts.authority import USERS, UserRights, client_rights
+from towpath_contracts.authority import USERS, NatsUserRights, client_rights
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.platform_state import lock_folder, remove_state, wait_for_predecessor, write_state
-from towpath_embedded.processes import child_process, fork_client, role_process
+from towpath_embedded.processes import child_process, fork_client, role_names, role_process
 from towpath_embedded.processes.child_process import ManagedProcess, trim
 from towpath_embedded.processes.ports import LOOPBACK, require_free
-from towpath_embedded.processes.role_process import RoleProcess, UserCode, WorkerCommand
+from towpath_embedded.processes.role_process import RoleProcess, UserCode, WorkerLaunch
 from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S, Notice, ProcessState, Supervisor
 from towpath_embedded.servers.broker_recovery import BrokerRecovery
 from towpath_embedded.servers.nats import Nats
@@ -43,16 +43,16 @@ _USERS_OF = {"worker": "tools", "agent": "agents"}
 What comes later connects as whatever is started by hand: the user named after its role, for everything of its kind."""
 
 _log = logging.getLogger(__name__)
-BUILTIN_WORKER = WorkerCommand(builtin=True)
+BUILTIN_WORKER = WorkerLaunch(builtin=True)
 
 
 class Platform:
     """NATS, Postgres and every service below the folder *data*; stopped when the block ends.
 
-    *replicas* says how many processes a role has (1 where it is not named; 0 leaves it out). *environment* is added to
+    *replicas* is how many processes a role has (1 where it is not named; 0 leaves it out). *environment* is added to
     every role's, *role_environment* to one role's. A port that is None is any free one. Without *durable* the database
     survives a kill of its server, but not one of the machine. *notice* gets one line per event for people.
-    *starts* by "fork" are for `towpath chaos` and tests, which start hundreds: see `fork_client`.
+    *starts* by "fork" import the services once for all of them, as `towpath up` does: see `fork_client`.
     *longest_pause_s* is how long a process that dies again and again is left down.
     """
 
@@ -82,7 +82,7 @@ class Platform:
         self._ports = {"gateway": gateway_port, "nats": nats_port}
         self._durable = durable
         self._commands = dict(commands or {})
-        self._spawn: child_process.Spawn = fork_client.spawn if starts == "fork" else child_process.spawn
+        self._spawn: child_process.ProcessSpawner = fork_client.spawn if starts == "fork" else child_process.spawn
         self._forks = fork_client.server() if starts == "fork" else None  # it imports while the servers start
         self._notice = notice
         self._supervisor = Supervisor(notice, self._write_state, longest_pause_s=longest_pause_s)
@@ -169,7 +169,7 @@ class Platform:
         return [unit.name for unit in units]
 
     async def start(self) -> None:
-        """Start everything and wait until it is ready; ProblemError says what can't be done and what to do.
+        """Start everything and wait until it is ready; ProblemError tells what can't be done and what to do.
 
         What was already started is stopped again when it fails.
         """
@@ -182,15 +182,15 @@ class Platform:
     async def stop(self) -> None:
         """Stop every process in order; what is stored stays. Calling it twice is harmless.
 
-        Where nothing is kept nobody drains for anybody, so the services stop together and the servers after them.
+        Where nothing is kept no service has to drain, so the services stop together and the servers after them.
         """
         for task in self._background_tasks:
             task.cancel()
         await asyncio.gather(*self._background_tasks, return_exceptions=True)
         self._background_tasks.clear()
         names = list(self._supervisor.processes)
-        in_order = [[n for n in names if role_process.role_of(n) == role] for role in role_process.STOP_ORDER]
-        together = [[n for n in names if role_process.role_of(n) not in SERVERS], [n for n in names if n in SERVERS]]
+        in_order = [[n for n in names if role_names.role_of(n) == role] for role in role_names.STOP_ORDER]
+        together = [[n for n in names if role_names.role_of(n) not in SERVERS], [n for n in names if n in SERVERS]]
         await self._supervisor.stop(in_order if self._durable else together)
         if self._nats is not None:
             remove_state(self.data)
@@ -238,7 +238,7 @@ class Platform:
             await self._forks.wait_ready()
         services = [
             unit
-            for role in role_process.START_ORDER
+            for role in role_names.START_ORDER
             if role in SERVICES
             for unit in self._service_units(role, self._replicas[role])
         ]
@@ -262,7 +262,7 @@ class Platform:
 
     def _service_units(self, role: str, count: int) -> list[ManagedProcess]:
         units: list[ManagedProcess] = []
-        for number, name in enumerate(role_process.replica_names(role, count)):
+        for number, name in enumerate(role_names.replica_names(role, count)):
             first_gateway = role == "gateway" and number == 0
             self._units[name] = RoleProcess(
                 name,
@@ -283,7 +283,7 @@ class Platform:
         self.nats.add_users(dict(zip(names, rights, strict=True)))
         self._worker_users = names
 
-    async def _rights(self, code: UserCode, user: str) -> UserRights:
+    async def _rights(self, code: UserCode, user: str) -> NatsUserRights:
         environment = {**self._environment_of(code.role, user), **code.environment}
         output = self.nats.folder / f"{user}.served"
         return await rights_of(
@@ -296,11 +296,11 @@ class Platform:
     def _worker_units(self, code: UserCode, user: str) -> list[ManagedProcess]:
         units: list[ManagedProcess] = []
         login = {"TOWPATH_NATS_USER": user, "TOWPATH_NATS_PASSWORD": self.nats.password(user)}
-        present = sum(role_process.role_of(name) == code.role for name in self._units)
-        for name in role_process.replica_names(code.role, present + code.count)[present:]:
+        present = sum(role_names.role_of(name) == code.role for name in self._units)
+        for name in role_names.replica_names(code.role, present + code.count)[present:]:
             self._units[name] = RoleProcess(
                 name,
-                (*self._command(code.role), *code.words()),
+                (*self._command(code.role), *code.arguments()),
                 log=self.log(name),
                 environment={**self._environment_of(code.role, name), **login, **code.environment},
                 directory=code.directory,
@@ -320,12 +320,12 @@ class Platform:
             "TOWPATH_HEALTH_HOST": LOOPBACK,
             "TOWPATH_GATEWAY_HOST": LOOPBACK,
         }
-        secrets = {"TOWPATH_DATABASE_URL": self.dsn(role)} if role in role_process.DATABASE_ROLES else {}
+        secrets = {"TOWPATH_DATABASE_URL": self.dsn(role)} if role in role_names.DATABASE_ROLES else {}
         if role == "tas":
             secrets["TOWPATH_TICKET_KEY_FILE"] = str(self.data / "ticket.key")
             secrets["TOWPATH_SEAL_KEY_FILE"] = str(self.data / "seal.key")
             secrets["TOWPATH_CHECKPOINT_FILE"] = str(self.data / "checkpoints.txt")
-        # A secret that this process was given for another purpose goes to nobody.
+        # A secret that this process was given for another purpose is not passed on.
         for name in ("TOWPATH_DATABASE_URL", "TOWPATH_TICKET_KEY_FILE", "TOWPATH_SEAL_KEY_FILE"):
             environment.pop(name, None)
         environment.update(secrets)

@@ -25,7 +25,7 @@ PREDECESSOR_TIMEOUT_S = 15.0  # a role drains for ten seconds at most
 
 @contextlib.contextmanager
 def lock_folder(data: Path) -> Iterator[None]:
-    """Hold the data folder for this process; raise `already_up`, naming who holds it and since when."""
+    """Hold the data folder for this process; raise `already_up`, naming its holder and since when."""
     if not data.exists():
         data.mkdir(parents=True)
         data.chmod(0o711)  # the database's user passes through; what lies in it is closed by itself
@@ -82,7 +82,7 @@ def _runs(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # somebody else's
+    except PermissionError:  # another user's
         return True
     return True
 
@@ -96,7 +96,7 @@ def _already_up(data: Path, text: str) -> Any:
     try:
         holder = json.loads(text)
         since = datetime.fromisoformat(holder["started_at"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        who = f"pid {holder['pid']} since {since}"
+        owner = f"pid {holder['pid']} since {since}"
     except (ValueError, KeyError, TypeError):
-        who = "a platform that is just starting"
-    return problem("already_up", f"{data} is in use by {who}.")
+        owner = "a platform that is just starting"
+    return problem("already_up", f"{data} is in use by {owner}.")

@@ -15,7 +15,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.console import UpConsole
 from towpath_embedded.log_follower import LogFollower, policy_notice
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import AgentCommand, UserCode, WorkerCommand
+from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
 
@@ -67,6 +67,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
         nats_port=options.nats_port,
         durable=not options.ephemeral,
         notice=screen.notice,
+        starts="fork",
     )
     starting = asyncio.create_task(platform.start_servers() if options.servers_only else platform.start())
     if not await _finished_first(starting, stopping):
@@ -145,9 +146,9 @@ async def _finished_first(task: "asyncio.Task[None]", stopping: asyncio.Event) -
 
 def _workers(options: UpOptions) -> list[UserCode]:
     """MCP servers have a worker of their own: what strangers send is read apart from what was written here."""
-    own: list[UserCode] = [WorkerCommand(modules=options.workers, builtin=True)]
-    mcp = [] if options.mcp is None else [WorkerCommand(mcp=options.mcp.absolute())]
-    return [*own, *mcp, *(AgentCommand(target=target) for target in options.agents)]
+    own: list[UserCode] = [WorkerLaunch(modules=options.workers, builtin=True)]
+    mcp = [] if options.mcp is None else [WorkerLaunch(mcp=options.mcp.absolute())]
+    return [*own, *mcp, *(AgentLaunch(target=target) for target in options.agents)]
 
 
 def _logs(options: UpOptions, platform: Platform, screen: UpConsole) -> LogFollower:

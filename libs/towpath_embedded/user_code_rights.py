@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from towpath_contracts.authority import UserRights, agent_rights, worker_rights
+from towpath_contracts.authority import NatsUserRights, agent_rights, worker_rights
 from towpath_embedded.processes import child_process
-from towpath_embedded.processes.role_process import AgentCommand, UserCode, WorkerCommand
+from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
 
 ASK_TIMEOUT_S = 60  # imports alone take half a minute on a machine that is very busy
 BUILTIN = "builtin"
@@ -26,24 +26,28 @@ async def rights_of(
     *,
     output: Path,
     environment: Mapping[str, str],
-    spawn: child_process.Spawn,
-) -> UserRights:
+    spawn: child_process.ProcessSpawner,
+) -> NatsUserRights:
     """Return what the credential *user* of *code* may do; *output* is the file that its program may write into."""
     project = environment.get("TOWPATH_PROJECT", "default")
-    if isinstance(code, WorkerCommand):
+    if isinstance(code, WorkerLaunch):
         found = await toolsets_of(code, command, output=output, environment=environment, spawn=spawn)
         return worker_rights(user, project, found)
     name = await agent_name_of(code, command, output=output, environment=environment, spawn=spawn)
-    return agent_rights(user, project, name) if name else UserRights(account=f"AGENTS_{user}", publish=(), subscribe=())
+    return (
+        agent_rights(user, project, name)
+        if name
+        else NatsUserRights(account=f"AGENTS_{user}", publish=(), subscribe=())
+    )
 
 
 async def toolsets_of(
-    worker: WorkerCommand,
+    worker: WorkerLaunch,
     command: Sequence[str],
     *,
     output: Path,
     environment: Mapping[str, str],
-    spawn: child_process.Spawn,
+    spawn: child_process.ProcessSpawner,
 ) -> tuple[str, ...]:
     """Return the toolsets of *worker*, asking `command --toolsets` where they can't be known without; () on a failure.
 
@@ -51,26 +55,32 @@ async def toolsets_of(
     """
     if worker.builtin and not worker.modules:
         return (BUILTIN,)
-    return _names(await _ask_program(worker, (*command, *worker.words(), "--toolsets"), output, environment, spawn))
+    return _names(await _ask_program(worker, (*command, *worker.arguments(), "--toolsets"), output, environment, spawn))
 
 
 async def agent_name_of(
-    agent: AgentCommand,
+    agent: AgentLaunch,
     command: Sequence[str],
     *,
     output: Path,
     environment: Mapping[str, str],
-    spawn: child_process.Spawn,
+    spawn: child_process.ProcessSpawner,
 ) -> str:
     """Return the name of *agent*, asking `command --name-only` where it is not known; empty on a failure."""
     if agent.name:
         return agent.name
-    answer = _parsed(await _ask_program(agent, (*command, *agent.words(), "--name-only"), output, environment, spawn))
+    answer = _parsed(
+        await _ask_program(agent, (*command, *agent.arguments(), "--name-only"), output, environment, spawn)
+    )
     return answer if isinstance(answer, str) else ""
 
 
 async def _ask_program(
-    code: UserCode, command: Sequence[str], output: Path, environment: Mapping[str, str], spawn: child_process.Spawn
+    code: UserCode,
+    command: Sequence[str],
+    output: Path,
+    environment: Mapping[str, str],
+    spawn: child_process.ProcessSpawner,
 ) -> str:
     """Return the last line that the program printed; empty where it failed."""
     child = spawn(

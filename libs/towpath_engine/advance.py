@@ -4,23 +4,24 @@ Theory of operation
 -------------------
 
 A fact is something that happened outside and was reported to the run: a decision, the outcome of a tool call, a
-person's word on a gate, a timer. Facts come from a queue that delivers at least once and in any order, and the run may
-have changed since the fact was made. Therefore every fact is accepted in every state, and each of them does something
-only where the run still waits for it. What a fact may do depends on the stage of the run:
+person's answer to a gate, a timer. Facts come from a queue that delivers at least once and in any order, and the run
+may have changed since the fact was made. Therefore every fact is accepted in every state, and each of them does
+something only where the run still waits for it. What a fact may do depends on the stage of the run:
 
                                     RunFinished
         LIVE ───────────────────────────────────────────────────▶ ENDED
          │ ▲
-         │ └───────────────────────── CancelRequested ──┐
+         │ └───────────────────────── CancelRequestedFact ──┐
          │                                              │
-         └── ExecutionConflict, or a fact that ─────▶ QUARANTINED
+         └── ExecutionConflictFact, or a fact that ─────▶ QUARANTINED
              a handler can't apply
 
     LIVE          queued, running, waiting or cancelling: every fact is looked at.
     QUARANTINED   the log and the ledger disagree, or a fact can't be applied: the run does nothing more by itself.
                   It only makes its children stop, and takes a cancel, which accounts for its calls and ends it.
     ENDED         one of the final statuses: nothing is decided any more. The fence is repeated until it is stored,
-                  children are told to stop until they have ended, the ledger is told outcomes until it confirms them,
+                  children are asked to stop until they have ended, outcomes are reported to the ledger until it
+                  confirms them,
                   and a late answer still corrects what it cost.
 
 Why a repeated fact changes nothing: each handler compares the fact with what is pending in the state. A decision must
@@ -29,7 +30,7 @@ must be newer than the last one. Once the fact is taken, its event has removed t
 finds nothing to answer and yields no event. No list of seen facts is needed, and none is kept.
 
 Why a lost fact does not stop a run: whatever is pending has a time at which it is sent again (`resend_at`). `wake_at`
-gives the earliest of these times; the orchestrator then sends `TimerFired`, and the effect goes out with its next
+gives the earliest of these times; the orchestrator then sends `TimerFiredFact`, and the effect goes out with its next
 attempt number. So nothing here depends on how often, or in which order, facts are delivered.
 
 `HANDLERS` below is the whole machine: which function takes a fact in which stage. A fact that is missing there is a
@@ -68,13 +69,13 @@ from towpath_engine.handlers.timers import (
 )
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.iterations import iteration_due
-from towpath_engine.requests.effects import Effect, message_of, store_text
+from towpath_engine.requests.effects import OutgoingEffect, message_of, store_text
 from towpath_engine.state.run import RunState, Status
 
 Handler = Callable[[TransitionBuilder, Any], None]
 
 
-class ByStage(NamedTuple):
+class StageHandlers(NamedTuple):
     """Which handler takes a fact in each stage of a run; None where the fact means nothing in that stage."""
 
     live: Handler
@@ -82,43 +83,45 @@ class ByStage(NamedTuple):
     quarantined: Handler | None = None
 
 
-HANDLERS: dict[type, ByStage] = {
+HANDLERS: dict[type, StageHandlers] = {
     # the run itself
-    facts.RunAdmitted: ByStage(on_run_admitted),
-    facts.RunForkedFact: ByStage(on_run_forked),
-    facts.CancelRequested: ByStage(on_cancel_requested, quarantined=on_cancel_requested),
-    facts.FenceRaised: ByStage(on_fence_raised, ended=on_fence_raised_after_end),
-    facts.ExecutionConflict: ByStage(on_execution_conflict),
+    facts.RunAdmittedFact: StageHandlers(on_run_admitted),
+    facts.RunForkedFact: StageHandlers(on_run_forked),
+    facts.CancelRequestedFact: StageHandlers(on_cancel_requested, quarantined=on_cancel_requested),
+    facts.FenceRaisedFact: StageHandlers(on_fence_raised, ended=on_fence_raised_after_end),
+    facts.ExecutionConflictFact: StageHandlers(on_execution_conflict),
     # answers of the decider
-    facts.DecisionMade: ByStage(on_decision_made, ended=correct_usage),
-    facts.DecisionFailed: ByStage(on_decision_failed, ended=correct_usage),
+    facts.DecisionMadeFact: StageHandlers(on_decision_made, ended=correct_usage),
+    facts.DecisionFailedFact: StageHandlers(on_decision_failed, ended=correct_usage),
     # tool calls
-    facts.ToolPermitted: ByStage(on_tool_permitted),
-    facts.ToolFinished: ByStage(on_tool_finished),
-    facts.ToolDenied: ByStage(on_tool_denied),
-    facts.OutcomeRecordedFact: ByStage(on_outcome_recorded, ended=on_outcome_recorded),
-    facts.CallPaused: ByStage(on_call_paused),
+    facts.InternalToolPermittedFact: StageHandlers(on_tool_permitted),
+    facts.ToolFinishedFact: StageHandlers(on_tool_finished),
+    facts.ToolDeniedFact: StageHandlers(on_tool_denied),
+    facts.InternalOutcomeRecordedFact: StageHandlers(on_outcome_recorded, ended=on_outcome_recorded),
+    facts.CallPausedFact: StageHandlers(on_call_paused),
     # people
-    facts.ApprovalRequired: ByStage(on_approval_required),
-    facts.GateResolved: ByStage(on_gate_resolved),
+    facts.ApprovalRequiredFact: StageHandlers(on_approval_required),
+    facts.GateResolvedFact: StageHandlers(on_gate_resolved),
     # child runs
-    facts.ChildReported: ByStage(
+    facts.ChildReportedFact: StageHandlers(
         on_child_reported, ended=on_child_reported_after_end, quarantined=on_child_reported_in_quarantine
     ),
     # time, the watchdog, messages that could not be handled
-    facts.TimerFired: ByStage(on_timer_fired, ended=on_timer_fired_after_end, quarantined=on_timer_fired_in_quarantine),
-    facts.WatchdogReportedFact: ByStage(on_watchdog_reported),
-    facts.MessageDead: ByStage(on_message_dead),
+    facts.TimerFiredFact: StageHandlers(
+        on_timer_fired, ended=on_timer_fired_after_end, quarantined=on_timer_fired_in_quarantine
+    ),
+    facts.WatchdogReportedFact: StageHandlers(on_watchdog_reported),
+    facts.MessageDeadFact: StageHandlers(on_message_dead),
     # budgets
-    facts.BudgetAppliedFact: ByStage(on_budget_applied),
-    facts.BudgetRefusedFact: ByStage(on_budget_refused),
-    facts.BudgetWarnedFact: ByStage(on_budget_warned),
+    facts.BudgetAccountsAppliedFact: StageHandlers(on_budget_applied),
+    facts.BudgetRefusedFact: StageHandlers(on_budget_refused),
+    facts.BudgetWarnedFact: StageHandlers(on_budget_warned),
 }
 
 
 def advance(
     state: RunState, fact: facts.AnyFact, now: datetime
-) -> tuple[tuple[ev.LogEntry, ...], tuple[Effect, ...], RunState]:
+) -> tuple[tuple[ev.LogEntry, ...], tuple[OutgoingEffect, ...], RunState]:
     """Return what *fact* makes of the run: its events in order, the effects to send, and the state they fold to.
 
     A duplicate or stale fact, and a fact of another run, yields no event and no effect.
@@ -144,7 +147,7 @@ def _handler(state: RunState, fact: facts.AnyFact) -> Handler | None:
 
 
 def wake_at(state: RunState) -> datetime | None:
-    """Return when the run needs its next `TimerFired`: the earliest resend, gate expiry or deadline.
+    """Return when the run needs its next `TimerFiredFact`: the earliest resend, gate expiry or deadline.
 
     A timer at that time always changes the run, so the orchestrator never wakes it in vain.
     """

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 
-A run is its log. `advance` decides which events happen; this module says what each event changes, and decides nothing.
+A run is its log. `advance` decides which events happen; this module applies them, and decides nothing.
 The status of a run moves like this (names on the arrows are events):
 
       new
@@ -21,8 +21,8 @@ The status of a run moves like this (names on the arrows are events):
     completed  failed  escalated  abandoned  timed_out  cancelled          (final: no event leads out of them)
 
 `running` and `waiting` differ only in what is pending: a run waits while everything that is pending stands behind a
-person's decision. No event says so; the status is computed after each event, and active time, which deadlines count,
-stands still while a run waits.
+person's decision. No event records that; the status is computed after each event, and active time, which deadlines
+count, stands still while a run waits.
 
 Three rules make a stored log sufficient to rebuild a run:
 
@@ -33,7 +33,7 @@ Three rules make a stored log sufficient to rebuild a run:
 3. An event is applied exactly once, in the order of `seq`. Duplicates are the concern of `advance`: it turns a fact
    that is repeated into no event at all, so nothing here asks whether something happened already.
 
-`REDUCERS` below says which function applies which event. An event that is missing there is a defect: the lookup raises
+`REDUCERS` below lists which function applies which event. An event that is missing there is a defect: the lookup raises
 `KeyError`, and the orchestrator quarantines the run. The parts of the state that belong to one kind of run or feature
 (budget, background, goal, swarm conversation) look at every event after the table, because each of them depends on how
 the event changed the rest.
@@ -116,7 +116,7 @@ REDUCERS: dict[type, Reducer] = {
     ev.DecisionRequested: apply_decision_requested,
     ev.BackedOff: apply_backed_off,
     ev.DecisionReceived: apply_decision_received,
-    ev.DecisionMissed: apply_decision_missed,
+    ev.DecisionRequestFailed: apply_decision_missed,
     ev.DecisionRefused: apply_decision_refused,
     ev.InstructionIssued: apply_instruction_issued,
     ev.AgentTransferred: apply_agent_transferred,
@@ -125,8 +125,8 @@ REDUCERS: dict[type, Reducer] = {
     ev.ToolCallEdited: apply_tool_call_edited,
     ev.ToolCallFinished: apply_tool_call_finished,
     ev.ToolCallDenied: apply_tool_call_denied,
-    ev.OutcomeRecorded: apply_outcome_recorded,
-    ev.PlanChanged: apply_plan_changed,
+    ev.InternalOutcomeRecorded: apply_outcome_recorded,
+    ev.WorkspacePlanChanged: apply_plan_changed,
     ev.WorkspaceChanged: apply_workspace_changed,
     # gates
     ev.GateOpened: apply_gate_opened,
@@ -136,29 +136,29 @@ REDUCERS: dict[type, Reducer] = {
     ev.WatchdogReported: apply_watchdog_reported,
     # goal runs; `update_goal` does the rest
     ev.StepValidated: apply_step_validated,
-    ev.HelpSought: unchanged,
+    ev.DenialHelpSought: unchanged,
     ev.ProgressMeasured: unchanged,
-    ev.ConfidenceMeasured: unchanged,
+    ev.ModelConfidenceMeasured: unchanged,
     # background runs; `update_background` does it all
     ev.IterationStarted: unchanged,
     ev.IterationCompleted: unchanged,
     ev.Reflected: unchanged,
     ev.RunConcluding: unchanged,
     ev.DeliverableRefused: unchanged,
-    ev.Summarized: unchanged,
-    ev.Terminated: unchanged,
+    ev.RunSummarized: unchanged,
+    ev.IterationsEnded: unchanged,
     # plans, swarms and children
-    ev.PlanMoved: apply_plan_moved,
+    ev.PlanStateChanged: apply_plan_moved,
     ev.PlanAccepted: apply_plan_accepted,
     ev.PlanStepStarted: apply_plan_step_started,
     ev.PlanStepEnded: apply_plan_step_ended,
     ev.HandedOff: apply_handed_off,
     ev.ChildStarted: apply_child_started,
-    ev.ChildWaits: apply_child_waits,
+    ev.ChildWaitChanged: apply_child_waits,
     ev.ChildEnded: apply_child_ended,
-    ev.ChildStopped: apply_child_stopped,
+    ev.ChildStopRequested: apply_child_stopped,
     # budgets; `update_budget` does the rest
-    ev.BudgetApplied: unchanged,
+    ev.BudgetAccountsApplied: unchanged,
     ev.BudgetRefused: unchanged,
     ev.BudgetWarned: unchanged,
     ev.UsageCorrected: apply_usage_corrected,
@@ -169,7 +169,7 @@ def evolve(state: RunState, entry: ev.LogEntry) -> RunState:
     """Return the state after *entry*, with its seq, its live status and its active time brought up to date."""
     event, at = entry.event, entry.at
     changed = REDUCERS[type(event)](state, event, at)
-    if changed.budget is not None or isinstance(event, ev.BudgetApplied):
+    if changed.budget is not None or isinstance(event, ev.BudgetAccountsApplied):
         changed = replace(changed, budget=update_budget(state, changed, event))
     if changed.background is not None:
         changed = replace(changed, background=update_background(state, changed, changed.background, event, at))

@@ -26,27 +26,32 @@ class RecordedEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """`same` says whether the two agree, `widened` whether they do only thanks to fields that are new."""
+class EventComparison:
+    """How a recorded event and the replayed one compare: equal, equal but for new fields, or different.
+
+    `same` is whether the two agree, `widened` whether they differ only in fields that are new.
+    """
 
     same: bool
     widened: bool = False
     differences: tuple[str, ...] = ()
 
 
-SAME = Comparison(same=True)
+SAME = EventComparison(same=True)
 
 
-def compare(recorded: RecordedEvent, made: LogEntry, made_text: str) -> Comparison:
+def compare(recorded: RecordedEvent, made: LogEntry, made_text: str) -> EventComparison:
     """Compare one recorded event with the one that the replay made in its place; raises ValueError if unreadable."""
     if (recorded.seq, recorded.at) == (made.seq, made.at) and recorded.text == made_text:
         return SAME
     old, new = json.loads(recorded.text), json.loads(made_text)
     found = list(differences({"seq": recorded.seq, "at": recorded.at.isoformat()}, _place(made)))
     if not found and is_within(old, new) and event_adapter.validate_json(recorded.text) == made.event:
-        return Comparison(same=True, widened=True)
+        return EventComparison(same=True, widened=True)
     found += differences(old, new)
-    return Comparison(same=False, differences=tuple(found[:MAX_DIFFERENCES]) or ("the same values in other bytes",))
+    return EventComparison(
+        same=False, differences=tuple(found[:MAX_DIFFERENCES]) or ("the same values in other bytes",)
+    )
 
 
 def _place(made: LogEntry) -> dict[str, Any]:

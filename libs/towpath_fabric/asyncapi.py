@@ -37,8 +37,8 @@ PARAMETERS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Channel:
-    """One subject: who sends what to whom. *reply* is the answer to a request."""
+class AsyncApiChannel:
+    """One subject in the AsyncAPI document: who sends what to whom. *reply* is the answer to a request."""
 
     key: str
     address: str
@@ -52,8 +52,8 @@ class Channel:
 MESSAGES: dict[str, Any] = {"Fact": facts.fact_adapter}
 """Unions have no class of their own: their names and adapters."""
 
-CHANNELS: tuple[Channel, ...] = (
-    Channel(
+CHANNELS: tuple[AsyncApiChannel, ...] = (
+    AsyncApiChannel(
         key="taskSubmitAnonymous",
         address=subjects.TASK_SUBMIT_ANONYMOUS,
         sender="any client of the embedded platform",
@@ -63,7 +63,7 @@ CHANNELS: tuple[Channel, ...] = (
         reply=(tasks.RunAccepted,),
     ),
     *(
-        Channel(
+        AsyncApiChannel(
             key=f"task{verb.rpartition('.')[2].title()}",
             address=f"{verb}.{{caller}}",
             sender="client",
@@ -74,7 +74,7 @@ CHANNELS: tuple[Channel, ...] = (
         )
         for verb, (request, answer) in rpc.CLIENT_SUBJECTS.items()
     ),
-    Channel(
+    AsyncApiChannel(
         key="taskEnqueue",
         address="task.enqueue.{caller}",
         sender="client",
@@ -82,7 +82,7 @@ CHANNELS: tuple[Channel, ...] = (
         summary="Fire and forget; accepted only once consumed, deduplicated by idempotency key.",
         messages=(tasks.SubmitTask,),
     ),
-    Channel(
+    AsyncApiChannel(
         key="runInbox",
         address="run.inbox.{source}.{run_id}",
         sender="decider, tool-access service, gateway, watchdog, orchestrator",
@@ -90,7 +90,7 @@ CHANNELS: tuple[Channel, ...] = (
         summary="Facts: what happened outside of a run. Each source may send only its own types.",
         messages=("Fact",),
     ),
-    Channel(
+    AsyncApiChannel(
         key="runInboxAgent",
         address=subjects.agent_inbox("{pool}", "{run_id}"),
         sender="BaseAgent worker",
@@ -98,7 +98,7 @@ CHANNELS: tuple[Channel, ...] = (
         summary="What agents in user code decided; each credential may answer for its own pool alone.",
         messages=("Fact",),
     ),
-    Channel(
+    AsyncApiChannel(
         key="decide",
         address="decide.{pool}",
         sender="orchestrator",
@@ -106,7 +106,7 @@ CHANNELS: tuple[Channel, ...] = (
         summary="Ask for a decision.",
         messages=(decisions_request.DecisionRequest,),
     ),
-    Channel(
+    AsyncApiChannel(
         key="toolRequest",
         address=subjects.TOOL_REQUEST,
         sender="orchestrator",
@@ -114,7 +114,7 @@ CHANNELS: tuple[Channel, ...] = (
         summary="Ask whether a call may happen, and let it happen.",
         messages=(calls.ToolRequest,),
     ),
-    Channel(
+    AsyncApiChannel(
         key="toolExec",
         address="tool.exec.{project}.{toolset}",
         sender="tool-access service",
@@ -122,7 +122,7 @@ CHANNELS: tuple[Channel, ...] = (
         summary="Run a permitted call; the worker believes the ticket, not the envelope.",
         messages=(calls.ToolInvocation,),
     ),
-    Channel(
+    AsyncApiChannel(
         key="toolOutcome",
         address=subjects.TOOL_OUTCOME,
         sender="tool worker",
@@ -131,7 +131,7 @@ CHANNELS: tuple[Channel, ...] = (
         messages=(calls.ToolOutcome,),
         reply=(calls.OutcomeConfirmed,),
     ),
-    Channel(
+    AsyncApiChannel(
         key="toolConfirm",
         address=subjects.tool_confirm("{project}", "{toolset}", "{place}"),
         sender="tool-access service",
@@ -139,7 +139,7 @@ CHANNELS: tuple[Channel, ...] = (
         summary="The ledger holds these outcomes; the worker may forget them.",
         messages=(calls.OutcomeConfirmed,),
     ),
-    Channel(
+    AsyncApiChannel(
         key="toolCancel",
         address="tool.cancel.{project}.{toolset}.{execution_id}",
         sender="tool-access service",
@@ -147,7 +147,7 @@ CHANNELS: tuple[Channel, ...] = (
         summary="Stop a call; a hint, the outcome is still needed.",
         messages=(calls.CancelTool,),
     ),
-    Channel(
+    AsyncApiChannel(
         key="runEvent",
         address="run.event.{run_id}",
         sender="orchestrator",
@@ -155,7 +155,7 @@ CHANNELS: tuple[Channel, ...] = (
         summary="The events of one transition; a hint that may be lost, the log is in Postgres.",
         messages=(log.RunEvents,),
     ),
-    Channel(
+    AsyncApiChannel(
         key="runTokens",
         address="run.tokens.{run_id}",
         sender="decider",
@@ -163,7 +163,7 @@ CHANNELS: tuple[Channel, ...] = (
         summary="Model text while it is made.",
         messages=(decisions_request.TokenDelta,),
     ),
-    Channel(
+    AsyncApiChannel(
         key="logLlmCall",
         address=subjects.LOG_LLM_CALL,
         sender="decider",
@@ -171,15 +171,15 @@ CHANNELS: tuple[Channel, ...] = (
         summary="A model call; bodies only in debug runs, and they may be lost.",
         messages=(decisions_request.LlmCall,),
     ),
-    Channel(
+    AsyncApiChannel(
         key="registerProviders",
         address=subjects.register("providers", "{limit}"),
         sender="decider",
         receiver="decider",
         summary="What all deciders know of a provider's limit; the last one holds, written by compare-and-set.",
-        messages=(provider_limits.ProviderUse,),
+        messages=(provider_limits.ProviderLimitState,),
     ),
-    Channel(
+    AsyncApiChannel(
         key="logTool",
         address=subjects.log_tool("{project}", "{toolset}"),
         sender="tool worker",
@@ -188,7 +188,7 @@ CHANNELS: tuple[Channel, ...] = (
         messages=(decisions_request.ToolLog,),
     ),
     *(
-        Channel(
+        AsyncApiChannel(
             key=f"svc_{method.service}_{method.method}",
             address=method.subject,
             sender="services and command line",
@@ -200,7 +200,7 @@ CHANNELS: tuple[Channel, ...] = (
         for method in rpc.METHODS
     ),
     *(
-        Channel(
+        AsyncApiChannel(
             key=f"svc_{method.service}_{method.method}_of_toolset",
             address=subjects.for_toolset(method.subject, "{project}", "{toolset}"),
             sender="tool worker",
@@ -212,7 +212,7 @@ CHANNELS: tuple[Channel, ...] = (
         for method in rpc.TOOLSET_METHODS
     ),
     *(
-        Channel(
+        AsyncApiChannel(
             key=f"svc_{method.service}_{method.method}_of_agent",
             address=subjects.for_agent(method.subject, "{project}", "{agent}"),
             sender="BaseAgent worker",
@@ -329,7 +329,7 @@ def _stream(address: str) -> streams.StreamSpec | None:
 
 
 def covers(pattern: list[str], tokens: list[str]) -> bool:
-    """Say whether a NATS subject pattern matches every subject of *tokens*."""
+    """Return whether a NATS subject pattern matches every subject of *tokens*."""
     for place, part in enumerate(pattern):
         if part == ">":
             return len(tokens) > place

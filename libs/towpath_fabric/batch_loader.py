@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class BatchLoader(Generic[K, V]):
+class KeyBatchLoader(Generic[K, V]):
     """Collects keys and calls *load* with all of them, one batch after another."""
 
     def __init__(self, load: Callable[[list[K]], Awaitable[Mapping[K, V]]]) -> None:

@@ -2,7 +2,7 @@
 
 Without the environment variable, which only tests set, a crash point does nothing. The variable names a folder. A file
 in it with the name of a point arms that point: the next process that reaches it is killed, once. A number in the file
-says at which passing. The file disappears when the process is killed, and a line is added to `.hits`.
+names at which passing. The file disappears when the process is killed, and a line is added to `.hits`.
 """
 
 import asyncio

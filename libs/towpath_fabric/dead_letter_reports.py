@@ -9,7 +9,7 @@ import hashlib
 
 from nats.aio.msg import Msg
 
-from towpath_contracts.dead_letters import ReportDead
+from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import Method
 from towpath_fabric.nats.bus import Bus
@@ -43,12 +43,12 @@ async def report_dead_letter(
     tells: bool = True,
     subject: str = "",
 ) -> bool:
-    """Report *message* to *method* and remove it from its stream; False where nobody stored it: it is redelivered.
+    """Report *message* to *method* and remove it from its stream; False where it was not stored: it is redelivered.
 
     *subject* is where to send the report if not to the method's own subject: workers use that of their toolset.
-    *tells* says whether the run is notified: not where the message may have been forged.
+    *tells* is whether the run is notified: not where the message may have been forged.
     """
-    report = ReportDead(
+    report = ReportDeadLetter(
         stream=stream,
         subject=message.subject[:512],
         reason=reason[:2_000],
@@ -57,7 +57,7 @@ async def report_dead_letter(
         tells=tells,
     )
     try:
-        await bus.ask_subject(subject or method.subject, report, method.answer, timeout_s=WAIT_S)
+        await bus.request_subject(subject or method.subject, report, method.answer, timeout_s=WAIT_S)
     except ProblemError as error:
         why = f"{error.problem.code}: {error.problem.detail}"
         log.warning(

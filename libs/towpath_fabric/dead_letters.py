@@ -23,8 +23,8 @@ from pydantic import Field, ValidationError
 from pydantic_core import from_json
 
 from towpath_contracts.base import Message
-from towpath_contracts.dead_letters import ReportDead
-from towpath_contracts.facts import MessageDead
+from towpath_contracts.dead_letters import ReportDeadLetter
+from towpath_contracts.facts import MessageDeadFact
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_fabric.dead_letter_reports import delivery_number
 from towpath_fabric.nats.pull_consumer import nak, term
@@ -67,7 +67,7 @@ class MessageOwner:
 
 UNKNOWN_OWNER = MessageOwner()
 
-NotifyRun = Callable[[MessageDead], Awaitable[bool]]
+NotifyRun = Callable[[MessageDeadFact], Awaitable[bool]]
 """Hands the fact to the run; False where that isn't possible now."""
 
 
@@ -138,13 +138,15 @@ def storable_text(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 
-def message_dead_fact(stream: str, reason: str, run_id: UUID, owner: MessageOwner) -> MessageDead:
-    return MessageDead(
+def message_dead_fact(stream: str, reason: str, run_id: UUID, owner: MessageOwner) -> MessageDeadFact:
+    return MessageDeadFact(
         run_id=run_id, stream=stream, reason=reason[:REASON_CHARS], effect_id=owner.effect_id, attempt=owner.attempt
     )
 
 
-async def store_reported_dead_letter(pool: Database, report: ReportDead, body: bytes, owner: MessageOwner) -> bool:
+async def store_reported_dead_letter(
+    pool: Database, report: ReportDeadLetter, body: bytes, owner: MessageOwner
+) -> bool:
     """Store a letter that another process reports, once per report; returns and raises as `store_dead_letter` does.
 
     The key is a hash of the whole report: the reporter's `delivery` alone could block a later, genuine letter.
@@ -155,7 +157,7 @@ async def store_reported_dead_letter(pool: Database, report: ReportDead, body: b
     return await store_dead_letter(*kept, max_body=MAX_REPORTED_BODY)
 
 
-def decode_reported_body(report: ReportDead) -> bytes:
+def decode_reported_body(report: ReportDeadLetter) -> bytes:
     """Return the reported message; raises ProblemError where it is not base64."""
     try:
         return base64.b64decode(report.body_base64, validate=True)

@@ -22,7 +22,7 @@ STOP_WAIT_S = 2.0
 class FairQueueLimits:
     """`caller_of` reads the caller from a subject. `max_waiting` requests may wait, of them `max_share` of one caller.
 
-    `max_concurrent` says how many may run at the same time just now: at least one.
+    `max_concurrent` is how many may run at the same time just now: at least one.
     """
 
     caller_of: Callable[[str], str]

@@ -70,7 +70,7 @@ class Health:
         await _answer(send, 200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
 
 
-class LoopWatchdog:
+class EventLoopWatchdog:
     """A thread that ends the process when the event loop was blocked for *stuck_after_s*."""
 
     def __init__(self, stuck_after_s: float = STUCK_AFTER_S) -> None:

@@ -63,7 +63,7 @@ class Database(Protocol):
 
 
 class Subscription(Protocol):
-    """A subscription."""
+    """A running subscription; `stop` ends it."""
 
     async def stop(self) -> None:
         """End the subscription."""
@@ -80,7 +80,7 @@ class MessageBus(Protocol):
     def reconnects(self) -> int:
         """How often the connection was re-established."""
 
-    async def post(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
+    async def publish(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
         """Publish without waiting for the broker."""
 
     async def store(
@@ -88,10 +88,10 @@ class MessageBus(Protocol):
     ) -> bool:
         """Publish into a stream and wait for the broker's acknowledgement."""
 
-    async def ask(self, method: Method, request: Message, timeout_s: float = 5.0) -> Any:
+    async def request(self, method: Method, request: Message, timeout_s: float = 5.0) -> Any:
         """Call a method of another service."""
 
-    async def listen(
+    async def subscribe(
         self, subject: str, handler: Callable[[Msg], Awaitable[None]], *, shared: bool = False
     ) -> Subscription:
         """Call *handler* for every message on *subject*."""

@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts.decisions.request import CALL_LOST, DecisionRequest
-from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.problems.registry import describe_validation_error
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.clock import monotonic
@@ -45,7 +45,7 @@ AWAY_PAUSE_S = 1.0
 STOP_WAIT_S = 6.0
 """How long running requests may take when the process stops; the supervisor kills it after 15 s."""
 
-AnswerFact = DecisionMade | DecisionFailed
+AnswerFact = DecisionMadeFact | DecisionFailedFact
 
 
 class PlatformUnavailableError(Exception):
@@ -125,7 +125,7 @@ class AnswerCache:
             self.bytes -= forgotten
 
 
-class RequestLoop:
+class DecisionRequestLoop:
     """Answers the requests of one consumer, many at the same time."""
 
     def __init__(
@@ -247,7 +247,7 @@ class RequestLoop:
             await answer.then(job, stored)
 
     def _may_be_paid(self, job: DecisionJob) -> bool:
-        """Say whether another process had this attempt and may have paid for it, where the run has a budget."""
+        """Return whether another process had this attempt and may have paid for it, where the run has a budget."""
         request = job.request
         if not request.max_calls or deliveries(job.messages[0]) == 1:
             return False
@@ -256,7 +256,7 @@ class RequestLoop:
     def _known_answer(self, request: DecisionRequest) -> AnswerFact | None:
         """Return the kept answer. A decision answers every attempt; a failure only its own, the next is a retry."""
         known = self._answers.get(request.request_id)
-        if isinstance(known, DecisionFailed) and known.attempt != request.attempt:
+        if isinstance(known, DecisionFailedFact) and known.attempt != request.attempt:
             return None
         return known
 
@@ -297,8 +297,8 @@ class RequestLoop:
             self._consumer.hold(count)
 
 
-def _lost(request: DecisionRequest) -> DecisionFailed:
-    return DecisionFailed(
+def _lost(request: DecisionRequest) -> DecisionFailedFact:
+    return DecisionFailedFact(
         run_id=request.run_id,
         fact_id=f"{request.request_id}:{request.attempt}",
         request_id=request.request_id,

@@ -23,7 +23,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from towpath_fabric import garbage_collector
-from towpath_fabric.health import Health, LoopWatchdog, Receive, Scope, Send
+from towpath_fabric.health import EventLoopWatchdog, Health, Receive, Scope, Send
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.logs import Logger, configure_logging
@@ -43,12 +43,26 @@ request is in flight."""
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 
-class _StoppableServer(uvicorn.Server):
-    """Notifies the service as soon as a signal asks it to stop; uvicorn alone waits for open streams to end first."""
+TICK_S = 1.0
+"""How often the HTTP server renews its Date header; uvicorn looks for that and for a stop ten times a second."""
 
-    def __init__(self, config: uvicorn.Config, notify: Callable[[], None]) -> None:
+
+class _StoppableServer(uvicorn.Server):
+    """Notifies the service as soon as a signal asks it to stop; uvicorn alone waits for open streams to end first.
+
+    *stopping* is the event that *notify* sets.
+    """
+
+    def __init__(self, config: uvicorn.Config, notify: Callable[[], None], stopping: asyncio.Event) -> None:
         super().__init__(config)
         self._notify = notify
+        self._stopping = stopping
+
+    async def main_loop(self) -> None:
+        """Serve until the process is to stop; waits for that instead of looking, so an idle service rests."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), TICK_S)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
@@ -141,7 +155,7 @@ class Service:
         self._event_loop = asyncio.get_running_loop()
         if self._server is not None and self._server.should_exit:  # the signal came before the event loop ran
             self.stopping.set()
-        watchdog = asyncio.create_task(LoopWatchdog().run())
+        watchdog = asyncio.create_task(EventLoopWatchdog().run())
         await self._unless_stopped(self._start_parts())
         for loop in self._loops:
             task = asyncio.create_task(loop(), name=getattr(loop, "__qualname__", repr(loop)))
@@ -248,6 +262,6 @@ class Service:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=int(self.settings.stop_grace_s),
         )
-        self._server = _StoppableServer(config, self._notify_stopping)
+        self._server = _StoppableServer(config, self._notify_stopping, self.stopping)
         self._server.run()
         return 1 if self._failed or not self._server.started else 0

@@ -1,7 +1,7 @@
-"""What became of every tool call of a run, told from its log: the proof that a cancelled run owes.
+"""The outcome of every tool call of a run, read from its log: a cancelled run has to prove it.
 
 A call is listed as `did_not_happen` only where that is certain. What was cut off in the middle, or was still open
-when the run ended, is `unknown`; a call that ran and said that it failed is `failed`, and may have left something. A
+when the run ended, is `unknown`; a call that ran and reported a failure is `failed`, and may have left something. A
 tool's own error code proves nothing. A voided pure call may have run: what did not happen is an effect, it has none.
 """
 
@@ -11,19 +11,19 @@ from uuid import UUID
 from towpath_contracts.base import Value
 from towpath_contracts.decisions.decision import CallTools, ToolCall
 from towpath_contracts.events import log as ev
-from towpath_contracts.runs.views import EffectOutcome, RunEffect
+from towpath_contracts.runs.views import CallOutcomeEntry, EffectOutcome
 
 EFFECT_EVENTS = ("instruction_issued", "tool_call_finished", "tool_call_denied", "fence_stored", "run_finished")
 """The types of events that the list is made of; all others may be left out."""
 
 TELLS_EFFECTS = (ev.FINAL_STATUSES - {"completed"}) | {"cancelling", "quarantined"}
-"""Statuses of runs that owe the list."""
+"""Statuses of runs that show the list."""
 
 _NEVER_RAN = frozenset({"not_started", "did_not_happen"})
-"""Failures that said so where no worker speaks, before `began` did: there the code is not a tool's."""
+"""Codes of calls that never ran, in logs older than `began`; without a worker the code is not a tool's."""
 
 
-class NamedCall(Value):
+class CallIdentity(Value):
     """A call of an instruction, without its arguments."""
 
     execution_id: UUID
@@ -31,15 +31,15 @@ class NamedCall(Value):
     tool: str
 
 
-class EffectReport(Value):
-    """What one event says of calls and nothing else of it: neither arguments nor results. None is what it does not say.
+class CallOutcomeFields(Value):
+    """What one event reports of the outcome of calls, and nothing else of it: neither arguments nor results.
 
-    A reader of many events may have it made where they are stored; `effect_report_of` makes the same of a whole event.
+    A reader of many events may have it made where they are stored; `outcome_fields_of` makes the same of a whole event.
     """
 
     type: str
     step: int | None = None
-    calls: tuple[NamedCall, ...] | None = None
+    calls: tuple[CallIdentity, ...] | None = None
     execution_id: UUID | None = None
     status: str | None = None
     code: str | None = None
@@ -51,65 +51,65 @@ class EffectReport(Value):
     voided: tuple[UUID, ...] | None = None
 
 
-class EffectList:
-    """Grows with the events of one run, in order, and keeps nothing of them but what became of the calls."""
+class CallOutcomeCollector:
+    """Collects what became of each call from the events of one run, in order, and keeps nothing else of them."""
 
     def __init__(self) -> None:
-        self._listed: dict[UUID, RunEffect] = {}
+        self._listed: dict[UUID, CallOutcomeEntry] = {}
 
     @property
-    def effects(self) -> tuple[RunEffect, ...]:
+    def effects(self) -> tuple[CallOutcomeEntry, ...]:
         """The calls so far, in the order in which they were decided."""
         return tuple(self._listed.values())
 
-    def add(self, word: EffectReport) -> None:
-        """Take what the next event says."""
-        match word:
-            case EffectReport(type="instruction_issued"):
-                for call in word.calls or ():
-                    self._open(call, word.step or 0)
-            case EffectReport(type="tool_call_finished", execution_id=UUID() as execution_id):
-                self._say(execution_id, _outcome(word), _source(word))
-            case EffectReport(type="tool_call_denied", execution_id=UUID() as execution_id):
-                self._say(execution_id, "did_not_happen", "denied")
-            case EffectReport(type="fence_stored"):
-                for execution_id in word.voided or ():
-                    self._say(execution_id, "did_not_happen", "void")
-            case EffectReport(type="run_finished"):
+    def add(self, excerpt: CallOutcomeFields) -> None:
+        """Apply the excerpt of the next event."""
+        match excerpt:
+            case CallOutcomeFields(type="instruction_issued"):
+                for call in excerpt.calls or ():
+                    self._open(call, excerpt.step or 0)
+            case CallOutcomeFields(type="tool_call_finished", execution_id=UUID() as execution_id):
+                self._set_outcome(execution_id, _outcome(excerpt), _source(excerpt))
+            case CallOutcomeFields(type="tool_call_denied", execution_id=UUID() as execution_id):
+                self._set_outcome(execution_id, "did_not_happen", "denied")
+            case CallOutcomeFields(type="fence_stored"):
+                for execution_id in excerpt.voided or ():
+                    self._set_outcome(execution_id, "did_not_happen", "void")
+            case CallOutcomeFields(type="run_finished"):
                 for effect in self.effects:
-                    self._say(effect.execution_id, "unknown", "")
+                    self._set_outcome(effect.execution_id, "unknown", "")
             case _:
                 return
 
-    def _open(self, call: NamedCall, step: int) -> None:
-        self._listed[call.execution_id] = RunEffect(
+    def _open(self, call: CallIdentity, step: int) -> None:
+        self._listed[call.execution_id] = CallOutcomeEntry(
             execution_id=call.execution_id, tool=call.tool, step=step, call_index=call.call_index, outcome="open"
         )
 
-    def _say(self, execution_id: UUID, outcome: EffectOutcome, source: str) -> None:
-        """Note an outcome: the first one stands, but for the `unknown` of a run that ended before it was heard."""
+    def _set_outcome(self, execution_id: UUID, outcome: EffectOutcome, source: str) -> None:
+        """Record an outcome: the first one stands, except the `unknown` of a run that ended before the outcome came."""
         effect = self._listed.get(execution_id)
         if effect is not None and (effect.outcome == "open" or (effect.outcome == "unknown" and not effect.source)):
             self._listed[execution_id] = effect.model_copy(update={"outcome": outcome, "source": source})
 
 
-def effects_of(events: Iterable["ev.AnyEvent"]) -> tuple[RunEffect, ...]:
-    """Return what became of the calls, from the events of one run in order."""
-    listed = EffectList()
+def effects_of(events: Iterable["ev.AnyEvent"]) -> tuple[CallOutcomeEntry, ...]:
+    """Return the outcomes of the calls, from the events of one run in order."""
+    listed = CallOutcomeCollector()
     for event in events:
-        word = effect_report_of(event)
-        if word is not None:
-            listed.add(word)
+        excerpt = outcome_fields_of(event)
+        if excerpt is not None:
+            listed.add(excerpt)
     return listed.effects
 
 
-def effect_report_of(event: "ev.AnyEvent") -> EffectReport | None:
-    """Return what *event* says of calls; None for nothing."""
+def outcome_fields_of(event: "ev.AnyEvent") -> CallOutcomeFields | None:
+    """Return what *event* reports of calls; None for nothing."""
     match event:
         case ev.InstructionIssued(instruction=CallTools(calls=calls)):
-            return EffectReport(type=event.type, step=event.step, calls=tuple(map(_named, calls)))
+            return CallOutcomeFields(type=event.type, step=event.step, calls=tuple(map(_named, calls)))
         case ev.ToolCallFinished(failure=failure):
-            return EffectReport(
+            return CallOutcomeFields(
                 type=event.type,
                 execution_id=event.execution_id,
                 status=event.status,
@@ -121,45 +121,45 @@ def effect_report_of(event: "ev.AnyEvent") -> EffectReport | None:
                 worker=event.worker,
             )
         case ev.ToolCallDenied():
-            return EffectReport(type=event.type, execution_id=event.execution_id)
+            return CallOutcomeFields(type=event.type, execution_id=event.execution_id)
         case ev.FenceStored():
-            return EffectReport(type=event.type, voided=event.voided)
+            return CallOutcomeFields(type=event.type, voided=event.voided)
         case ev.RunFinished():
-            return EffectReport(type=event.type)
+            return CallOutcomeFields(type=event.type)
         case _:
             return None
 
 
 def outcome_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> EffectOutcome:
     """Return what the end of a call proves."""
-    word = effect_report_of(event)
-    return "did_not_happen" if word is None or isinstance(event, ev.ToolCallDenied) else _outcome(word)
+    excerpt = outcome_fields_of(event)
+    return "did_not_happen" if excerpt is None or isinstance(event, ev.ToolCallDenied) else _outcome(excerpt)
 
 
-def _named(call: ToolCall) -> NamedCall:
-    return NamedCall(execution_id=call.execution_id, call_index=call.call_index, tool=call.tool)
+def _named(call: ToolCall) -> CallIdentity:
+    return CallIdentity(execution_id=call.execution_id, call_index=call.call_index, tool=call.tool)
 
 
-def _outcome(word: EffectReport) -> EffectOutcome:
-    match word.status:
+def _outcome(excerpt: CallOutcomeFields) -> EffectOutcome:
+    match excerpt.status:
         case "succeeded":
             return "happened"
         case "void":
             return "did_not_happen"
         case "failed":
-            return _of_failure(word)
+            return _of_failure(excerpt)
         case _:
             return "unknown"
 
 
-def _of_failure(word: EffectReport) -> EffectOutcome:
-    if word.uncertain:
+def _of_failure(excerpt: CallOutcomeFields) -> EffectOutcome:
+    if excerpt.uncertain:
         return "unknown"
-    never = word.code in _NEVER_RAN and not word.worker if word.began is None else not word.began
+    never = excerpt.code in _NEVER_RAN and not excerpt.worker if excerpt.began is None else not excerpt.began
     return "did_not_happen" if never else "failed"
 
 
-def _source(word: EffectReport) -> str:
-    if word.settled_by:
-        return word.settled_by
-    return "probe" if word.probe in {"happened", "did_not_happen"} else word.worker or ""
+def _source(excerpt: CallOutcomeFields) -> str:
+    if excerpt.settled_by:
+        return excerpt.settled_by
+    return "probe" if excerpt.probe in {"happened", "did_not_happen"} else excerpt.worker or ""

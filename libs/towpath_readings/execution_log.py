@@ -74,8 +74,8 @@ def response_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> Any:
     return {"status": event.status}
 
 
-class ExecutionLog(Value):
-    """The projected logs of one run."""
+class ExecutionLogs(Value):
+    """The execution log and the tool execution log of one run, with its instructions."""
 
     execution_log: list[JsonObject] = Field(default_factory=list)
     tool_log: dict[str, JsonObject] = Field(default_factory=dict)
@@ -87,7 +87,7 @@ class _LogProjection:
     """Walks the events once, in order."""
 
     def __init__(self) -> None:
-        self.log = ExecutionLog()
+        self.log = ExecutionLogs()
         self._previews: dict[str, str] = {}
         self._calls: dict[str, ToolCall] = {}
         self._places: list[tuple[int, int]] = []
@@ -112,7 +112,7 @@ class _LogProjection:
                 self._system(event.step, event.text)
             case ev.DecisionRefused():
                 self._system(event.step, event.feedback)
-            case ev.DecisionMissed():
+            case ev.DecisionRequestFailed():
                 self._system(event.step, f"{event.code}: {event.message}")
             case _:
                 return
@@ -160,7 +160,7 @@ def _insert(items: list[Any], behind: int, item: Any) -> None:
     items.insert(len(items) - behind, item)
 
 
-def project_execution_log(entries: Iterable["ev.LogEntry"]) -> ExecutionLog:
+def project_execution_log(entries: Iterable["ev.LogEntry"]) -> ExecutionLogs:
     """Project the events of one run, given in seq order."""
     projection = _LogProjection()
     for entry in entries:

@@ -26,7 +26,7 @@ RESULT_CHARS = 2_000
 ACTIONS = frozenset({"decide", "replan"})
 
 
-class ToolExecution(Value):
+class GoalToolCall(Value):
     """One tool call of the run."""
 
     execution_id: UUID
@@ -73,10 +73,12 @@ class GoalStep(Value):
     duration_ms: int = 0
 
 
-class TaskState(Message):
-    """How a goal run stands. `status` is the run's, `reason` why it ended; `seq` the last event that was read.
+class GoalView(Message):
+    """The goal view of a run: how it stands, its steps, progress and confidence.
 
-    `last_confidence_score` is None where nobody was asked, or nobody judged it.
+    How a goal run stands. `status` is the run's, `reason` why it ended; `seq` the last event that was read.
+
+    `last_confidence_score` is None where it was not asked for, or not judged.
     """
 
     task_id: UUID
@@ -103,7 +105,7 @@ class TaskState(Message):
     progress_metrics: JsonObject = Field(default_factory=dict)
     token_usage: list[int] = Field(default_factory=list)
     llm_calls: list[GoalModelCall] = Field(default_factory=list)
-    tool_executions: list[ToolExecution] = Field(default_factory=list)
+    tool_executions: list[GoalToolCall] = Field(default_factory=list)
     total_cost_usd: float = 0.0
     decision_reasoning: list[str] = Field(default_factory=list)
     escalation_triggered: bool = False
@@ -121,21 +123,21 @@ class GetGoal(Message):
     run_id: UUID
 
 
-def project_goal(run_id: UUID, entries: Iterable["ev.LogEntry"]) -> TaskState | None:
+def project_goal(run_id: UUID, entries: Iterable["ev.LogEntry"]) -> GoalView | None:
     """Return the task state that *entries*, from the first on, show; None for a run that pursues no goal."""
-    reading: GoalProjection | None = None
+    reading: GoalViewBuilder | None = None
     for entry in entries:
         if isinstance(entry.event, ev.RunCreated):
             if entry.event.goal is None:
                 return None
-            reading = GoalProjection(run_id, entry.event)
+            reading = GoalViewBuilder(run_id, entry.event)
         if reading is not None:
             reading.add(entry)
     return None if reading is None else reading.state()
 
 
-class GoalProjection:
-    """Walks the events of a goal run, in order; `state` says at any moment how the run stands."""
+class GoalViewBuilder:
+    """Builds the goal view from the events of a run, in order; `state` is at any moment how the run stands."""
 
     def __init__(self, run_id: UUID, created: "ev.RunCreated") -> None:
         goal = created.goal
@@ -161,12 +163,12 @@ class GoalProjection:
         self._row = 0
         self._gates = 0
 
-    def state(self) -> TaskState:
+    def state(self) -> GoalView:
         """Return how the run stands after the events so far."""
-        return TaskState(
+        return GoalView(
             **self._now,
             steps_history=[GoalStep(**step) for step in self._steps],
-            tool_executions=[ToolExecution(**call) for call in self._calls.values()],
+            tool_executions=[GoalToolCall(**call) for call in self._calls.values()],
             llm_calls=self._models,
             token_usage=[call.tokens for call in self._models],
             total_cost_usd=round(sum(call.cost_usd or 0.0 for call in self._models), 9),
@@ -187,7 +189,7 @@ class GoalProjection:
                 self._now |= {"status": "running", "started_at": entry.at}
             case ev.DecisionRequested():
                 self._requested(event, entry.at)
-            case ev.DecisionReceived() | ev.DecisionMissed():
+            case ev.DecisionReceived() | ev.DecisionRequestFailed():
                 self._answered(event)
             case ev.InstructionIssued():
                 self._instructed(event)
@@ -210,7 +212,7 @@ class GoalProjection:
                 self._artifacts |= {str(one["name"]): one for one in event.artifacts}
                 if self._steps:
                     self._steps[-1]["acceptance_progress"] = event.score
-            case ev.ConfidenceMeasured():
+            case ev.ModelConfidenceMeasured():
                 score = None if event.reason == UNJUDGED else event.score
                 self._now |= {"last_confidence_check_step": event.step, "last_confidence_score": score}
             case ev.RunFinished():
@@ -227,7 +229,7 @@ class GoalProjection:
         step = {"step_number": event.step, "timestamp": at, "agent_id": event.agent_key}
         self._steps.append({**step, "acceptance_progress": self._progress})
 
-    def _answered(self, event: "ev.DecisionReceived | ev.DecisionMissed") -> None:
+    def _answered(self, event: "ev.DecisionReceived | ev.DecisionRequestFailed") -> None:
         tokens, usd = event.usage.total_tokens, event.cost.usd
         call = {"step": event.step, "kind": self._kind, "model": event.model, "tokens": tokens}
         self._models.append(GoalModelCall(**call, cost_usd=usd, duration_ms=event.duration_ms))
@@ -256,8 +258,8 @@ class GoalProjection:
 
     def _called(self, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> None:
         status, result = call_status(event), truncate(as_text(response_of(event)), RESULT_CHARS)
-        told = event.duration_ms if isinstance(event, ev.ToolCallFinished) else 0
-        outcome = {"status": status, "result": result, "duration_ms": told}
+        duration_ms = event.duration_ms if isinstance(event, ev.ToolCallFinished) else 0
+        outcome = {"status": status, "result": result, "duration_ms": duration_ms}
         if event.execution_id in self._calls:
             self._calls[event.execution_id] |= outcome
         self._steps[-1]["execution_result"].append({"tool": event.tool, **outcome})

@@ -1,6 +1,6 @@
 """The state of a run and a node for every model call, read from its log.
 
-A projection adds nothing: what the log does not say is None. A duration is None until its node has ended.
+A projection adds nothing: what the log does not hold is None. A duration is None until its node has ended.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ class ProviderCall(Value):
     error: str = ""
 
 
-class RunNode(Value):
+class ModelRequestNode(Value):
     """One request to a model, with all its attempts. `tool_signature` is the same for equal calls in any order.
 
     It is created when it is asked for, and started when it is sent, which a back-off puts off. `duration_ms` is from
@@ -84,7 +84,7 @@ class RunNodes(Message):
     iterations: int = 0
     usage: Usage = Usage()
     cost: Cost = Cost(usd=0.0, price_known=True)
-    nodes: tuple[RunNode, ...] = Field(default=())
+    nodes: tuple[ModelRequestNode, ...] = Field(default=())
     seq: int = 0
 
 
@@ -119,7 +119,7 @@ class _NodeProjection:
 
     def __init__(self, run_id: UUID) -> None:
         self._run: JsonObject = {"run_id": run_id, "status": NodeStatus.INIT}
-        self._nodes: dict[UUID, RunNode] = {}
+        self._nodes: dict[UUID, ModelRequestNode] = {}
         self._waits = False
 
     def take(self, entry: ev.LogEntry) -> None:
@@ -135,7 +135,7 @@ class _NodeProjection:
                 self._ask(entry.event, entry.at)
             case ev.EffectResent():
                 self._sent(entry.event.effect_id, entry.at)
-            case ev.DecisionReceived() | ev.DecisionMissed():
+            case ev.DecisionReceived() | ev.DecisionRequestFailed():
                 self._end(entry.event, entry.at)
             case ev.InstructionIssued():
                 self._sign(entry.event)
@@ -147,7 +147,7 @@ class _NodeProjection:
                 pass
 
     def _ask(self, asked: ev.DecisionRequested, at: datetime) -> None:
-        self._nodes[asked.request_id] = RunNode(
+        self._nodes[asked.request_id] = ModelRequestNode(
             node_id=asked.request_id,
             kind=asked.kind,
             step=asked.step,
@@ -166,15 +166,15 @@ class _NodeProjection:
         if node is not None and node.status is NodeStatus.INIT:
             self._nodes[node_id] = node.model_copy(update={"status": NodeStatus.RUNNING, "started_at": at})
 
-    def _end(self, said: ev.DecisionReceived | ev.DecisionMissed, at: datetime) -> None:
-        node = self._nodes.get(said.request_id)
+    def _end(self, answer: ev.DecisionReceived | ev.DecisionRequestFailed, at: datetime) -> None:
+        node = self._nodes.get(answer.request_id)
         if node is None:  # asked for before a fork
             return
         status, error = NodeStatus.SUCCESS, ""
-        if isinstance(said, ev.DecisionMissed):
-            status = NodeStatus.TIMEOUT if said.code in TIMEOUTS else NodeStatus.FAILED
-            error = f"{said.code}: {said.message}"
-        update = {"usage": said.usage, "cost": said.cost, "model": said.model or node.model}
+        if isinstance(answer, ev.DecisionRequestFailed):
+            status = NodeStatus.TIMEOUT if answer.code in TIMEOUTS else NodeStatus.FAILED
+            error = f"{answer.code}: {answer.message}"
+        update = {"usage": answer.usage, "cost": answer.cost, "model": answer.model or node.model}
         self._nodes[node.node_id] = _ended(node.model_copy(update=update), at, status, error)
 
     def _sign(self, issued: ev.InstructionIssued) -> None:
@@ -211,12 +211,12 @@ class _NodeProjection:
         return RunNodes.model_validate({**self._run, **summed})
 
 
-def _ended(node: RunNode, at: datetime, status: NodeStatus, error: str) -> RunNode:
+def _ended(node: ModelRequestNode, at: datetime, status: NodeStatus, error: str) -> ModelRequestNode:
     duration = None if node.started_at is None else (at - node.started_at) // _MS
     return node.model_copy(update={"status": status, "ended_at": at, "duration_ms": duration, "error": error})
 
 
-def _with_calls(node: RunNode, rows: Sequence[Mapping[str, Any]]) -> RunNode:
+def _with_calls(node: ModelRequestNode, rows: Sequence[Mapping[str, Any]]) -> ModelRequestNode:
     mine = [row for row in rows if str(row.get("request_id")) == str(node.node_id)]
     made = (
         ProviderCall(
@@ -226,6 +226,6 @@ def _with_calls(node: RunNode, rows: Sequence[Mapping[str, Any]]) -> RunNode:
             error=row.get("error") or "",
         )
         for row in mine
-        if row.get("started_at") is not None  # what the events say stands for calls whose logs were lost
+        if row.get("started_at") is not None  # the events are used for calls whose logs were lost
     )
     return node.model_copy(update={"calls": tuple(sorted(made, key=lambda call: call.started_at))})

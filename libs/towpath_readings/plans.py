@@ -19,7 +19,7 @@ from towpath_contracts.networks.plan import PlanStep
 StepStanding = Literal["pending", "running", "waiting", "success", "failed", "partial", "skipped"]
 
 
-class AgentView(Value):
+class PlanAgentView(Value):
     """One agent of a step: `run_id` is its child run, None where none was begun. `id` is its step's, or `fan[0]`."""
 
     id: str
@@ -42,7 +42,7 @@ class PlanStepView(Value):
     type: Literal["agent", "parallel"]
     name: str = ""
     status: StepStanding = "pending"
-    agents: tuple[AgentView, ...] = ()
+    agents: tuple[PlanAgentView, ...] = ()
     error: JsonObject | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -52,7 +52,7 @@ class PlanStepView(Value):
 class PlanView(Message):
     """How a plan stands: `status` is the run's, `state` the state machine's, `seq` the last event that was read.
 
-    `origin` says where the plan comes from: given, planned (by a model) or flow (a swarm's); empty while there is none.
+    `origin` is where the plan comes from: given, planned (by a model) or flow (a swarm's); empty while there is none.
     `success` is None until the run has ended. `current_step` is the step under way, or the last one that was.
     """
 
@@ -75,7 +75,7 @@ class PlanView(Message):
 def project_plan(run_id: UUID, entries: Iterable["ev.LogEntry"]) -> PlanView | None:
     """Return the plan that *entries*, from the first on, show; None for a run that carries out none.
 
-    A handoff and a team are swarms without a plan: who comes next is their agents' word.
+    A handoff and a team are swarms without a plan: their agents decide who comes next.
     """
     reading: _PlanProjection | None = None
     for entry in entries:
@@ -112,7 +112,7 @@ class _PlanProjection:
                 self._now["status"] = "running"
             case ev.CancelAccepted():
                 self._now["status"] = "cancelling"
-            case ev.PlanMoved():
+            case ev.PlanStateChanged():
                 self._now["state"] = event.target
                 self._now["current_step"] = event.step_id or self._now.get("current_step", "")
             case ev.PlanAccepted():
@@ -133,7 +133,7 @@ class _PlanProjection:
                 agent = self._steps[event.step - 1]["agents"][event.index]
                 agent |= {"run_id": event.child_id, "status": "running", "started_at": at}
                 self._agents[event.child_id] = agent
-            case ev.ChildWaits() if self._is_open(event.child_id):
+            case ev.ChildWaitChanged() if self._is_open(event.child_id):
                 self._agents[event.child_id]["status"] = "waiting" if event.waits else "running"
             case ev.ChildEnded() if event.child_id in self._agents:
                 agent = self._agents[event.child_id]
@@ -145,7 +145,7 @@ class _PlanProjection:
                 return
 
     def _is_open(self, child_id: UUID) -> bool:
-        """Say whether the word of a child still counts: once its step has ended, that one's does."""
+        """Return whether the report of a child still counts: once its step has ended, the step's report does."""
         return self._agents.get(child_id, {}).get("status") in {"running", "waiting"}
 
     def _ended(self, event: "ev.PlanStepEnded", at: datetime) -> None:

@@ -76,7 +76,7 @@ class _SpanProjection:
                 self._decided(event)
             case ev.DecisionRefused():
                 self._note(step_key(event.step), "towpath.decision.refused", {"towpath.code": event.code})
-            case ev.DecisionMissed():
+            case ev.DecisionRequestFailed():
                 self._note(step_key(event.step), "towpath.decision.missed", {"towpath.code": event.code})
             case ev.InstructionIssued():
                 self._issued(event)
@@ -241,8 +241,11 @@ class _SpanProjection:
     def _plan_step(self, event: "ev.PlanStepStarted | ev.PlanStepEnded") -> None:
         key = plan_step_key(event.index)
         if isinstance(event, ev.PlanStepStarted):
-            told: dict[str, Attribute | None] = {"towpath.plan.step_id": event.step_id, "towpath.plan.status": "open"}
-            self._spans[key] = _OpenSpan(name="plan_step", start_ns=self._now, end_ns=self._now, attributes=told)
+            attributes: dict[str, Attribute | None] = {
+                "towpath.plan.step_id": event.step_id,
+                "towpath.plan.status": "open",
+            }
+            self._spans[key] = _OpenSpan(name="plan_step", start_ns=self._now, end_ns=self._now, attributes=attributes)
         elif key in self._spans:
             report, span = event.report, self._spans[key]
             span.end_ns = self._now
@@ -256,9 +259,9 @@ class _SpanProjection:
             }
 
     def _of_run(self, event: "ev.AnyEvent") -> None:
-        """Note on the root what happened to the run as a whole; words of people and tools stay out."""
+        """Note on the root what happened to the run as a whole; texts of people and tools stay out."""
         match event:
-            case ev.PlanMoved():
+            case ev.PlanStateChanged():
                 self._plans = True
                 self._note(RUN, "towpath.plan.moved", {"towpath.trigger": event.trigger, "towpath.state": event.target})
             case ev.GateOpened():

@@ -3,7 +3,7 @@
 The trace is the run that a caller submitted, with every run below it, and a span's id follows from its run and
 key; so processes that never talk to each other about tracing record one tree. Prompts and payloads never
 become attributes: digests do, and the previews that the execution log shows become events. `gen_ai.*` follows
-OpenTelemetry's conventions for generative AI, which are still in development; what they have no word for is `towpath.*`
+OpenTelemetry's conventions for generative AI, which are still in development; what they have no name for is `towpath.*`
 .
 
     run ── submit (gateway)

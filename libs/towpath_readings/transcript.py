@@ -20,7 +20,7 @@ DECIDING = frozenset({"decide", "replan"})
 
 
 class MessageRole(StrEnum):
-    """Who speaks; `platform` is Towpath itself, with feedback and notes."""
+    """Who speaks in a message of the transcript; `platform` is Towpath itself, with feedback and notes."""
 
     SYSTEM = "system"
     USER = "user"
@@ -29,7 +29,7 @@ class MessageRole(StrEnum):
     PLATFORM = "platform"
 
 
-class CallMade(Value):
+class ChatToolCall(Value):
     """A tool call as its model wrote it; `call_id` is the execution id."""
 
     call_id: str
@@ -38,13 +38,13 @@ class CallMade(Value):
 
 
 class ChatMessage(Value):
-    """One message. An assistant's may hold tool calls, a tool's answers one of them."""
+    """One message of a transcript. An assistant's may hold tool calls, a tool's answers one of them."""
 
     role: MessageRole
     content: str = ""
     agent_key: str = ""
     step: int = 0
-    tool_calls: tuple[CallMade, ...] = ()
+    tool_calls: tuple[ChatToolCall, ...] = ()
     call_id: str = ""
     status: str = ""
 
@@ -55,13 +55,13 @@ class RunMessages(Message):
     run_id: UUID
     messages: tuple[ChatMessage, ...]
     dangling: tuple[str, ...] = ()
-    waiting: tuple[CallMade, ...] = ()
+    waiting: tuple[ChatToolCall, ...] = ()
     usage: Usage = Usage()
     seq: int = 0
 
 
 def build_messages(instructions: str, history: Sequence[ChatMessage], user: str) -> tuple[ChatMessage, ...]:
-    """Return [system, …history, user]; instructions that say nothing are left out."""
+    """Return [system, …history, user]; empty instructions are left out."""
     system = (ChatMessage(role=MessageRole.SYSTEM, content=instructions),) if instructions.strip() else ()
     return (*system, *history, ChatMessage(role=MessageRole.USER, content=user))
 
@@ -76,7 +76,7 @@ def dangling_calls(messages: Sequence[ChatMessage]) -> tuple[str, ...]:
     return tuple(open_calls)
 
 
-def last_tool_calls(messages: Sequence[ChatMessage]) -> tuple[CallMade, ...]:
+def last_tool_calls(messages: Sequence[ChatMessage]) -> tuple[ChatToolCall, ...]:
     """Return the calls of the last assistant message; none where the user has spoken since."""
     for message in reversed(messages):
         if message.role is MessageRole.USER:
@@ -120,7 +120,7 @@ class _TranscriptBuilder:
                 self.usages.append(event.usage)
                 if event.request_id not in self._assessments:
                     self._say(MessageRole.ASSISTANT, _text_of(event.decision), event.agent_key, event.step)
-            case ev.DecisionMissed():
+            case ev.DecisionRequestFailed():
                 self.usages.append(event.usage)
             case ev.InstructionIssued(instruction=CallTools() as instruction):
                 self._call(instruction)
@@ -138,23 +138,23 @@ class _TranscriptBuilder:
 
     def _call(self, instruction: CallTools) -> None:
         calls = tuple(
-            CallMade(call_id=str(call.execution_id), tool=call.tool, arguments=call.shown_args())
+            ChatToolCall(call_id=str(call.execution_id), tool=call.tool, arguments=call.shown_args())
             for call in instruction.calls
         )
         if self._said and self._said[-1].role is MessageRole.ASSISTANT:
             self._said[-1] = self._said[-1].model_copy(update={"tool_calls": calls})
 
     def _answer(self, event: ev.ToolCallFinished | ev.ToolCallDenied) -> None:
-        told: object
+        content: object
         if isinstance(event, ev.ToolCallDenied):
-            status, told = "denied", event.denial.model_dump(mode="json", exclude_defaults=True)
+            status, content = "denied", event.denial.model_dump(mode="json", exclude_defaults=True)
         else:
             status = event.status
-            told = event.result if event.failure is None else event.failure.model_dump(mode="json")
+            content = event.result if event.failure is None else event.failure.model_dump(mode="json")
         call_id = str(event.execution_id)
         self._results[call_id] = ChatMessage(
             role=MessageRole.TOOL,
-            content=told if isinstance(told, str) else canonical_json(told),
+            content=content if isinstance(content, str) else canonical_json(content),
             agent_key=event.agent_key,
             step=event.step,
             call_id=call_id,
@@ -171,7 +171,7 @@ class _TranscriptBuilder:
 
 
 def _text_of(decision: JsonObject) -> str:
-    """Return what a decision says: the reason of calls, the text or the payload of an answer, else all of it."""
+    """Return the text of a decision: the reason of calls, the text or the payload of an answer, else all of it."""
     details = decision.get("action_details")
     if decision.get("action") == "USE_TOOL":
         return str(decision.get("action_reasoning") or "")

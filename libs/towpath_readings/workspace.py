@@ -33,7 +33,7 @@ def project_workspace(run_id: UUID, seq: int, status: str, entries: Iterable["ev
                 plan = desk.get("plan") or plan
                 inherited = (desk.get("files") or {}).items()
                 files |= {path: _first({"path": path, **file}, entry.seq, entry.at) for path, file in inherited}
-            case ev.PlanChanged():
+            case ev.WorkspacePlanChanged():
                 plan = entry.event.plan
             case ev.WorkspaceChanged():
                 _change(files, deleted, entry.event, entry.seq, entry.at)

@@ -1,7 +1,7 @@
 """`python -m towpath_agent MODULE:CLASS [--count N]`: serves an agent that stands in a module or a file.
 
 With `--count` this process runs several others: an agent that computes needs a process per core. One that ends by
-itself is started again; when this one is told to stop, all are, and it ends after them.
+itself is started again; when this one is asked to stop, all are, and it ends after them.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until told to stop; returns the exit code."""
+    """Serve until asked to stop; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     options = make_parser().parse_args(arguments)
     if not 1 <= options.count <= MAX_PROCESSES:

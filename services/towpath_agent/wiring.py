@@ -10,7 +10,7 @@ from towpath.agents.base import BaseAgent
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
 from towpath.toolbox import collect, load_module
-from towpath_agent.app.agent_server import AgentOptions, AgentServer
+from towpath_agent.app.agent_server import AgentServer, AgentServerOptions
 from towpath_agent.settings import AgentSettings
 from towpath_contracts.subjects import DEFAULT_POOL, agent_model, pool_of
 from towpath_fabric.service import Service
@@ -59,7 +59,7 @@ def make_agent_server(
     server = AgentServer(
         service.bus,
         agent,
-        options=AgentOptions(
+        options=AgentServerOptions(
             worker=settings.instance, project=settings.project, concurrency=settings.agent_concurrency
         ),
         log=service.log,

@@ -1,4 +1,4 @@
-"""What the decider is told by its environment.
+"""Settings of the decider, from its environment.
 
 Keys of providers are read here and nowhere else, and are never logged (`SecretStr`).
 """

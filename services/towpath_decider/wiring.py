@@ -7,7 +7,7 @@ from towpath_decider.adapters.openai_chat import OpenAiProvider
 from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource
 from towpath_decider.adapters.scripted import ScriptedProvider
 from towpath_decider.app.decider import DECIDER, Decider
-from towpath_decider.app.decision_service import DecisionService
+from towpath_decider.app.decision_service import DecisionMaker
 from towpath_decider.app.provider_limiter import ProviderLimiter
 from towpath_decider.app.token_stream import TokenPublisher
 from towpath_decider.metrics import DeciderMetrics
@@ -30,16 +30,21 @@ def build_service(settings: DeciderSettings) -> Service:
         allowed=settings.scripts_allowed,
     )
     token_publisher = TokenPublisher(service.bus)
+
+    def hold_slots(count: int) -> None:
+        decider.hold(count)  # made after the limiter, which its service needs; called only once requests arrive
+
     limiter = ProviderLimiter(
         settings.provider_limits,
         SharedRegisters(service.bus, "providers"),
         log,
         metrics,
+        hold=hold_slots,
         places=settings.decider_concurrency,
     )
     decider = Decider(
         service.bus,
-        DecisionService(
+        DecisionMaker(
             {
                 "gemini": gemini,
                 "google": gemini,
@@ -57,7 +62,6 @@ def build_service(settings: DeciderSettings) -> Service:
         concurrency=settings.decider_concurrency,
         telemetry=service.telemetry,
     )
-    limiter.lend_slots_to(decider.hold)
     service.bus.subscriber(RENDER_PROMPT)(decider.render_prompt)
     service.on_start(decider.start)
     service.on_stop(decider.stop)

@@ -13,7 +13,7 @@ with paused():
 
     from towpath_contracts.problems.registry import Problem, ProblemError
     from towpath_fabric.nats.replies import problem_from_validation
-    from towpath_gateway.adapters.key_store import NewKey
+    from towpath_gateway.adapters.key_store import CreateKeyBody
     from towpath_gateway.app.application import create_app
     from towpath_gateway.core.api_keys import SCOPES
     from towpath_gateway.settings import GatewaySettings
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _create_key(settings: GatewaySettings, given: argparse.Namespace) -> int:
     try:
-        new = NewKey(
+        new = CreateKeyBody(
             caller=given.caller,
             scopes=_listed(given.scopes),
             roles=_listed(given.roles),

@@ -2,7 +2,7 @@
 
 from towpath_fabric.postgres.pool import open_pool
 from towpath_fabric.service import Service
-from towpath_gateway.adapters.key_store import KeyStore, NewKey
+from towpath_gateway.adapters.key_store import CreateKeyBody, KeyStore
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.application import create_app
 from towpath_gateway.app.dependencies import GatewayDependencies
@@ -26,7 +26,7 @@ def build_service(settings: GatewaySettings) -> Service:
     return service
 
 
-async def create_key(settings: GatewaySettings, new: NewKey, project: str) -> str:
+async def create_key(settings: GatewaySettings, new: CreateKeyBody, project: str) -> str:
     """Store a new API key and return it; raises ProblemError."""
     pool = await open_pool(settings.dsn(), 1, "towpath_gateway")
     try:

@@ -1,4 +1,4 @@
-"""What the log-writer is told by its environment."""
+"""Settings of the log-writer, from its environment."""
 
 from pydantic import Field
 

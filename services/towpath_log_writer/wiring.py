@@ -4,12 +4,13 @@ from towpath_contracts.rpc import GET_HISTORY, GET_LLM_CALLS
 from towpath_contracts.streams import EVENTS_CONSUMER, LOGS_CONSUMER, ConsumerSpec
 from towpath_fabric.nats.pull_consumer import PullConsumer
 from towpath_fabric.nats.streams import ensure_consumer
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.service import Service
-from towpath_log_writer.adapters.history_tables import HistoryTables
+from towpath_log_writer.adapters.history_tables import HistoryTables, SweepTable
 from towpath_log_writer.app.history_queries import HistoryQueries
 from towpath_log_writer.app.history_writer import HistoryWriter
-from towpath_log_writer.app.repair import Repairer
-from towpath_log_writer.app.stream_readers import CallLogReader, HistoryEventReader, StreamBacklog
+from towpath_log_writer.app.repair import HistoryRepairer
+from towpath_log_writer.app.stream_readers import DebugLogReader, HistoryEventReader, StreamBacklog
 from towpath_log_writer.metrics import LogWriterMetrics
 from towpath_log_writer.settings import LogWriterSettings
 
@@ -26,7 +27,8 @@ def build_service(settings: LogWriterSettings) -> Service:
         writer = HistoryWriter(tables, log)
         events, logs = (_consumer(service, spec, settings) for spec in (EVENTS_CONSUMER, LOGS_CONSUMER))
         backlog = StreamBacklog(metrics)
-        repairer = Repairer(bus, tables, writer, log, has_backlog=backlog.is_large)
+        sweeps = SweepTable(PinnedDatabaseConnection(pool))
+        repairer = HistoryRepairer(bus, sweeps, writer, log, has_backlog=backlog.is_large)
         reader = HistoryEventReader(events, writer, repairer, backlog, settings, metrics, log)
         queries = HistoryQueries(pool)
         bus.subscriber(GET_HISTORY)(queries.get_history)
@@ -35,7 +37,7 @@ def build_service(settings: LogWriterSettings) -> Service:
             await consumer.start()
             service.on_stop(consumer.stop)
         service.loop(reader.run)
-        service.loop(CallLogReader(logs, tables, settings, metrics, log).run)
+        service.loop(DebugLogReader(logs, tables, settings, metrics, log).run)
         service.loop(repairer.repair)
         service.loop(lambda: repairer.sweep(settings.history_sweep_s))
 

@@ -15,7 +15,7 @@ with paused():
     from towpath_orchestrator.app.api import replay_command
     from towpath_orchestrator.app.api.handlers import serve_agents, serve_notices
     from towpath_orchestrator.app.commit.run_telemetry import RunTracing
-    from towpath_orchestrator.app.webhook_delivery import WebhookDeliveryLoop
+    from towpath_orchestrator.app.webhook_delivery import GateNoticeLoop
     from towpath_orchestrator.metrics import OrchestratorMetrics
     from towpath_orchestrator.settings import OrchestratorSettings
     from towpath_orchestrator.wiring import OrchestratorPorts, OrchestratorWiring
@@ -51,7 +51,7 @@ class Orchestrator:
         wiring = OrchestratorWiring(ports, self._settings, self._metrics, service.log)
         service.on_stop(await wiring.answer())
         serve_agents(bus, wiring.dead_letters, partial(ensure_consumer, bus.nc))
-        webhooks = WebhookDeliveryLoop(pool, self._webhooks, service.log)
+        webhooks = GateNoticeLoop(pool, self._webhooks, service.log)
         serve_notices(bus, webhooks)
         service.loop(webhooks.run)
         await inbox.start()

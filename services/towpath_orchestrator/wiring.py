@@ -14,7 +14,7 @@ from uuid import UUID
 
 from towpath_fabric.dead_letters import DeadLetters
 from towpath_fabric.ports import Database, MessageBus, MessageSource
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.model_prices import ModelPrices
 from towpath_orchestrator.adapters.run_store import RunStore
@@ -36,10 +36,10 @@ from towpath_orchestrator.app.api.handlers import (
 )
 from towpath_orchestrator.app.api.network_registry import NetworkRegistry
 from towpath_orchestrator.app.api.queries import RunQueries
-from towpath_orchestrator.app.api.replay_jobs import ReplayJobs
+from towpath_orchestrator.app.api.replay_jobs import ReplayRequests
 from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
-from towpath_orchestrator.app.budget_limits import BudgetLimits
+from towpath_orchestrator.app.budget_limits import BudgetLimitLoader
 from towpath_orchestrator.app.commit.batch_commit import BatchCommitter
 from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
 from towpath_orchestrator.app.commit.commit_loop import CommitLoop
@@ -48,11 +48,11 @@ from towpath_orchestrator.app.commit.run_reader import RunReader
 from towpath_orchestrator.app.commit.run_telemetry import TransitionMetrics
 from towpath_orchestrator.app.commit.state_snapshots import SnapshotSaver
 from towpath_orchestrator.app.commit.transition_announcer import TransitionAnnouncer
-from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTexts
-from towpath_orchestrator.app.dispatch.child_messenger import ChildMessenger
-from towpath_orchestrator.app.dispatch.dispatch_windows import Backlog, DispatchWindows
+from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTextStore
+from towpath_orchestrator.app.dispatch.child_messenger import ChildRunMessenger
+from towpath_orchestrator.app.dispatch.dispatch_windows import Backlog, WindowedDispatcher
 from towpath_orchestrator.app.dispatch.effect_dispatcher import EffectDispatcher
-from towpath_orchestrator.app.dispatch.held_request_timers import HeldRequestTimers
+from towpath_orchestrator.app.dispatch.held_request_timers import WaitingRequestTimers
 from towpath_orchestrator.app.dispatch.pending_resend import ReconnectResend, StartupResend
 from towpath_orchestrator.app.dispatch.publishers import EventPublisher, RequestPublisher
 from towpath_orchestrator.app.local_facts import LocalFacts
@@ -93,13 +93,13 @@ class OrchestratorWiring:
         pool, bus = ports.pool, ports.bus
         self._bus = bus
         self._settings = settings
-        store, cache, lane = RunStore(pool), StateCache(settings.cache_runs), PinnedConnection(pool)
+        store, cache, lane = RunStore(pool), StateCache(settings.cache_runs), PinnedDatabaseConnection(pool)
         local_facts = LocalFacts(ports.arrived)
-        limits = BudgetLimits(pool, ModelPrices(settings.model_prices_file).price_of)
+        limits = BudgetLimitLoader(pool, ModelPrices(settings.model_prices_file).price_of)
 
         publisher = RequestPublisher(bus, metrics, local_facts)
-        self._windows = windows = DispatchWindows(publisher.publish, settings, metrics, ports.backlog)
-        children = ChildMessenger(pool, bus, log)
+        self._windows = windows = WindowedDispatcher(publisher.publish, settings, metrics, ports.backlog)
+        children = ChildRunMessenger(pool, bus, log)
         dispatcher = EffectDispatcher(bus, local_facts, windows, children, metrics)
         admission = Admission(pool, settings, metrics, local_facts, log)
         observed = TransitionMetrics(metrics, log)
@@ -108,7 +108,7 @@ class OrchestratorWiring:
         )
 
         accounting = BudgetAccounting(limits, metrics.refused)
-        texts = WorkspaceTexts(pool, store)
+        texts = WorkspaceTextStore(pool, store)
         inbox_letters = DeadLetters(pool, "INBOX", metrics.dead, log, local_facts.add_dead)
         inbox = Inbox(ports.inbox, local_facts, inbox_letters, metrics, batch_size=settings.batch_size)
         commit_loop = CommitLoop(
@@ -137,7 +137,7 @@ class OrchestratorWiring:
         self._commands = RunCommands(self._queries, bus)
         self.dead_letters = DeadLetterRequests(pool, bus, local_facts, metrics, log)
         self._budgets = BudgetRequests(pool, bus, limits)
-        self._replays = ReplayJobs(pool)
+        self._replays = ReplayRequests(pool)
         self._switches = SwitchResume(pool, local_facts)
         self._forks = RunForks(pool, intake, bus, settings, find_version)
 
@@ -149,7 +149,7 @@ class OrchestratorWiring:
             reconciler.run,
             admission.run,
             windows.run,
-            HeldRequestTimers(pool, store, cache, windows, log).run,
+            WaitingRequestTimers(pool, store, cache, windows, log).run,
             ReconnectResend(bus, cache, dispatcher, ports.ensure).run,
             reconciler.clean_up,
             StartupResend(pool, store, dispatcher, log, most=settings.max_active_runs).run,

@@ -20,10 +20,10 @@ with paused():
     from towpath_tas.app.audit.housekeeping import Housekeeping
     from towpath_tas.app.policy.access_queries import AccessQueries
     from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
-    from towpath_tas.app.policy.policy_diff import PolicyDiffs
+    from towpath_tas.app.policy.policy_diff import PolicyDiffRequests
     from towpath_tas.app.policy.policy_statistics import PolicyStatistics
-    from towpath_tas.app.policy.policy_versions import PolicyHistory
-    from towpath_tas.app.policy.shadow_policy import ShadowPolicies
+    from towpath_tas.app.policy.policy_versions import PolicyVersionRequests
+    from towpath_tas.app.policy.shadow_policy import ShadowPolicyRequests
     from towpath_tas.app.policy.tool_registration import ToolRegistrations
     from towpath_tas.metrics import TasMetrics
     from towpath_tas.settings import TasSettings
@@ -91,12 +91,12 @@ class ToolAccessService:
 
     def _answer_history(self, calls: CallWiring, policies: PolicyStore) -> None:
         bus, pool = self._service.bus, self._service.pool
-        versions, shadow = PolicyHistory(pool, policies), ShadowPolicies(pool)
+        versions, shadow = PolicyVersionRequests(pool, policies), ShadowPolicyRequests(pool)
         serve(bus, rpc.POLICY_VERSIONS, versions.list_versions)
         serve(bus, rpc.POLICY_CHANGES, versions.changes)
         serve(bus, rpc.ROLL_BACK_POLICY, versions.roll_back)
         serve(bus, rpc.CHANGE_RULE, versions.change_rule)
-        serve(bus, rpc.DIFF_POLICY, PolicyDiffs(pool, calls.policy_cache).diff)
+        serve(bus, rpc.DIFF_POLICY, PolicyDiffRequests(pool, calls.policy_cache).diff)
         serve(bus, rpc.SET_SHADOW, shadow.set)
         serve(bus, rpc.GET_SHADOW, shadow.view)
         serve(bus, rpc.GET_STATISTICS, PolicyStatistics(pool).statistics)

@@ -17,7 +17,7 @@ from faststream import Path
 from towpath_audit.notes import NoteError, Signer
 from towpath_contracts import rpc
 from towpath_contracts.base import Message
-from towpath_contracts.dead_letters import ReportDead
+from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.subjects import for_toolset, tool_exec
@@ -25,22 +25,22 @@ from towpath_contracts.tools.calls import RegisterTools, ToolsRegistered
 from towpath_fabric.dead_letters import DeadLetters, NotifyRun
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.ports import Database, MessageBus, MessageSource
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.service import Service
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_fabric.tickets import TicketSigner
-from towpath_tas.adapters.checkpoints import CheckpointFile, CheckpointLog, CheckpointWitness
+from towpath_tas.adapters.checkpoints import CheckpointFilePublisher, CheckpointLogPublisher, CheckpointUrlPublisher
 from towpath_tas.adapters.keys import KeyFileError, load_key
-from towpath_tas.app.audit.audit_export import AuditExports
+from towpath_tas.app.audit.audit_export import AuditLogRequests
 from towpath_tas.app.audit.audit_proofs import AuditProofs
 from towpath_tas.app.audit.housekeeping import AuditRetention
 from towpath_tas.app.audit.sealer import CheckpointPublisher, Sealer
 from towpath_tas.app.calls.dead_letters import WorkerDeadLetters
 from towpath_tas.app.calls.dispatcher import CallDispatcher, TicketIssuer
 from towpath_tas.app.calls.ledger_commands import LedgerCommands
-from towpath_tas.app.calls.ledger_store import DatabaseTime, LedgerStore
+from towpath_tas.app.calls.ledger_store import LedgerStore, PostgresClock
 from towpath_tas.app.calls.start_claims import StartClaimServer
 from towpath_tas.app.calls.stop_switches import SwitchCommands
 from towpath_tas.app.calls.tool_outcomes import ToolOutcomeConsumer
@@ -90,7 +90,7 @@ class CallWiring:
         self._log = log
         pool, bus, size = ports.pool, ports.bus, settings.batch_size
         self.policy_cache = PolicyCache(metrics, platform_tools(orchestrate=settings.agent_orchestrate_enabled))
-        clock = DatabaseTime()
+        clock = PostgresClock()
         self.ledger = ledger = LedgerStore(self.policy_cache, clock, metrics, log, cache_calls=settings.cache_calls)
         self.tickets = TicketIssuer(signer, clock, settings.ticket_life_s)
         dispatcher = CallDispatcher(bus, self.tickets, metrics)
@@ -100,7 +100,7 @@ class CallWiring:
         requests = ToolRequestConsumer(
             *(
                 ports.asked,
-                PinnedConnection(pool),
+                PinnedDatabaseConnection(pool),
                 ledger,
                 dispatcher,
                 self._dead("TOOLREQ", self.dead_letters.send_fact),
@@ -111,11 +111,21 @@ class CallWiring:
             telemetry=ports.telemetry,
         )
         outcomes = ToolOutcomeConsumer(
-            *(ports.ended, PinnedConnection(pool), ledger, dispatcher, self.tickets, bus, self._dead("TOOLOUT")),
+            *(
+                ports.ended,
+                PinnedDatabaseConnection(pool),
+                ledger,
+                dispatcher,
+                self.tickets,
+                bus,
+                self._dead("TOOLOUT"),
+            ),
             *(metrics, log),
             batch_size=size,
         )
-        self.claims = StartClaimServer(bus, PinnedConnection(pool), ledger, dispatcher, self.tickets, metrics, log)
+        self.claims = StartClaimServer(
+            bus, PinnedDatabaseConnection(pool), ledger, dispatcher, self.tickets, metrics, log
+        )
         self.loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             requests.run,
             outcomes.run,
@@ -163,18 +173,18 @@ def note_signer(settings: TasSettings) -> Signer:
 def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics: TasMetrics) -> None:
     """Answer requests about the audit log, and start to seal it."""
     pool, bus, log = service.pool, service.bus, service.log
-    outlets: list[CheckpointPublisher] = [CheckpointLog(log)]
+    outlets: list[CheckpointPublisher] = [CheckpointLogPublisher(log)]
     if settings.checkpoint_file is not None:
-        outlets.append(CheckpointFile(settings.checkpoint_file, log))
+        outlets.append(CheckpointFilePublisher(settings.checkpoint_file, log))
     if settings.checkpoint_url:
-        outlets.append(CheckpointWitness(settings.checkpoint_url, log))
+        outlets.append(CheckpointUrlPublisher(settings.checkpoint_url, log))
     sealer = Sealer(
         *(pool, signer, outlets, metrics, log),
         every_s=settings.seal_every_s,
         idle_s=settings.seal_idle_s,
         publish_s=settings.checkpoint_every_s,
     )
-    bundles = AuditExports(pool, sealer)
+    bundles = AuditLogRequests(pool, sealer)
     serve(bus, rpc.AUDIT_EXPORT, bundles.export)
     serve(bus, rpc.AUDIT_CHECKPOINT, bundles.checkpoint)
     serve(bus, rpc.AUDIT_ERASE, bundles.erase)
@@ -199,7 +209,7 @@ def serve_toolsets(bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadL
         require_same_toolset(subject, for_toolset(rpc.REGISTER_TOOLS.subject, request.project, request.toolset))
         return await tools.register(request)
 
-    async def report(request: ReportDead, project: Token, toolset: Token) -> ActionDone:
+    async def report(request: ReportDeadLetter, project: Token, toolset: Token) -> ActionDone:
         require_same_toolset(request.subject, tool_exec(project, toolset))
         return await dead_letters.report(request)
 

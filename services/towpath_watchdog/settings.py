@@ -1,4 +1,4 @@
-"""What the watchdog is told by its environment. Times are seconds."""
+"""Settings of the watchdog, from its environment. Times are seconds."""
 
 from pydantic import Field
 

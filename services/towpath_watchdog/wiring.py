@@ -4,10 +4,10 @@ from towpath_contracts.streams import WATCHDOG_CONSUMER
 from towpath_fabric.nats.pull_consumer import PullConsumer
 from towpath_fabric.nats.streams import ensure_consumer
 from towpath_fabric.service import Service
-from towpath_watchdog.app.event_reader import RunEventReader
-from towpath_watchdog.app.fact_reporter import SOURCE, FactReporter
-from towpath_watchdog.app.run_sweep import RunSweep
-from towpath_watchdog.core.run_memory import RunMemory
+from towpath_watchdog.app.event_reader import WatchdogEventReader
+from towpath_watchdog.app.fact_reporter import SOURCE, FindingReporter
+from towpath_watchdog.app.run_sweep import WatchdogSweep
+from towpath_watchdog.core.run_memory import WatchedRuns
 from towpath_watchdog.metrics import WatchdogMetrics
 from towpath_watchdog.settings import WatchdogSettings
 
@@ -18,9 +18,9 @@ def build_service(settings: WatchdogSettings) -> Service:
 
     async def start() -> None:
         bus, log = service.bus, service.log
-        memory, metrics = RunMemory(), WatchdogMetrics(service.registry)
-        reporter = FactReporter(bus, memory, metrics, log)
-        run_sweep = RunSweep(bus, memory, settings, reporter, metrics, log)
+        memory, metrics = WatchedRuns(), WatchdogMetrics(service.registry)
+        reporter = FindingReporter(bus, memory, metrics, log)
+        run_sweep = WatchdogSweep(bus, memory, settings, reporter, metrics, log)
         consumer = PullConsumer(
             bus.nc,
             WATCHDOG_CONSUMER,
@@ -29,7 +29,7 @@ def build_service(settings: WatchdogSettings) -> Service:
         )
         await consumer.start()
         service.on_stop(consumer.stop)
-        service.loop(RunEventReader(consumer, memory, run_sweep, reporter, settings, metrics, log).run)
+        service.loop(WatchdogEventReader(consumer, memory, run_sweep, reporter, settings, metrics, log).run)
         service.loop(run_sweep.read)
         service.loop(run_sweep.sweep)
         service.loop(run_sweep.check_idle_runs)

@@ -41,7 +41,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a worker until it is told to stop; returns the exit code."""
+    """Run a worker until it is asked to stop; returns the exit code."""
     parser = make_parser()
     options = parser.parse_args(argv)
     if options.inspect:

@@ -24,7 +24,7 @@ from towpath_contracts import rpc
 from towpath_contracts.budgets import NOTHING, UNITS, Amounts, Budget, SetBudget
 from towpath_contracts.decisions.request import CALL_LOST, DecisionRequest, Usage
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, event_adapter
-from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.networks.spec import PublishNetwork, Snapshot
 from towpath_contracts.tasks import SubmitTask
 from towpath_embedded.servers.nats import Nats
@@ -62,7 +62,7 @@ class PayingPeers(Peers):
         name: dict[str, Any] = {"run_id": request.run_id, "request_id": request.request_id, "attempt": request.attempt}
         if request.max_calls and deliveries(message) > 1:
             self.seen["call_lost"] += 1
-            fact: Any = DecisionFailed(**name, code=CALL_LOST, message="it was here before")
+            fact: Any = DecisionFailedFact(**name, code=CALL_LOST, message="it was here before")
             await self.send("decider", request.run_id, fact.model_dump_json().encode())
             return None
         calls, told, said = 1, self.chance.randint(10, 400), self.chance.randint(1, request.max_output_tokens)
@@ -74,13 +74,13 @@ class PayingPeers(Peers):
             self.seen["never_answered"] += 1
             return None
         usage = Usage(input_tokens=told, output_tokens=said, total_tokens=told + said, model_calls=calls)
-        answer = self._say(DecisionMade(**name, usage=usage, decision=self.decide(request)))
+        answer = self._say(DecisionMadeFact(**name, usage=usage, decision=self.decide(request)))
         task = asyncio.create_task(answer)
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
         return None
 
-    async def _say(self, fact: DecisionMade) -> None:
+    async def _say(self, fact: DecisionMadeFact) -> None:
         await asyncio.sleep(self.chance.choice((0.0, 0.01, 0.1, 0.4)))
         await self.send("decider", fact.run_id, fact.model_dump_json().encode())
 

@@ -1,7 +1,7 @@
 """`python -m tests.chaos.mutant_trials [NAME…]`: each mutant meets the crash that its missing guard is for.
 
 The scenario is the same for the service as it is and for the mutant; the one has to come out clean, the other has
-to be betrayed by the figure that names its fault.
+to be detected by the figure that names its fault.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Trial:
 
     @property
     def as_it_should(self) -> bool:
-        """Whether the mutant was betrayed by its figure, or the service as it is by none."""
+        """Whether the mutant was detected by its figure, or the service as it is by none."""
         return bool(self.findings[MUTANTS[self.name].figure]) if self.mutated else not self.figures
 
 
@@ -67,7 +67,7 @@ class _Scene:
         end = monotonic() + PATIENCE_S
         while not any(hit.name == point for hit in crash.hits(self.armed)):
             if monotonic() > end:
-                raise TimeoutError(f"nobody passed {point}")
+                raise TimeoutError(f"no process passed {point}")
             await asyncio.sleep(LOOK_S)
 
     async def waits(self, run_id: str) -> None:
@@ -132,13 +132,13 @@ async def trial(name: str, folder: Path, *, mutated: bool = True) -> Trial:
         early = await client.ended([reference], PATIENCE_S)
         await _SCENARIOS[name](_Scene(client=client, armed=armed))
         if mutated:
-            return await _betrayed(name, client, reference)
+            return await _judge_mutant(name, client, reference)
         late = await client.ended(client.run_ids, PATIENCE_S) + await client.quiet(PATIENCE_S)
         findings = await _judged(client, reference)
         return Trial(name=name, mutated=False, findings={**findings, "unfinished": (*early, *late)})
 
 
-async def _betrayed(name: str, client: SweepClient, reference: str) -> Trial:
+async def _judge_mutant(name: str, client: SweepClient, reference: str) -> Trial:
     """Judge until the mutant's figure is there; a run that has not come to its end is no difference before its time."""
     figure, began = MUTANTS[name].figure, monotonic()
     while True:

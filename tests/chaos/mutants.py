@@ -15,7 +15,7 @@ from tests.support.places import ROOT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """A service without one of its guards. `module` is what `python -m` runs; `figure` is what has to betray it."""
+    """A service without one of its guards. `module` is what `python -m` runs; `figure` is what has to detect it."""
 
     name: str
     summary: str

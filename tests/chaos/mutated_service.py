@@ -18,7 +18,7 @@ REFUSED = 3
 
 
 def main(words: list[str]) -> None:
-    """Break this process as NAME says, then become the service; exits with 3 where that can't be done."""
+    """Break this process as the mutant NAME does, then become the service; exits with 3 where that can't be done."""
     try:
         name, module, *arguments = words
         mutant = MUTANTS[name]

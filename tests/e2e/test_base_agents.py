@@ -1,4 +1,4 @@
-"""Rows C10 and B6 on the running platform: agents in user code decide; their hooks harm nobody."""
+"""Rows C10 and B6 on the running platform: agents in user code decide; their hooks break nothing."""
 
 import asyncio
 import json
@@ -17,12 +17,12 @@ from tests.support.waiting import eventually
 from tests.support.worker.sample_agents import BROKEN, PLACE, SECRET
 
 from towpath_contracts import subjects
-from towpath_contracts.facts import DecisionMade
+from towpath_contracts.facts import DecisionMadeFact
 from towpath_contracts.ids import request_id
 from towpath_contracts.streams import agent_consumer
 from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import AgentCommand, WorkerCommand
+from towpath_embedded.processes.role_process import AgentLaunch, WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -32,7 +32,7 @@ SAMPLES = TESTS / "support" / "worker" / "sample_agents.py"
 FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}
 HIDDEN = "correct-horse-battery"
 ACK_WAIT_S = 2.0
-"""Instead of 20: so long the broker gives a process that says nothing."""
+"""Instead of 20: so long the broker gives a process that sends nothing."""
 
 NETWORK = """\
 kind: Network
@@ -56,11 +56,11 @@ def place() -> Iterator[Path]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def platform(place: Path) -> AsyncIterator[Platform]:
-    told = {PLACE: str(place), SECRET: HIDDEN}
+    environment = {PLACE: str(place), SECRET: HIDDEN}
     workers = [
-        WorkerCommand(modules=(str(place / "lock" / "tools.py"), str(SAMPLES)), environment=told),
-        AgentCommand(target=f"{place / 'lock' / 'keeper.py'}:LockKeeper"),
-        AgentCommand(target=f"{SAMPLES}:Sampler", name="sampler", count=2, environment=told),
+        WorkerLaunch(modules=(str(place / "lock" / "tools.py"), str(SAMPLES)), environment=environment),
+        AgentLaunch(target=f"{place / 'lock' / 'keeper.py'}:LockKeeper"),
+        AgentLaunch(target=f"{SAMPLES}:Sampler", name="sampler", count=2, environment=environment),
     ]
     policy = {"tas": {"TOWPATH_POLICY_FILE": str(place / "policy.yaml")}}
     async with Platform(place / "d", role_environment=policy, workers=workers, durable=False, starts="fork") as running:
@@ -101,7 +101,7 @@ async def events(client: httpx2.AsyncClient, run_id: str, kind: str) -> list[dic
     return [one["event"] for one in page["entries"] if one["event"]["type"] == kind]
 
 
-def heard(place: Path, role: str, run_id: str = "") -> list[dict[str, Any]]:
+def recorded_hooks(place: Path, role: str, run_id: str = "") -> list[dict[str, Any]]:
     path = place / f"{role}.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     return [line for line in lines if not run_id or line["run_id"] == run_id]
@@ -155,7 +155,7 @@ async def shorten_ack_wait(platform: Platform) -> None:
 
 async def forge(platform: Platform, run_id: str) -> None:
     """Answer a request of the sampler with the credential of the lock keeper, in its own name and in the other's."""
-    said = DecisionMade.model_validate(
+    said = DecisionMadeFact.model_validate(
         {
             "run_id": run_id,
             "request_id": request_id(UUID(run_id), 1, "decide", 0),
@@ -182,7 +182,7 @@ async def forge(platform: Platform, run_id: str) -> None:
         await keeper.close()
 
 
-async def test_b6_hooks_of_workers_and_agents_hear_all_and_harm_nothing(
+async def test_b6_hooks_of_workers_and_agents_get_every_event_and_break_nothing(
     client: httpx2.AsyncClient, platform: Platform, place: Path
 ) -> None:
     """B6: start, finished, error, pre/post model call, pre/post tool call; a failing hook is contained and reported."""
@@ -190,7 +190,7 @@ async def test_b6_hooks_of_workers_and_agents_hear_all_and_harm_nothing(
     run = await reached(client, run_id, FINAL)
     assert (run["status"], run["final"]) == ("completed", {"seen": ["here: 21 locks opened"]})
     assert (run["usage"]["model_calls"], run["cost"]["usd"]) == (2, 0.5)
-    agent = [(one["name"], one["tool"] or one["model"]) for one in heard(place, "agent", run_id)]
+    agent = [(one["name"], one["tool"] or one["model"]) for one in recorded_hooks(place, "agent", run_id)]
     calls = [("pre_model_call", "local:tiny"), ("post_model_call", "local:tiny")]
     assert agent == [
         ("pre_model_call", "agent:sampler"),
@@ -202,19 +202,23 @@ async def test_b6_hooks_of_workers_and_agents_hear_all_and_harm_nothing(
         *calls,
         ("post_model_call", "agent:sampler"),
     ]
-    worker = [(one["name"], one["tool"], one["status"]) for one in heard(place, "worker") if "lock" not in one["tool"]]
+    worker = [
+        (one["name"], one["tool"], one["status"])
+        for one in recorded_hooks(place, "worker")
+        if "lock" not in one["tool"]
+    ]
     around = [("pre_tool_call", "sample.look", ""), ("post_tool_call", "sample.look", "succeeded")]
     assert worker == [("start", "", ""), *around]
     failed = await reached(client, await submit(client, "samples", "fail"), FINAL)
     assert (failed["status"], failed["reason"]) == ("failed", "agent_failed")
-    assert [one["status"] for one in heard(place, "agent") if one["name"] == "error"] == ["agent_failed"]
-    assert {one["name"] for one in heard(place, "broken")} == set(BROKEN), "they failed, and the runs went on"
+    assert [one["status"] for one in recorded_hooks(place, "agent") if one["name"] == "error"] == ["agent_failed"]
+    assert {one["name"] for one in recorded_hooks(place, "broken")} == set(BROKEN), "they failed, and the runs went on"
     await platform.hold("agent-2", gracefully=True)
-    await eventually(lambda: any(one["name"] == "finished" for one in heard(place, "agent")))
+    await eventually(lambda: any(one["name"] == "finished" for one in recorded_hooks(place, "agent")))
     platform.release("agent-2")
     await counted(platform, "worker", "towpath_worker_hook_failures_total", "pre_tool_call")
     await counted(platform, "agent-3", "towpath_agent_hook_failures_total", "pre_model_call")
-    assert not hidden_in(place), "no hook and no log hears a secret"
+    assert not hidden_in(place), "no hook and no log gets a secret"
     assert HIDDEN not in json.dumps(failed)
 
 
@@ -229,7 +233,7 @@ async def counted(platform: Platform, name: str, metric: str, event: str) -> Non
     assert f'{metric}{{event="{event}"}}' in shown
 
 
-async def test_c10_what_an_agent_does_wrong_is_told_to_it_or_ends_its_run(client: httpx2.AsyncClient) -> None:
+async def test_c10_an_agents_fault_is_reported_to_it_or_ends_its_run(client: httpx2.AsyncClient) -> None:
     """C10: an answer that is none is fed back; a failure has a stable code."""
     run = await reached(client, await submit(client, "samples", "nonsense"), FINAL)
     assert run["final"] == {"message": "nonsense: 1 refused"}
@@ -251,7 +255,7 @@ async def test_c10_the_loop_calls_every_method_and_opens_the_gate_that_an_agent_
     assert answer.is_success, answer.text
     run = await reached(client, run_id, FINAL)
     assert (run["status"], run["reason"]) == ("completed", "criteria_met")
-    assert run["final"]["progress"] == 0.5, "said by a plain method"
+    assert run["final"]["progress"] == 0.5, "returned by a plain method"
     asked = [one["kind"] for one in await events(client, run_id, "decision_requested") if one["step"] == 1]
     assert asked == ["decide", "validate", "progress", "confidence"]
     (measured,) = await events(client, run_id, "confidence_measured")

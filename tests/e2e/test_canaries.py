@@ -18,8 +18,8 @@ from tests.support.platform.otlp_receiver import otlp_receiver
 from towpath_contracts.authority import USERS
 from towpath_contracts.streams import STREAMS
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
-from towpath_gateway.adapters.key_store import NewKey
+from towpath_embedded.processes.role_process import WorkerLaunch
+from towpath_gateway.adapters.key_store import CreateKeyBody
 from towpath_gateway.core.api_keys import SCOPES
 from towpath_gateway.settings import GatewaySettings
 from towpath_gateway.wiring import create_key
@@ -38,11 +38,11 @@ FORGED_KEY = "tp_canary0.canary-forged-key-55aa"
 
 async def key_for(platform: Platform) -> str:
     settings = GatewaySettings(database_url=SecretStr(platform.dsn("gateway")))
-    return await create_key(settings, NewKey(caller="canary", scopes=SCOPES, roles=("policy_admin",)), "default")
+    return await create_key(settings, CreateKeyBody(caller="canary", scopes=SCOPES, roles=("policy_admin",)), "default")
 
 
 async def run_all(platform: Platform, key: str) -> list[dict[str, Any]]:
-    """One run whose tool tells, one whose provider tells, and a request with a key that nobody has."""
+    """One run whose tool leaks, one whose provider leaks, and a request with an unknown key."""
     bearer = {"Authorization": f"Bearer {key}"}
     async with httpx2.AsyncClient(base_url=platform.gateway_url, headers=bearer, timeout=90) as client:
         async with asyncio.timeout(60):
@@ -98,7 +98,7 @@ def _decoded(text: str | None) -> str:
 
 
 def written(platform: Platform) -> Iterator[tuple[str, str]]:
-    """Every log, and what the platform tells others about itself."""
+    """Every log, and what the platform reports about itself."""
     for file in [*platform.logs.glob("*.log"), platform.data / "state.json"]:
         yield str(file.name), file.read_text(errors="replace")
 
@@ -115,7 +115,7 @@ async def test_no_secret_stands_where_others_read(folder: Path) -> None:
                 "gateway": {"TOWPATH_AUTH": "on"},
                 "decider": {"GEMINI_API_KEY": PROVIDER_KEY, "TOWPATH_GEMINI_BASE_URL": server.url},
             },
-            workers=[WorkerCommand(modules=(str(TOOLS),), environment=TRUSTED)],
+            workers=[WorkerLaunch(modules=(str(TOOLS),), environment=TRUSTED)],
             durable=False,
             starts="fork",
         )

@@ -107,30 +107,28 @@ def test_an_approval_lets_the_run_go_on(ask: Ask, tmp_path: Path) -> None:
     code, run = ask("runs", "watch", run_id)
     assert (code, run["status"]) == (0, "completed")
     code, _ = ask("gates", "approve", gate_id)
-    assert code == 0, "the same word of the same person is told again, and counts once"
+    assert code == 0, "the same verdict of the same person is accepted again, and counts once"
     code, refused = ask("gates", "deny", gate_id, "--reason", "changed my mind")
     assert (code, refused["code"]) == (1, "gate_settled")
 
 
-def test_a_run_in_a_pipe_says_on_stderr_how_its_gate_is_settled_and_every_page_of_gates_is_read(
-    ask: Ask, server: str, tmp_path: Path
-) -> None:
+def test_a_piped_run_prints_how_to_settle_a_gate_and_lists_all(ask: Ask, server: str, tmp_path: Path) -> None:
     _, other = waiting(ask, tmp_path)
     words = ("run", "support", MESSAGE, "--script", script(tmp_path, 102.0), "--server", server, "-o", "json")
     with subprocess.Popen([TOWPATH, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         said = process.stderr.readline()
-        told = re.fullmatch(
+        hint = re.fullmatch(
             r"waiting at gate (\S+) \(.+\); settle it with: towpath gates approve (\S+), or deny .+\n", said
         )
-        assert told is not None and told[1] == told[2], said
+        assert hint is not None and hint[1] == hint[2], said
 
         async def looked() -> list[str]:
             async with Client(server) as client:
                 return [str(gate_id) for gate_id in await gate_watch.waiting(client.gates, at_once=1)]
 
-        assert {other, told[1]} <= set(asyncio.run(looked()))
-        assert ask("gates", "approve", told[1], "--reason", "checked")[0] == 0
+        assert {other, hint[1]} <= set(asyncio.run(looked()))
+        assert ask("gates", "approve", hint[1], "--reason", "checked")[0] == 0
         assert json.loads(process.stdout.read())["status"] == "completed"
     assert process.returncode == 0
     assert ask("gates", "deny", other, "--reason", "no")[0] == 0

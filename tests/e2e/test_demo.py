@@ -42,7 +42,7 @@ def children(pid: int) -> set[int]:
 
 
 def gone(pids: set[int], within_s: float) -> bool:
-    """Say whether all of *pids* end within a time."""
+    """Return whether all of *pids* end within a time."""
     end = time.monotonic() + within_s
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
         if time.monotonic() > end:
@@ -70,20 +70,20 @@ def shown() -> tuple[dict[str, Any], str, float]:
 
 
 def test_the_numbers_of_the_demo_agree(shown: tuple[dict[str, Any], str, float]) -> None:
-    told, _, took = shown
-    assert told["status"] == "completed"
-    assert told["steps"] >= 4
-    assert told["history_steps"] == told["steps"]
-    assert told["tool_calls"] >= 2
-    assert told["approvals"] >= 1
-    assert told["audit_entries"] >= told["tool_calls"]
-    assert "129.00" in told["answer"]["message"]
+    summary, _, took = shown
+    assert summary["status"] == "completed"
+    assert summary["steps"] >= 4
+    assert summary["history_steps"] == summary["steps"]
+    assert summary["tool_calls"] >= 2
+    assert summary["approvals"] >= 1
+    assert summary["audit_entries"] >= summary["tool_calls"]
+    assert "129.00" in summary["answer"]["message"]
     assert took < COLD_LIMIT_S
 
 
 def test_the_demo_says_that_no_model_was_asked(shown: tuple[dict[str, Any], str, float]) -> None:
-    told, said, _ = shown
-    assert told["model"] == "scripted:task"
+    summary, said, _ = shown
+    assert summary["model"] == "scripted:task"
     assert "no model is asked" in said
 
 
@@ -145,8 +145,8 @@ def test_with_a_key_a_model_decides_and_in_a_folder_of_its_own_the_record_is_kep
         )
         prompts = [json.dumps(seen.body) for seen in server.seen]
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["model"], told["steps"], told["status"]) == ("gemini:gemini-2.5-flash", 4, "completed")
+    summary = json.loads(done.stdout)
+    assert (summary["model"], summary["steps"], summary["status"]) == ("gemini:gemini-2.5-flash", 4, "completed")
     assert len(prompts) == 4
     assert all("arrived broken" in prompt for prompt in prompts)
     assert "decisions come from gemini" in done.stderr
@@ -155,7 +155,7 @@ def test_with_a_key_a_model_decides_and_in_a_folder_of_its_own_the_record_is_kep
     assert "is kept in" in done.stderr
 
 
-def test_a_worker_that_waits_for_its_broker_ends_when_it_is_told(tmp_path: Path) -> None:
+def test_a_worker_that_waits_for_its_broker_stops_when_asked(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "towpath_worker", "--builtin"],
         env=environment(TOWPATH_NATS_URL="nats://127.0.0.1:1"),

@@ -104,9 +104,9 @@ class Deployment:
             )
         end = time.monotonic() + READY_LIMIT_S
         while not answers(ready):
-            said = (self.folder / f"{name}.log").read_text("utf-8", "replace")[-2_000:]
-            assert self.processes[name].poll() is None, said
-            assert time.monotonic() < end, said
+            printed = (self.folder / f"{name}.log").read_text("utf-8", "replace")[-2_000:]
+            assert self.processes[name].poll() is None, printed
+            assert time.monotonic() < end, printed
             time.sleep(0.1)
 
     def start_nats(self) -> None:
@@ -169,16 +169,16 @@ class Deployment:
 
     def ask(self, key: str, *words: str) -> tuple[int, Any]:
         """Run the command line with a key, in this process: it starts a dozen times in a test."""
-        said, complained = io.StringIO(), io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(complained):
+        printed, complained = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(complained):
             patch.setenv("TOWPATH_SERVER", self.url)
             patch.setenv("TOWPATH_API_KEY", key)
             code = main([*words, "-o", "json"])
-        return code, json.loads(said.getvalue() or complained.getvalue())
+        return code, json.loads(printed.getvalue() or complained.getvalue())
 
 
 def answers(url: str) -> bool:
-    """Say whether *url* answers 200."""
+    """Return whether *url* answers 200."""
     try:
         with urllib.request.urlopen(url, timeout=2) as response:
             return bool(response.status == 200)

@@ -20,11 +20,18 @@ from tests.support.places import ROOT
 
 from towpath import Client
 from towpath.cli import main
-from towpath_contracts.events.log import ChildEnded, ChildStarted, InstructionIssued, LogEntry, PlanAccepted, PlanMoved
-from towpath_contracts.runs.tree import ChildNode
+from towpath_contracts.events.log import (
+    ChildEnded,
+    ChildStarted,
+    InstructionIssued,
+    LogEntry,
+    PlanAccepted,
+    PlanStateChanged,
+)
+from towpath_contracts.runs.tree import RunTreeNode
 from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -66,15 +73,15 @@ async def place() -> AsyncIterator[Place]:
             folder / "d",
             environment={"RESEARCH_FOLDER": str(folder), "PIPELINE_FOLDER": str(folder)},
             role_environment={"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}},
-            workers=[WorkerCommand(modules=modules)],
+            workers=[WorkerLaunch(modules=modules)],
             durable=False,
             starts="fork",
         )
         async with platform, Client(platform.gateway_url) as client:
-            told: list[str] = []
+            lines: list[str] = []
             for path in [path for name in EXAMPLES for path in given(name, "--networks")]:
-                await NetworkFolder(path, platform.gateway_url, told.append).publish_changed()
-            assert told == [f"network.yaml: network {name} version 1" for name in ("research_team", "self_planning")]
+                await NetworkFolder(path, platform.gateway_url, lines.append).publish_changed()
+            assert lines == [f"network.yaml: network {name} version 1" for name in ("research_team", "self_planning")]
             yield Place(client, folder)
 
 
@@ -102,9 +109,9 @@ def played(name: str) -> list[Any]:
     return list(json.loads(Path(runs_of(name)[0][-1]).read_text("utf-8")))
 
 
-async def tree(ask: Any, run_id: str) -> ChildNode:
+async def tree(ask: Any, run_id: str) -> RunTreeNode:
     """Return what `towpath runs tree` shows."""
-    return ChildNode.model_validate(await ask(["runs", "tree", run_id]))
+    return RunTreeNode.model_validate(await ask(["runs", "tree", run_id]))
 
 
 async def log(place: Place, run_id: Any) -> list[LogEntry]:
@@ -122,9 +129,9 @@ async def test_b11_a_lead_and_three_workers_answer_a_question(place: Place, ask:
         (name, 1, "completed") for name in ("costs", "technique", "objections")
     ]
     events = [entry.event for entry in await log(place, run["run_id"])]
-    told = [event for event in events if isinstance(event, ChildStarted | ChildEnded | InstructionIssued)]
-    assert [type(event) for event in (told[0], *told[-2:])] == [InstructionIssued] * 3, "the lead waits for all three"
-    assert sum(isinstance(event, ChildEnded) for event in told[1:-2]) == 3
+    steps = [event for event in events if isinstance(event, ChildStarted | ChildEnded | InstructionIssued)]
+    assert [type(event) for event in (steps[0], *steps[-2:])] == [InstructionIssued] * 3, "the lead waits for all three"
+    assert sum(isinstance(event, ChildEnded) for event in steps[1:-2]) == 3
     assert "3,800 EUR a year less" in (place.folder / "heat-pump.md").read_text("utf-8")
 
 
@@ -162,12 +169,12 @@ async def test_e1_e3_an_agent_plans_its_own_work(place: Place, ask: Any, which: 
     events = [entry.event for entry in await log(place, plan.run_id)]
     (accepted,) = [event for event in events if isinstance(event, PlanAccepted)]
     assert accepted.origin == ("planned" if mended else "given")
-    refused = [str(event.error) for event in events if isinstance(event, PlanMoved) and event.error is not None]
+    refused = [str(event.error) for event in events if isinstance(event, PlanStateChanged) and event.error is not None]
     assert len(refused) == mended
-    assert all("author" in one and "result.left" in one for one in refused), "both mistakes are told at once"
+    assert all("author" in one and "result.left" in one for one in refused), "both mistakes are reported at once"
 
 
-async def test_the_same_plan_needs_nobody_who_plans(place: Place, ask: Any) -> None:
+async def test_the_same_plan_needs_no_planner(place: Place, ask: Any) -> None:
     run = await ask(runs_of("self_planning")[2])
     assert (run["kind"], run["status"], run["final"]["bindings"]["note"]) == ("plan", "completed", NOTE)
     top = await tree(ask, run["run_id"])
@@ -181,7 +188,7 @@ async def test_e11_a_cancel_of_the_top_reaches_every_run_below_it(place: Place) 
     slow = [{"agent": key, "delay_ms": 60_000} for key in ("sales", "stock")]
     accepted = await place.client.submit("self_planning", "Plan it.", script=[played("self_planning")[0], *slow])
 
-    async def below() -> list[ChildNode]:
+    async def below() -> list[RunTreeNode]:
         top = await place.client.tree(accepted.run_id)
         return [node for plan in top.children for node in (plan, *plan.children)]
 

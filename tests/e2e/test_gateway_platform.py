@@ -14,9 +14,9 @@ from tests.support.gateway.sse import frames
 from tests.support.places import EXAMPLES
 
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
-from towpath_gateway.adapters.key_store import NewKey
+from towpath_gateway.adapters.key_store import CreateKeyBody
 from towpath_gateway.core.api_keys import SCOPES
 from towpath_gateway.settings import GatewaySettings
 from towpath_gateway.wiring import create_key
@@ -52,7 +52,7 @@ async def platform() -> AsyncIterator[Platform]:
                 "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml")},
                 "gateway": {"TOWPATH_AUTH": "on"},
             },
-            workers=[WorkerCommand(modules=(str(SAMPLE / "tools.py"),))],
+            workers=[WorkerLaunch(modules=(str(SAMPLE / "tools.py"),))],
             durable=False,
             starts="fork",
         )
@@ -62,7 +62,7 @@ async def platform() -> AsyncIterator[Platform]:
 
 async def key_for(platform: Platform, caller: str, project: str = "default") -> str:
     settings = GatewaySettings(database_url=SecretStr(platform.dsn("gateway")))
-    new = NewKey(caller=caller, scopes=SCOPES, roles=("approver", "policy_admin"))
+    new = CreateKeyBody(caller=caller, scopes=SCOPES, roles=("approver", "policy_admin"))
     return await create_key(settings, new, project)
 
 
@@ -131,7 +131,7 @@ async def test_an_approval_waits_for_another_person(platform: Platform, alice: h
         ended = await bob.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=20"})
         assert ended.json()["status"] == "completed"
         again = await bob.post(f"/v1/gates/{gate['gate_id']}/approve")
-        assert again.status_code == 200, "the same word of the same person is told again, and counts once"
+        assert again.status_code == 200, "the same verdict of the same person is accepted again, and counts once"
         other = await bob.post(f"/v1/gates/{gate['gate_id']}/deny", json={"reason": "changed my mind"})
         assert (other.status_code, other.json()["code"]) == (409, "gate_settled")
         phases = {entry["phase"] for entry in (await bob.get(f"/v1/audit?run_id={run_id}")).json()["entries"]}

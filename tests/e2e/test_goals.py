@@ -11,7 +11,7 @@ import pytest_asyncio
 from tests.support.platform.goal_platform import EXAMPLE, PASSES, TESTED, Place, goal_place, respond, use
 
 from towpath import Client, Goal, RefusedError
-from towpath_readings.goals import GoalStep, TaskState
+from towpath_readings.goals import GoalStep, GoalView
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -22,7 +22,7 @@ async def place() -> AsyncIterator[Place]:
         yield found
 
 
-async def test_c1_the_sample_is_mended_by_another_attempt_and_done_when_the_tests_say_so(place: Place) -> None:
+async def test_c1_another_attempt_repairs_the_sample_and_passing_tests_end_the_run(place: Place) -> None:
     """Row C1: goal, acceptance criteria, constraints; plan → execute → validate every step; never single-shot."""
     script = json.loads((EXAMPLE / "script.json").read_text())
     goal = Goal("Make the tests pass.", criteria=["tests.failed == 0"], constraints={"tests": "stay as they are"})
@@ -83,7 +83,7 @@ async def test_c2_the_task_state_has_every_field_at_any_moment(place: Place) -> 
     named |= {"consecutive_failures", "progress_score", "progress_metrics", "token_usage", "llm_calls"}
     named |= {"tool_executions", "total_cost_usd", "decision_reasoning", "escalation_triggered"}
     named |= {"escalation_reason", "timeout_reached", "resource_limit_hit", "last_confidence_check_step"}
-    assert named | {"last_confidence_score"} <= TaskState.model_fields.keys()
+    assert named | {"last_confidence_score"} <= GoalView.model_fields.keys()
     named = {"step_number", "timestamp", "reasoning", "planned_action", "execution_result", "attempt_number"}
     named |= {"validation", "acceptance_progress", "success", "error_if_failed", "tokens_used", "cost_usd"}
     assert named | {"duration_ms"} <= GoalStep.model_fields.keys()
@@ -215,8 +215,8 @@ async def test_c8_confidence_every_fifth_step_on_doubt_and_on_request_and_what_i
         await place.say(gate, "stop")
     assert asked == {"interval": "Low confidence: 0.43", "uncertain": "Low confidence: 0.00"}
     assert (await place.until(runs["requested"]))["reason"] == "criteria_met"
-    told = [(await place.events(run_id, "confidence_measured"))[0] for run_id in runs.values()]
-    assert [(one["step"], one["trigger"], one["score"]) for one in told] == [
+    events = [(await place.events(run_id, "confidence_measured"))[0] for run_id in runs.values()]
+    assert [(one["step"], one["trigger"], one["score"]) for one in events] == [
         (5, "interval", 0.43),
         (1, "uncertain", 0.0),
         (1, "requested", 1.0),
@@ -256,7 +256,7 @@ ASKS = [use("lab.publish", "coder", n=1), use("lab.publish", "coder", n=2)]
 
 
 async def child_of(place: Place, run_id: str, ready: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Wait until the run's one child is as far as *ready* says; the tree shows it."""
+    """Wait until the run's one child is as far as *ready* requires; the tree shows it."""
     async with asyncio.timeout(90):
         while True:
             tree = (await place.client.get(f"/v1/runs/{run_id}/tree")).json()
@@ -293,12 +293,12 @@ async def test_children_have_ended_before_a_cancelled_run_says_so(place: Place) 
     (over,) = await place.events(run_id, "run_finished")
     assert (view["status"], ended["status"]) == ("cancelled", "cancelled")
     assert datetime.fromisoformat(view["ended_at"]) <= datetime.fromisoformat(over["at"])
-    (told,) = await place.events(child["run_id"], "cancel_accepted")
-    assert told["by"] == f"run {run_id}"
+    (cancel,) = await place.events(child["run_id"], "cancel_accepted")
+    assert cancel["by"] == f"run {run_id}"
     assert [one["result"] for one in await place.events(child["run_id"], "tool_call_finished")] == [{"published": 3}]
 
 
-async def test_c11_a_gate_takes_one_word_and_a_no_with_what_to_do_differently(place: Place) -> None:
+async def test_c11_a_gate_takes_one_verdict_and_a_denial_with_instructions(place: Place) -> None:
     """Row C11: deny needs feedback; second resolve refused; two at once: one wins; > 3 revisions → manual."""
     doubts: list[Any] = []
     for n in range(6):
@@ -346,9 +346,9 @@ async def test_c13_autonomy_decides_who_is_asked(place: Place) -> None:
     assert noted[0].startswith("Low confidence: 0.40"), "at high autonomy the model is told instead"
 
 
-def pieces_of(told: list[Any]) -> list[str]:
+def pieces_of(events: list[Any]) -> list[str]:
     """Return the pieces of the answer."""
-    return [one.text for one in told if one.type == "delta" and one.part == "text"]
+    return [one.text for one in events if one.type == "delta" and one.part == "text"]
 
 
 async def test_b12_a_run_and_its_child_are_streamed_as_one_with_what_the_models_write(place: Place) -> None:
@@ -358,19 +358,19 @@ async def test_b12_a_run_and_its_child_are_streamed_as_one_with_what_the_models_
     slow = {"raw": [whole.replace("Number three", "Nothing")[:-3], whole], "agent": "senior", "delay_ms": 1_000}
     script = [*ASKS, use("lab.publish", "senior", n=3), slow, TESTED]
     run_id = await place.pursue(script, PASSES)
-    told = [one async for one in place.sdk.stream(run_id, deltas=True, children=True)]
-    child = [one for one in told if one.path == ("senior",)]
-    assert {one.path for one in told} == {(), ("senior",)} and len({one.run_id for one in told}) == 2
+    events = [one async for one in place.sdk.stream(run_id, deltas=True, children=True)]
+    child = [one for one in events if one.path == ("senior",)]
+    assert {one.path for one in events} == {(), ("senior",)} and len({one.run_id for one in events}) == 2
     words = [one.type for one in child if one.type in {"tool_call", "tool_result", "text", "status"}]
     assert words == [*("status",) * 2, "tool_call", "status", "tool_result", "text", "status"]
     (again,) = [place for place, one in enumerate(child) if one.type == "superseded"]
     first, second = ("".join(pieces_of(one)) for one in (child[:again], child[again:]))
     assert first.startswith("Nothing") and child[again].reason == "asked_again", "the first answer was no JSON"
-    assert len(second) > 5 and said.startswith(second), "what it wrote, as far as it was heard before the log had it"
+    assert len(second) > 5 and said.startswith(second), "what it wrote, as far as it arrived before the log had it"
     assert [one.text for one in child if one.type == "text"] == [said]
     assert [one.type for one in child].index("delta") < [one.type for one in child].index("text")
     log = [one.seq for one in child if one.seq]
-    assert log == sorted(log) and told[-1].path == () and told[-1].type == "status"
+    assert log == sorted(log) and events[-1].path == () and events[-1].type == "status"
     server = place.sdk.server
     async with Client(server) as again:
         brief = [one async for one in again.stream(run_id, detailed=False, children=True)]
@@ -378,4 +378,4 @@ async def test_b12_a_run_and_its_child_are_streamed_as_one_with_what_the_models_
         words = [(one.type, one.path) for one in brief]
         assert words == [calls, calls, ("tool_call", senior), ("text", senior), calls]
         entries = [one async for one in again.events(run_id, children=True)]
-    assert {one.run_id: one.path for one in entries} == {one.run_id: one.path for one in told}
+    assert {one.run_id: one.path for one in entries} == {one.run_id: one.path for one in events}

@@ -13,7 +13,7 @@ from tests.support.places import EXAMPLES
 
 from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 
 EXAMPLE = EXAMPLES / "mcp"
 FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}
@@ -25,14 +25,14 @@ async def test_an_agent_keeps_notes_through_a_server_over_stdio(folder: Path) ->
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     async with Platform(
         folder / "data",
-        workers=[WorkerCommand(mcp=place / "servers.yaml", environment={"PATH": path})],
+        workers=[WorkerLaunch(mcp=place / "servers.yaml", environment={"PATH": path})],
         role_environment={"tas": {"TOWPATH_POLICY_FILE": str(place / "policy.yaml")}},
         durable=False,
         starts="fork",
     ) as platform:
-        told: list[str] = []
-        await NetworkFolder(place, platform.gateway_url, told.append).publish_changed()
-        assert told == ["network.yaml: network notes version 1"]
+        lines: list[str] = []
+        await NetworkFolder(place, platform.gateway_url, lines.append).publish_changed()
+        assert lines == ["network.yaml: network notes version 1"]
         async with httpx2.AsyncClient(base_url=platform.gateway_url, timeout=10) as client:
             task = {
                 "network": "notes",

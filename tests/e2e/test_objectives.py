@@ -20,7 +20,7 @@ from towpath.cli.shared.options import ConnectionOptions
 from towpath.tasks.objectives import AgentRunResult
 from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -46,7 +46,7 @@ Reviewed = AgentRunResult[Any]
 
 
 async def eventually(true: Callable[[], Awaitable[bool]], within_s: float = 60) -> None:
-    """Return when *true* says so."""
+    """Return when *true* returns true."""
     async with asyncio.timeout(within_s):
         while not await true():  # noqa: ASYNC110 - what is waited for has no event here
             await asyncio.sleep(0.05)
@@ -58,7 +58,7 @@ async def platform() -> AsyncIterator[Platform]:
         rules = (EXAMPLE / "policy.yaml").read_text() + "\n  - {name: desk, tool: 'desk.*', effect: allow}\n"
         (folder / "policy.yaml").write_text(rules)
         policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}}
-        workers = [WorkerCommand(modules=(str(DESK_TOOLS),))]
+        workers = [WorkerLaunch(modules=(str(DESK_TOOLS),))]
         async with Platform(folder / "d", role_environment=policy, workers=workers, starts="fork") as running:
             notices: list[str] = []
             await NetworkFolder(EXAMPLE, running.gateway_url, notices.append).publish_changed()
@@ -240,7 +240,7 @@ async def test_d6_tools_of_a_worker_get_the_files_and_give_back_what_they_change
     done = {e.tool: e.result for e in logged if e.type == "tool_call_finished" and e.tool.startswith("desk.")}
     assert done["desk.count"] == {"files": 2, "lines": 3}
     files = {file.path: file.version for file in (await client.workspaces.list(view.run_id)).files}
-    assert files == {"in/c.md": 1, "notes/b.md": 1}, "what is mounted stays, whatever a scratch copy says"
+    assert files == {"in/c.md": 1, "notes/b.md": 1}, "what is mounted stays, whatever a scratch copy holds"
     assert await client.workspaces.read(view.run_id, "notes/b.md") == "ONE\nTWO\n"
     assert any("in/c.md is mounted and read-only" in e.text for e in logged if e.type == "note_added")
 
@@ -355,7 +355,7 @@ async def test_the_review_survives_the_kill_of_every_service_in_turn(
 
 
 async def steps_of(client: Client, run_id: Any, wanted: int) -> bool:
-    """Whether the run has got this far; false also while nobody can say."""
+    """Whether the run has got this far; false also while it is unknown."""
     try:
         view = await client.get(run_id)
     except Exception:  # noqa: BLE001 - whatever is away comes back, and is asked again

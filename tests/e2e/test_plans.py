@@ -1,6 +1,6 @@
 """Rows E8 to E10 on the running platform: one way to run agents, answers that wait or don't, one trace over all.
 
-Also that a run is one trace over all processes, and a receiver that hangs holds up nobody.
+Also that a run is one trace over all processes, and a receiver that hangs holds up no run.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from towpath import Client, RefusedError, plan
 from towpath.cli import main
 from towpath_contracts.runs.views import RunView
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -86,7 +86,7 @@ async def place() -> AsyncIterator[Place]:
             folder / "data",
             environment={"TOWPATH_OTLP_ENDPOINT": receiver.url, "SHOP_DATABASE": str(folder / "orders.sqlite3")},
             role_environment={"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}},
-            workers=[WorkerCommand(modules=(str(SAMPLE / "tools.py"),))],
+            workers=[WorkerLaunch(modules=(str(SAMPLE / "tools.py"),))],
             durable=False,
             starts="fork",
         )
@@ -96,7 +96,7 @@ async def place() -> AsyncIterator[Place]:
             Client(platform.gateway_url) as client,
         ):
             async with asyncio.timeout(90):
-                while not await published(client):  # noqa: ASYNC110 - tools are told of nowhere
+                while not await published(client):  # noqa: ASYNC110 - nothing announces tools
                     await asyncio.sleep(0.1)
             yield Place(platform, client, http, receiver)
 
@@ -162,8 +162,8 @@ async def test_e9_a_plan_is_waited_for_and_never_lost(place: Place) -> None:
     """Row E9: `POST /run` answers 408 with id and state; 202 with location, also when the wait is over; idempotency."""
     slow = {"network": "support", "plan": LOOK.to_json(), "script": [says("Late.", agent="tech", delay_ms=50_000)]}
     late = await place.http.post("/run", json=slow, headers={"Prefer": "wait=1"})
-    told = late.json()
-    assert (late.status_code, told["code"], told["extra"]["status"]) == (408, "timeout", "running"), told
+    body = late.json()
+    assert (late.status_code, body["code"], body["extra"]["status"]) == (408, "timeout", "running"), body
     key = {"Idempotency-Key": uuid4().hex, "Prefer": "wait=1"}
     first = await place.http.post("/v1/runs", json=slow, headers=key)
     assert first.status_code == 202 and first.headers["location"] == f"/v1/runs/{first.json()['run_id']}"
@@ -172,17 +172,17 @@ async def test_e9_a_plan_is_waited_for_and_never_lost(place: Place) -> None:
     assert (again.status_code, again.json()["run_id"], again.json()["duplicate"]) == (202, first.json()["run_id"], True)
     changed = {**slow, "plan": LOOK.given(order="1").to_json()}
     assert (await place.http.post("/v1/runs", json=changed, headers=key)).json()["code"] == "idempotency_conflict"
-    for run_id in (told["run_id"], first.json()["run_id"]):
+    for run_id in (body["run_id"], first.json()["run_id"]):
         assert [one.status for one in (await place.client.plan(run_id)).steps] == ["running"]
         await place.client.cancel(run_id)
-    for run_id in (told["run_id"], first.json()["run_id"]):
+    for run_id in (body["run_id"], first.json()["run_id"]):
         assert (await place.client.result(run_id, 90)).status == "cancelled"
         shown = await place.client.plan(run_id)
         assert (shown.state, [one.status for one in shown.steps], shown.success) == ("failed", ["failed"], False)
 
 
 async def test_e9_the_log_of_a_plan_is_taken_up_where_it_was_left(place: Place) -> None:
-    """Row E9: SSE with Last-Event-ID; what is wrong with a plan is told at its place."""
+    """Row E9: SSE with Last-Event-ID; what is wrong with a plan is reported at its place."""
     run = await place.client.run("support", plan=LOOK, script=LOOKS, timeout=90)
     every = [entry async for entry in place.client.events(run.run_id)]
     headers = {"Accept": "text/event-stream", "Last-Event-ID": "3"}
@@ -213,9 +213,9 @@ async def test_e8_a_plan_is_given_on_the_command_line(
 
     async def shown(*words: str) -> str:
         code = await asyncio.to_thread(main, [*words, *server])
-        told = capsys.readouterr()
-        assert code == 0, told
-        return told.out
+        printed = capsys.readouterr()
+        assert code == 0, printed
+        return printed.out
 
     assert "is valid: 1 steps" in await shown(
         "plans", "check", str(file), "--network", "support", "--set", "order=8812", "-o", "table"
@@ -283,7 +283,7 @@ def check_plan_tree(receiver: Receiver, view: RunView) -> None:
 
 
 def whole(check: Any, *about: Any) -> bool:
-    """Say whether every span has come whose parent or child has come."""
+    """Return whether every span has come whose parent or child has come."""
     try:
         check(*about)
     except (AssertionError, KeyError, StopIteration):

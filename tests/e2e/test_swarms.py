@@ -23,7 +23,7 @@ from towpath_contracts.events.log import LogEntry
 from towpath_contracts.runs.views import RunView
 from towpath_contracts.subjects import task_enqueue
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -82,7 +82,7 @@ async def platform() -> AsyncIterator[Platform]:
     with temporary_folder() as folder:
         (folder / "policy.yaml").write_text(POLICY)
         policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}}
-        workers = [WorkerCommand(modules=(str(TOOLS),))]
+        workers = [WorkerLaunch(modules=(str(TOOLS),))]
         async with Platform(
             folder / "d", role_environment=policy, workers=workers, durable=False, starts="fork"
         ) as running:
@@ -139,7 +139,7 @@ async def test_b9_a_parallel_stage_overlaps_and_is_joined_in_the_order_of_names(
     assert [created[key].max_steps for key in "abcd"] == [10] * 4
 
 
-async def test_b10_control_passes_with_all_that_was_said_and_done(client: Client) -> None:
+async def test_b10_control_passes_with_all_messages_and_results(client: Client) -> None:
     """Row B10: output equal to a declared handoff name transfers with full history."""
     script = [
         use("round.meet", "triage", topic=str(uuid.uuid4()), who="triage", parties=1),
@@ -158,8 +158,8 @@ async def test_b10_control_passes_with_all_that_was_said_and_done(client: Client
         ("agent_transferred", "triage", "expert"),
     ]
     last = prompts_in(answer)[-1]
-    for told in ("Where is it?", "[step 1] triage: try round.meet", "round.meet(", '"who":"triage"', "expert "):
-        assert told in last
+    for part in ("Where is it?", "[step 1] triage: try round.meet", "round.meet(", '"who":"triage"', "expert "):
+        assert part in last
 
 
 async def test_b10_a_swarm_that_is_handed_the_run_answers_for_it(client: Client) -> None:
@@ -184,7 +184,7 @@ async def test_b10_ten_handoffs_happen_and_no_more(client: Client) -> None:
     assert (run.status, run.reason, run.agent_key) == ("failed", "max_handoffs_exceeded", "a10")
 
 
-async def test_b9_what_is_wrong_with_a_swarm_is_told_at_once(client: Client, tmp_path: Path) -> None:
+async def test_b9_all_faults_of_a_swarm_are_reported_at_once(client: Client, tmp_path: Path) -> None:
     """Row B9: syntax, cycle, unknown and duplicate names refused."""
     flows = {"a >>": "flow_invalid", "a >> b >> a": "flow_cycle", "(a | a)": "flow_duplicate"}
     for flow, code in {**flows, "a >> x": "swarm_member_unknown"}.items():
@@ -198,14 +198,14 @@ async def test_b9_what_is_wrong_with_a_swarm_is_told_at_once(client: Client, tmp
         await client.networks.validate(file)
     assert f"{file}:6: column 5: a stage is missing after the '>>' of column 3" in refused.value.problem.detail
     assert f"{file}:7: the swarm has one member, a" in refused.value.problem.detail
-    for name, said in (
+    for name, code in (
         ("goal", "swarm_takes_messages"),
         ("background", "swarm_takes_messages"),
         ("agent_key", "agent_not_found"),
     ):
         with pytest.raises(RefusedError) as refused:
             await client.submit("round", "Win.", **{name: "b"})
-        assert (f"/{name}", said) in [(one.pointer, one.code) for one in refused.value.problem.errors]
+        assert (f"/{name}", code) in [(one.pointer, one.code) for one in refused.value.problem.errors]
 
 
 async def test_e3_a_plan_that_a_model_writes_and_mends_is_carried_out_by_child_runs(client: Client) -> None:
@@ -289,12 +289,12 @@ async def test_b11_members_that_are_asked_at_once_work_at_once_and_one_may_fail(
         "cid": ("delegate", 1, "Count twice, cid."),
     }
     async with asyncio.timeout(90):
-        while await closed(client, run) != {"ann": "succeeded", "bob": "failed", "cid": "succeeded"}:  # noqa: ASYNC110 - told over the ledger
+        while await closed(client, run) != {"ann": "succeeded", "bob": "failed", "cid": "succeeded"}:  # noqa: ASYNC110 - it comes over the ledger
             await asyncio.sleep(0.05)
 
 
 async def closed(client: Client, run: RunView) -> dict[str, str]:
-    """Return what the audit says of the ends of the run's delegates."""
+    """Return what the audit holds of the ends of the run's delegates."""
     entries = (await client.audit.search(run_id=str(run.run_id))).entries
     return {one.tool.removeprefix("delegate_to_"): one.verdict for one in entries if one.phase == "outcome"}
 
@@ -314,7 +314,7 @@ async def test_e1_a_plan_of_an_agent_goes_on_at_its_step_when_its_orchestrator_i
     accepted = await client.submit("planners", "Plan it.", script=script)
 
     async def agents() -> list[str]:
-        """Say who of the plan has begun a call or answered."""
+        """Return who of the plan has begun a call or answered."""
         (node,) = (await client.tree(accepted.run_id)).children or (None,)
         begun = [one for one in node.children if one.step] if node is not None else []
         return [one.agent_key for one in begun]
@@ -358,7 +358,7 @@ async def enqueue(platform: Platform, tasks: list[dict[str, Any]]) -> None:
             await nc.jetstream().publish(task_enqueue("anonymous"), json.dumps(task).encode())
         async with asyncio.timeout(90):
             aside = "SELECT count(*) FROM runs.dead_letter WHERE subject LIKE 'task.enqueue.%'"
-            while await database.fetchval(aside) < len(tasks):  # noqa: ASYNC110 - it tells nobody
+            while await database.fetchval(aside) < len(tasks):  # noqa: ASYNC110 - nothing announces it
                 await asyncio.sleep(0.05)
     finally:
         await nc.close()

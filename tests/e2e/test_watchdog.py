@@ -13,7 +13,7 @@ from tests.support.places import TESTS
 
 from towpath.cli import main
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -66,7 +66,7 @@ async def platform(place: Path) -> AsyncIterator[Platform]:
         place / "d",
         environment={"TOWPATH_WATCHDOG_LINGER_MS": "20"},
         role_environment={"tas": {"TOWPATH_POLICY_FILE": str(place / "policy.yaml")}},
-        workers=[WorkerCommand(modules=(str(TOOLS),), environment={"TOWPATH_TEST_LET_GO": str(place / "let_go")})],
+        workers=[WorkerLaunch(modules=(str(TOOLS),), environment={"TOWPATH_TEST_LET_GO": str(place / "let_go")})],
         durable=False,
         starts="fork",
     )
@@ -87,7 +87,7 @@ async def client(platform: Platform) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def until(true: Callable[[], Any], within_s: float = 90) -> None:
-    """Wait until *true* says so."""
+    """Wait until *true* returns true."""
     async with asyncio.timeout(within_s):
         while not await true():  # noqa: ASYNC110 - what is waited for is in other processes
             await asyncio.sleep(0.05)
@@ -181,7 +181,7 @@ async def test_a_platform_without_its_watchdog_misses_nothing(platform: Platform
     platform.release("watchdog")
 
 
-async def test_c12_a_goal_run_tells_its_history_through_gateway_and_command_line(
+async def test_c12_gateway_and_command_line_show_the_history_of_a_goal_run(
     client: httpx2.AsyncClient, platform: Platform, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """C12: tables agent_execution_history, agent_execution_steps, filled by the loop itself; final_status success,
@@ -193,15 +193,15 @@ async def test_c12_a_goal_run_tells_its_history_through_gateway_and_command_line
     run = await ended(client, str(answer.json()["run_id"]))
     assert (run["status"], run["reason"]) == ("completed", "criteria_met")
 
-    async def told() -> bool:
+    async def is_shown() -> bool:
         return (await client.get(f"/v1/runs/{run['run_id']}/history")).json()["seq"] >= run["seq"]
 
-    await until(told)
+    await until(is_shown)
     found = (await client.get(f"/v1/runs/{run['run_id']}/history")).json()
     whole, steps = found["history"], found["steps"]
     assert (whole["final_status"], whole["total_steps"], whole["escalation_reason"]) == ("success", 2, None)
     assert (whole["state_snapshot"]["goal"], whole["state_snapshot"]["max_steps"]) == ("let three go", 20)
-    assert [told["planned_action"]["action"] for told in whole["state_snapshot"]["steps_history"]] == ["USE_TOOL"] * 2
+    assert [one["planned_action"]["action"] for one in whole["state_snapshot"]["steps_history"]] == ["USE_TOOL"] * 2
     assert [(step["success"], step["validation"]["success"], step["attempt_number"]) for step in steps] == [
         (True, True, 1),
         (True, True, 1),

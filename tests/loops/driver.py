@@ -39,7 +39,7 @@ class Drive:
         self.now = START
         self.state, _ = create(RUN, WORLD, TASK, self.now)
         self.found: list[ev.LoopDetected] = []
-        self._feed(facts.RunAdmitted(run_id=RUN))
+        self._feed(facts.RunAdmittedFact(run_id=RUN))
 
     def _feed(self, fact: facts.AnyFact) -> None:
         self.now += timedelta(seconds=1)
@@ -55,10 +55,10 @@ class Drive:
         request = next(p.effect_id for p in self.state.pending if p.kind is EffectKind.DECIDE)
         if not turn.text:
             self._feed(
-                facts.DecisionFailed(run_id=RUN, request_id=request, attempt=1, code="invalid_output", message="?")
+                facts.DecisionFailedFact(run_id=RUN, request_id=request, attempt=1, code="invalid_output", message="?")
             )
             return
-        self._feed(facts.DecisionMade(run_id=RUN, request_id=request, attempt=1, decision=turn.decision))
+        self._feed(facts.DecisionMadeFact(run_id=RUN, request_id=request, attempt=1, decision=turn.decision))
         opened = [c.call.execution_id for c in self.state.calls if not c.status]
         for execution_id, outcome in reversed(list(zip(opened, turn.outcomes, strict=False))):
             self._feed(_fact(execution_id, outcome))
@@ -67,11 +67,11 @@ class Drive:
 def _fact(execution_id: UUID, outcome: Outcome) -> facts.AnyFact:
     if outcome.denied:
         denial = Denial(violation_type=outcome.denied, reason="not yours")
-        return facts.ToolDenied(run_id=RUN, execution_id=execution_id, denial=denial)
+        return facts.ToolDeniedFact(run_id=RUN, execution_id=execution_id, denial=denial)
     if outcome.code:
         failure = ToolFailure(code=outcome.code, message=outcome.message, external=outcome.external)
-        return facts.ToolFinished(run_id=RUN, execution_id=execution_id, status="failed", failure=failure)
-    return facts.ToolFinished(run_id=RUN, execution_id=execution_id, status="succeeded", result=outcome.result)
+        return facts.ToolFinishedFact(run_id=RUN, execution_id=execution_id, status="failed", failure=failure)
+    return facts.ToolFinishedFact(run_id=RUN, execution_id=execution_id, status="succeeded", result=outcome.result)
 
 
 def found_in(trace: Trace, *, restarts: bool) -> tuple[int, str]:

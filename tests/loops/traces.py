@@ -2,7 +2,8 @@
 
 A label says what is true of the trace, not what a detector does. It was fixed before the detectors were tuned and
 follows from three sentences: the third equal call or error is a loop; a cycle is one after three rounds, long ones
-(four to six steps) with the first step of the third; whatever is slower than that was found too late.
+(four to six steps) with the first step of the third; whatever is slower than that was found too late. They are for
+a threshold of 3; the module of a family with another threshold says where its labels come from.
 """
 
 import json

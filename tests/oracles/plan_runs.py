@@ -39,14 +39,14 @@ class Trace:
     def observe(self, event: Any, at: datetime) -> None:
         """Add an event of the log."""
         match event:
-            case ev.PlanMoved():
+            case ev.PlanStateChanged():
                 self.happened.append(("move", event.trigger, event.step_id))
             case ev.ChildStarted():
                 name, asked = event.task.subject, event.task.swarm.name if event.task.swarm else event.task.agent_key
                 self.names[event.child_id], self.times[name] = name, event.task.timeout_ms
                 self.happened.append(("start", name, asked, event.task.user_message))
                 self.began.append(at)
-            case ev.ChildStopped():
+            case ev.ChildStopRequested():
                 self.happened.append(("stop", self.names[event.child_id]))
             case ev.ChildEnded():
                 self.happened.append(("end", self.names[event.child_id], event.status))
@@ -92,7 +92,7 @@ class Driven:
         self.ended: list[tuple[str, str, Any, str, int]] = []
         self.cut = ""
         self.state, _entry = create(RUN, NETWORK, task(NETWORK, **self._options()), self.now)
-        self._feed(facts.RunAdmitted(run_id=RUN))
+        self._feed(facts.RunAdmittedFact(run_id=RUN))
 
     def _options(self) -> dict[str, Any]:
         case = self.case
@@ -129,7 +129,7 @@ class Driven:
     def _planned(self, plan: Any) -> None:
         request = next(one.effect_id for one in self.state.pending if one.kind is EffectKind.DECIDE)
         assert self.state.asked == DecisionKind.COMPILE_PLAN
-        self._feed(facts.DecisionMade(run_id=RUN, request_id=request, attempt=1, decision=plan))
+        self._feed(facts.DecisionMadeFact(run_id=RUN, request_id=request, attempt=1, decision=plan))
 
     def _is_cut(self) -> bool:
         """End the run from outside where its case wants that; says whether it has ended."""
@@ -138,13 +138,13 @@ class Driven:
         if wait >= left or (self.case.cut == "deadline" and len(self.ended) >= self.case.cut_after):
             self.now += timedelta(milliseconds=left)
             self.cut = self.cut or "deadline"
-            self._feed(facts.TimerFired(run_id=RUN))
+            self._feed(facts.TimerFiredFact(run_id=RUN))
             return self.state.is_final
         self.now += timedelta(milliseconds=wait)
         if self.case.cut == "cancel" and not self.cut and len(self.ended) >= self.case.cut_after:
             self.cut = "cancel"
             self.ended.append(("", "cancel", None, "", self.at))
-            self._feed(facts.CancelRequested(run_id=RUN, by="ann"))
+            self._feed(facts.CancelRequestedFact(run_id=RUN, by="ann"))
         return False
 
     def _end_one(self) -> None:
@@ -156,14 +156,14 @@ class Driven:
         if parked or ((child.stopped or self.cut) and not fate.stubborn):
             status, final, code = "cancelled", None, "cancelled"
         self.ended.append((name, status, final, code, self.at))
-        fact = facts.ChildReported(
+        fact = facts.ChildReportedFact(
             run_id=RUN, child_id=child.child_id, child_seq=9, status=status, ended=True, final=final, reason=code
         )
         self._noise(fact)
         self._feed(fact)
         self._noise(fact)
 
-    def _noise(self, fact: facts.ChildReported) -> None:
+    def _noise(self, fact: facts.ChildReportedFact) -> None:
         """Say something once more, or late, that changes nothing."""
         if self.dice.random() < 0.1 and self.state.children:
             child = self.dice.choice(self.state.children)

@@ -31,7 +31,7 @@ from tests.oracles.policy_texts import DISCOVERED, OPERATIONS, TOOLS, Question, 
 from towpath_contracts import rpc
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolSpec
-from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, PolicyDiff, merge_diffs
+from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, PolicyImpact, merge_diffs
 from towpath_embedded.platform import Platform
 from towpath_fabric.ids import new_run_id
 from towpath_tas.adapters.ledger_tables import QUERIES, open_calls
@@ -215,7 +215,7 @@ async def write(connection: Any, calls: Sequence[RecordedCase]) -> None:
     await connection.execute("UPDATE tas.tool_call SET edited_by = 'ben' WHERE execution_id = ANY ($1)", edited)
 
 
-async def ask(caller: Any, text: str, **more: Any) -> AsyncIterator[PolicyDiff]:
+async def ask(caller: Any, text: str, **more: Any) -> AsyncIterator[PolicyImpact]:
     """Ask for a diff piece by piece."""
     cursor: dict[str, Any] = {}
     while True:
@@ -227,7 +227,7 @@ async def ask(caller: Any, text: str, **more: Any) -> AsyncIterator[PolicyDiff]:
         cursor = {"after": piece.next_after, "last": piece.last}
 
 
-def differences(got: PolicyDiff, expected: Expected) -> list[str]:
+def differences(got: PolicyImpact, expected: Expected) -> list[str]:
     """Return what is wrong in *got*."""
     wrong = []
     groups = {group.key: group.calls for group in got.groups}
@@ -286,7 +286,7 @@ async def _probed(url: str, work: Any) -> tuple[Any, list[float]]:
     return result, json.loads(told)
 
 
-async def _whole(caller: PolicyClient, text: str) -> tuple[PolicyDiff, float]:
+async def _whole(caller: PolicyClient, text: str) -> tuple[PolicyImpact, float]:
     began = time.perf_counter()
     whole = merge_diffs([piece async for piece in ask(caller, text)])
     return whole, time.perf_counter() - began

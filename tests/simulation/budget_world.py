@@ -22,7 +22,7 @@ from tests.simulation.world import World
 from towpath_contracts import subjects
 from towpath_contracts.budgets import NOTHING, UNITS, Amounts, Budget, ModelPrice
 from towpath_contracts.decisions.request import CALL_LOST, DecisionRequest, Usage
-from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.tasks import SubmitTask
 from towpath_engine.replay import fold
 from towpath_fabric.nats.pull_consumer import ack, deliveries, nak
@@ -37,13 +37,13 @@ DECIDES = subjects.DECIDE_ALL.removesuffix("*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaidAttempt:
-    """What one attempt really cost, and what its answer says of it."""
+    """What one attempt really cost, and what its answer reports."""
 
     run_id: UUID
     request_id: UUID
     attempt: int
     truth: Amounts
-    told: Amounts
+    reported: Amounts
 
 
 class PayingDecider(SimDecider):
@@ -58,34 +58,38 @@ class PayingDecider(SimDecider):
         name: dict[str, Any] = {"run_id": request.run_id, "request_id": request.request_id, "attempt": request.attempt}
         if request.max_calls and deliveries(message) > 1:  # type: ignore[arg-type]
             self._world.seen.note("call_lost")
-            await self._report(message, DecisionFailed(**name, code=CALL_LOST, message="it was here before"))
+            await self._report(message, DecisionFailedFact(**name, code=CALL_LOST, message="it was here before"))
             return
         calls, uncounted, usage = self._pay(request)
         await asyncio.sleep(self._chance.choice((0.005, 0.02, 0.3, 2.0, 30.0)))
         usage = usage.model_copy(update={"model_calls": calls})
         more: dict[str, Any] = {**name, "usage": usage, "uncounted": uncounted, "model": request.model}
         if self._chance.random() < 0.05:
-            fact: Any = DecisionFailed(**more, code="invalid_output", message="it said nothing")
+            fact: Any = DecisionFailedFact(**more, code="invalid_output", message="it said nothing")
         else:
-            fact = DecisionMade(**more, decision=self._wish(request))
+            fact = DecisionMadeFact(**more, decision=self._answers(request))
         await self._report(message, fact)
 
     def _pay(self, request: DecisionRequest) -> tuple[int, int, Usage]:
         """Draw how many calls it takes and what each costs: at times all that is allowed."""
         chance = self._chance
         calls = chance.randint(1, request.max_calls or 2)
-        most_told = len(request.context.model_dump_json())
-        pairs = [(chance.randint(0, most_told), chance.randint(0, request.max_output_tokens)) for _ in range(calls)]
+        most_input = len(request.context.model_dump_json())
+        pairs = [(chance.randint(0, most_input), chance.randint(0, request.max_output_tokens)) for _ in range(calls)]
         if chance.random() < 0.1:
-            pairs = [(most_told, request.max_output_tokens)] * calls
+            pairs = [(most_input, request.max_output_tokens)] * calls
         silent = 1 if chance.random() < 0.1 else 0
         counted = pairs[silent:]
         usage = Usage(input_tokens=sum(p[0] for p in counted), output_tokens=sum(p[1] for p in counted))
-        told = Amounts(tokens=usage.input_tokens + usage.output_tokens, model_calls=calls - silent)
+        reported = Amounts(tokens=usage.input_tokens + usage.output_tokens, model_calls=calls - silent)
         spent_in, spent_out = sum(p[0] for p in pairs), sum(p[1] for p in pairs)
         truth = Amounts(usd_micros=PRICE.of(spent_in, spent_out), tokens=spent_in + spent_out, model_calls=calls)
         paid = PaidAttempt(
-            run_id=request.run_id, request_id=request.request_id, attempt=request.attempt, truth=truth, told=told
+            run_id=request.run_id,
+            request_id=request.request_id,
+            attempt=request.attempt,
+            truth=truth,
+            reported=reported,
         )
         self._world.paid.append(paid)
         return calls, silent, usage
@@ -114,8 +118,8 @@ class BudgetWorld(World):
     """A world with limits, which are set anew all the time. The evils are those of every world but two.
 
     A broker restored from an old copy gives out once more what was answered long ago, as if for the first time: no
-    decider can know, and docs/budgets.md says so. Nor does anything between an orchestrator and a broker say a request
-    twice: it is posted once in an attempt (`resendable_effects`), and a connection repeats nothing.
+    decider can know, and docs/budgets.md describes that. Nor does anything between an orchestrator and a broker send a
+    request twice: it is published once in an attempt (`resendable_effects`), and a connection repeats nothing.
     """
 
     def __init__(self, seed: int, *, fan: int = FAN, keep: bool = False, mutants: MutantSwitches | None = None) -> None:
@@ -229,13 +233,13 @@ class BudgetJudge:
                 return
 
     def _attributed(self, run_id: UUID, figures: Counter[str], log: Any, budget: Any, paid: list[PaidAttempt]) -> None:
-        """What was counted, beside estimates, is what the answers in the log have told: no more and no less."""
-        told = {(one.request_id, one.attempt): one.told for one in paid}
+        """What was counted, beside estimates, is what the answers in the log report: no more and no less."""
+        reported = {(one.request_id, one.attempt): one.reported for one in paid}
         counted = NOTHING
         for entry in log:
             event: Any = entry.event
             if event.type in ("decision_received", "decision_missed", "usage_corrected"):
-                counted = counted.plus(told[event.request_id, event.answered.attempt])
+                counted = counted.plus(reported[event.request_id, event.answered.attempt])
             if event.type == "usage_corrected":
                 self._world.seen.note("usage_corrected")
             if event.type in ("budget_refused", "budget_warned"):

@@ -1,7 +1,7 @@
 """Many runs on one budget, with processes killed at random: `python -m tests.simulation.budgets --seeds 500`.
 
 Ends with 1 if any world overspent, leaked, misattributed, gave an attempt away, or let a run by a limit. `--seed N`
-tells one story.
+prints one trace.
 """
 
 import argparse
@@ -32,23 +32,23 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many worlds")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--fan", type=int, default=FAN, help="runs in each world")
-    parser.add_argument("--seed", type=int, help="tell the story of this one")
-    said = parser.parse_args()
-    if said.seed is not None:
-        world, figures = run_budget_world(said.seed, said.fan, keep=True)
+    parser.add_argument("--seed", type=int, help="print the trace of this one")
+    options = parser.parse_args()
+    if options.seed is not None:
+        world, figures = run_budget_world(options.seed, options.fan, keep=True)
         print_line("\n".join(world.seen.lines or []))
         print_line(f"{figures}")
         return 1 if world.complaints else 0
     began, failed = time.monotonic(), 0
     counts: Counter[str] = Counter()
-    for seed in range(said.first, said.first + said.seeds):
-        world, figures = run_budget_world(seed, said.fan)
+    for seed in range(options.first, options.first + options.seeds):
+        world, figures = run_budget_world(seed, options.fan)
         counts.update(world.seen.counts)
         counts.update(figures)
         if world.complaints:
             failed += 1
             print_line(f"seed {seed}: " + "; ".join(world.complaints[:3]))
-    print_line(f"{said.seeds} worlds of {said.fan} runs in {time.monotonic() - began:.0f} s, {failed} failed")
+    print_line(f"{options.seeds} worlds of {options.fan} runs in {time.monotonic() - began:.0f} s, {failed} failed")
     print_line(", ".join(f"{name} {counts[name]}" for name in MUST_BE_ZERO))
     names = ("attempts", "killed", "killed_at_point", "effect_resent", "call_lost", "usage_corrected", "budget_refused")
     names += ("budget_short_alone", "budget_short_beside", "budget_warned", "limits_moved", "bound_late")

@@ -1,4 +1,4 @@
-"""Child runs in simulated worlds: errands whose doer may not do one thing, and a colleague in a run of its own may."""
+"""Child runs in simulated worlds: errands whose agent may not do one thing, and a colleague in a run of its own may."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ SHORT_MS = 12_000
 """Time that is often over while a child still works."""
 
 LOOKS = 150
-"""A tenth of a second apart: how long somebody waits for a colleague to be asked before they cancel."""
+"""A tenth of a second apart: how long a client waits for a colleague to be asked before they cancel."""
 
 AT_THE_CHILD = 0.2
 """How often it is the colleague alone who is stopped."""
@@ -34,14 +34,14 @@ class MixedClient(SimClient):
         """Return a goal that is reached by something else than what is denied, so that it outlives its children."""
         moved = Criterion(when="results.exists(r, r.tool == 'move' && r.status == 'succeeded')")
         late: Any = "gate" if self._world.seed % 2 else "stop"
-        who: Any = "high" if number % 2 else "medium"
-        settings = GoalSettings(max_steps=8, specialists=(EXPERT,), autonomy=who, on_timeout=late)
+        autonomy: Any = "high" if number % 2 else "medium"
+        settings = GoalSettings(max_steps=8, specialists=(EXPERT,), autonomy=autonomy, on_timeout=late)
         goal = GoalTask(goal=f"Run errand {number}.", acceptance_criteria=(moved,), settings=settings)
         short = SHORT_MS if number % 3 == 1 else None
         return SubmitTask(network="desk", goal=goal, timeout_ms=short, idempotency_key=key)
 
     async def live(self, number: int) -> None:
-        """One errand from its beginning; perhaps somebody changes their mind while a colleague works on it."""
+        """One errand from its beginning; perhaps it is cancelled while a colleague works on it."""
         await asyncio.sleep(self._chance.random() * 3)
         run_id = await self.submit(number)
         if self._chance.random() >= self._world.cancels:

@@ -1,6 +1,6 @@
 """What must hold between runs and the runs they start, whatever happened.
 
-A child is born once and ends, its parent hears of its end once, and nothing of it begins once its parent is
+A child is born once and ends, its parent gets its end once, and nothing of it begins once its parent is
 `cancelled`.
 """
 
@@ -14,14 +14,14 @@ from towpath_contracts.tools.calls import EffectClass
 
 
 class RunTreeJudge:
-    """Judges the children of one world; what is wrong is told to the world."""
+    """Judges the children of one world; what is wrong is reported to the world."""
 
     def __init__(self, world: Any) -> None:
         self._world = world
         self._runs = world.runs
 
     def judge(self) -> None:
-        """Compare what parents say with what there is."""
+        """Compare what parents report with what there is."""
         started: dict[UUID, UUID] = {}
         for parent, rows in self._runs.events.items():
             reported = self._reported(parent, rows)
@@ -50,10 +50,12 @@ class RunTreeJudge:
                 self._world.seen.note("child_waits")
         return begun
 
-    def _compare(self, child: UUID, told: dict[str, Any]) -> None:
+    def _compare(self, child: UUID, reported: dict[str, Any]) -> None:
         run = self._runs.runs.get(child)
-        if run is not None and (run["status"], run["reason"]) != (told["status"], told["reason"]):
-            self._world.complain(f"{child} is {run['status']} {run['reason']}, told {told['status']} {told['reason']}")
+        if run is not None and (run["status"], run["reason"]) != (reported["status"], reported["reason"]):
+            self._world.complain(
+                f"{child} is {run['status']} {run['reason']}, told {reported['status']} {reported['reason']}"
+            )
 
     def _child(self, child: UUID, parent: UUID) -> None:
         run, above = self._runs.runs.get(child), self._runs.runs[parent]
@@ -76,7 +78,7 @@ class RunTreeJudge:
         return float("inf") if over is None else float(over.timestamp())
 
     def _after_cancel(self) -> None:
-        """No effect of a child begins once somebody above it is `cancelled`."""
+        """No effect of a child begins once a run above it is `cancelled`."""
         for act in self._world.outside.acts:
             above = self._runs.runs[act.run_id]["parent_run_id"]
             while above is not None:

@@ -20,7 +20,7 @@ def goal(number: int) -> GoalTask:
 
 
 def goal_decision(request: DecisionRequest, chance: random.Random) -> dict[str, Any]:
-    """What a model wants that pursues a goal, or what it says when it is asked to judge."""
+    """The answers of a model that pursues a goal: decisions, and assessments where it is asked for one."""
     if request.kind is DecisionKind.VALIDATE:
         found = [{"criterion": 1, "met": chance.random() < 0.6}]
         return {"valid": chance.random() < 0.8, "criteria": found, "uncertain": chance.random() < 0.1}
@@ -32,8 +32,8 @@ def goal_decision(request: DecisionRequest, chance: random.Random) -> dict[str, 
     if draw < 0.15:
         return respond(chance.choice(("done", {"answer": 42})))
     if draw < 0.7:
-        said = use(chance.choice(TRIED), text=chance.choice("abcd"))
-        return {**said, "uncertain": chance.random() < 0.1}
+        call = use(chance.choice(TRIED), text=chance.choice("abcd"))
+        return {**call, "uncertain": chance.random() < 0.1}
     if draw < 0.9:
         return use_all((chance.choice(TRIED), {"text": chance.choice("ab")}), ("look", {"text": "c"}))
     if draw < 0.95:

@@ -69,7 +69,7 @@ for item in items:
 await self._ledger.apply(self._lane, updates)
 """,
 )
-"""Workers are told that the ledger holds what it does not hold yet."""
+"""Workers get a confirmation for what the ledger does not hold yet."""
 
 _OVERTAKEN = Mutation(
     symbol="towpath_tas:_superseded_reason",
@@ -86,11 +86,11 @@ return replace(settled, lost=(*budget.lost, hold)[-MAX_LOST:])
 """,
     new="return settle(budget, hold, NOTHING)",
 )
-"""What nobody answered for is given back."""
+"""Reservations without an answer are given back."""
 
 _BUDGET_AGAIN = Mutation(
     symbol="towpath_engine:resendable_effects",
-    old="said if state.budget is None else [p for p in said if p.kind is not EffectKind.DECIDE]",
+    old="asked if state.budget is None else [p for p in asked if p.kind is not EffectKind.DECIDE]",
     new="list(state.pending)",
 )
 """A model is asked once more in the same attempt, by whoever starts anew or connects again."""
@@ -98,7 +98,7 @@ _BUDGET_AGAIN = Mutation(
 _CHILD_UNASKED = Mutation(
     symbol="towpath_orchestrator:EffectDispatcher.send", old="self._children.ask(message)", new="pass"
 )
-"""A parent believes that it hears of its children by itself."""
+"""A parent expects the reports of its children without asking."""
 
 _CHILD_UNAWAITED = Mutation(
     symbol="towpath_engine:finish_if_quiet",

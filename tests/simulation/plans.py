@@ -75,14 +75,14 @@ def plan_decision(request: DecisionRequest, chance: random.Random) -> dict[str, 
     """What a model wants that leads, plans or works in these worlds; now and then something that can't be."""
     if request.kind is DecisionKind.COMPILE_PLAN:
         return random_plan(chance) if chance.random() < 0.8 else {"steps": []}
-    draw, who = chance.random(), request.context.agent_key
+    draw, key = chance.random(), request.context.agent_key
     if draw < 0.25 + 0.2 * request.step:
         return respond(chance.choice(("done", {"answer": 42})))
-    if who == BOSS and draw < 0.75:
+    if key == BOSS and draw < 0.75:
         asked = [(DELEGATE + name, {"task": "go"}) for name in TEAM.delegates]
         others = [("put", {"text": chance.choice("abcd")}), (ORCHESTRATE, {"plan": random_plan(chance)})]
         return use_all(*chance.sample([*asked, *asked, *others], chance.randrange(1, 7)))
-    if who != BOSS and draw > 0.97:
+    if key != BOSS and draw > 0.97:
         return use(ORCHESTRATE, plan=random_plan(chance))
     tools = ("look", "put", "put", "move", "pay", "wire")
     return use_all(

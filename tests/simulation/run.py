@@ -69,7 +69,7 @@ def chunks(first: int, seeds: int) -> Iterator[range]:
 
 
 def campaign(first: int, seeds: int, jobs: int, mutant: str) -> int:
-    """Let many worlds live and print_line what came of them."""
+    """Run many worlds and print what came of them."""
     from tests.simulation.coverage import MUST_HAPPEN
 
     began, worlds = time.monotonic(), 0
@@ -104,10 +104,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="repeat this one")
     parser.add_argument("--trace", action="store_true", help="with --seed: print everything (the default there)")
     parser.add_argument("--mutant", default="", help="take this guard away")
-    said = parser.parse_args()
-    if said.seed is not None:
-        return repeat(said.seed, said.mutant)
-    return campaign(said.first, said.seeds, said.jobs, said.mutant)
+    options = parser.parse_args()
+    if options.seed is not None:
+        return repeat(options.seed, options.mutant)
+    return campaign(options.first, options.seeds, options.jobs, options.mutant)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Many runs on one budget while processes die: nothing overspent, leaked, misattributed or given away.
 
-A failure names its seed; `python -m tests.simulation.budgets --seed N` tells its story, `--seeds 500` asks for more.
+A failure names its seed; `python -m tests.simulation.budgets --seed N` prints its trace, `--seeds 500` asks for more.
 """
 
 import random
@@ -45,7 +45,7 @@ def test_budget_everything_that_can_go_wrong_with_one_does() -> None:
 
 
 def test_budget_worlds_repeat_everything_but_requests_for_decisions() -> None:
-    """Nothing between an orchestrator and a broker says a request twice; a world may not, either."""
+    """Nothing between an orchestrator and a broker sends a request twice; a world may not, either."""
     loop, seen = VirtualTimeLoop(random.Random(1)), Coverage()
     broker = SimBroker(loop, random.Random(1), seen)
     try:

@@ -28,7 +28,7 @@ def lived(seed: int) -> Machine:
         system_params={"account": "acme"} if chance.happens(80) else {},
     )
     world = World(machine, chance)
-    world.feed(facts.RunAdmitted(run_id=RUN))
+    world.feed(facts.RunAdmittedFact(run_id=RUN))
     return world.live(ROUGH_TURNS, CALM_TURNS)
 
 

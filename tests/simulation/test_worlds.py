@@ -1,7 +1,7 @@
 """The services in a simulated world, over hundreds of seeds: nothing lost, nothing twice, everything on record.
 
 `python -m tests.simulation.run --seeds 50000 --jobs 2` is the long form. A failure names its seeds;
-`python -m tests.simulation.run --seed N --trace` tells the whole story of one.
+`python -m tests.simulation.run --seed N --trace` prints the whole trace of one.
 """
 
 import os
@@ -35,7 +35,7 @@ FIRST_CAUGHT = {
 """Where to begin to look, for mutants that show themselves in few worlds: it saves time, and nothing depends on it."""
 
 CAUGHT_WITHIN = 150
-"""Worlds. Beside `overtaken`, which only one of hundreds betrays, the slowest mutant shows itself in one of forty."""
+"""Worlds. Except `overtaken`, which one of hundreds detects, every mutant is detected by at least one of forty."""
 
 
 @pytest.mark.parametrize("first", range(0, PARTS * PART, PART))
@@ -57,13 +57,13 @@ def test_worlds_of_goals_settle_every_doubt_and_reach_an_end() -> None:
     assert report.counts["gate_low_confidence"] and report.counts["killed"] and report.counts["completed"]
 
 
-def test_worlds_of_errands_have_one_child_for_each_that_was_asked_and_none_outlives_a_cancel() -> None:
+def test_worlds_of_errands_have_one_child_per_request_and_cancel_ends_all() -> None:
     report = run_seeds(range(CHILDREN_FROM, CHILDREN_FROM + 3))
     assert report.failed == {}
     assert report.counts["child_completed"] and report.counts["child_waits"] and report.counts["killed"]
 
 
-def test_worlds_of_plans_and_teams_come_to_an_end_whatever_becomes_of_their_trees() -> None:
+def test_worlds_of_plans_and_teams_end_whatever_becomes_of_their_trees() -> None:
     """Rows E1, E11: durable and idempotent under crashes; a cancel reaches every child."""
     report = run_seeds(range(PLANS_FROM, PLANS_FROM + 4))
     assert report.failed == {}
@@ -98,7 +98,7 @@ def test_a_seed_tells_the_same_story_in_every_process() -> None:
 
 
 def traces_of(seed_of_hashes: str) -> str:
-    """Return the traces of some seeds as a fresh process tells them."""
+    """Return the traces of some seeds as a fresh process prints them."""
     code = "from tests.simulation.run import repeat\nfor seed in (3, 4, 5): repeat(seed, '')"
     environment = {**os.environ, "PYTHONHASHSEED": seed_of_hashes}
     finished = subprocess.run(

@@ -1,6 +1,6 @@
 """The judge of a simulated world: what must hold of the tables, the outside and the logs, whatever happened.
 
-It believes nothing that a service says of itself. While the world lives it asks, at every acknowledgement and
+It relies on no report of a service about itself. While the world runs it asks, at every acknowledgement and
 every effect, whether the record was there first; at the end it compares everything with everything.
 """
 
@@ -14,7 +14,7 @@ from tests.simulation.families import RunTreeJudge
 from tests.simulation.outside.broker import StoredMessage
 
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, event_adapter
-from towpath_contracts.facts import AnyFact, ToolPermitted, fact_adapter
+from towpath_contracts.facts import AnyFact, InternalToolPermittedFact, fact_adapter
 from towpath_contracts.tools.calls import EffectClass, ToolOutcome
 from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET
 from towpath_engine.advance import advance
@@ -25,8 +25,8 @@ ONCE = (EffectClass.IRREVERSIBLE, EffectClass.RECONCILABLE)
 
 
 def _is_stored(stored: str, fact: AnyFact, text: str) -> bool:
-    """Say whether *stored* is this fact; a permission is stored with the texts that its call reads."""
-    if not isinstance(fact, ToolPermitted):
+    """Return whether *stored* is this fact; a permission is stored with the texts that its call reads."""
+    if not isinstance(fact, InternalToolPermittedFact):
         return stored == text
     return f'"type":"{fact.type}"' in stored and f'"execution_id":"{fact.execution_id}"' in stored
 
@@ -40,7 +40,7 @@ class WorldJudge:
         self._ledger = world.ledger
 
     def decided(self, execution_id: UUID) -> bool:
-        """Say whether the audit holds a decision that lets this call happen."""
+        """Return whether the audit holds a decision that lets this call happen."""
         return any(
             note["execution_id"] == execution_id and note["phase"] in ("decision", "approval.consumed")
             for note in self._ledger.audit
@@ -48,14 +48,14 @@ class WorldJudge:
         )
 
     def instructed(self, run_id: UUID, execution_id: UUID) -> bool:
-        """Say whether the run's log holds the instruction for this call."""
+        """Return whether the run's log holds the instruction for this call."""
         name = str(execution_id)
         return any(
             row["type"] == "instruction_issued" and name in row["event"] for row in self._runs.events[run_id].values()
         )
 
     def on_ack(self, message: StoredMessage) -> None:
-        """A fact has left the inbox for good: what it says must be in the log, or have changed nothing.
+        """A fact has left the inbox for good: what it reports must be in the log, or have changed nothing.
 
         It was folded at some moment since it was delivered; what came after that moment may have made it matter.
         """
@@ -70,7 +70,7 @@ class WorldJudge:
             self._world.complain(f"acknowledged before it was stored: {text[:300]}")
 
     def _matters(self, fact: AnyFact, log: tuple[LogEntry, ...]) -> bool:
-        """Say whether the fact would have changed a run with this log."""
+        """Return whether the fact would have changed a run with this log."""
         state = fold(fact.run_id, self._world.network, log)
         entries, _, _ = advance(state, fact, self._world.now())
         return any(entry.event.type not in ("effect_resent", "decision_missed") for entry in entries)
@@ -88,13 +88,13 @@ class WorldJudge:
             self._world.complain(f"confirmed before it was stored: {outcome.execution_id} {outcome.status}")
 
     def on_cancel_answered(self, run_id: UUID) -> None:
-        """Somebody was told that the run stops: from here on no broker may lose that."""
+        """A client got the answer that the run stops: from here on no broker may lose that."""
         status = self._runs.runs[run_id]["status"]
         if status != "cancelling" and status not in FINAL_STATUSES:
             self._world.complain(f"a cancel was answered and is not in the log of {run_id}, which is {status}")
 
     def all_ended(self) -> bool:
-        """Say whether every run has its last word, and nothing is owed to anybody."""
+        """Return whether every run has ended, and no message is left undelivered."""
         return all(run["status"] in FINAL_STATUSES and run["wake_at"] is None for run in self._runs.runs.values()) and (
             not any(queue.messages for queue in self._world.broker.queues.values())
         )
@@ -111,7 +111,7 @@ class WorldJudge:
         self._lost()
         self._acts()
         self._after_fence()
-        self._nobody_asked()
+        self._check_last_starts()
         self._unapproved()
         for run_id in self._runs.runs:
             self._run(run_id)
@@ -151,14 +151,14 @@ class WorldJudge:
             self._world.complain(f"{act.execution_id} began {act.began - over} after its run was cancelled")
 
     def _unapproved(self) -> None:
-        """What people must approve happened only as enough of them approved it, and never at its requester's word."""
+        """What people must approve happened only when enough of them approved it, and never by its requester."""
         rows = self._ledger
         for act in self._world.outside.acts:
             call = rows.calls[act.execution_id]
             if call["tool"] != "wire":
                 continue
             approval = rows.approvals[call["approval_id"]]
-            yes = {who for (key, who, word) in rows.votes if key == call["approval_id"] and word != "denied"}
+            yes = {voter for (key, voter, word) in rows.votes if key == call["approval_id"] and word != "denied"}
             if approval["status"] != "consumed" or len(yes) < approval["quorum"] or call["caller"] in yes:
                 self._world.complain(f"{act.execution_id} happened, approved by {sorted(yes)}: {approval['status']}")
             if act.args_digest != json.loads(approval["bound"])["args_digest"]:
@@ -171,8 +171,8 @@ class WorldJudge:
             if (note["phase"], note["verdict"]) == ("claim", "granted") and fenced_at and note["at"] > fenced_at:
                 self._world.complain(f"{note['execution_id']} was let in after the fence of its run")
 
-    def _nobody_asked(self) -> None:
-        """What the last start of an irreversible call came to is its own word or a person's, never an earlier one's."""
+    def _check_last_starts(self) -> None:
+        """The outcome of an irreversible call's last start comes from it or a person, never from an earlier start."""
         started: dict[UUID, str] = {}
         doubts: Counter[UUID] = Counter()
         for note in self._ledger.audit:
@@ -180,10 +180,10 @@ class WorldJudge:
             call = self._ledger.calls.get(execution_id)
             if call is None or call["effect_class"] != EffectClass.IRREVERSIBLE:
                 continue
-            teller = json.loads(note["detail"]).get("claim_id")
-            overtaken = teller is not None and teller != started.get(execution_id, teller)
+            claim = json.loads(note["detail"]).get("claim_id")
+            overtaken = claim is not None and claim != started.get(execution_id, claim)
             if what == ("claim", "granted"):
-                started[execution_id] = teller
+                started[execution_id] = claim
             elif note["phase"] == "settled":
                 started.pop(execution_id, None)
             elif what == ("outcome", "unknown"):
@@ -218,29 +218,29 @@ class WorldJudge:
         self._calls(run_id, run, log)
 
     def _calls(self, run_id: UUID, run: dict[str, Any], log: tuple[LogEntry, ...]) -> None:
-        told: dict[UUID, str] = {}
+        in_log: dict[UUID, str] = {}
         times: Counter[UUID] = Counter()
         for entry in log:
             event: Any = entry.event
             if event.type in ("tool_call_finished", "tool_call_denied"):
                 times[event.execution_id] += 1
-                told[event.execution_id] = getattr(event, "status", "denied")
+                in_log[event.execution_id] = getattr(event, "status", "denied")
         for execution_id, count in times.items():
             if count > 1:
                 self._world.complain(f"double: {execution_id} finished {count} times")
         for execution_id in self._ledger.by_run[run_id]:
-            self._call(run, self._ledger.calls[execution_id], told.get(execution_id))
+            self._call(run, self._ledger.calls[execution_id], in_log.get(execution_id))
 
-    def _call(self, run: dict[str, Any], call: dict[str, Any], told: str | None) -> None:
+    def _call(self, run: dict[str, Any], call: dict[str, Any], in_log: str | None) -> None:
         execution_id, status = call["execution_id"], call["status"]
         if status in ("requested", "permitted", "started", "awaiting_approval"):
             self._world.complain(f"orphan: {execution_id} of a run that is {run['status']} is {status}")
-        elif told in ("succeeded", "failed", "denied") and told != status:
-            self._world.complain(f"diff: {execution_id} is {status} in the ledger and {told} in the log")
-        elif run["status"] == "completed" and told is None:
+        elif in_log in ("succeeded", "failed", "denied") and in_log != status:
+            self._world.complain(f"diff: {execution_id} is {status} in the ledger and {in_log} in the log")
+        elif run["status"] == "completed" and in_log is None:
             self._world.complain(f"diff: {execution_id} is in the ledger and not in the log of a completed run")
         if call["toolset"] == PLATFORM_TOOLSET:
-            return  # the run itself did it: what its log tells was compared
+            return  # the run itself did it: what its log holds was compared
         pure = call["effect_class"] == EffectClass.PURE
         if status == "succeeded" and not pure and not self._world.outside.happened(execution_id):
             self._world.complain(f"diff: {execution_id} succeeded and never happened")

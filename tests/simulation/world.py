@@ -50,7 +50,7 @@ GOALS_FROM = 2_000_000
 """From this seed on every task pursues a goal: its steps are judged and tried again, and people settle its doubts."""
 
 CHILDREN_FROM = 3_000_000
-"""From this seed on every task is an errand: a goal on whose way an agent asks another, in a run of its own."""
+"""From this seed on every task is an errand: a goal for which an agent asks another one, in a run of its own."""
 
 PLANS_FROM = 4_000_000
 """From this seed on every task is a plan, or work for a team: trees of runs."""
@@ -115,33 +115,33 @@ class World:
         return self.database.now()
 
     def complain(self, text: str) -> None:
-        """Something that must never be was seen."""
+        """Record a violation of what must always hold."""
         self.complaints.append(text)
         self.seen.trace(f"!!! {text}")
 
     def accepted(self, key: str, run_id: UUID) -> None:
-        """A client was told that its task is a run."""
+        """A client got the answer that its task is a run."""
         if self.keys.setdefault(key, run_id) != run_id:
             self.complain(f"{key} became two runs")
 
-    def acted(self, said: ToolInvocation, worker: str, began: datetime, *, stale: bool) -> None:
-        """A tool did what it does."""
+    def acted(self, call: ToolInvocation, worker: str, began: datetime, *, stale: bool) -> None:
+        """Record the effect of a tool."""
         act = OutsideEffect(
-            execution_id=said.execution_id,
-            run_id=said.run_id,
-            effect_class=said.effect_class,
+            execution_id=call.execution_id,
+            run_id=call.run_id,
+            effect_class=call.effect_class,
             worker=worker,
             began=began,
             at=self.now(),
-            decided=self.judge.decided(said.execution_id),
-            instructed=self.judge.instructed(said.run_id, said.execution_id),
+            decided=self.judge.decided(call.execution_id),
+            instructed=self.judge.instructed(call.run_id, call.execution_id),
             stale=stale,
-            args_digest=digest(said.args),
+            args_digest=digest(call.args),
         )
         self.outside.acts.append(act)
         if stale:
             self.seen.note("stale_worker")
-        self.seen.trace(f"{act.at:%H:%M:%S.%f} {worker} did {said.tool} {str(said.execution_id)[:6]}")
+        self.seen.trace(f"{act.at:%H:%M:%S.%f} {worker} did {call.tool} {str(call.execution_id)[:6]}")
 
     def lose(self, process: SimProcess) -> None:
         """Kill a process from within: nothing of it runs after this."""
@@ -149,7 +149,7 @@ class World:
         self.loop.call_in(self.loop.outside, 0.0, self.disasters.kill, process)
 
     def anything_waits(self) -> bool:
-        """Say whether a person would see an open gate."""
+        """Return whether a person would see an open gate."""
         return any(gate["status"] == "pending" for gate in self.runs.gates.values())
 
     def start(self, place: int) -> SimProcess:
@@ -173,13 +173,13 @@ class World:
             replica.run(SimWorker(bus, self._people_chance, self, TicketVerifier(SIGNER.public_keys())).run)
 
     def decider(self, bus: SimBus) -> SimDecider:
-        """Return who answers requests for decisions in one process."""
+        """Return the decider of one process."""
         if self.plans:
             return SimDecider(bus, self._people_chance, lambda request: plan_decision(request, self._people_chance))
         return SimDecider(bus, self._people_chance, ModelAnswers(self._people_chance, children=self.children))
 
     def client(self, bus: SimBus) -> SimClient:
-        """Return who submits tasks."""
+        """Return the client that submits tasks."""
         kind = PlanningClient if self.plans else MixedClient if self.children else SimClient
         return kind(bus, self._people_chance, self)
 

@@ -25,7 +25,7 @@ from towpath.client.client import Client
 from towpath.errors import RefusedError, TowpathError, UnavailableError
 from towpath_embedded.chaos.campaign import CampaignSettings, campaign_platform, outside_file
 from towpath_embedded.chaos.faults import FAULTS, SERVICES, FaultInjector
-from towpath_embedded.chaos.gate_operator import GateOperator
+from towpath_embedded.chaos.gate_operator import AutomaticGateOperator
 from towpath_embedded.chaos.judge import FINAL, judge
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.run_watcher import DatabaseReader
@@ -61,7 +61,7 @@ _BEHIND = (
 )
 
 
-class PatientGateOperator(GateOperator):
+class PatientGateOperator(AutomaticGateOperator):
     """Waits until a worker that is only slow would have acted or given up, because here it may look dead."""
 
     def __init__(self, client: Client, reader: DatabaseReader, outside: Path, injector: FaultInjector) -> None:

@@ -58,15 +58,15 @@ class BaseAgent(ABC):
         return Validation(valid=True, reason="this agent judges no action")
 
     async def evaluate_progress(self, request: AgentRequest) -> Progress | JsonObject:
-        """Say how much of the goal is reached, 0 to 1. Without your own: nothing can be said."""
+        """Return how much of the goal is reached, 0 to 1. Without your own: unknown."""
         return Progress(progress=None, reason="this agent measures no progress")
 
     async def evaluate_confidence(self, request: AgentRequest) -> Confidence | JsonObject:
-        """Say how sure you are that the goal will be reached, 0 to 1; below 0.5 a person is asked. Default: sure."""
+        """Return how sure you are that the goal will be reached, 0 to 1; below 0.5 a person is asked. Default: sure."""
         return Confidence(confidence=1.0, reason="this agent does not judge its own confidence")
 
     async def reflect(self, request: AgentRequest) -> Reflection | JsonObject:
-        """Say what becomes of the run after a failure, or once its plan is completed. Without your own: continue."""
+        """Return what becomes of the run after a failure, or once its plan is completed. Without your own: continue."""
         return Reflection(verdict="continue", note="this agent does not reflect")
 
     async def deliverable(self, request: AgentRequest) -> Deliverable:

@@ -11,49 +11,49 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import (
     Abandon,
     AbandonDetails,
-    CheckedRespond,
-    CheckedRoute,
-    CheckedUseTool,
     RequestGate,
     RequestGateDetails,
     Respond,
     RespondDetails,
+    RespondWithCertainty,
     RouteToAgent,
     RouteToAgentDetails,
+    RouteToAgentWithCertainty,
     ToolCallProposal,
     UseTool,
     UseToolDetails,
+    UseToolWithCertainty,
 )
 
-Move = CheckedUseTool | CheckedRoute | CheckedRespond | Abandon | RequestGate
+Move = UseToolWithCertainty | RouteToAgentWithCertainty | RespondWithCertainty | Abandon | RequestGate
 """What the functions here return."""
 
 AnyMove = Move | UseTool | RouteToAgent | Respond
 """A decision in any of its typed forms."""
 
 
-def execute_tool(tool: str, /, *, reasoning: str = "", **params: Any) -> CheckedUseTool:
+def execute_tool(tool: str, /, *, reasoning: str = "", **params: Any) -> UseToolWithCertainty:
     """Have the tool-access service run one tool: `execute_tool("crm.lookup", customer="ada")`."""
     details = UseToolDetails(tool_name=tool, tool_params=params)
-    return CheckedUseTool(action_reasoning=reasoning, action_details=details)
+    return UseToolWithCertainty(action_reasoning=reasoning, action_details=details)
 
 
-def execute_tools(calls: Sequence[tuple[str, JsonObject]], /, *, reasoning: str = "") -> CheckedUseTool:
+def execute_tools(calls: Sequence[tuple[str, JsonObject]], /, *, reasoning: str = "") -> UseToolWithCertainty:
     """Have several tools run together; their results come back in this order."""
     proposals = tuple(ToolCallProposal(tool_name=tool, tool_params=params) for tool, params in calls)
-    return CheckedUseTool(action_reasoning=reasoning, action_details=UseToolDetails(calls=proposals))
+    return UseToolWithCertainty(action_reasoning=reasoning, action_details=UseToolDetails(calls=proposals))
 
 
-def route(agent_key: str, /, *, context: Any = None, reasoning: str = "") -> CheckedRoute:
+def route(agent_key: str, /, *, context: Any = None, reasoning: str = "") -> RouteToAgentWithCertainty:
     """Hand control to another agent of the network; *context* is shown to it once."""
     details = RouteToAgentDetails(target_agent_name=agent_key, context=context)
-    return CheckedRoute(action_reasoning=reasoning, action_details=details)
+    return RouteToAgentWithCertainty(action_reasoning=reasoning, action_details=details)
 
 
-def respond(payload: JsonObject | str, /, *, reasoning: str = "") -> CheckedRespond:
+def respond(payload: JsonObject | str, /, *, reasoning: str = "") -> RespondWithCertainty:
     """Answer. In a goal run this claims that the work is done, and the platform checks it."""
     details = RespondDetails.model_validate({"payload": payload})
-    return CheckedRespond(action_reasoning=reasoning, action_details=details)
+    return RespondWithCertainty(action_reasoning=reasoning, action_details=details)
 
 
 def evaluate_confidence(move: Move, /, confidence: float | None = None) -> Move:

@@ -18,7 +18,7 @@ class AgentModelCall:
     usd: float | None = None
 
     def used(self, *, input_tokens: int = 0, output_tokens: int = 0, usd: float | None = None) -> None:
-        """Say what the provider counted; *usd* is None where the price is not known. Raises ValueError below 0."""
+        """Record what the provider counted; *usd* is None where the price is not known. Raises ValueError below 0."""
         if min(input_tokens, output_tokens) < 0 or (usd is not None and not 0 <= usd < math.inf):
             msg = "tokens and money of a call are never below 0, and finite"
             raise ValueError(msg)

@@ -37,12 +37,12 @@ from towpath.tools.declaration import seconds
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems.registry import details_of, problem, summary_of
-from towpath_contracts.runs.tree import ChildNode
+from towpath_contracts.runs.tree import RunTreeNode
 from towpath_contracts.runs.views import ActionDone, RunPage, RunView
 from towpath_contracts.subjects import ANONYMOUS
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_fabric.clock import monotonic
-from towpath_readings.goals import TaskState
+from towpath_readings.goals import GoalView
 from towpath_readings.nodes import RunNodes
 from towpath_readings.plans import PlanView
 from towpath_readings.stream.live import StreamEvent
@@ -188,9 +188,9 @@ class Client:
         """Return how a plan or workflow stands, step by step, with the child run of each agent. HTTP only."""
         return PlanView.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/plan"))
 
-    async def tree(self, run_id: UUID | str) -> ChildNode:
+    async def tree(self, run_id: UUID | str) -> RunTreeNode:
         """Return a run and its child runs. HTTP only."""
-        return ChildNode.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/tree"))
+        return RunTreeNode.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/tree"))
 
     async def result(self, run_id: UUID | str, timeout: str | float | None = None) -> RunView:
         """Wait for the end of a run and return it; raises RunTimeoutError after *timeout*, and the run goes on."""
@@ -213,9 +213,9 @@ class Client:
         path = f"/v1/runs/{_uuid(run_id)}/nodes"
         return RunNodes.model_validate(await self._transport.request("GET", path, query={"calls": calls}))
 
-    async def goal(self, run_id: UUID | str) -> TaskState:
+    async def goal(self, run_id: UUID | str) -> GoalView:
         """Return how a goal run stands, with all its steps. HTTP only."""
-        return TaskState.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/goal"))
+        return GoalView.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/goal"))
 
     async def messages(self, run_id: UUID | str) -> RunMessages:
         """Return a run as a conversation, its current turn included. HTTP only."""

@@ -11,23 +11,23 @@ from pydantic import TypeAdapter, ValidationError
 from towpath_contracts.decisions.decision import Finish
 from towpath_contracts.events.log import (
     AnyEvent,
-    DecisionMissed,
     DecisionRefused,
+    DecisionRequestFailed,
     InstructionIssued,
     LogEntry,
     RunFinished,
 )
-from towpath_readings.stream.deltas import Told
-from towpath_readings.stream.live import DeltaStreamed, SupersededStreamed
+from towpath_readings.stream.deltas import DeltaEvent
+from towpath_readings.stream.live import RunStreamDelta, RunStreamSuperseded
 from towpath_readings.stream.tree import TreeEntry
 
 _PIECES: dict[str, TypeAdapter[Any]] = {
-    "delta": TypeAdapter(DeltaStreamed),
-    "superseded": TypeAdapter(SupersededStreamed),
+    "delta": TypeAdapter(RunStreamDelta),
+    "superseded": TypeAdapter(RunStreamSuperseded),
 }
 
 
-class StreamCursor:
+class RunStreamState:
     """Follows a run after seq *after*, with *children* everything below it, with *deltas* what models write."""
 
     def __init__(self, run_id: UUID, after: int = 0, *, children: bool = False, deltas: bool = False) -> None:
@@ -38,7 +38,7 @@ class StreamCursor:
         self._deltas = deltas
         self._seen: dict[UUID, int] = {run_id: after}
         self._last = str(after) if after else ""
-        self._written: dict[UUID, DeltaStreamed] = {}
+        self._written: dict[UUID, RunStreamDelta] = {}
 
     @property
     def after(self) -> int:
@@ -56,13 +56,13 @@ class StreamCursor:
         wanted = {"children": self.children, "deltas": self._deltas}
         return {name: "true" for name, on in wanted.items() if on}
 
-    def superseded_deltas(self) -> list[Told]:
+    def superseded_deltas(self) -> list[DeltaEvent]:
         """Return what takes back the deltas that were given out before the stream was cut: their rest will not come.
 
         What the log brings of their calls comes whole.
         """
         cut = [
-            SupersededStreamed(
+            RunStreamSuperseded(
                 **one.model_dump(include={"step", "run_id", "path", "request_id", "attempt"}), reason="interrupted"
             )
             for one in self._written.values()
@@ -70,7 +70,7 @@ class StreamCursor:
         self._written.clear()
         return [*cut]
 
-    def read(self, event: str, data: str, name: str) -> LogEntry | Told | None:
+    def read(self, event: str, data: str, name: str) -> LogEntry | DeltaEvent | None:
         """Return what a frame with the id *name* brings; None for what is known, or of a newer release."""
         try:
             if event in _PIECES:
@@ -85,9 +85,9 @@ class StreamCursor:
             self._written.pop(self._run_of(entry), None)
         return entry
 
-    def _remember_delta(self, piece: Told) -> Told:
+    def _remember_delta(self, piece: DeltaEvent) -> DeltaEvent:
         run_id = piece.run_id or self.run_id
-        if isinstance(piece, DeltaStreamed):
+        if isinstance(piece, RunStreamDelta):
             self._written[run_id] = piece
         else:
             self._written.pop(run_id, None)
@@ -97,7 +97,7 @@ class StreamCursor:
         return entry.run_id if isinstance(entry, TreeEntry) else self.run_id
 
     def accept(self, entry: LogEntry) -> bool:
-        """Say whether *entry* is new, and move on if so."""
+        """Return whether *entry* is new, and move on if so."""
         run_id = self._run_of(entry)
         if entry.seq <= self._seen.get(run_id, 0):
             return False
@@ -114,4 +114,4 @@ def _ends_deltas(event: AnyEvent) -> bool:
     """Return whether the deltas of a model call are in the log by now, or were discarded; an answer may not be yet."""
     if isinstance(event, InstructionIssued):
         return not isinstance(event.instruction, Finish)
-    return isinstance(event, DecisionRefused | DecisionMissed | RunFinished)
+    return isinstance(event, DecisionRefused | DecisionRequestFailed | RunFinished)

@@ -12,7 +12,7 @@ from uuid import UUID
 import httpx2
 from pydantic import ValidationError
 
-from towpath.client.cursors import StreamCursor
+from towpath.client.cursors import RunStreamState
 from towpath.client.retry_policy import RetryPolicy
 from towpath.client.trees import merged
 from towpath.errors import TowpathError, UnavailableError, error_from, unreachable
@@ -21,7 +21,7 @@ from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.runs.views import ActionDone, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
-from towpath_readings.stream.deltas import Told
+from towpath_readings.stream.deltas import DeltaEvent
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 30.0
@@ -118,18 +118,18 @@ class HttpTransport:
 
     async def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
         """Yield events by SSE, or by pages where streams do not get through; both resume after a drop."""
-        async for one in self._follow(StreamCursor(run_id, after)):
+        async for one in self._follow(RunStreamState(run_id, after)):
             if isinstance(one, LogEntry):
                 yield one
 
     async def follow(
         self, run_id: UUID, *, children: bool = False, deltas: bool = False
-    ) -> AsyncIterator[LogEntry | Told]:
+    ) -> AsyncIterator[LogEntry | DeltaEvent]:
         """Yield events, and pieces of what models write where they get through; both resume after a drop."""
-        async for one in self._follow(StreamCursor(run_id, children=children, deltas=deltas)):
+        async for one in self._follow(RunStreamState(run_id, children=children, deltas=deltas)):
             yield one
 
-    async def _follow(self, cursor: StreamCursor) -> AsyncIterator[LogEntry | Told]:
+    async def _follow(self, cursor: RunStreamState) -> AsyncIterator[LogEntry | DeltaEvent]:
         retry = RetryPolicy(STREAM_RETRY_S)
         while not cursor.ended:
             try:
@@ -149,12 +149,12 @@ class HttpTransport:
             raise unreachable_error from error
         await retry.wait(unreachable_error)
 
-    async def _wait_before_next(self, cursor: StreamCursor, retry: RetryPolicy) -> None:
+    async def _wait_before_next(self, cursor: RunStreamState, retry: RetryPolicy) -> None:
         """Wait a moment after a stream that was closed, or a page that was read to its end."""
         if not cursor.ended:
             await retry.wait(unreachable(self.address, "the stream keeps being closed"), PAGE_PAUSE_S)
 
-    async def _stream(self, cursor: StreamCursor) -> AsyncIterator[LogEntry | Told]:
+    async def _stream(self, cursor: RunStreamState) -> AsyncIterator[LogEntry | DeltaEvent]:
         """Read one SSE connection until it ends, for whatever reason."""
         for delta in cursor.superseded_deltas():
             yield delta
@@ -181,7 +181,7 @@ class HttpTransport:
                 if found is not None:
                     yield found
 
-    async def _pages(self, cursor: StreamCursor) -> AsyncIterator[LogEntry]:
+    async def _pages(self, cursor: RunStreamState) -> AsyncIterator[LogEntry]:
         """Read what is there now; the run has ended when its status says so and nothing is left."""
         if cursor.children:
             async for one in merged(cursor.run_id, lambda run_id: self.events(run_id, 0)):

@@ -24,9 +24,9 @@ from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.rpc import PROBLEM_HEADER
 from towpath_contracts.runs.views import ActionDone, CancelRun, EventPage, GetEvents, GetRun, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
-from towpath_fabric.nats.login import BrokerLoginError, connect_options
+from towpath_fabric.nats.login import LoginFileError, connect_options
 from towpath_fabric.settings import BrokerSettings
-from towpath_readings.stream.deltas import Told
+from towpath_readings.stream.deltas import DeltaEvent
 
 A = TypeVar("A", bound=BaseModel)
 
@@ -87,8 +87,8 @@ class NatsTransport:
 
     async def follow(
         self, run_id: UUID, *, children: bool = False, deltas: bool = False
-    ) -> AsyncIterator[LogEntry | Told]:
-        """Yield events, with *children* run by run; refuses *deltas*, which clients of the broker may not hear."""
+    ) -> AsyncIterator[LogEntry | DeltaEvent]:
+        """Yield events, with *children* run by run; refuses *deltas*, which clients of the broker may not receive."""
         if deltas:
             raise RefusedError(problem("request_invalid", "deltas are streamed over HTTP only: Client('http://…')"))
         source = merged(run_id, lambda run: self.events(run, 0)) if children else self.events(run_id, 0)
@@ -139,7 +139,7 @@ class NatsTransport:
         try:
             settings = BrokerSettings(nats_url=self.address, nats_user=None, nats_password=None)
             return connect_options(settings)
-        except (BrokerLoginError, ValidationError) as error:
+        except (LoginFileError, ValidationError) as error:
             raise RefusedError(problem("request_invalid", str(error))) from error
 
     async def _note(self, error: Exception) -> None:

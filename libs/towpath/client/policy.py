@@ -15,7 +15,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.access import AccessVerdict, Permissions, PolicyApplied, PolicyView
 from towpath_contracts.tools.policy import (
     PolicyChanges,
-    PolicyDiff,
+    PolicyImpact,
     PolicyVersions,
     RuleChanged,
     ShadowView,
@@ -62,7 +62,7 @@ class PolicyResource:
         return PolicyView.model_validate(await self._transport.request("GET", "/v1/policy", query={"version": version}))
 
     async def check(self, *, network: str, agent_key: str, tool: str, **details: Any) -> AccessVerdict:
-        """Say what the matrix would answer to a call, with the trace of its rules; nothing is executed.
+        """Return what the matrix would answer to a call, with the trace of its rules; nothing is executed.
 
         *details* are further fields of CheckAccess: `args`, `operation`, `agent_type`, `caller`, `grant`, `labels`, …
         """
@@ -70,7 +70,7 @@ class PolicyResource:
         return AccessVerdict.model_validate(await self._transport.request("POST", "/v1/policy/check", body=body))
 
     async def permissions(self, network: str, agent_key: str, *, agent_type: str = "") -> Permissions:
-        """Say what the matrix gives an agent, tool by tool."""
+        """Return what the matrix gives an agent, tool by tool."""
         path = f"/v1/permissions/{network}/{agent_key}"
         return Permissions.model_validate(
             await self._transport.request("GET", path, query={"agent_type": agent_type or None})
@@ -113,16 +113,16 @@ class PolicyResource:
         *,
         since: datetime | None = None,
         until: datetime | None = None,
-        progress: Callable[[PolicyDiff], None] | None = None,
-    ) -> PolicyDiff:
-        """Say which recorded calls *written* would have decided otherwise; *progress* is told of every piece."""
+        progress: Callable[[PolicyImpact], None] | None = None,
+    ) -> PolicyImpact:
+        """Return which recorded calls *written* would have decided otherwise; *progress* is called after each piece."""
         window = {name: at.isoformat() for name, at in (("since", since), ("until", until)) if at is not None}
         body: JsonObject = {"text": policy_of(written).text, "limit": 5_000, **window}
-        pieces: list[PolicyDiff] = []
+        pieces: list[PolicyImpact] = []
         while not pieces or pieces[-1].next_after is not None:
             cursor = {"after": pieces[-1].next_after, "last": pieces[-1].last} if pieces else {}
             answer = await self._transport.request("POST", "/v1/policy/diff", body={**body, **cursor})
-            pieces = [merge_diffs([*pieces, PolicyDiff.model_validate(answer)])]
+            pieces = [merge_diffs([*pieces, PolicyImpact.model_validate(answer)])]
             if progress is not None:
                 progress(pieces[-1])
         return pieces[-1]

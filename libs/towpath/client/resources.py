@@ -14,7 +14,7 @@ from towpath.networks.network import Network
 from towpath.networks.spec_files import load_network, locate_refusal
 from towpath_contracts.base import JsonObject
 from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
-from towpath_contracts.gate_notices import NoticePage
+from towpath_contracts.gate_notices import GateNoticePage
 from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVersion
 from towpath_contracts.runs.views import ActionDone, GatePage, GateView
 from towpath_contracts.switches import SwitchKind, SwitchList, SwitchSet
@@ -46,7 +46,7 @@ class NetworkResource:
         return await self._ask("/v1/networks", written, dry_run=dry_run)
 
     async def validate(self, written: Written) -> NetworkVersion:
-        """Say what publishing would make, without making it."""
+        """Return what publishing would make, without making it."""
         return await self._ask("/v1/networks/validate", written)
 
     async def _ask(self, address: str, written: Written, **more: bool) -> NetworkVersion:
@@ -131,9 +131,11 @@ class GateResource:
         """Settle a gate that takes another verdict than yes and no, e.g. `happened` for an unknown effect."""
         return await self._settle(gate_id, "resolve", {"verdict": verdict, "reason": reason})
 
-    async def notices(self, *, status: str = "dead") -> NoticePage:
+    async def notices(self, *, status: str = "dead") -> GateNoticePage:
         """Return the newest notices to webhooks; `status="all"` for those that were taken, too."""
-        return NoticePage.model_validate(await self._transport.request("GET", "/v1/notices", query={"status": status}))
+        return GateNoticePage.model_validate(
+            await self._transport.request("GET", "/v1/notices", query={"status": status})
+        )
 
     async def retry_notice(self, notice_id: UUID | str) -> ActionDone:
         """Send a dead notice again."""

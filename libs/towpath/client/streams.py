@@ -9,8 +9,15 @@ from uuid import UUID
 from towpath.errors import RefusedError, RunFailedError
 from towpath_contracts.events.log import LogEntry, RunFinished
 from towpath_contracts.problems.registry import problem
-from towpath_readings.stream.deltas import Told
-from towpath_readings.stream.live import BRIEF, EVENT_TYPES, DeltaStreamed, LiveStream, StreamEvent, SupersededStreamed
+from towpath_readings.stream.deltas import DeltaEvent
+from towpath_readings.stream.live import (
+    BRIEF,
+    EVENT_TYPES,
+    LiveStream,
+    RunStreamDelta,
+    RunStreamSuperseded,
+    StreamEvent,
+)
 from towpath_readings.stream.tree import TreeEntry
 
 
@@ -25,10 +32,10 @@ class StreamEventBuilder:
         self._delta_parts = (EVENT_TYPES if detailed else BRIEF) & (EVENT_TYPES if event_types is None else event_types)
         self._runs: dict[UUID, LiveStream] = {}
 
-    def of(self, one: LogEntry | Told) -> Iterator[StreamEvent]:
+    def of(self, one: LogEntry | DeltaEvent) -> Iterator[StreamEvent]:
         """Yield what *one* adds."""
-        if isinstance(one, DeltaStreamed | SupersededStreamed):
-            if isinstance(one, SupersededStreamed) or one.part in self._delta_parts:
+        if isinstance(one, RunStreamDelta | RunStreamSuperseded):
+            if isinstance(one, RunStreamSuperseded) or one.part in self._delta_parts:
                 yield one
             return
         run_id = one.run_id if isinstance(one, TreeEntry) else self._run_id

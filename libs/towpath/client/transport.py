@@ -11,7 +11,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.runs.views import ActionDone, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
-from towpath_readings.stream.deltas import Told
+from towpath_readings.stream.deltas import DeltaEvent
 
 
 class Transport(Protocol):
@@ -31,7 +31,9 @@ class Transport(Protocol):
     def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
         """Yield every event after seq *after* once, in order, until the run has ended."""
 
-    def follow(self, run_id: UUID, *, children: bool = False, deltas: bool = False) -> AsyncIterator[LogEntry | Told]:
+    def follow(
+        self, run_id: UUID, *, children: bool = False, deltas: bool = False
+    ) -> AsyncIterator[LogEntry | DeltaEvent]:
         """Yield every event of a run once, in order, until it has ended; with *children* TreeEntry of all below too.
 
         With *deltas* also pieces of what models write, as they come.

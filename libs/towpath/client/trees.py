@@ -42,7 +42,7 @@ async def _pump(run_id: UUID, read: ReadRun, found: "asyncio.Queue[tuple[UUID, L
     try:
         async for entry in read(run_id):
             await found.put((run_id, entry))
-    except Exception as error:  # noqa: BLE001 - the outermost loop of a task: whoever takes what it found is told
+    except Exception as error:  # noqa: BLE001 - the outermost loop of a task: whoever takes its result gets the error
         await found.put((run_id, error))
     else:
         await found.put((run_id, None))

@@ -25,26 +25,26 @@ class FlowNode(ABC):
     def flow_name(self) -> str:
         """The name that stands in the flow."""
 
-    def __rshift__(self, after: "FlowNode | Group | Flow") -> "Flow":
+    def __rshift__(self, after: "FlowNode | FlowStage | Flow") -> "Flow":
         """Let *after* act once this one has."""
-        return Flow((Group((self,)),)) >> after
+        return Flow((FlowStage((self,)),)) >> after
 
-    def __or__(self, beside: "FlowNode | Group") -> "Group":
+    def __or__(self, beside: "FlowNode | FlowStage") -> "FlowStage":
         """Let *beside* act at the same time."""
-        return Group((self,)) | beside
+        return FlowStage((self,)) | beside
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FlowStage:
     """Nodes that act at the same time: a stage of a flow."""
 
     nodes: tuple[FlowNode, ...]
 
-    def __or__(self, beside: "FlowNode | Group") -> "Group":
+    def __or__(self, beside: "FlowNode | FlowStage") -> "FlowStage":
         """Let *beside* act at the same time too."""
-        return Group((*self.nodes, *_nodes(beside)))
+        return FlowStage((*self.nodes, *_nodes(beside)))
 
-    def __rshift__(self, after: "FlowNode | Group | Flow") -> "Flow":
+    def __rshift__(self, after: "FlowNode | FlowStage | Flow") -> "Flow":
         """Let *after* act once all of these have."""
         return Flow((self,)) >> after
 
@@ -53,9 +53,9 @@ class Group:
 class Flow:
     """Stages that act one after the other; `str(flow)` is how it is written in YAML."""
 
-    stages: tuple[Group, ...]
+    stages: tuple[FlowStage, ...]
 
-    def __rshift__(self, after: "FlowNode | Group | Flow") -> "Flow":
+    def __rshift__(self, after: "FlowNode | FlowStage | Flow") -> "Flow":
         """Let *after* act at the end."""
         return Flow((*self.stages, *_stages(after)))
 
@@ -85,16 +85,16 @@ def unique(nodes: Iterable[FlowNode]) -> tuple[FlowNode, ...]:
 def _nodes(given: object) -> tuple[FlowNode, ...]:
     if isinstance(given, FlowNode):
         return (given,)
-    if isinstance(given, Group):
+    if isinstance(given, FlowStage):
         return given.nodes
     raise _refusal(given)
 
 
-def _stages(given: object) -> tuple[Group, ...]:
-    return given.stages if isinstance(given, Flow) else (Group(_nodes(given)),)
+def _stages(given: object) -> tuple[FlowStage, ...]:
+    return given.stages if isinstance(given, Flow) else (FlowStage(_nodes(given)),)
 
 
 def _refusal(given: object) -> DeclarationError:
-    if isinstance(given, FlowNode | Group | Flow):
+    if isinstance(given, FlowNode | FlowStage | Flow):
         return DeclarationError(_GROUPS)
     return DeclarationError(f"a flow is made of agents and swarms, not of {type(given).__name__}; {_GROUPS}")

@@ -76,7 +76,7 @@ def load_network(path: str | Path) -> NetworkSpec:
 
 
 def locate_refusal(path: str | Path, refused: RefusedError) -> RefusedError:
-    """Return what the platform said of a network that was read from *path*, with the line of every problem."""
+    """Return the platform's problem about a network that was read from *path*, with the line of every problem."""
     found = refused.problem
     if found.code != "network_invalid" or not found.errors:
         return refused

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from towpath.errors import DeclarationError
-from towpath.networks.flows import Flow, FlowNode, Group, unique
+from towpath.networks.flows import Flow, FlowNode, FlowStage, unique
 from towpath.networks.network import Agent, Network, spec_from
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSpec
@@ -35,7 +35,7 @@ class Swarm(Network, FlowNode):
         agents: Iterable["Agent | Swarm"] = (),
         *,
         mode: SwarmMode = "workflow",
-        flow: str | FlowNode | Group | Flow | None = None,
+        flow: str | FlowNode | FlowStage | Flow | None = None,
         model: str | None = None,
         **more: Any,
     ) -> None:
@@ -94,15 +94,15 @@ class Swarm(Network, FlowNode):
                     msg = f"swarm {self.name}: two swarms in it are called {one.name}"
                     raise DeclarationError(msg)
                 if one.limits:
-                    msg = f"swarm {one.name}: {', '.join(one.limits)} can only be said of the outermost swarm"
+                    msg = f"swarm {one.name}: {', '.join(one.limits)} can only be set for the outermost swarm"
                     raise DeclarationError(msg)
         return list(found.values())
 
 
-def _as_flow(flow: str | FlowNode | Group | Flow | None) -> str | Flow | None:
+def _as_flow(flow: str | FlowNode | FlowStage | Flow | None) -> str | Flow | None:
     if flow is None or isinstance(flow, str | Flow):
         return flow
-    return Flow((Group((flow,)) if isinstance(flow, FlowNode) else flow,))
+    return Flow((FlowStage((flow,)) if isinstance(flow, FlowNode) else flow,))
 
 
 def _model_of(agent: Agent, owner: Swarm) -> JsonObject:

@@ -1,6 +1,6 @@
 """Goals in Python: what a run is to reach, and how the platform finds out.
 
-A builder only builds. Whether a criterion can be evaluated is said by the platform that takes the task.
+A builder only builds. Whether a criterion can be evaluated is checked by the platform that takes the task.
 """
 
 from collections.abc import Sequence

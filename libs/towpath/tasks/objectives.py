@@ -1,6 +1,6 @@
 """Objectives in Python: what a background run pursues and hands over, and what came of it.
 
-A builder only builds; whether an objective can be pursued is said by the platform that takes the task.
+A builder only builds; whether an objective can be pursued is checked by the platform that takes the task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,7 @@ def result_of(view: RunView, deliverable: type[Output] | Any = None) -> AgentRun
     handed = final.get("deliverable")
     if isinstance(deliverable, type) and handed is not None:
         handed = read_output(view, deliverable)
-    told: JsonObject = {"status": view.status, "reason": view.reason}
+    reported: JsonObject = {"status": view.status, "reason": view.reason}
     return AgentRunResult(
         iterations=int(final.get("iterations", view.step)),
         failures=int(final.get("failures", 0)),
@@ -83,7 +83,7 @@ def result_of(view: RunView, deliverable: type[Output] | Any = None) -> AgentRun
         deliverable=handed,
         rationale=str(final.get("rationale", "")),
         session=view,
-        **told,
+        **reported,
     )
 
 

@@ -37,8 +37,8 @@ def read_output(view: RunView, output_type: type[Output]) -> Output | None:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "answer"
-        said = f"the answer of run {view.run_id} is no {output_type.__name__}: {place}: {entry_message(first)}"
-        raise RefusedError(problem("output_invalid", said, run_id=str(view.run_id))) from error
+        message = f"the answer of run {view.run_id} is no {output_type.__name__}: {place}: {entry_message(first)}"
+        raise RefusedError(problem("output_invalid", message, run_id=str(view.run_id))) from error
 
 
 def typed(view: RunView, output_type: type[Output]) -> TypedRun[Output]:

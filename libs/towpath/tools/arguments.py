@@ -64,10 +64,10 @@ class ToolArguments:
             values = self.model.model_validate(args).__dict__
         except ValidationError as error:
             places = error.errors(include_url=False, include_input=False, include_context=False)
-            said = "; ".join(
+            message = "; ".join(
                 f"{'.'.join(str(part) for part in e['loc']) or 'arguments'}: {entry_message(e)}" for e in places
             )
-            raise ArgumentsInvalidError(said) from error
+            raise ArgumentsInvalidError(message) from error
         bound = {name: values[field] for field, name in self.names}
         return bound | {name: secret.read() for name, secret in self.secrets}
 

@@ -17,7 +17,7 @@ from towpath_fabric.clock import wall
 TOOLSET = "builtin"
 
 
-class HttpSettings(BaseSettings):
+class HttpToolSettings(BaseSettings):
     """What `http.request` may reach: TOWPATH_HTTP_ALLOW, TOWPATH_HTTP_ALLOW_PRIVATE, TOWPATH_HTTP_MAX_BYTES.
 
     Both lists are separated by commas or spaces, and empty by default. A host that may have a private address must
@@ -44,10 +44,10 @@ def _split(text: str) -> tuple[str, ...]:
 @functools.cache
 def _egress() -> EgressClient:
     """Read the rules once: they are the operator's and do not change while the worker runs."""
-    return HttpSettings().egress()
+    return HttpToolSettings().egress()
 
 
-class HttpAnswer(BaseModel):
+class HttpToolResponse(BaseModel):
     """What a server answered; a body that is not text is left out and `text` is empty."""
 
     status: int
@@ -57,7 +57,7 @@ class HttpAnswer(BaseModel):
     truncated: bool
 
 
-class Now(BaseModel):
+class CurrentTime(BaseModel):
     """The time, in UTC."""
 
     iso: str
@@ -76,10 +76,10 @@ async def echo(value: Any) -> Any:
 
 
 @tool(name="clock.now", toolset=TOOLSET, effect_class="pure", timeout="5s", polling=True, summary="Look at the clock")
-async def clock_now() -> Now:
+async def clock_now() -> CurrentTime:
     """Return the current date and time in UTC."""
     now = wall()
-    return Now(iso=now.isoformat(timespec="seconds"), epoch_s=now.timestamp(), weekday=now.strftime("%A"))
+    return CurrentTime(iso=now.isoformat(timespec="seconds"), epoch_s=now.timestamp(), weekday=now.strftime("%A"))
 
 
 @tool(
@@ -98,7 +98,7 @@ async def http_request(
     headers: dict[str, str] | None = None,
     body: Annotated[str | None, Field(max_length=1_048_576)] = None,
     timeout_s: Annotated[float, Field(gt=0, le=55)] = 30.0,
-) -> HttpAnswer:
+) -> HttpToolResponse:
     """Fetch an address over HTTP. Only hosts that the operator has allowed can be reached.
 
     Args:
@@ -118,7 +118,7 @@ async def http_request(
         body=body.encode() if body is not None else None,
         timeout_s=min(timeout_s, ctx.remaining_s),
     )
-    return HttpAnswer(
+    return HttpToolResponse(
         status=fetched.status,
         headers=fetched.headers,
         text=_text(fetched.data),

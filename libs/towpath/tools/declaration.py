@@ -1,6 +1,6 @@
 """`@tool`: a plain typed function becomes something that agents may be allowed to call.
 
-A tool says what it is and the tool-access service decides whether it may run; what is not said is the strictest
+A tool says what it is and the tool-access service decides whether it may run; what is not declared is the strictest
 (irreversible, untrusted). The decorated function still is what it was: call it directly in its own tests.
 """
 
@@ -16,7 +16,7 @@ from towpath.tools.context import ToolContext
 from towpath.tools.docstrings import parse_docstring
 from towpath.tools.probes import Probe, read_probe
 from towpath_contracts.base import JsonObject
-from towpath_contracts.tools.calls import EffectClass, IrreversibleHazard, ToolSpec
+from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
 from towpath_contracts.tools.reports import Reports
 
 P = ParamSpec("P")
@@ -81,7 +81,7 @@ def tool(
     trusted_output: bool = False,
     trusted_fields: Sequence[str] = (),
     sinks: Sequence[str] | None = None,
-    hazards: Sequence[IrreversibleHazard | str] = (),
+    hazards: Sequence[ToolHazard | str] = (),
     sensitive: bool = False,
     polling: bool = False,
     cost_usd: float = 0.0,
@@ -124,7 +124,7 @@ def _declare(
     trusted_output: bool = False,
     trusted_fields: Sequence[str] = (),
     sinks: Sequence[str] | None = None,
-    hazards: Sequence[IrreversibleHazard | str] = (),
+    hazards: Sequence[ToolHazard | str] = (),
     sensitive: bool = False,
     polling: bool = False,
     cost_usd: float = 0.0,
@@ -154,7 +154,7 @@ def _declare(
             trusted_output=trusted_output,
             trusted_fields=tuple(trusted_fields),
             sinks=_sinks(sinks, arguments.schema),
-            hazards=tuple(IrreversibleHazard(hazard) for hazard in hazards),
+            hazards=tuple(ToolHazard(hazard) for hazard in hazards),
             sensitive=sensitive,
             polling=polling,
             cost_usd=cost_usd,

@@ -54,8 +54,8 @@ class EgressClient:
             async with asyncio.timeout(timeout_s):
                 return await self._follow(method, url, headers, body)
         except TimeoutError as error:
-            said = f"no whole answer within {timeout_s:g} s"
-            raise ToolError("http_timeout", said, retryable=True, external=True) from error
+            message = f"no whole answer within {timeout_s:g} s"
+            raise ToolError("http_timeout", message, retryable=True, external=True) from error
 
     async def _follow(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> "FetchedResponse":
         for _ in range(MAX_REDIRECTS + 1):
@@ -103,8 +103,8 @@ class EgressClient:
                 shown = {name: value for name, value in response.headers.items() if name not in HIDDEN_HEADERS}
                 return FetchedResponse(status=response.status_code, headers=shown, data=data, truncated=cut)
         except httpx2.TransportError as error:
-            said = f"{type(error).__name__}: {error}".removesuffix(": ")
-            raise ToolError("http_failed", said, retryable=True, external=True) from error
+            message = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise ToolError("http_failed", message, retryable=True, external=True) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def _tls() -> ssl.SSLContext:
 
 
 def is_public(address: Address) -> bool:
-    """Say whether *address* lies on the public network, looking into the IPv6 forms that carry an IPv4 address."""
+    """Return whether *address* lies on the public network, looking into the IPv6 forms that carry an IPv4 address."""
     inner = _carried(address)
     if inner is not None:
         return is_public(inner)
@@ -187,8 +187,8 @@ async def _addresses(host: str, port: int) -> list[Address]:
     try:
         found: list[Any] = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, ValueError) as error:  # ValueError: a name that can't be written for the resolver
-        said = f"the host {host} has no address: {error}"
-        raise ToolError("http_host_unknown", said, retryable=True, external=True) from error
+        message = f"the host {host} has no address: {error}"
+        raise ToolError("http_host_unknown", message, retryable=True, external=True) from error
     return [ipaddress.ip_address(entry[4][0].partition("%")[0]) for entry in found]
 
 

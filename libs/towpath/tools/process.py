@@ -65,8 +65,8 @@ async def run_process(
             outputs = await asyncio.gather(*readers)
             code = await process.wait()
     except TimeoutError as error:
-        said = f"{command[0]} did not end within {timeout_s:g} s"
-        raise ToolError("process_timeout", said, retryable=True, external=True) from error
+        message = f"{command[0]} did not end within {timeout_s:g} s"
+        raise ToolError("process_timeout", message, retryable=True, external=True) from error
     finally:
         await _end(process, readers, grace_s)
     (stdout, more_out), (stderr, more_err) = outputs

@@ -1,6 +1,6 @@
 """What a model is asked beside decisions, and the shape of its answers.
 
-An assessment never moves a run by itself: it is told to the run machine, which decides. An answer that can't be
+An assessment never moves a run by itself: the run machine gets it, and decides. An answer that can't be
 read fails closed: nothing is valid, nothing has progressed, nobody is confident.
 """
 
@@ -18,7 +18,7 @@ MAX_SUMMARY = 20_000
 
 
 class CriterionFound(ClientValue):
-    """What a model found of one acceptance criterion; `criterion` is its number, counted from 0."""
+    """A model's judgement of one acceptance criterion; `criterion` is its number, counted from 0."""
 
     criterion: int = Field(ge=0)
     met: bool
@@ -26,7 +26,7 @@ class CriterionFound(ClientValue):
 
 
 class Validation(ClientValue):
-    """Answer to `validate`: whether the last action did what it was for, and what is known of each text criterion."""
+    """A model's answer to `validate`: whether the last action did what it was for, and which criteria are met."""
 
     valid: bool
     reason: str = Field(default="", max_length=MAX_ANSWER_TEXT)
@@ -35,21 +35,21 @@ class Validation(ClientValue):
 
 
 class Confidence(ClientValue):
-    """Answer to `confidence`: how sure the model is that the goal will be reached; 0 to 1, clamped by the reader."""
+    """A model's answer to `confidence`: how sure it is that the goal will be reached; 0 to 1, clamped by the reader."""
 
     confidence: float
     reason: str = Field(default="", max_length=MAX_ANSWER_TEXT)
 
 
 class Progress(ClientValue):
-    """Answer to `progress`: how much of the goal is reached, 0 to 1; None where nothing can be said."""
+    """A model's answer to `progress`: how much of the goal is reached, 0 to 1; None where it is not known."""
 
     progress: float | None = None
     reason: str = Field(default="", max_length=MAX_ANSWER_TEXT)
 
 
 class Reflection(ClientValue):
-    """Answer to `reflect`: what becomes of the run after a failure, or once its plan is completed.
+    """A model's answer to `reflect`: what becomes of the run after a failure, or once its plan is completed.
 
     `retry` goes on with other parameters, `reset_plan` needs a `rationale`, and so does `abandon`; `complete` says that
     no work is left.
@@ -61,7 +61,7 @@ class Reflection(ClientValue):
 
 
 class Summary(ClientValue):
-    """Answer to `summarize`: the last words of a run, and its deliverable where one was asked for."""
+    """A model's answer to `summarize`: the last words of a run, and its deliverable where one was asked for."""
 
     summary: str = Field(max_length=MAX_SUMMARY)
     rationale: str = Field(default="", max_length=MAX_ANSWER_TEXT)

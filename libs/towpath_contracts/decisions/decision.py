@@ -27,7 +27,7 @@ def decoded_arguments(value: Any) -> Any:
 
 
 def arguments_fault(text: str) -> str:
-    """Say what keeps *text* from being the arguments of a call; empty when nothing does."""
+    """Return what keeps *text* from being the arguments of a call; empty when nothing does."""
     try:
         found = _decoded(text)
     except NotStrictJsonError as error:
@@ -133,15 +133,15 @@ class Certainty(ClientValue):
     confidence: float | None = None
 
 
-class CheckedUseTool(UseTool, Certainty):
+class UseToolWithCertainty(UseTool, Certainty):
     """USE_TOOL of a goal or background run."""
 
 
-class CheckedRoute(RouteToAgent, Certainty):
+class RouteToAgentWithCertainty(RouteToAgent, Certainty):
     """ROUTE_TO_AGENT of a goal or background run."""
 
 
-class CheckedRespond(Respond, Certainty):
+class RespondWithCertainty(Respond, Certainty):
     """RESPOND of a goal or background run: a claim that the work is done, which the platform checks."""
 
 
@@ -175,15 +175,16 @@ class RequestGate(Certainty):
 
 
 CheckedDecision = Annotated[
-    CheckedUseTool | CheckedRoute | CheckedRespond | Abandon | RequestGate, Field(discriminator="action")
+    UseToolWithCertainty | RouteToAgentWithCertainty | RespondWithCertainty | Abandon | RequestGate,
+    Field(discriminator="action"),
 ]
 """What a model may propose in a goal or background run."""
 
 AnyDecision = UseTool | RouteToAgent | Respond | Abandon | RequestGate
 
-checked_decision_adapter: TypeAdapter[CheckedUseTool | CheckedRoute | CheckedRespond | Abandon | RequestGate] = (
-    TypeAdapter(CheckedDecision, config=DEFERRED)
-)
+checked_decision_adapter: TypeAdapter[
+    UseToolWithCertainty | RouteToAgentWithCertainty | RespondWithCertainty | Abandon | RequestGate
+] = TypeAdapter(CheckedDecision, config=DEFERRED)
 
 
 PLAIN_KINDS = frozenset({"network", "swarm"})
@@ -237,7 +238,7 @@ class Finish(Value):
     payload: JsonObject
 
 
-class GiveUp(Value):
+class AbandonRun(Value):
     """End the run as abandoned."""
 
     kind: Literal["give_up"] = "give_up"
@@ -252,10 +253,10 @@ class AskPerson(Value):
     detail: JsonObject = Field(default_factory=dict)
 
 
-Instruction = Annotated[CallTools | Transfer | Finish | GiveUp | AskPerson, Field(discriminator="kind")]
+Instruction = Annotated[CallTools | Transfer | Finish | AbandonRun | AskPerson, Field(discriminator="kind")]
 """A decision that passed validation: what the platform will do."""
 
-instruction_adapter: TypeAdapter[CallTools | Transfer | Finish | GiveUp | AskPerson] = TypeAdapter(
+instruction_adapter: TypeAdapter[CallTools | Transfer | Finish | AbandonRun | AskPerson] = TypeAdapter(
     Instruction, config=DEFERRED
 )
 

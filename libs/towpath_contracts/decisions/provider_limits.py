@@ -32,8 +32,8 @@ class ProviderUseSlice(Value):
     tokens: int
 
 
-class ProviderUse(Message):
-    """What all deciders know of a limit."""
+class ProviderLimitState(Message):
+    """What all deciders share of one provider limit: who holds slots, what was given lately, any pause."""
 
     holders: dict[str, SlotHolder] = Field(default_factory=dict)
     given: tuple[ProviderUseSlice, ...] = ()

@@ -117,8 +117,8 @@ class ScriptPosition(Value):
     cursors: dict[str, int] = Field(default_factory=dict)
 
 
-class ScriptUse(Value):
-    """The entry that was played."""
+class PlayedScriptEntry(Value):
+    """The entry of a script that was played as a decision: its queue and index."""
 
     queue: str
     index: int

@@ -12,7 +12,7 @@ from towpath_contracts.base import JsonObject, Value
 from towpath_contracts.tools.workspace import FileChange
 
 
-class PlanChanged(Value):
+class WorkspacePlanChanged(Value):
     """A call changed the plan of the run: *plan* is all of it (objective, status, steps)."""
 
     type: Literal["plan_changed"] = "plan_changed"
@@ -31,7 +31,7 @@ class WorkspaceChanged(Value):
     changes: tuple[FileChange, ...]
 
 
-class OutcomeRecorded(Value):
+class InternalOutcomeRecorded(Value):
     """The ledger holds what came of a call that the run applied itself."""
 
     type: Literal["outcome_recorded"] = "outcome_recorded"
@@ -61,7 +61,10 @@ class IterationCompleted(Value):
 
 
 class RunConcluding(Value):
-    """What ends the run is known: its last words are asked for. `payload` is the model's own answer, if it gave one."""
+    """The run is about to end, and how is known: its summary is asked for first.
+
+    What ends the run is known: its last words are asked for. `payload` is the model's own answer, if it gave one.
+    """
 
     type: Literal["run_concluding"] = "run_concluding"
     step: int
@@ -72,15 +75,15 @@ class RunConcluding(Value):
 
 
 class DeliverableRefused(Value):
-    """The deliverable is not what its schema asks for; `problems` are told, where it may be mended once."""
+    """The deliverable is not what its schema asks for; the model gets `problems` where it may correct it once."""
 
     type: Literal["deliverable_refused"] = "deliverable_refused"
     step: int
     problems: tuple[str, ...] = Field(default=(), max_length=32)
 
 
-class Terminated(Value):
-    """A background run comes to its end after `index` iterations; the last event but one."""
+class IterationsEnded(Value):
+    """A background run comes to its end after `index` iterations; the last event before `run_finished`."""
 
     type: Literal["terminated"] = "terminated"
     index: int
@@ -92,19 +95,19 @@ class Terminated(Value):
 
 
 BackgroundEvent = (
-    PlanChanged
+    WorkspacePlanChanged
     | WorkspaceChanged
-    | OutcomeRecorded
+    | InternalOutcomeRecorded
     | IterationStarted
     | IterationCompleted
     | RunConcluding
     | DeliverableRefused
-    | Terminated
+    | IterationsEnded
 )
 
 
 class Reflected(Value):
-    """What a reflection said, and whether the platform followed it."""
+    """What a reflection answered, and whether the platform followed it."""
 
     type: Literal["reflected"] = "reflected"
     step: int
@@ -115,7 +118,7 @@ class Reflected(Value):
     refusal: str = ""
 
 
-class Summarized(Value):
+class RunSummarized(Value):
     """The last words of a run: its summary, and its deliverable where one was asked for."""
 
     type: Literal["summarized"] = "summarized"

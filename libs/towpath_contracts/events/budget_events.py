@@ -9,15 +9,15 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import Value
-from towpath_contracts.budgets import AppliedScope, AttemptAnswered, BudgetRefusal, ModelPrice
+from towpath_contracts.budgets import AnsweredAttempt, BudgetRefusal, ChargedAccount, ModelPrice
 from towpath_contracts.decisions.request import Cost, Usage
 
 
-class BudgetApplied(Value):
-    """From here on the run spends from these accounts, at these prices of models."""
+class BudgetAccountsApplied(Value):
+    """From here on the run spends from these budget accounts, at these prices of models."""
 
     type: Literal["budget_applied"] = "budget_applied"
-    scopes: tuple[AppliedScope, ...]
+    scopes: tuple[ChargedAccount, ...]
     prices: dict[str, ModelPrice] = Field(default_factory=dict)
 
 
@@ -31,7 +31,7 @@ class BudgetRefused(Value):
 
 
 class BudgetWarned(Value):
-    """So much of a limit is spent that the run is told, or a person asked (`on_soft`)."""
+    """So much of a limit is spent that the run is warned, or a person asked (`on_soft`)."""
 
     type: Literal["budget_warned"] = "budget_warned"
     step: int
@@ -51,4 +51,4 @@ class UsageCorrected(Value):
     model: str = ""
     usage: Usage = Usage()
     cost: Cost = Cost()
-    answered: AttemptAnswered
+    answered: AnsweredAttempt

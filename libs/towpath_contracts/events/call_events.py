@@ -8,7 +8,7 @@ from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure
 
 
 class ToolCallFinished(Value):
-    """A call has an outcome. `probe` is what the tool's probe found out, `settled_by` the person whose word it is."""
+    """A call has an outcome. `probe` is what the tool's probe found out, `settled_by` the person who decided it."""
 
     type: Literal["tool_call_finished"] = "tool_call_finished"
     execution_id: UUID

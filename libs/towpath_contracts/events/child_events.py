@@ -20,8 +20,8 @@ class ChildStarted(Value):
     task: ChildTask
 
 
-class ChildWaits(Value):
-    """A child waits for people, or no longer: while all that a run waits for do, its time stands still."""
+class ChildWaitChanged(Value):
+    """A child run began to wait for people, or stopped: while all that a run waits for do, its time stands still."""
 
     type: Literal["child_waits"] = "child_waits"
     child_id: UUID

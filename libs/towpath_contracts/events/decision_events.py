@@ -6,9 +6,9 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Value, is_unset
-from towpath_contracts.budgets import Amounts, AttemptAnswered
+from towpath_contracts.budgets import Amounts, AnsweredAttempt
 from towpath_contracts.decisions.decision import Instruction
-from towpath_contracts.decisions.request import Cost, ScriptUse, Usage
+from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
 
 DECIDE = "decide"
 """The kind of request that opens a step; it is left out of what is written, so that older logs stay as they are."""
@@ -44,12 +44,12 @@ class DecisionReceived(Value):
     duration_ms: int = 0
     prompt_digest: str = ""
     raw_digest: str = ""
-    script: ScriptUse | None = None
-    answered: AttemptAnswered | None = Field(default=None, exclude_if=is_unset)
+    script: PlayedScriptEntry | None = None
+    answered: AnsweredAttempt | None = Field(default=None, exclude_if=is_unset)
 
 
-class DecisionMissed(Value):
-    """No answer to a request of `kind` could be had from the model."""
+class DecisionRequestFailed(Value):
+    """A decision request of `kind` failed: no answer could be had from the model."""
 
     type: Literal["decision_missed"] = "decision_missed"
     request_id: UUID
@@ -65,8 +65,8 @@ class DecisionMissed(Value):
     duration_ms: int = 0
     prompt_digest: str = ""
     raw_digest: str = ""
-    script: ScriptUse | None = None
-    answered: AttemptAnswered | None = Field(default=None, exclude_if=is_unset)
+    script: PlayedScriptEntry | None = None
+    answered: AnsweredAttempt | None = Field(default=None, exclude_if=is_unset)
 
 
 class DecisionRefused(Value):

@@ -42,8 +42,8 @@ class StepValidated(Value):
     uncertain: bool = False
 
 
-class HelpSought(Value):
-    """A denied action of a goal run leads up a rung of the ladder: alternative, specialist, person.
+class DenialHelpSought(Value):
+    """A denied call of a goal run is followed by the next rung of the ladder: alternative, specialist, person.
 
     `target` is the agent that is asked, or the tools that are named instead.
     """
@@ -71,7 +71,7 @@ class ProgressMeasured(Value):
     artifacts: tuple[JsonObject, ...] = ()
 
 
-class ConfidenceMeasured(Value):
+class ModelConfidenceMeasured(Value):
     """How sure the model is, 0 to 1; what can't be read is 0.
 
     `trigger` is interval, uncertain, requested or failures.

@@ -15,40 +15,40 @@ from towpath_contracts.budgets import Amounts, Budget, CarveOut
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.background_events import (
     DeliverableRefused,
+    InternalOutcomeRecorded,
     IterationCompleted,
+    IterationsEnded,
     IterationStarted,
-    OutcomeRecorded,
-    PlanChanged,
     Reflected,
     RunConcluding,
-    Summarized,
-    Terminated,
+    RunSummarized,
     WorkspaceChanged,
+    WorkspacePlanChanged,
 )
-from towpath_contracts.events.budget_events import BudgetApplied, BudgetRefused, BudgetWarned, UsageCorrected
+from towpath_contracts.events.budget_events import BudgetAccountsApplied, BudgetRefused, BudgetWarned, UsageCorrected
 from towpath_contracts.events.call_events import ToolCallDenied, ToolCallEdited, ToolCallFinished
-from towpath_contracts.events.child_events import ChildEnded, ChildStarted, ChildWaits
+from towpath_contracts.events.child_events import ChildEnded, ChildStarted, ChildWaitChanged
 from towpath_contracts.events.decision_events import (
-    DecisionMissed,
     DecisionReceived,
     DecisionRefused,
     DecisionRequested,
+    DecisionRequestFailed,
     InstructionIssued,
 )
 from towpath_contracts.events.goal_events import (
     BackedOff,
-    ConfidenceMeasured,
-    HelpSought,
+    DenialHelpSought,
+    ModelConfidenceMeasured,
     ProgressMeasured,
     ProgressSource,
     Rung,
     StepValidated,
 )
 from towpath_contracts.events.plan_events import (
-    ChildStopped,
+    ChildStopRequested,
     HandedOff,
     PlanAccepted,
-    PlanMoved,
+    PlanStateChanged,
     PlanStepEnded,
     PlanStepStarted,
 )
@@ -62,44 +62,44 @@ from towpath_contracts.tools.workspace import FileEntry
 
 __all__ = [
     "BackedOff",
-    "BudgetApplied",
+    "BudgetAccountsApplied",
     "BudgetRefused",
     "BudgetWarned",
     "ChildEnded",
     "ChildStarted",
-    "ChildStopped",
-    "ChildWaits",
-    "ConfidenceMeasured",
-    "DecisionMissed",
+    "ChildStopRequested",
+    "ChildWaitChanged",
     "DecisionReceived",
     "DecisionRefused",
+    "DecisionRequestFailed",
     "DecisionRequested",
     "DeliverableRefused",
+    "DenialHelpSought",
     "HandedOff",
-    "HelpSought",
     "InstructionIssued",
+    "InternalOutcomeRecorded",
     "IterationCompleted",
     "IterationStarted",
-    "OutcomeRecorded",
+    "IterationsEnded",
+    "ModelConfidenceMeasured",
     "PlanAccepted",
-    "PlanChanged",
-    "PlanMoved",
+    "PlanStateChanged",
     "PlanStepEnded",
     "PlanStepStarted",
     "ProgressMeasured",
     "ProgressSource",
     "Reflected",
     "RunConcluding",
+    "RunSummarized",
     "Rung",
     "StepValidated",
-    "Summarized",
-    "Terminated",
     "ToolCallDenied",
     "ToolCallEdited",
     "ToolCallFinished",
     "UsageCorrected",
     "WorkspaceChanged",
-]  # told apart, part of the same union
+    "WorkspacePlanChanged",
+]  # kept apart, but part of the same union
 
 
 class ForkedFrom(Value):
@@ -212,7 +212,7 @@ class GateOpened(Value):
 
 
 class GateClosed(Value):
-    """The wait is over."""
+    """A gate closed, with this verdict: the run no longer waits for a person there."""
 
     type: Literal["gate_closed"] = "gate_closed"
     gate_id: UUID
@@ -222,7 +222,7 @@ class GateClosed(Value):
 
 
 class LoopDetected(Value):
-    """A detector fired: `detector` is calls, errors, cycle, results or handoffs.
+    """A loop detector fired: `detector` is its name in the table of docs/runs.md.
 
     `count` is what it counted (of a cycle its length), `action` the rung of the ladder that was taken: nudge, replan,
     gate or stop.
@@ -325,7 +325,7 @@ AnyEvent = (
     | RunStarted
     | DecisionRequested
     | DecisionReceived
-    | DecisionMissed
+    | DecisionRequestFailed
     | DecisionRefused
     | InstructionIssued
     | ToolCallEdited
@@ -339,32 +339,32 @@ AnyEvent = (
     | NoteAdded
     | BackedOff
     | StepValidated
-    | HelpSought
+    | DenialHelpSought
     | ProgressMeasured
-    | ConfidenceMeasured
+    | ModelConfidenceMeasured
     | Reflected
-    | Summarized
-    | BudgetApplied
+    | RunSummarized
+    | BudgetAccountsApplied
     | BudgetRefused
     | BudgetWarned
     | UsageCorrected
     | ChildStarted
-    | ChildWaits
+    | ChildWaitChanged
     | ChildEnded
-    | ChildStopped
+    | ChildStopRequested
     | HandedOff
     | PlanAccepted
-    | PlanMoved
+    | PlanStateChanged
     | PlanStepStarted
     | PlanStepEnded
-    | PlanChanged
+    | WorkspacePlanChanged
     | WorkspaceChanged
-    | OutcomeRecorded
+    | InternalOutcomeRecorded
     | IterationStarted
     | IterationCompleted
     | RunConcluding
     | DeliverableRefused
-    | Terminated
+    | IterationsEnded
     | EffectResent
     | CancelAccepted
     | FenceStored

@@ -38,8 +38,11 @@ PlanTrigger = Literal[
 ]
 
 
-class PlanMoved(Value):
-    """The composition went from one state to another; `step_id` is the step it is about, `error` why it failed."""
+class PlanStateChanged(Value):
+    """The state machine of a plan or workflow took a transition; `step_id` is the step it is about.
+
+    The composition went from one state to another; `step_id` is the step it is about, `error` why it failed.
+    """
 
     type: Literal["plan_moved"] = "plan_moved"
     source: PlanState
@@ -75,8 +78,8 @@ class PlanStepEnded(Value):
     bindings: JsonObject = Field(default_factory=dict)
 
 
-class ChildStopped(Value):
-    """The parent wants a child no longer: it is told to stop until it has ended."""
+class ChildStopRequested(Value):
+    """The parent no longer wants a child run, which is asked to stop until it has ended."""
 
     type: Literal["child_stopped"] = "child_stopped"
     child_id: UUID

@@ -7,7 +7,7 @@ import unicodedata
 
 from pydantic import Field, field_validator
 
-from towpath_contracts.base import Choices, ClientValue, JsonObject
+from towpath_contracts.base import ClientValue, JsonObject, SparseSettings
 
 BACKGROUND_MAX_STEPS = 24
 MAX_FAILURES = 8
@@ -43,7 +43,7 @@ class Mount(ClientValue):
     files: tuple[MountedFile, ...] = Field(default=(), max_length=2_000)
 
 
-class BackgroundSettings(Choices):
+class BackgroundSettings(SparseSettings):
     """How an objective is pursued; a task may set any of it, a network gives the defaults of its tasks.
 
     `iteration_timeout_ms` bounds one iteration: past it the run reflects, past twice of it the run fails.

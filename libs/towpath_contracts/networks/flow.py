@@ -1,7 +1,7 @@
 """Flows: in which order the members of a swarm act, written as `a >> b` and `(a | b) >> c`.
 
 A flow is a row of stages joined by `>>`; a parallel stage stands in parentheses and is a whole stage. A mistake is
-told with its column, counted from 1. Nothing is evaluated: the text is read, and stages come out.
+reported with its column, counted from 1. Nothing is evaluated: the text is read, and stages come out.
 """
 
 import re
@@ -22,7 +22,7 @@ class FlowFault(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        """Say what is wrong and where."""
+        """Describe the mistake and its place."""
         return f"column {self.column}: {self.text}"
 
 
@@ -40,7 +40,7 @@ class _Token(NamedTuple):
     is_name: bool = False
 
     @property
-    def told(self) -> str:
+    def shown(self) -> str:
         """The token as messages name it."""
         return repr(self.text) if self.text else "the end"
 
@@ -82,7 +82,7 @@ class _FlowParser:
             if token.text == ")":
                 raise _invalid(token.column, "')' closes nothing")
             if token.text != ">>":
-                raise _invalid(token.column, f"{token.told} follows a stage; put '>>' between stages")
+                raise _invalid(token.column, f"{token.shown} follows a stage; put '>>' between stages")
             found.append(self._stage(f"a stage is missing after the '>>' of column {token.column}, before {{0}}"))
         return found
 
@@ -98,7 +98,7 @@ class _FlowParser:
         if token.text == ")":
             raise _invalid(token.column, "')' closes nothing")
         if not token.is_name:
-            raise _invalid(token.column, missing.format(token.told))
+            raise _invalid(token.column, missing.format(token.shown))
         return [token]
 
     def _group(self, opened: _Token) -> list[_Token]:
@@ -123,16 +123,16 @@ class _FlowParser:
             raise _invalid(token.column, "a group inside a group; a group is a whole stage")
         if not token.text:
             raise self._unclosed(opened, token)
-        raise _invalid(token.column, f"a name is missing before {token.told}")
+        raise _invalid(token.column, f"a name is missing before {token.shown}")
 
     def _unclosed(self, opened: _Token, token: _Token) -> FlowError:
         if token.text == ">>":
-            told = f"'>>' inside the group of column {opened.column}; a group is a whole stage, close it before"
-            return _invalid(token.column, told)
+            message = f"'>>' inside the group of column {opened.column}; a group is a whole stage, close it before"
+            return _invalid(token.column, message)
         if token.text == "(":
             return _invalid(token.column, "a group inside a group; a group is a whole stage")
         if token.is_name:
-            return _invalid(token.column, f"{token.told} follows a name; put '|' between the members of a group")
+            return _invalid(token.column, f"{token.shown} follows a name; put '|' between the members of a group")
         return _invalid(opened.column, "this '(' is never closed")
 
 
@@ -146,8 +146,8 @@ def _repeats(stages: list[list[_Token]]) -> tuple[FlowFault, ...]:
             if before == (place, token.column):
                 continue
             code = "flow_duplicate" if before[0] == place else "flow_cycle"
-            said = "twice in one stage" if before[0] == place else "in two stages, which would be a cycle"
-            faults.append(FlowFault(code, token.column, f"{token.text} stands {said} (first in column {before[1]})"))
+            where = "twice in one stage" if before[0] == place else "in two stages, which would be a cycle"
+            faults.append(FlowFault(code, token.column, f"{token.text} stands {where} (first in column {before[1]})"))
     return tuple(faults)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from towpath_contracts.base import Choices, ClientValue, JsonObject
+from towpath_contracts.base import ClientValue, JsonObject, SparseSettings
 
 GOAL_MAX_STEPS = 20
 CONFIDENCE_EVERY = 5
@@ -44,7 +44,7 @@ class Criterion(ClientValue):
         return self.text or self.when or ""
 
 
-class GoalSettings(Choices):
+class GoalSettings(SparseSettings):
     """How a goal is pursued; a task may set any of it, a network gives the defaults of its tasks."""
 
     max_steps: int | None = Field(default=None, ge=1, le=1_000)

@@ -80,7 +80,7 @@ class PlanTask(ClientValue):
     """What a caller, or a model by `agent_orchestrate`, asks for: a `plan`, or a `prompt` that a model plans.
 
     `bindings` go before those of the plan. `timeout_ms` and `max_parallel` can only lower what holds anyway. `plan` is
-    checked as a whole by `plan_faults`, so that every mistake is told at once with its path.
+    checked as a whole by `plan_faults`, so that every mistake is reported at once with its path.
     """
 
     plan: JsonObject | None = None
@@ -111,7 +111,7 @@ class StepReport(Value):
 
 
 class PlanOutput(Value):
-    """What a plan gives: `success` only where every step succeeded; steps in the order of the plan."""
+    """The output of a plan run: `success` only where every step succeeded; steps in the order of the plan."""
 
     success: bool
     steps: tuple[StepReport, ...]

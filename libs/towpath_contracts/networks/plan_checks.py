@@ -29,8 +29,8 @@ PLAN_BYTES = 256 * 1024
 BLOCK_AGENTS = 16
 """Agents of one parallel step."""
 
-MAX_TOLD = 64
-"""Faults that are told at once; more would flood whoever reads them."""
+MAX_REPORTED = 64
+"""Faults that are reported at once; more would flood whoever reads them."""
 
 MAX_FAULT_CHARS = 2_000
 """Of one fault."""
@@ -51,15 +51,15 @@ def check_plan(
     agents: Collection[str],
     bindings: Collection[str] = (),
     most_steps: int = PLAN_STEPS,
-    told_all: bool = False,
+    self_contained: bool = False,
 ) -> tuple[Plan | None, list[ProblemDetail]]:
     """Return the plan that *data* holds, or every reason why it can't be carried out.
 
     *agents* are the names that steps may ask, *bindings* those that come with the request. *most_steps* can only lower
-    the server's cap. With *told_all* nothing but the plan tells its agents what to do: each needs words of its own.
+    the server's cap. With *self_contained* only the plan says what its agents do: each call needs a prompt or input.
     """
     if (fault := _unreadable(data)) is not None:
-        return None, [_told((), fault)]
+        return None, [_fault((), fault)]
     known = {name: data[name] for name in _FIELDS if name in data}
     if isinstance(known.get("steps"), list | tuple):
         known["steps"] = _filled(known["steps"])
@@ -67,12 +67,12 @@ def check_plan(
     given = known.get("steps")
     steps = given[:MAX_READ] if isinstance(given, list) else []
     found = [*shape, *_counted(given, min(most_steps, PLAN_STEPS)), *_named(steps), *_asked(steps, agents)]
-    if told_all:
+    if self_contained:
         found += _silent(steps)
     own = known.get("bindings")
     found += _referring(steps, {*bindings, *(own if isinstance(own, dict) else ())})
     ordered = sorted({(one.pointer, one.detail): one for one in found}.values(), key=_order)
-    return (plan if not ordered else None), ordered[:MAX_TOLD]
+    return (plan if not ordered else None), ordered[:MAX_REPORTED]
 
 
 def _unreadable(data: Any) -> str | None:
@@ -100,7 +100,7 @@ def _filled(steps: Any) -> list[Any]:
 
 
 def _looked_at(known: JsonObject) -> JsonObject:
-    """Return as much of the fields as can tell anything: every fault costs time, and only the first are told."""
+    """Return the part of the fields that is checked: every fault costs time, and only the first are reported."""
     given = known.get("steps")
     if not isinstance(given, list):
         return known
@@ -118,11 +118,11 @@ def _looked_at(known: JsonObject) -> JsonObject:
 
 
 def _first_fields(value: Any, kind: type[ClientValue]) -> Any:
-    """Return the fields of *value* that *kind* has, and of all others as many as are told."""
+    """Return the fields of *value* that *kind* has, and of all others as many as are reported."""
     if not isinstance(value, dict):
         return value
     own = {name for field, about in kind.model_fields.items() for name in (field, about.alias or field)}
-    others = nsmallest(MAX_TOLD, (name for name in value if name not in own))
+    others = nsmallest(MAX_REPORTED, (name for name in value if name not in own))
     return {name: value[name] for name in (*(name for name in value if name in own), *others)}
 
 
@@ -132,10 +132,10 @@ def _shaped(known: JsonObject) -> tuple[Plan | None, list[ProblemDetail]]:
         return Plan.model_validate_json(canonical_json(known), strict=True), []
     except ValidationError as error:
         entries = error.errors(include_url=False, include_input=False, include_context=False)
-        return None, [_told(tuple(entry["loc"]), _said(entry)) for entry in entries]
+        return None, [_fault(tuple(entry["loc"]), _validation_message(entry)) for entry in entries]
 
 
-def _said(entry: Any) -> str:
+def _validation_message(entry: Any) -> str:
     match entry["type"]:
         case "missing":
             return "is required"
@@ -148,27 +148,27 @@ def _said(entry: Any) -> str:
 
 
 def _counted(steps: Any, most: int) -> Iterator[ProblemDetail]:
-    """Say what is wrong with the number of steps, and with what each of them is made of."""
+    """Yield what is wrong with the number of steps, and with what each of them is made of."""
     if steps == []:
-        yield _told(("steps",), "needs at least 1 step")
+        yield _fault(("steps",), "needs at least 1 step")
     if not isinstance(steps, list):
         return
     if len(steps) > most:
-        yield _told(("steps",), f"has {len(steps)} steps; the limit is {most}")
+        yield _fault(("steps",), f"has {len(steps)} steps; the limit is {most}")
     for place, step in enumerate(steps[:MAX_READ]):
         if not isinstance(step, dict):
             continue
         given = [name for name in _PAYLOADS if step.get(name) is not None]
         if len(given) != 1:
-            yield _told(("steps", place), "needs exactly one of agent and parallel")
+            yield _fault(("steps", place), "needs exactly one of agent and parallel")
         elif step.get("type") in _PAYLOADS and given != [step["type"]]:
-            yield _told(("steps", place, "type"), f"is {step['type']}, but the step has {given[0]}")
+            yield _fault(("steps", place, "type"), f"is {step['type']}, but the step has {given[0]}")
         children = _children(step)
         if children is not None and not children:
-            yield _told(("steps", place, "parallel", "steps"), "needs at least 1 agent")
+            yield _fault(("steps", place, "parallel", "steps"), "needs at least 1 agent")
         if children is not None and len(children) > BLOCK_AGENTS:
             at: Place = ("steps", place, "parallel", "steps")
-            yield _told(at, f"has {len(children)} agents; the limit is {BLOCK_AGENTS}")
+            yield _fault(at, f"has {len(children)} agents; the limit is {BLOCK_AGENTS}")
 
 
 def _children(step: JsonObject) -> list[Any] | None:
@@ -192,7 +192,7 @@ def _calls(place: int, step: Any) -> list[Call]:
 
 
 def _named(steps: list[Any]) -> Iterator[ProblemDetail]:
-    """Say what is wrong with ids and result keys. Where a result has no key it stands under the id of its step."""
+    """Yield what is wrong with ids and result keys. Where a result has no key it stands under the id of its step."""
     ids: dict[str, Place] = {}
     keys: dict[str, Place] = {}
     for place, step in enumerate(steps):
@@ -205,8 +205,8 @@ def _named(steps: list[Any]) -> Iterator[ProblemDetail]:
         name = step.get("id") if isinstance(step, dict) else None
         unnamed = any(not call.get("result_key") for _at, call in _calls(place, step))
         if isinstance(name, str) and name in keys and unnamed:
-            said = f"{_shown(name)} names results of this step, and is the result_key of {_path(keys[name][:-1])}"
-            yield _told(("steps", place, "id"), said)
+            detail = f"{_shown(name)} names results of this step, and is the result_key of {_path(keys[name][:-1])}"
+            yield _fault(("steps", place, "id"), detail)
 
 
 def _result(step: JsonObject, call: JsonObject) -> Any:
@@ -217,13 +217,13 @@ def _name(
     at: Place, name: Any, pattern: re.Pattern[str], shown: str, seen: dict[str, Place]
 ) -> Iterator[ProblemDetail]:
     if not isinstance(name, str):
-        return  # its type is told with the shape
+        return  # its type is reported with the shape
     if len(name) > MAX_NAMES:
-        yield _told(at, f"has {len(name)} characters; the limit is {MAX_NAMES}")
+        yield _fault(at, f"has {len(name)} characters; the limit is {MAX_NAMES}")
     elif not pattern.fullmatch(name):
-        yield _told(at, f"{_shown(name)} does not match {shown}")
+        yield _fault(at, f"{_shown(name)} does not match {shown}")
     if name in seen:
-        yield _told(at, f"{_shown(name)} is used by {_path(seen[name])} already")
+        yield _fault(at, f"{_shown(name)} is used by {_path(seen[name])} already")
     seen.setdefault(name, at)
 
 
@@ -233,35 +233,35 @@ def _asked(steps: list[Any], agents: Collection[str]) -> Iterator[ProblemDetail]
         for at, call in _calls(place, step):
             key = call.get("agent_key")
             if isinstance(key, str) and key and key not in agents:
-                yield _told((*at, "agent_key"), f"{_shown(key)} is not an agent here; agents are: {known}")
+                yield _fault((*at, "agent_key"), f"{_shown(key)} is not an agent here; agents are: {known}")
 
 
 def _silent(steps: list[Any]) -> Iterator[ProblemDetail]:
     for place, step in enumerate(steps):
         for at, call in _calls(place, step):
             if not call.get("prompt") and not call.get("with"):
-                yield _told(at, "needs a prompt or with: nothing else says what it is to do")
+                yield _fault(at, "needs a prompt or with: nothing else says what it is to do")
 
 
 class _KnownNames:
-    """Names that references may begin with, and how they are told: worked out once, however many references miss."""
+    """Names that references may begin with, and how messages list them: made once, however many references miss."""
 
     def __init__(self, names: Collection[str]) -> None:
         self.names = frozenset(names)
 
     @cached_property
-    def told(self) -> str:
-        """The names for people."""
+    def listed(self) -> str:
+        """The names as messages list them."""
         return list_names(self.names)
 
 
 def _referring(steps: list[Any], bindings: Collection[str]) -> Iterator[ProblemDetail]:
-    """Say which references can't be followed: what they name is a result of no earlier step, or no binding.
+    """Yield which references can't be followed: what they name is a result of no earlier step, or no binding.
 
-    The first that are told are the first of the plan, so nothing is looked for behind them.
+    The first of the plan are reported, so nothing after those is looked at.
     """
     results: set[str] = set()
-    bound, left = _KnownNames(bindings), MAX_TOLD
+    bound, left = _KnownNames(bindings), MAX_REPORTED
     for place, step in enumerate(steps):
         calls = _calls(place, step)
         known = {RESULT: _KnownNames(results), BINDINGS: bound}
@@ -269,19 +269,19 @@ def _referring(steps: list[Any], bindings: Collection[str]) -> Iterator[ProblemD
             for name in ("prompt", "with"):
                 for fault in islice(_faults_of(call.get(name), known), left):
                     left -= 1
-                    yield _told((*at, name), f": {fault}")
+                    yield _fault((*at, name), f": {fault}")
         names = [_result(step, call) for _at, call in calls]
         results |= {name for name in names if isinstance(name, str)}
 
 
 def _faults_of(value: Any, known: dict[str, _KnownNames]) -> Iterator[str]:
-    """Say what is wrong with the references in *value*, each thing once."""
+    """Yield what is wrong with the references in *value*, each thing once."""
     seen: set[str] = set()
     for text in texts_in(value):
         for piece in split_text(text):
             fault = piece.fault
             if piece.reference is not None and piece.reference.name_in(known[piece.reference.root].names) is None:
-                fault = undefined_message(piece.reference, known[piece.reference.root].told)
+                fault = undefined_message(piece.reference, known[piece.reference.root].listed)
             if fault and fault not in seen:
                 seen.add(fault)
                 yield fault
@@ -299,11 +299,11 @@ def _path(at: Place) -> str:
     return text
 
 
-def _told(at: Place, said: str) -> ProblemDetail:
+def _fault(at: Place, text: str) -> ProblemDetail:
     at = tuple(part if isinstance(part, int) else part[: 2 * MAX_NAMES] for part in at)
-    separator = "" if not at or said.startswith(":") else " "
+    separator = "" if not at or text.startswith(":") else " "
     pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in at)
-    detail = f"{_path(at)}{separator}{said}"
+    detail = f"{_path(at)}{separator}{text}"
     return ProblemDetail(pointer=pointer, code=PLAN_INVALID, detail=detail[:MAX_FAULT_CHARS])
 
 

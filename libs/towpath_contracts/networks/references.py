@@ -68,34 +68,34 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class TextPart:
-    """A part of a text: words as they stand, or a reference; `fault` says why braces hold no reference."""
+class TemplatePart:
+    """A part of a template's text: words as they stand, or a reference; `fault` says why braces hold no reference."""
 
     text: str = ""
     reference: Reference | None = None
     fault: str = ""
 
 
-def split_text(text: str) -> Iterator[TextPart]:
+def split_text(text: str) -> Iterator[TemplatePart]:
     """Take *text* apart, in order. Braces that are never closed are words like any others."""
     end = 0
     for found in _BRACES.finditer(text):
         if found.start() > end:
-            yield TextPart(text=text[end : found.start()])
+            yield TemplatePart(text=text[end : found.start()])
         yield _text_part(found.group(1).strip())
         end = found.end()
     if end < len(text) or not text:
-        yield TextPart(text=text[end:])
+        yield TemplatePart(text=text[end:])
 
 
-def _text_part(inside: str) -> TextPart:
+def _text_part(inside: str) -> TemplatePart:
     path = _PATH.fullmatch(inside)
     if path is None:
         shown = inside if len(inside) <= 80 else f"{inside[:80]}…"
-        return TextPart(
+        return TemplatePart(
             fault=f"{{{{ {shown} }}}} is no reference: write result.KEY or bindings.NAME, and fields below it"
         )
-    return TextPart(reference=Reference(path.group(1), path.group(2)))
+    return TemplatePart(reference=Reference(path.group(1), path.group(2)))
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -112,7 +112,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def undefined_message(reference: Reference, known: str) -> str:
-    """Say that *reference* begins with none of the names that there are; *known* tells them (`list_names`)."""
+    """Return the message for a *reference* that begins with no known name; *known* lists those (`list_names`)."""
     return f"{reference.text} is not defined; {reference.root} has: {known or 'nothing yet'}"
 
 

@@ -86,7 +86,10 @@ class CompiledSwarm(Value):
 
 
 class SwarmTask(Value):
-    """The swarm that a run is of; `name` is empty for the network's own, `path` are the names from there to it."""
+    """The swarm that makes a run one of kind `swarm`; `name` is empty for the network's own.
+
+    The swarm that a run is of; `name` is empty for the network's own, `path` are the names from there to it.
+    """
 
     name: str = ""
     path: tuple[str, ...] = ()
@@ -98,7 +101,7 @@ def handoff_name_in(payload: JsonObject, names: tuple[str, ...]) -> str | None:
 
     An answer that hands over is the name alone; it is no answer of the run, so no schema of one binds it.
     """
-    said = payload.get("message")
-    if not isinstance(said, str) or len(payload) != 1:
+    message = payload.get("message")
+    if not isinstance(message, str) or len(payload) != 1:
         return None
-    return next((name for name in names if name == said.strip()), None)
+    return next((name for name in names if name == message.strip()), None)

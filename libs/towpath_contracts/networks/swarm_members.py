@@ -1,6 +1,6 @@
 """Who is in a swarm and in which order, as far as its settings say.
 
-A roster is made of any settings, wrong ones too: what is wrong is said where networks are published.
+A roster is made of any settings, wrong ones too: what is wrong is reported where networks are published.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,8 +15,8 @@ from towpath_contracts.tools.child_tools import delegate_spec
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwarmMembers:
-    """One swarm of a network: its settings, where they stand, and its members; the network's own has no name."""
+class ParsedSwarm:
+    """One swarm of a network as its settings are read: where they stand, its stages, faults and members."""
 
     name: str
     pointer: str
@@ -39,16 +39,16 @@ class SwarmMembers:
 
 
 @dataclass(frozen=True)
-class MembersBySwarm:
+class NetworkSwarms:
     """Every swarm of a network, the network's own first."""
 
     spec: NetworkSpec
-    all: tuple[SwarmMembers, ...]
+    all: tuple[ParsedSwarm, ...]
 
     @cached_property
-    def by_name(self) -> Mapping[str, SwarmMembers]:
+    def by_name(self) -> Mapping[str, ParsedSwarm]:
         """The nested ones; of two with one name the first."""
-        found: dict[str, SwarmMembers] = {}
+        found: dict[str, ParsedSwarm] = {}
         for roster in self.all:
             if roster.name:
                 found.setdefault(roster.name, roster)
@@ -59,7 +59,7 @@ class MembersBySwarm:
         """Keys of the network's agents."""
         return frozenset(agent.key for agent in self.spec.agents)
 
-    def of(self, agent_key: str) -> list[SwarmMembers]:
+    def of(self, agent_key: str) -> list[ParsedSwarm]:
         """Return the swarms that an agent is a member of."""
         return [roster for roster in self.all if agent_key in roster.members]
 
@@ -69,14 +69,14 @@ class MembersBySwarm:
         return frozenset(name for roster in handoffs for name in roster.members if name in self.by_name)
 
 
-def members_by_swarm(spec: NetworkSpec) -> MembersBySwarm:
+def members_by_swarm(spec: NetworkSpec) -> NetworkSwarms:
     """Return the swarms of *spec*; none for a network that is no swarm."""
     if spec.swarm is None:
-        return MembersBySwarm(spec, ())
-    return MembersBySwarm(spec, tuple(_members_of(spec, spec.swarm, "", "/swarm")))
+        return NetworkSwarms(spec, ())
+    return NetworkSwarms(spec, tuple(_members_of(spec, spec.swarm, "", "/swarm")))
 
 
-def _members_of(spec: NetworkSpec, settings: SwarmSettings, name: str, pointer: str) -> Iterator[SwarmMembers]:
+def _members_of(spec: NetworkSpec, settings: SwarmSettings, name: str, pointer: str) -> Iterator[ParsedSwarm]:
     stages: Stages = ()
     faults: tuple[FlowFault, ...] = ()
     if settings.flow is not None:
@@ -89,7 +89,7 @@ def _members_of(spec: NetworkSpec, settings: SwarmSettings, name: str, pointer: 
         members = _everybody(spec, settings)
     if not stages and settings.mode == "workflow":
         stages = tuple((member,) for member in members)
-    yield SwarmMembers(name=name, pointer=pointer, settings=settings, stages=stages, faults=faults, members=members)
+    yield ParsedSwarm(name=name, pointer=pointer, settings=settings, stages=stages, faults=faults, members=members)
     for inner, nested in settings.swarms.items():
         yield from _members_of(spec, nested, inner, f"{pointer}/swarms/{inner}")
 
@@ -102,12 +102,12 @@ def _everybody(spec: NetworkSpec, settings: SwarmSettings) -> tuple[str, ...]:
     return (*own, *settings.swarms)
 
 
-def delegates_of(rosters: MembersBySwarm) -> dict[str, tuple[ToolSpec, ...]]:
+def delegates_of(rosters: NetworkSwarms) -> dict[str, tuple[ToolSpec, ...]]:
     """Return the tools by which the leads of teams ask the other members, by lead."""
-    said = {agent.key: agent.description for agent in rosters.spec.agents}
-    said |= {name: roster.settings.description for name, roster in rosters.by_name.items()}
+    descriptions = {agent.key: agent.description for agent in rosters.spec.agents}
+    descriptions |= {name: roster.settings.description for name, roster in rosters.by_name.items()}
     found: dict[str, dict[str, ToolSpec]] = {}
     for team in (roster for roster in rosters.all if roster.settings.mode == "team"):
         asked = found.setdefault(team.lead, {})
-        asked |= {name: delegate_spec(name, said.get(name, "")) for name in team.members if name != team.lead}
+        asked |= {name: delegate_spec(name, descriptions.get(name, "")) for name in team.members if name != team.lead}
     return {lead: tuple(asked.values()) for lead, asked in found.items()}

@@ -93,7 +93,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "response_schema_invalid",
         422,
         "An answer's JSON Schema can't be used",
-        "Mend the schema: JSON Schema 2020-12, at most 64 KiB, references inside itself alone.",
+        "Mend the schema: JSON Schema 2020-12, at most 64 KiB, 64 levels deep, references inside itself alone.",
     ),
     ProblemKind(
         "output_invalid",
@@ -197,7 +197,13 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "deliverable_schema_invalid",
         422,
         "The deliverable's JSON Schema can't be used",
-        "Mend the schema; references must stay within it.",
+        "Mend the schema: at most 64 levels deep, references inside itself alone.",
+    ),
+    ProblemKind(
+        "schema_too_deep",
+        422,
+        "A tool's JSON Schema is nested too deeply",
+        "Move inner schemas into $defs and refer to them: at most 64 levels of objects and lists.",
     ),
     ProblemKind(
         "mount_refused", 422, "The folder can't be mounted", "Mount another folder, or leave files out by globs."
@@ -313,17 +319,17 @@ def details_of(errors: ValidationError | Iterable[Any]) -> tuple[ProblemDetail, 
 
 def entry_message(entry: Any) -> str:
     """Return what one entry of a ValidationError says, without the name that pydantic gives to the exception."""
-    said = str(entry["msg"])
-    return said.removeprefix("Value error, ") if entry["type"] == "value_error" else said
+    message = str(entry["msg"])
+    return message.removeprefix("Value error, ") if entry["type"] == "value_error" else message
 
 
 def summary_of(details: Iterable[ProblemDetail]) -> str:
-    """Say all problems in one line for people, each once."""
-    said = (f"{one.pointer}: {one.detail}" if one.pointer else one.detail for one in details)
-    return "; ".join(dict.fromkeys(said))
+    """Return all problems in one line for people, each once."""
+    lines = (f"{one.pointer}: {one.detail}" if one.pointer else one.detail for one in details)
+    return "; ".join(dict.fromkeys(lines))
 
 
-MAX_SAID = 3
+MAX_NAMED = 3
 """Problems of an unreadable message that are named; the first ones say what kind of message it was."""
 
 
@@ -331,9 +337,9 @@ def describe_validation_error(error: ValidationError) -> str:
     """Say in one bounded line what is wrong with a message: where and why, and never the values that it holds."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     named = [
-        f"{'.'.join(str(part)[:40] for part in one['loc'][:6]) or 'message'}: {_why(one)}" for one in found[:MAX_SAID]
+        f"{'.'.join(str(part)[:40] for part in one['loc'][:6]) or 'message'}: {_why(one)}" for one in found[:MAX_NAMED]
     ]
-    more = f" (and {len(found) - MAX_SAID} more)" if len(found) > MAX_SAID else ""
+    more = f" (and {len(found) - MAX_NAMED} more)" if len(found) > MAX_NAMED else ""
     return "; ".join(named) + more
 
 

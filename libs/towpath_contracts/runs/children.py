@@ -30,7 +30,7 @@ class ParentRun(Value):
 
 
 class ChildTask(Value):
-    """What a child is to do: `purpose` says what its parent wants it for, `subject` what it is about.
+    """The task of a child run: `purpose` says what its parent wants it for, `subject` what it is about.
 
     `execution_id` is the call that it answers, if any, and `policy_version` what permitted that. It spends what its
     root may spend; `carve_out` is the most of that which it, with its own children, may have. A `response_schema` is
@@ -53,7 +53,7 @@ class ChildTask(Value):
 
 
 class AskChild(Message):
-    """What a pending child is asked: how far it is, and to stop where `cancel` is set. Never leaves the service."""
+    """Asks a pending child run how far it is, and to stop where `cancel` is set. Never leaves the service."""
 
     run_id: UUID
     child_id: UUID

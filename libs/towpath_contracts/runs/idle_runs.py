@@ -18,7 +18,7 @@ platform owes the run: no event for longer than its lease, or work that nobody l
 ABOUT_THE_MODEL: frozenset[str] = frozenset({"similar_actions", "stalled_progress", "cycle"})
 
 KEY_CHARS = 200
-"""Of the name of a finding: what it is about, so that two of one kind can be told apart."""
+"""Of the name of a finding: what it is about, so that two of one kind differ."""
 
 DETAIL_CHARS = 500
 TOOLS_TOLD = 10
@@ -27,8 +27,8 @@ Idle = Literal["overdue", "quiet", "queued"]
 """`overdue`: its time to be looked at has passed; `quiet`: it runs and nothing happens; `queued`: not admitted."""
 
 
-class IdleRuns(Message):
-    """Which runs does nobody advance? Times are seconds beyond which a run is named, of Postgres's clock."""
+class ListIdleRuns(Message):
+    """Lists the runs that nobody advances. Times are seconds beyond which a run is named, of Postgres's clock."""
 
     overdue_s: float = Field(gt=0, le=86_400)
     quiet_s: float = Field(gt=0, le=86_400)

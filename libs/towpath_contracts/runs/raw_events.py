@@ -18,7 +18,7 @@ class RawEntry(Value):
     event: JsonObject
 
 
-class EventBatch(Message):
+class RawRunEvents(Message):
     """What `run.event.<run_id>` carries, tolerant of unknown events."""
 
     run_id: UUID
@@ -26,7 +26,7 @@ class EventBatch(Message):
     entries: tuple[RawEntry, ...]
 
 
-class EntryPage(Message):
+class RawEventPage(Message):
     """The answer of `svc.orchestrator.events_since`, tolerant of unknown events."""
 
     run_id: UUID

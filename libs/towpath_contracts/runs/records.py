@@ -1,4 +1,4 @@
-"""Stored runs as material: their record for export, what a replay of it said, and forking a run from a step.
+"""Stored runs as material: their record for export, the result of its replay, and forking a run from a step.
 
 A record travels as text, exactly as it is stored, so that a replay elsewhere compares the same bytes.
 """
@@ -23,7 +23,7 @@ PASSES: frozenset[Verdict] = frozenset({"identical", "parked"})
 
 
 class GetRecord(Message):
-    """The next piece of a run's record; `cursor` is `next` of the piece before, empty for the first."""
+    """Asks for the next piece of a run's record (header, facts, events); `cursor` is `next` of the piece before."""
 
     project: str
     run_id: UUID
@@ -90,7 +90,7 @@ class ReplayPage(Message):
 class ForkOptions(ClientMessage):
     """How a run is forked: the new run shares what happened before step `from_step` and decides that step anew.
 
-    `note` is told to the model; `script` replaces the decisions of a scripted run from that step on.
+    `note` is given to the model; `script` replaces the decisions of a scripted run from that step on.
     """
 
     from_step: int = Field(ge=1, le=1_000_000)

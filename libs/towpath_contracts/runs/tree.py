@@ -10,7 +10,7 @@ from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.runs.views import RunView
 
 
-class ChildNode(Message):
+class RunTreeNode(Message):
     """One run of a tree, with its children in the order in which they were started; `usage` as in RunView.
 
     `purpose` is what its parent wants it for (`plan_step`, `delegate`, `orchestrate`, …), `subject` what it is about,
@@ -33,11 +33,11 @@ class ChildNode(Message):
     subject: str = ""
     usage: Usage | None = None
     cost: Cost | None = None
-    children: tuple["ChildNode", ...] = ()
+    children: tuple["RunTreeNode", ...] = ()
     truncated: bool = False
 
 
-class ChildFor(Value):
+class ChildDescription(Value):
     """What a child is for, in the words of its parent (ChildTask)."""
 
     purpose: str = ""
@@ -48,8 +48,8 @@ _OWN = {"children", "schema_version", "usage", "cost", "truncated", "purpose", "
 
 
 def tree_of(
-    runs: Sequence[RunView], purposes: Mapping[UUID, ChildFor] | None = None, *, truncated: bool = False
-) -> ChildNode:
+    runs: Sequence[RunView], purposes: Mapping[UUID, ChildDescription] | None = None, *, truncated: bool = False
+) -> RunTreeNode:
     """Return the tree of *runs*, which are listed with parents before children; the first one is its top.
 
     *purposes* has what each is for; *truncated* says that some are missing.
@@ -60,11 +60,11 @@ def tree_of(
         if run.parent_run_id is not None:
             below.setdefault(run.parent_run_id, []).append(run)
 
-    def node(run: RunView) -> ChildNode:
-        fields = run.model_dump(include=set(ChildNode.model_fields) - _OWN)
+    def node(run: RunView) -> RunTreeNode:
+        fields = run.model_dump(include=set(RunTreeNode.model_fields) - _OWN)
         children = tuple(node(child) for child in below.get(run.run_id, ()))
-        about = known.get(run.run_id, ChildFor()).model_dump()
-        return ChildNode(**fields, **about, usage=run.usage, cost=run.cost, children=children)
+        about = known.get(run.run_id, ChildDescription()).model_dump()
+        return RunTreeNode(**fields, **about, usage=run.usage, cost=run.cost, children=children)
 
     return node(runs[0]).model_copy(update={"truncated": truncated})
 

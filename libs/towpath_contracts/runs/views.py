@@ -19,8 +19,11 @@ EffectOutcome = Literal["happened", "did_not_happen", "failed", "unknown", "open
 """`open` is a call of a run that has not ended: asked for, and without an outcome yet."""
 
 
-class RunEffect(Value):
-    """One call, in the order in which calls were decided. `source` says whose word it is: worker, probe or a person."""
+class CallOutcomeEntry(Value):
+    """What became of one tool call of a run, in the order in which calls were decided.
+
+    `source` names who reported the outcome: worker, probe or a person.
+    """
 
     execution_id: UUID
     tool: str
@@ -68,7 +71,7 @@ class RunView(Message):
     `effects` is filled where it is asked for, once a run is being cancelled or has ended otherwise than completed: what
     became of its calls, in order. Of very many only the newest are there, and `effects_left_out` counts the others; the
     log has them all. `waits` says what an unfinished run waits for: its open gates in words, oldest first. `usage` and
-    `cost` are told once the run has ended, and null before: its log has what each request used so far.
+    `cost` are known once the run has ended, and null before: its log has what each request used so far.
     """
 
     run_id: UUID
@@ -99,7 +102,7 @@ class RunView(Message):
     parent_run_id: UUID | None = None
     root_run_id: UUID | None = None
     depth: int = 0
-    effects: tuple[RunEffect, ...] = ()
+    effects: tuple[CallOutcomeEntry, ...] = ()
     effects_left_out: int = 0
     waits: tuple[str, ...] = ()
 
@@ -130,15 +133,15 @@ class EventPage(Message):
     status: str
 
 
-class SweepRuns(Message):
-    """Which runs changed since `since`?."""
+class ListChangedRuns(Message):
+    """Lists the runs that changed since a time, for readers that look for what they missed."""
 
     since: datetime
     limit: int = Field(default=500, ge=1, le=5_000)
 
 
 class RunSeq(Value):
-    """How far the log of a run goes."""
+    """How far the log of one run goes: the seq of its last event."""
 
     run_id: UUID
     project: str
@@ -146,14 +149,14 @@ class RunSeq(Value):
     updated_at: datetime
 
 
-class SweptRuns(Message):
+class ChangedRunList(Message):
     """Runs touched since, oldest first; `until` is the next `since`."""
 
     runs: tuple[RunSeq, ...]
     until: datetime
 
 
-class EventsSince(Message):
+class GetEventsSince(Message):
     """Like GetEvents for a service that reads every project (log-writer, watchdog)."""
 
     run_id: UUID
@@ -165,7 +168,7 @@ GateStatus = Literal["pending", "approved", "denied", "expired", "settled", "voi
 
 
 class GateVote(Value):
-    """What one person said at an approval gate."""
+    """What one person decided at an approval gate."""
 
     actor: str
     verdict: Literal["approved", "denied", "edited"]
@@ -246,7 +249,7 @@ class CancelRun(Message):
 
 
 class ActionDone(Message):
-    """It was done; `detail` says what."""
+    """Reply to an action that has nothing to give back; `detail` says what was done."""
 
     detail: str = ""
 
@@ -261,8 +264,8 @@ class PreviewPrompt(Message):
     user_message: str = ""
 
 
-class PromptPreview(Message):
-    """The context a prompt is rendered from; the decider renders it."""
+class PreviewContext(Message):
+    """Reply to PreviewPrompt: the context that the prompt is rendered from; the decider renders it."""
 
     context: PromptContext
     model: str

@@ -15,12 +15,12 @@ from towpath_contracts.tools.calls import Denial, ToolSpec
 
 
 class CheckAccess(Message):
-    """Dry run: what would the matrix say about this call?
+    """Dry run: what would the matrix decide about this call?
 
     `grant` is the task's own, as in SubmitTask; `used` says how often the run has used limited rules, by their names,
-    and `spent_usd` what it has cost so far (None: nobody can say). With `run_id` it is told where the values come from,
-    as if that run asked now; `origin` states it instead, in the words that conditions see. Without `rates` what the
-    project has used of its limits per time just now is left out, so that the same question has the same answer.
+    and `spent_usd` what it has cost so far (None: not known). With `run_id` the platform looks up where the values
+    come from, as if that run asked now; `origin` states it instead, in the words that conditions see. Without `rates`
+    what the project has used of its limits per time is left out, so that the same question has the same answer.
     """
 
     project: str
@@ -51,7 +51,7 @@ class RuleTrace(Value):
 
 
 class AccessVerdict(Message):
-    """The verdict, why, and what would be allowed instead; `denial` is what a refused model would hear.
+    """The verdict, why, and what would be allowed instead; `denial` is what the model would get.
 
     `hints` name the networks and agents that the question, or a rule that speaks of the tool, names and nobody has.
     """
@@ -70,7 +70,7 @@ class AccessVerdict(Message):
 
 
 class GetPermissions(Message):
-    """What may this agent do?"""
+    """Asks what an agent may do under the matrix in force."""
 
     project: str
     network: str
@@ -143,7 +143,7 @@ class PolicyView(Message):
 
 
 class CheckGrant(Message):
-    """Can this be the grant of a task? Asked before the task is accepted."""
+    """Asks whether this can be the grant of a task, before the task is accepted."""
 
     project: str
     grant: tuple[JsonObject, ...]
@@ -167,7 +167,7 @@ class DescribeTools(Message):
     proposals: bool = False
 
 
-class ToolProposal(Value):
+class ToolVersionProposal(Value):
     """A version of a tool that nobody has accepted. `held` says that the calls of the accepted one wait for it too."""
 
     spec: ToolSpec
@@ -187,7 +187,7 @@ class ToolsDescribed(Message):
     tools: tuple[ToolSpec, ...]
     versions: dict[str, int] = Field(default_factory=dict)
     held: dict[str, int] = Field(default_factory=dict)
-    proposals: tuple[ToolProposal, ...] = ()
+    proposals: tuple[ToolVersionProposal, ...] = ()
 
 
 class RaiseFence(Message):
@@ -285,7 +285,7 @@ class RecordAction(Message):
     detail: JsonObject = Field(default_factory=dict)
 
 
-class ToolProposalDecision(Message):
+class SettleToolProposal(Message):
     """A policy admin accepts or refuses a pending tool proposal."""
 
     project: str

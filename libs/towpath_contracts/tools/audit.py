@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, Field
 from towpath_contracts.base import Message, Value
 
 
-class AuditCursor(Value):
+class AuditExportCursor(Value):
     """Where an export stands. The tree's size was fixed by the first piece, so that the bundle has one end.
 
     It is handed back as it came: the signature binds it to the project, the times and the piece before. `watched` is
@@ -32,14 +32,14 @@ class AuditCursor(Value):
     signature: str = Field(default="", max_length=200)
 
 
-class AuditExport(Message):
+class ExportAudit(Message):
     """Read the next piece of a bundle; the first one without a cursor. Times are inclusive."""
 
     project: str
     actor: str
     since: AwareDatetime | None = None
     until: AwareDatetime | None = None
-    cursor: AuditCursor | None = None
+    cursor: AuditExportCursor | None = None
     previous: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
 
 
@@ -47,7 +47,7 @@ class AuditPiece(Message):
     """Lines of a bundle, without their newlines; the bundle is whole where there is no cursor."""
 
     lines: tuple[str, ...]
-    cursor: AuditCursor | None = None
+    cursor: AuditExportCursor | None = None
 
 
 class GetCheckpoint(Message):

@@ -1,4 +1,4 @@
-"""Everything said about tools: what a tool is, asking for a call, running it, reporting it.
+"""Messages about tools: what a tool is, asking for a call, running it, reporting it.
 
 One tool call has one `execution_id` from the decision to the audit; arguments are compared by digest; whatever is
 undeclared is the strictest (irreversible, untrusted).
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, Name, Token, Value, is_unset
 from towpath_contracts.tools.reports import Reports
-from towpath_contracts.tools.workspace import MAX_FILES, ChangesLost, FileChange
+from towpath_contracts.tools.workspace import MAX_FILES, FileChange, LostChangesReason
 
 INLINE_RESULT_BYTES = 65_536
 """A result up to this size travels in the message, a larger one as a blob: a quarter of what a prompt may hold."""
@@ -36,10 +36,10 @@ class EffectClass(StrEnum):
 
 
 ProbeWord = Literal["", "happened", "did_not_happen", "unclear", "failed"]
-"""What a tool's probe said about an earlier start of the call: `failed` is a probe without an answer, empty is none."""
+"""What a tool's probe found out about an earlier start: `failed` is a probe without an answer, empty is no probe."""
 
 
-class IrreversibleHazard(StrEnum):
+class ToolHazard(StrEnum):
     """What a call of a tool does that can't be taken back by another call; rules may hold it always."""
 
     DESTROY = "destroy"
@@ -54,7 +54,7 @@ class ToolSpec(Value):
     set. `operation` is the word the matrix knows this call by. `has_probe` says that its worker can find
     out whether a call happened; a `reconcilable` tool without one is treated as irreversible. `discovered` says that
     nobody here wrote the tool: its worker found it (MCP), so only a rule that names it opens it.
-    `definition` is then the digest of all that its server said about it: another one holds the calls.
+    `definition` is then the digest of the whole definition that its server gave: another one holds the calls.
 
     `trusted_output` makes the whole result a system of record, `trusted_fields` only what stands at these paths of it.
     `sinks` are the paths of the arguments that say where something goes; None is undeclared: then every argument of a
@@ -80,7 +80,7 @@ class ToolSpec(Value):
     has_probe: bool = False
     discovered: bool = False
     sinks: tuple[Path, ...] | None = Field(default=None, max_length=64)
-    hazards: tuple[IrreversibleHazard, ...] = ()
+    hazards: tuple[ToolHazard, ...] = ()
     trusted_fields: tuple[Path, ...] = Field(default=(), max_length=64)
     definition: str = Field(default="", max_length=128)
     cost_usd: float = Field(default=0.0, ge=0, le=1_000_000, exclude_if=lambda cost: cost == 0)
@@ -106,9 +106,9 @@ class CallStatus(StrEnum):
 class ToolFailure(Value):
     """Why a call has no result. `code` is stable; `hint` is shown to the model.
 
-    `uncertain` says that the call was cut off in the middle and may have happened all the same. `began` is the
-    platform's word alone, never a tool's: False where this start has certainly done nothing (its function was not
-    called, or its probe found nothing of it); None where nobody said, as before the field existed.
+    `uncertain` says that the call was cut off in the middle and may have happened all the same. `began` is set by
+    the platform alone, never by a tool: False where this start has certainly done nothing (its function was not
+    called, or its probe found nothing of it); None where it is not known, as before the field existed.
     """
 
     code: str
@@ -120,8 +120,8 @@ class ToolFailure(Value):
     began: bool | None = None
 
 
-class UnknownOutcome(Value):
-    """What the ledger knows of a call that nobody can answer for: for the person who has to.
+class UnknownCallEvidence(Value):
+    """What the ledger knows of an `unknown` call, for the person who has to settle it.
 
     Times are Postgres's; `worker`, `claimed_at` and `lease_until` are of the newest start that was granted.
     """
@@ -283,7 +283,7 @@ class ClaimAnswer(Message):
 
 
 class ToolOutcome(Message):
-    """Worker to TAS: what came of a delivery. `probe` is what the tool's probe said, where it was asked.
+    """Worker to TAS: what came of a delivery. `probe` is what the tool's probe answered, where it was asked.
 
     `late` marks what a call came to after it was reported as cut off: another outcome, confirmed by itself. `changes`
     are those that a tool made to its scratch copy of the workspace; `changes_lost` says why there are none to take.
@@ -306,7 +306,7 @@ class ToolOutcome(Message):
     probe: ProbeWord = ""
     late: bool = False
     changes: tuple[FileChange, ...] = Field(default=(), max_length=MAX_FILES, exclude_if=lambda found: not found)
-    changes_lost: ChangesLost | None = Field(default=None, exclude_if=is_unset)
+    changes_lost: LostChangesReason | None = Field(default=None, exclude_if=is_unset)
 
     @property
     def key(self) -> str:
@@ -343,7 +343,7 @@ class BlobChunk(Message):
     execution_id: UUID | None = None
 
 
-class BlobGet(Message):
+class GetBlobChunk(Message):
     """Ask for one piece of a blob that the asker's request named."""
 
     digest: str

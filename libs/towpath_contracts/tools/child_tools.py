@@ -135,5 +135,5 @@ def platform_tool(tool: str) -> ToolSpec | None:
 
 
 def starts_child(tool: str) -> bool:
-    """Say whether a call of *tool*, one of the platform's own, is a child run."""
+    """Return whether a call of *tool*, one of the platform's own, is a child run."""
     return tool == ORCHESTRATE or tool.startswith(DELEGATE)

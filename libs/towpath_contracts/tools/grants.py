@@ -19,14 +19,14 @@ MAX_CHAIN = 16
 """Grants in one chain: more than the deepest tree of runs has."""
 
 
-class ChainTooLongError(Exception):
+class GrantChainTooLongError(Exception):
     """A task would stand under more grants than are carried."""
 
 
 def narrow(parent: Sequence[Grant], child: Iterable[JsonObject] | None) -> Grants:
     """Return the chain of a task that has *child* as its own grant, under the chain *parent*; never wider than it.
 
-    A grant that stands in the chain already is not repeated. Raises ChainTooLongError above `MAX_CHAIN`.
+    A grant that stands in the chain already is not repeated. Raises GrantChainTooLongError above `MAX_CHAIN`.
     """
     chain = tuple(parent)
     own = None if child is None else tuple(child)
@@ -34,7 +34,7 @@ def narrow(parent: Sequence[Grant], child: Iterable[JsonObject] | None) -> Grant
         chain = (*chain, own)
     if len(chain) > MAX_CHAIN:
         msg = f"a task stands under {len(chain)} grants; at most {MAX_CHAIN} are carried"
-        raise ChainTooLongError(msg)
+        raise GrantChainTooLongError(msg)
     return chain
 
 
@@ -46,11 +46,11 @@ def grant_chain(grants: Iterable[Iterable[JsonObject]], grant: Sequence[JsonObje
 
 
 def covers_operation(entry: JsonObject, tool: str, operation: str) -> bool:
-    """Say whether an entry speaks of *operation* of *tool*, whatever its condition says."""
-    said = fnmatch.fnmatchcase(tool, str(entry.get("tool", "")))
-    return said and fnmatch.fnmatchcase(operation, str(entry.get("operation", "*")))
+    """Return whether an entry names *operation* of *tool*, whatever its condition says."""
+    named = fnmatch.fnmatchcase(tool, str(entry.get("tool", "")))
+    return named and fnmatch.fnmatchcase(operation, str(entry.get("operation", "*")))
 
 
 def chain_covers(grants: Iterable[Sequence[JsonObject]], tool: str, operation: str) -> bool:
-    """Say whether every grant of a chain speaks of *operation* of *tool*: with conditions it may still be refused."""
+    """Return whether every grant of a chain names *operation* of *tool*: by its conditions it may still be refused."""
     return all(any(covers_operation(entry, tool, operation) for entry in grant) for grant in grants)

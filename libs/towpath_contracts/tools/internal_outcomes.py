@@ -12,7 +12,7 @@ from towpath_contracts.base import Message, Token
 from towpath_contracts.tools.calls import ToolFailure
 
 
-class RecordOutcome(Message):
+class RecordInternalOutcome(Message):
     """Orchestrator to TAS: what came of a call of an internal tool, which the run has applied."""
 
     run_id: UUID
@@ -24,14 +24,14 @@ class RecordOutcome(Message):
     failure: ToolFailure | None = None
 
 
-class InternalOutcome(Message):
+class InternalOutcomeAnswer(Message):
     """TAS's answer: the ledger holds the outcome. `refused` says why it never will; then nothing was changed."""
 
     execution_id: UUID
     refused: str = ""
 
 
-class CallBlob(Message):
+class GetCallBlob(Message):
     """Worker to TAS: one piece of the list of files that its call works with, or of a file in it; by its ticket."""
 
     digest: str

@@ -25,10 +25,10 @@ MAX_EXAMPLES = 3
 """Calls named for each kind of difference; more of the same tell nothing new."""
 
 MAX_EXAMPLES_AT_ONCE = 1_000
-"""Calls named in one piece of a diff, so that it fits into one message; later groups are told by their numbers."""
+"""Calls named in one piece of a diff, so that it fits into one message; later groups are given by their numbers."""
 
 
-class ListVersions(Message):
+class ListPolicyVersions(Message):
     """The versions of the matrix, newest first; `before` pages backwards."""
 
     project: str
@@ -80,7 +80,7 @@ class PolicyChanges(Message):
     next_before: int | None = None
 
 
-class RollBack(Message):
+class RollBackPolicy(Message):
     """Make version `version` the newest again, as a new version; `if_version` is the one that must be in force."""
 
     project: str
@@ -110,7 +110,7 @@ class RuleChanged(PolicyApplied):
 
 
 class DiffPolicy(Message):
-    """What would this matrix have said to recorded calls? `after` and `last` come from the piece before."""
+    """How would this matrix have decided recorded calls? `after` and `last` come from the piece before."""
 
     project: str
     text: str = Field(max_length=MAX_POLICY_CHARS)
@@ -149,7 +149,7 @@ class DiffGroup(Value):
         return (self.change, self.was, self.network, self.agent_key, self.tool)
 
 
-class PolicyDiff(Message):
+class PolicyImpact(Message):
     """A piece of a diff, or the whole of it once merged.
 
     `calls` were weighed. `left_out` counts, by reason, calls whose recorded decision was not the matrix's: another
@@ -176,7 +176,7 @@ class SetShadow(Message):
 
 
 class GetShadow(Message):
-    """What has the shadow said otherwise since it was set?"""
+    """Asks where the shadow policy and the matrix in force disagreed since the shadow was set."""
 
     project: str
 
@@ -197,7 +197,7 @@ class ShadowView(Message):
 
 
 class GetStatistics(Message):
-    """How often was what decided and how did it end, in a window (the last day, unless given)?"""
+    """Asks for counts of verdicts and outcomes of tool calls in a window (the last day, unless given)."""
 
     project: str
     since: AwareDatetime | None = None
@@ -253,7 +253,7 @@ def merge_groups(groups: Iterable[DiffGroup], examples: int = MAX_EXAMPLES) -> t
     return tuple(sorted(merged.values(), key=lambda group: (-group.calls, group.key)))
 
 
-def merge_diffs(pieces: Iterable[PolicyDiff]) -> PolicyDiff:
+def merge_diffs(pieces: Iterable[PolicyImpact]) -> PolicyImpact:
     """Return the whole of which *pieces* are all, in order; raises ValueError where there is none."""
     pages = list(pieces)
     if not pages:

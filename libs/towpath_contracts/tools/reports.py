@@ -23,13 +23,13 @@ TEST_MEMBERS = ("passed", "failed", "errors", "total", "skipped", "coverage")
 """What a criterion may ask of `tests`: the members that `read_tests` returns."""
 
 MAX_FAULTS = 5
-"""Faults of one report that are told; more would fill the context of a model."""
+"""Faults of one report that are listed; more would fill the context of a model."""
 
 PARTLY = 0.9
 """The highest progress while a test fails."""
 
 MADE = 0.7
-"""The progress that artifacts alone show, where nobody said how many are expected."""
+"""The progress that artifacts alone show, where it is not known how many are expected."""
 
 
 class _Reported(BaseModel):
@@ -51,7 +51,7 @@ class TestReport(_Reported):
 
 
 class Artifact(_Reported):
-    """One thing that was made. `kind` is file, code, dependency, or a word of the tool's own; `size` counts lines."""
+    """One thing that was made. `kind` is file, code, dependency, or a name that the tool chose; `size` counts lines."""
 
     name: str = Field(min_length=1, max_length=512)
     kind: str = Field(default="file", max_length=64)
@@ -66,7 +66,7 @@ class ArtifactReport(_Reported):
     expected: int | None = Field(default=None, ge=1, le=MAX_COUNT)
 
 
-class Measure(Value):
+class ProgressMeasure(Value):
     """A progress from 0 to 1, and the metrics that it rests on."""
 
     score: float
@@ -101,19 +101,19 @@ def read_artifacts(result: Any) -> tuple[tuple[JsonObject, ...], int | None] | N
 
 
 def report_fault(shape: Reports, result: Any) -> str:
-    """Say what keeps *result* from being a report of *shape*; empty where nothing does, and for no shape."""
+    """Return what keeps *result* from being a report of *shape*; empty where nothing does, and for no shape."""
     if not shape:
         return ""
     try:
         (TestReport if shape == "tests" else ArtifactReport).model_validate(result)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)[:MAX_FAULTS]
-        told = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'result'}: {one['msg']}" for one in found)
-        return f"is no report of the shape {shape}: {told}"
+        faults = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'result'}: {one['msg']}" for one in found)
+        return f"is no report of the shape {shape}: {faults}"
     return ""
 
 
-def progress_by_tests(now: JsonObject, before: JsonObject | None) -> Measure:
+def progress_by_tests(now: JsonObject, before: JsonObject | None) -> ProgressMeasure:
     """Return 1.0 where no test fails, else the share that passes, at most 0.9; with what changed since *before*."""
     failing, total = now["failed"], now["total"]
     score = 1.0 if failing == 0 else min(PARTLY, now["passed"] / total)
@@ -123,11 +123,11 @@ def progress_by_tests(now: JsonObject, before: JsonObject | None) -> Measure:
         metrics["failure_rate_decrease"] = round(before["failed"] / before["total"] - failing / total, 4)
         if "coverage" in now and "coverage" in before:
             metrics["coverage_increase"] = round(now["coverage"] - before["coverage"], 4)
-    return Measure(score=score, metrics=metrics)
+    return ProgressMeasure(score=score, metrics=metrics)
 
 
-def progress_by_artifacts(made: tuple[JsonObject, ...], expected: int | None) -> Measure:
-    """Return the share of the *expected* artifacts that exist, or 0.7 where nobody said how many there should be."""
+def progress_by_artifacts(made: tuple[JsonObject, ...], expected: int | None) -> ProgressMeasure:
+    """Return the share of the *expected* artifacts that exist, or 0.7 where that number is not known."""
     score = MADE if expected is None else min(1.0, len(made) / expected)
     metrics: JsonObject = {
         "artifacts": len(made),
@@ -135,4 +135,4 @@ def progress_by_artifacts(made: tuple[JsonObject, ...], expected: int | None) ->
         "code_written": sum(int(one.get("size", 0)) for one in made if one.get("kind") == "code"),
         "dependencies_added": sum(one.get("kind") == "dependency" for one in made),
     }
-    return Measure(score=score, metrics=metrics if expected is None else {**metrics, "expected": expected})
+    return ProgressMeasure(score=score, metrics=metrics if expected is None else {**metrics, "expected": expected})

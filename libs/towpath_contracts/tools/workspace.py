@@ -80,8 +80,8 @@ class FileChange(Value):
     size: int = Field(default=0, ge=0)
 
 
-class ChangesLost(Value):
-    """Why nothing of what a tool did to its scratch copy is taken: a code, and the file that it is about, if any."""
+class LostChangesReason(Value):
+    """The reason why nothing of what a tool did to its scratch copy is taken: a code, and the file, if any."""
 
     code: str = Field(max_length=64, pattern=r"^[a-z_]+$")
     path: str = Field(default="", max_length=256)

@@ -57,7 +57,7 @@ def chaos(
     data: Path | None = None,
     list: Flag = False,  # noqa: A002 - the option's name
 ) -> int:
-    """Carry out a campaign; `towpath chaos --help` says what each option means."""
+    """Carry out a campaign; `towpath chaos --help` describes each option."""
     options = ChaosOptions(
         network=network,
         decisions=decisions,

@@ -17,12 +17,12 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tasks import RunAccepted
 from towpath_embedded.chaos import recording_tools
 from towpath_embedded.chaos.faults import FAULTS, FaultInjector, Strike
-from towpath_embedded.chaos.gate_operator import GateOperator
-from towpath_embedded.chaos.plan import Boundary, PlanCell, boundaries_of, make_plan
+from towpath_embedded.chaos.gate_operator import AutomaticGateOperator
+from towpath_embedded.chaos.plan import StrikePlanEntry, StrikePoint, boundaries_of, make_plan
 from towpath_embedded.chaos.run_watcher import DatabaseReader, ObservedLog, RunWatcher, types_in_order
 from towpath_embedded.chaos.workload import Workload, policy_text, tools_text
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_fabric.clock import monotonic
 
 REPLICAS = {"orchestrator": 2, "decider": 2, "tas": 2}
@@ -50,7 +50,7 @@ class CampaignSettings:
     """What a campaign does: *strikes* with *faults*, and once with each of *rare*.
 
     *pace_s* is the time between two targets, *in_flight* how many of them may wait for their strike. *bystanders* are
-    runs beyond the targets that nobody aims at.
+    runs beyond the targets that no fault aims at.
     """
 
     workloads: tuple[Workload, ...]
@@ -66,10 +66,10 @@ class CampaignSettings:
 
 
 @dataclass(slots=True, kw_only=True)
-class PlannedStrike:
-    """One cell of the plan and its result."""
+class CampaignTarget:
+    """The run that one strike of the plan aims at, and what came of it."""
 
-    cell: PlanCell
+    cell: StrikePlanEntry
     run_id: str = ""
     strike: Strike | None = None
     log: ObservedLog | None = None
@@ -87,8 +87,8 @@ class PlannedStrike:
 class CampaignResult:
     """What a campaign did: the strikes, the runs, and how the gates were answered."""
 
-    boundaries: tuple[Boundary, ...] = ()
-    targets: list[PlannedStrike] = field(default_factory=list)
+    boundaries: tuple[StrikePoint, ...] = ()
+    targets: list[CampaignTarget] = field(default_factory=list)
     references: dict[str, str] = field(default_factory=dict)
     """The undisturbed run of each network."""
     run_ids: dict[str, str] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class Campaign:
         reader = DatabaseReader(self._platform.dsn())
         http = Client(self._platform.gateway_url)
         self._clients = (http, Client(self._platform.nats_url))
-        gate_operator = GateOperator(http, reader, self._outside, self._injector)
+        gate_operator = AutomaticGateOperator(http, reader, self._outside, self._injector)
         try:
             async with self._watch, asyncio.TaskGroup() as group:
                 await self._publish(http)
@@ -156,7 +156,7 @@ class Campaign:
     async def _run_references(self, reader: DatabaseReader) -> None:
         """Run each network once undisturbed: its log gives the boundaries."""
         began = monotonic()
-        found: list[Boundary] = []
+        found: list[StrikePoint] = []
         for workload in self._settings.workloads:
             run_id = await self._submit(workload)
             self.result.references[workload.name] = run_id
@@ -182,7 +182,7 @@ class Campaign:
     async def _strike_all(self) -> None:
         settings, began = self._settings, monotonic()
         plan = make_plan(self.result.boundaries, settings.faults, settings.strikes, settings.seed, rare=settings.rare)
-        self.result.targets = [PlannedStrike(cell=cell) for cell in plan]
+        self.result.targets = [CampaignTarget(cell=cell) for cell in plan]
         names = list(self._by_name)
         slots = asyncio.Semaphore(settings.in_flight)
         async with asyncio.TaskGroup() as group:
@@ -202,7 +202,7 @@ class Campaign:
         finally:
             slots.release()
 
-    async def _target(self, target: PlannedStrike, slots: asyncio.Semaphore) -> None:
+    async def _target(self, target: CampaignTarget, slots: asyncio.Semaphore) -> None:
         boundary = target.cell.boundary
         try:
             for _ in range(TRIES):
@@ -225,7 +225,7 @@ class Campaign:
             )
 
     async def _submit(self, workload: Workload) -> str:
-        """Submit a run over HTTP or NATS in turn and follow it; repeated under its key until somebody answers."""
+        """Submit a run over HTTP or NATS in turn and follow it; repeated under its key until it is answered."""
         self._submitted += 1
         number = self._submitted
         client = self._clients[number % len(self._clients)]
@@ -288,7 +288,7 @@ async def campaign_platform(settings: CampaignSettings, folder: Path, progress: 
         recording_tools.TOOLS_VARIABLE: str(tools),
         recording_tools.OUTSIDE_VARIABLE: str(outside_file(folder)),
     }
-    worker = WorkerCommand(
+    worker = WorkerLaunch(
         modules=(recording_tools.__name__,), count=WORKERS, concurrency=8, environment=tool_environment
     )
     platform = Platform(

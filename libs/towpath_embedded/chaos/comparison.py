@@ -34,17 +34,17 @@ _PASSING: Final = frozenset(
         "probe",
     }
 ) | {"prompt_digest", "timeout_ms", "child_seq"}
-"""Fields that say when, by whom and at which attempt, at any depth. What was voided or happened is in the ledger, which
+"""Fields for when, by whom and at which attempt, at any depth. What was voided or happened is in the ledger, which
 is compared; a prompt shows ids, so its digest is a run's own, and what it was made from is compared. A child has what
-time its parent had left, and tells how long its own log is, with its resends."""
+time its parent had left, and reports how long its own log is, with its resends."""
 
 _ENDS: Final = frozenset({"tool_call_finished", "tool_call_denied"})
 
 _DOUBTED: Final = frozenset({"status", "result", "result_digest", "result_bytes", "failure", "settled_by"})
-"""What of a call's end a person's word decides, where its outcome was unknown."""
+"""Fields of a call's end that a person's answer decides, where its outcome was unknown."""
 
 _SHOWN: Final = frozenset({"input_preview", "last_output"})
-"""What shows such a word to the model afterwards."""
+"""Fields that show such an answer to the model afterwards."""
 
 _LEDGER: Final = ("step", "call_index", "tool", "status", "effect_class", "args_digest", "rule", "settled_by")
 
@@ -59,9 +59,9 @@ class ComparableRun:
 
 
 def describe_difference(record: StoredRuns, reference: str, run_id: str, doubted: Collection[str] = ()) -> str:
-    """Say how *run_id* differs from the run *reference*; an empty string where it does not.
+    """Describe how *run_id* differs from the run *reference*; an empty string where it does not.
 
-    *doubted* are the execution ids of calls that were unknown at a time: what a person said of them is left out.
+    *doubted* are the execution ids of calls that were unknown at a time: what a person answered about them is left out.
     """
     places = {_place(row) for row in record.calls if row["run_id"] == run_id and row["execution_id"] in doubted}
     wanted, found = comparable_run(record, reference, places), comparable_run(record, run_id, places)
@@ -147,7 +147,7 @@ def _undecided(row: Row, doubted: Collection[CallPosition]) -> Row:
 
 
 def _without_repeats(events: Sequence[Row]) -> list[Row]:
-    """A fence is asked for until nothing lives under it; every answer after the first says the same."""
+    """A fence is asked for until nothing runs under it; every answer after the first is the same."""
     kept: list[Row] = []
     for event in events:
         if event["type"] != "fence_stored" or event not in kept:

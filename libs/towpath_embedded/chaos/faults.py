@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import role_of
+from towpath_embedded.processes.role_names import role_of
 from towpath_fabric.clock import monotonic, wall
 
 Action = Literal["kill", "stop", "wipe"]
@@ -126,7 +126,7 @@ class FaultInjector:
 
     async def _next_process(self, target: str) -> str:
         async with asyncio.timeout(ALIVE_WAIT_S):
-            # A level, not an edge: the supervisor tells nobody when it starts a process again.
+            # A level, not an edge: the supervisor does not report when it starts a process again.
             while not (alive := self._alive(target)):  # noqa: ASYNC110
                 await asyncio.sleep(POLL_S)
         turn = self._turns[target] = self._turns.get(target, -1) + 1

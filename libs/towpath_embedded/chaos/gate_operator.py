@@ -28,7 +28,7 @@ _PENDING = (
 )
 
 
-class GateOperator:
+class AutomaticGateOperator:
     """Decides at every gate of the platform until it is cancelled."""
 
     def __init__(self, client: Client, reader: DatabaseReader, outside: Path, injector: FaultInjector) -> None:
@@ -82,5 +82,5 @@ class GateOperator:
                 reason = "it stands in the outside file" if happened else "the outside file does not have it"
                 await self._client.gates.resolve(gate["gate_id"], verdict, reason=reason)
         except TowpathError:
-            return  # settled meanwhile, or nobody answers: the next look shows which
+            return  # settled meanwhile, or no answer came: the next look shows which
         self._answers[gate["gate_id"]] = (verdict, monotonic())

@@ -14,7 +14,7 @@ ERRAND = "errand"
 SURVEY = "survey"
 
 SPARE = 8
-"""Further attempts that are written down: where a person says that a call did not happen, a goal goes on to it."""
+"""Further attempts that are written down: where a person answers that a call did not happen, a goal goes on to it."""
 
 _ERRAND = {"look": "pure", "note": "idempotent", "pay": "irreversible", "seal": "irreversible", "give": "irreversible"}
 _SURVEY = {"sound": "pure", "book": "idempotent"}

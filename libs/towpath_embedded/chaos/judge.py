@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from towpath_embedded.chaos.outside import Mark, read_marks
+from towpath_embedded.chaos.outside import ToolEffectRecord, read_marks
 from towpath_embedded.chaos.stored_runs import Row, StoredRuns, read_record
 
 FINAL = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"})
@@ -44,7 +44,7 @@ class UnknownCall:
 
 
 @dataclass
-class JudgedRuns:
+class JudgeReport:
     """The findings about some runs. `clean` means that there are none; `share` shows whether enough work was done."""
 
     runs: int = 0
@@ -109,27 +109,27 @@ class JudgedRuns:
 
 async def judge(
     dsn: str, outside: Path, run_ids: Sequence[str] | None = None, *, ends: Collection[str] = COMPLETED
-) -> JudgedRuns:
+) -> JudgeReport:
     """Read everything once and report what does not fit.
 
     *run_ids* are the accepted runs (None: whatever is stored); *ends* are the final statuses that they should have;
-    a run that somebody cancelled may be `cancelled` besides.
+    a run that a person cancelled may be `cancelled` besides.
     """
     return judge_record(await read_record(dsn, run_ids), read_marks(outside), run_ids, ends=ends)
 
 
 def judge_record(
     record: StoredRuns,
-    marks: Sequence[Mark],
+    marks: Sequence[ToolEffectRecord],
     run_ids: Sequence[str] | None = None,
     *,
     ends: Collection[str] = COMPLETED,
-) -> JudgedRuns:
+) -> JudgeReport:
     """Report what does not fit in *record* and *marks*; no I/O."""
     events: dict[str, list[Row]] = defaultdict(list)
     for row in record.events:
         events[row["run_id"]].append(row)
-    verdict = JudgedRuns(runs=len(record.runs), dead_letters=[_dead(row) for row in record.dead])
+    verdict = JudgeReport(runs=len(record.runs), dead_letters=[_dead(row) for row in record.dead])
     _runs(verdict, record, events, run_ids, ends)
     _log(verdict, record, events)
     _gates(verdict, record, events)
@@ -143,7 +143,7 @@ def judge_record(
 
 
 def _runs(
-    verdict: JudgedRuns,
+    verdict: JudgeReport,
     record: StoredRuns,
     events: dict[str, list[Row]],
     run_ids: Sequence[str] | None,
@@ -168,7 +168,7 @@ def _runs(
     verdict.completed, verdict.waiting, verdict.ended = ended["completed"], dict(waiting), dict(ended)
 
 
-def _log(verdict: JudgedRuns, record: StoredRuns, events: dict[str, list[Row]]) -> None:
+def _log(verdict: JudgeReport, record: StoredRuns, events: dict[str, list[Row]]) -> None:
     for row in record.runs:
         log = events[row["run_id"]]
         if [event["seq"] for event in log] != list(range(1, row["seq"] + 1)):
@@ -199,7 +199,7 @@ def _once(row: Row) -> Iterable[str]:
             return
 
 
-def _gates(verdict: JudgedRuns, record: StoredRuns, events: dict[str, list[Row]]) -> None:
+def _gates(verdict: JudgeReport, record: StoredRuns, events: dict[str, list[Row]]) -> None:
     """Every gate of the log is a row and the reverse; a row is pending as long as the log has not closed it."""
     opened: set[str] = set()
     closed: set[str] = set()
@@ -213,13 +213,13 @@ def _gates(verdict: JudgedRuns, record: StoredRuns, events: dict[str, list[Row]]
             verdict.diff.append(f"gate {key} is {row['status']}, and {'not ' * (key not in closed)}closed in the log")
 
 
-def _effects(verdict: JudgedRuns, record: StoredRuns, marks: Sequence[Mark]) -> None:
+def _effects(verdict: JudgeReport, record: StoredRuns, marks: Sequence[ToolEffectRecord]) -> None:
     ledger = {row["execution_id"]: row for row in record.calls}
     others = {row["execution_id"] for row in record.others}
     ended = {row["run_id"]: row["ended_at"] for row in record.runs}
     permitted = _permitted(record)
     retries = Counter(row["execution_id"] for row in record.audit if _resolution(row) == "retry")
-    by_call: dict[str, list[Mark]] = defaultdict(list)
+    by_call: dict[str, list[ToolEffectRecord]] = defaultdict(list)
     done = (row["event"] for row in record.events if row["type"] == "tool_call_finished")
     applied = {event["execution_id"] for event in done if event.get("worker") == PLATFORM}
     for mark in marks:
@@ -243,7 +243,7 @@ def _effects(verdict: JudgedRuns, record: StoredRuns, marks: Sequence[Mark]) -> 
             verdict.diff.append(f"{key} succeeded in the ledger and never happened")
 
 
-def _fences(verdict: JudgedRuns, record: StoredRuns) -> None:
+def _fences(verdict: JudgeReport, record: StoredRuns) -> None:
     """Once the fence of a run is stored nothing of it is permitted or claimed; both times are Postgres's own."""
     raised = {row["run_id"]: row["at"] for row in record.fences}
     for row in record.audit:
@@ -251,7 +251,9 @@ def _fences(verdict: JudgedRuns, record: StoredRuns) -> None:
             verdict.late.append(f"{row['execution_id']}: {row['phase']} {row['verdict']} after the fence was stored")
 
 
-def _repeated(verdict: JudgedRuns, effect_class: str, key: str, made: Sequence[Mark], retries: int) -> None:
+def _repeated(
+    verdict: JudgeReport, effect_class: str, key: str, made: Sequence[ToolEffectRecord], retries: int
+) -> None:
     """The effect class is the ledger's, not the one in the mark; a person's `retry` allows one more effect."""
     if effect_class in REPEATABLE:
         verdict.repeats += len(made) - 1
@@ -259,7 +261,7 @@ def _repeated(verdict: JudgedRuns, effect_class: str, key: str, made: Sequence[M
         verdict.dup.append(f"{key} ({effect_class}) happened {len(made)} times")
 
 
-def _keys(verdict: JudgedRuns, marks: Sequence[Mark]) -> None:
+def _keys(verdict: JudgeReport, marks: Sequence[ToolEffectRecord]) -> None:
     """An outside system that counts keys must see one key for one call."""
     pairs = {(mark.key, mark.execution_id) for mark in marks if mark.key}
     by_key, by_call = Counter(key for key, _ in pairs), Counter(call for _, call in pairs)
@@ -268,7 +270,7 @@ def _keys(verdict: JudgedRuns, marks: Sequence[Mark]) -> None:
 
 
 def _permitted(record: StoredRuns) -> dict[str, float]:
-    """When each call was permitted for the first time, as the audit says."""
+    """When each call was permitted for the first time, by the audit."""
     first: dict[str, float] = {}
     for row in record.audit:
         if row["verdict"] == "allow" and row["phase"] in {"decision", "approval.consumed"}:
@@ -286,7 +288,7 @@ def _resolution(row: Row) -> str | None:
     return "did_not_happen" if resolved else None
 
 
-def _ledger(verdict: JudgedRuns, record: StoredRuns, events: dict[str, list[Row]]) -> None:
+def _ledger(verdict: JudgeReport, record: StoredRuns, events: dict[str, list[Row]]) -> None:
     status = {row["run_id"]: row["status"] for row in record.runs}
     logged = {
         row["event"]["execution_id"]: "denied" if row["type"] == "tool_call_denied" else row["event"]["status"]
@@ -308,7 +310,7 @@ def _excused(ledger: str, logged: str | None, run: str) -> bool:
     return (logged is None and (run != "completed" or ledger == "void")) or (logged == "unknown" and run in FINAL)
 
 
-def _unknown(verdict: JudgedRuns, record: StoredRuns, marks: Sequence[Mark]) -> None:
+def _unknown(verdict: JudgeReport, record: StoredRuns, marks: Sequence[ToolEffectRecord]) -> None:
     calls = {row["execution_id"]: row for row in record.calls}
     count = Counter(mark.execution_id for mark in marks)
     why: dict[str, str] = {}
@@ -337,7 +339,7 @@ def _unknown(verdict: JudgedRuns, record: StoredRuns, marks: Sequence[Mark]) -> 
         )
 
 
-def _history(verdict: JudgedRuns, record: StoredRuns) -> None:
+def _history(verdict: JudgeReport, record: StoredRuns) -> None:
     kept = {row["run_id"]: row for row in record.history}
     for row in record.runs:
         run_id, history = row["run_id"], kept.get(row["run_id"])
@@ -350,7 +352,7 @@ def _history(verdict: JudgedRuns, record: StoredRuns) -> None:
     verdict.diff += [f"history skipped {row['run_id']} seq {row['seq']}: {row['error']}" for row in record.skipped]
 
 
-def _projects(verdict: JudgedRuns, record: StoredRuns) -> None:
+def _projects(verdict: JudgeReport, record: StoredRuns) -> None:
     """Whatever belongs to a run belongs to its project."""
     owner = {row["run_id"]: row["project"] for row in record.runs}
     rows: tuple[Row, ...] = (*record.gates, *record.calls, *record.audit, *record.history)

@@ -12,8 +12,11 @@ _FIELDS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """One thing that happened outside. `at` is seconds since the epoch; 0 where the writer left it out."""
+class ToolEffectRecord:
+    """One effect that a recording tool really had: one line of the outside file.
+
+    One thing that happened outside. `at` is seconds since the epoch; 0 where the writer left it out.
+    """
 
     execution_id: str
     effect_class: str
@@ -31,7 +34,7 @@ class Mark:
         return " ".join(words) + "\n"
 
 
-def append_mark(place: Path, mark: Mark) -> None:
+def append_mark(place: Path, mark: ToolEffectRecord) -> None:
     """Append *mark* and return once it is on the disk; raises OSError."""
     handle = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -41,18 +44,18 @@ def append_mark(place: Path, mark: Mark) -> None:
         os.close(handle)
 
 
-def read_marks(place: Path) -> tuple[Mark, ...]:
+def read_marks(place: Path) -> tuple[ToolEffectRecord, ...]:
     """Return every mark of *place*, none where there is no file; a line may hold its first two fields alone."""
     if not place.exists():
         return ()
     return tuple(_mark(line) for line in place.read_text("utf-8").splitlines() if line.strip())
 
 
-def _mark(line: str) -> Mark:
+def _mark(line: str) -> ToolEffectRecord:
     words = line.split()
     if len(words) < _FIELDS:
-        return Mark(execution_id=words[0], effect_class=words[1])
-    return Mark(
+        return ToolEffectRecord(execution_id=words[0], effect_class=words[1])
+    return ToolEffectRecord(
         execution_id=words[0],
         effect_class=words[1],
         attempt=int(words[2]),

@@ -17,7 +17,7 @@ LONGEST_DELAY_S = 0.12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Boundary:
+class StrikePoint:
     """The *nth* event of a type in the log of a run of *network*: the moment right after it was stored."""
 
     network: str
@@ -30,29 +30,32 @@ class Boundary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanCell:
-    """One strike of the plan; *delay_s* after the boundary, so that some fall between two events."""
+class StrikePlanEntry:
+    """One strike that a campaign is to make, *delay_s* after its boundary.
+
+    One strike of the plan; *delay_s* after the boundary, so that some fall between two events.
+    """
 
     number: int
     fault: str
-    boundary: Boundary
+    boundary: StrikePoint
     delay_s: float = 0.0
 
 
-def boundaries_of(network: str, types: Iterable[str]) -> tuple[Boundary, ...]:
+def boundaries_of(network: str, types: Iterable[str]) -> tuple[StrikePoint, ...]:
     """Return the boundaries of a log, given the types of its events in order."""
     seen: Counter[str] = Counter()
-    found: list[Boundary] = []
+    found: list[StrikePoint] = []
     for event in types:
         if event not in IGNORED:
             seen[event] += 1
-            found.append(Boundary(network=network, event=event, nth=seen[event]))
+            found.append(StrikePoint(network=network, event=event, nth=seen[event]))
     return tuple(found)
 
 
 def make_plan(
-    boundaries: Sequence[Boundary], faults: Sequence[str], count: int, seed: int, *, rare: Sequence[str] = ()
-) -> tuple[PlanCell, ...]:
+    boundaries: Sequence[StrikePoint], faults: Sequence[str], count: int, seed: int, *, rare: Sequence[str] = ()
+) -> tuple[StrikePlanEntry, ...]:
     """Return *count* strikes, spread as evenly as they can be over faults and boundaries, and among them *rare* ones.
 
     Every round visits each boundary once with another fault than in the rounds before, so `len(faults)` rounds are the
@@ -64,7 +67,7 @@ def make_plan(
     chance.shuffle(order)
     turns = list(faults)
     chance.shuffle(turns)
-    pairs: list[tuple[str, Boundary]] = []
+    pairs: list[tuple[str, StrikePoint]] = []
     turn = 0
     while len(pairs) < count and order and turns:
         pairs += [(turns[(place + turn) % len(turns)], boundaries[index]) for place, index in enumerate(order)]
@@ -75,6 +78,8 @@ def make_plan(
     for fault in rare if boundaries else ():
         pairs.insert(chance.randrange(len(pairs) + 1), (fault, chance.choice(boundaries)))
     return tuple(
-        PlanCell(number=n, fault=fault, boundary=boundary, delay_s=chance.uniform(0, LONGEST_DELAY_S) if n % 2 else 0.0)
+        StrikePlanEntry(
+            number=n, fault=fault, boundary=boundary, delay_s=chance.uniform(0, LONGEST_DELAY_S) if n % 2 else 0.0
+        )
         for n, (fault, boundary) in enumerate(pairs, 1)
     )

@@ -17,7 +17,7 @@ from towpath.tools.arguments import ToolArguments
 from towpath.tools.declaration import Tool
 from towpath.tools.probes import DidNotHappen, Happened, Probe, Probed
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
-from towpath_embedded.chaos.outside import Mark, append_mark, read_marks
+from towpath_embedded.chaos.outside import ToolEffectRecord, append_mark, read_marks
 from towpath_fabric.clock import wall
 
 TOOLS_VARIABLE = "TOWPATH_CHAOS_TOOLS"
@@ -37,11 +37,11 @@ class AnyArguments(ToolArguments):
 
 
 def recording_tool(spec: ToolSpec, place: Path) -> Tool[..., Any]:
-    """Return a tool that is what *spec* says and leaves its marks in *place*."""
+    """Return a tool as *spec* describes it, which records its effects in *place*."""
 
     async def record(args: dict[str, Any], context: ToolContext) -> dict[str, Any]:
         await asyncio.sleep(PAUSE_S)
-        mark = Mark(
+        mark = ToolEffectRecord(
             execution_id=str(context.execution_id),
             effect_class=str(spec.effect_class),
             attempt=context.attempt,

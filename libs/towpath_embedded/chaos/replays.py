@@ -14,7 +14,7 @@ SHOWN_CHARS = 300
 
 
 async def replay_mismatches(dsn: str, run_ids: Sequence[str]) -> list[str]:
-    """Replay *run_ids* from what Postgres holds and say which differ from their log, and where."""
+    """Replay *run_ids* from what Postgres holds and return which differ from their log, and where."""
     connection = await asyncpg.connect(dsn)
     try:
         found = [await _mismatch(connection, UUID(run_id)) for run_id in run_ids]

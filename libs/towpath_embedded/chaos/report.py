@@ -1,4 +1,4 @@
-"""What a campaign found, as one document: figures, the matrix of faults and boundaries, every finding in words.
+"""What a campaign found, as one document: figures, the matrix of faults and boundaries, every finding as a sentence.
 
 No I/O. Whatever should not be stands in `problems`; the campaign has passed when there is none.
 """
@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from towpath_embedded.chaos.campaign import CampaignResult, PlannedStrike
+from towpath_embedded.chaos.campaign import CampaignResult, CampaignTarget
 from towpath_embedded.chaos.comparison import describe_difference
 from towpath_embedded.chaos.faults import FAULTS
-from towpath_embedded.chaos.judge import JudgedRuns, UnknownCall
+from towpath_embedded.chaos.judge import JudgeReport, UnknownCall
 from towpath_embedded.chaos.stored_runs import Row, StoredRuns
 
 SHARE = 0.95
@@ -34,12 +34,12 @@ class CampaignFindings:
 
     result: CampaignResult
     record: StoredRuns
-    verdict: JudgedRuns
+    verdict: JudgeReport
     differing: Sequence[str]
     replay_mismatches: Sequence[str]
 
 
-def differing_runs(result: CampaignResult, record: StoredRuns, verdict: JudgedRuns) -> list[str]:
+def differing_runs(result: CampaignResult, record: StoredRuns, verdict: JudgeReport) -> list[str]:
     """Describe the runs that differ from the undisturbed run of their network, and where.
 
     What a person decided about an unknown call is left out, and the end of a call that ran out of its own time because
@@ -98,7 +98,7 @@ def _joined(*parts: Mapping[str, list[Row]]) -> StoredRuns:
 def report_document(
     found: CampaignFindings, *, seed: int, expected: Sequence[str], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the report; *expected* are the faults that were ordered, *facts* what else it should say."""
+    """Return the report; *expected* are the faults that were ordered, *facts* what else it should contain."""
     verdict = found.verdict
     order = {boundary: place for place, boundary in enumerate(found.result.boundaries)}
     struck = [target for target in found.result.targets if target.strike is not None]
@@ -170,15 +170,15 @@ def _blame(found: CampaignFindings) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _groups(targets: Iterable[PlannedStrike], key: Any) -> dict[str, list[PlannedStrike]]:
-    groups: dict[str, list[PlannedStrike]] = defaultdict(list)
+def _groups(targets: Iterable[CampaignTarget], key: Any) -> dict[str, list[CampaignTarget]]:
+    groups: dict[str, list[CampaignTarget]] = defaultdict(list)
     for target in targets:
         groups[key(target)].append(target)
     return groups
 
 
 def _grouped(
-    targets: Iterable[PlannedStrike], blame: Mapping[str, dict[str, int]], key: Any
+    targets: Iterable[CampaignTarget], blame: Mapping[str, dict[str, int]], key: Any
 ) -> dict[str, dict[str, Any]]:
     return {
         name: {
@@ -190,7 +190,7 @@ def _grouped(
     }
 
 
-def _quantiles(targets: Iterable[PlannedStrike]) -> dict[str, float | None]:
+def _quantiles(targets: Iterable[CampaignTarget]) -> dict[str, float | None]:
     """Seconds from the strike to the struck run's next event."""
     times = sorted(target.recovery_s for target in targets if target.recovery_s is not None)
     if not times:
@@ -202,7 +202,7 @@ def _at(times: Sequence[float], share: float) -> float:
     return round(times[min(len(times) - 1, int(share * len(times)))], 3)
 
 
-def _explained(found: CampaignFindings, unknown: UnknownCall, struck: Sequence[PlannedStrike]) -> dict[str, Any]:
+def _explained(found: CampaignFindings, unknown: UnknownCall, struck: Sequence[CampaignTarget]) -> dict[str, Any]:
     """Describe where the call was, its verdicts, and which strikes fell between its claim and the unknown outcome."""
     fields = asdict(unknown)
     where = f"{fields.pop('tool')} of run {unknown.run_id}"

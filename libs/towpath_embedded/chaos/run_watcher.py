@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from towpath_contracts import subjects
-from towpath_embedded.chaos.plan import Boundary
+from towpath_embedded.chaos.plan import StrikePoint
 from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 
@@ -90,8 +90,8 @@ class ObservedLog:
         """Whether the run has its final status."""
         return "run_finished" in self.types.values()
 
-    def has(self, boundary: Boundary) -> bool:
-        """Say whether the log has reached *boundary*."""
+    def has(self, boundary: StrikePoint) -> bool:
+        """Return whether the log has reached *boundary*."""
         return Counter(self.types.values())[boundary.event] >= boundary.nth
 
     def first_after(self, moment: float) -> float | None:
@@ -131,7 +131,7 @@ class RunWatcher:
         return log
 
     async def until(self, run_id: str, condition: Callable[[ObservedLog], bool], timeout_s: float) -> bool:
-        """Wait until the log of *run_id* is as wanted, or has ended; say whether it is as wanted."""
+        """Wait until the log of *run_id* is as wanted, or has ended; return whether it is as wanted."""
         log = self.logs[run_id]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):

@@ -35,7 +35,7 @@ BUILTIN = "crossing"
 class Workload:
     """A network, the decisions that are played on it, the tools it is equipped with, and the rules for them.
 
-    `task` is what its tasks say beside message and script: a goal, or an objective.
+    `task` is what its tasks contain beside message and script: a goal, or an objective.
     """
 
     spec: JsonObject
@@ -65,7 +65,7 @@ def default_workloads() -> tuple[Workload, ...]:
 
 
 def builtin_workload() -> Workload:
-    """Return the network whose runs pass everything that a run can pass."""
+    """Return the network whose runs pass every boundary that a run can pass."""
     tools = [
         ToolSpec(name=f"crossing.{name}", toolset=TOOLSET, effect_class=effect_class, has_probe=name == "book")
         for name, effect_class in _CROSSING.items()

@@ -16,9 +16,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from towpath_contracts.problems.registry import Problem, problem
+if TYPE_CHECKING:
+    from towpath_contracts.problems.registry import Problem
 
 POLL_S = 0.02
 LOG_LIMIT_BYTES = 16 * 1024 * 1024  # one older log is kept, so a process costs at most twice this on disk
@@ -72,7 +73,7 @@ class ChildProcess(Protocol):
         """Send SIGKILL."""
 
 
-class Spawn(Protocol):
+class ProcessSpawner(Protocol):
     """What starts a child: `spawn`, or `fork_client.spawn`."""
 
     def __call__(
@@ -100,7 +101,7 @@ class ManagedProcess(Protocol):
         """Start the process, on the data and at the address it had before, without waiting for it."""
 
     async def ready(self) -> bool:
-        """Say whether the process that was started last does its work."""
+        """Return whether the process that was started last does its work."""
 
     async def start(self) -> None:
         """Start the process and wait until it is ready; raise ProblemError `service_failed` when it does not."""
@@ -251,12 +252,14 @@ def log_tail(log: Path, *, lines: int = TAIL_LINES) -> str:
 
 
 def found_its_port_taken(log: Path) -> bool:
-    """Say whether the server of *log* just ended because somebody else listens on its port."""
+    """Return whether the server of *log* just ended because another process listens on its port."""
     return "address already in use" in log_tail(log, lines=40).lower()
 
 
-def failure(name: str, log: Path, what: str) -> Problem:
+def failure(name: str, log: Path, what: str) -> "Problem":
     """The problem `service_failed` for *name*, with the last lines of its log."""
+    from towpath_contracts.problems.registry import problem  # not at the head: fork servers start before it is imported
+
     tail = log_tail(log)
     detail = f"{name} {what}. Its log ({log}) ends:\n{tail}" if tail else f"{name} {what}; its log ({log}) is empty."
     return problem("service_failed", detail)

@@ -1,8 +1,9 @@
 """Starts services by forking a process that has imported them already, because imports are most of a start.
 
-`towpath chaos` and the tests start hundreds of services. A forked process is like one that `child_process.spawn`
-starts: a child of this process with a pid, a log, a session and an environment of its own. Where that can't be had,
-`child_process.spawn` starts it.
+`towpath up` starts its services so, and `towpath chaos` and the tests hundreds. A forked process is like one that
+`child_process.spawn` starts: a child of this process with a pid, a log, a session and an environment of its own. It
+gets that environment by a socket, so what the system lists as its environment and command is the fork server's. Where
+a fork can't be had, `child_process.spawn` starts it.
 """
 
 import asyncio
@@ -21,12 +22,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from towpath_embedded.processes import child_process, fork_server, role_process
+from towpath_embedded.processes import child_process, fork_server, role_names
 
 PRELOAD_TIMEOUT_S = 120.0  # imports alone take half a minute on a machine that is very busy
 FORK_TIMEOUT_S = 30.0  # a fork takes milliseconds; whoever does not answer by then is stuck
 
-MODULES = tuple(f"towpath_{role}" for role in role_process.START_ORDER)
+MODULES = tuple(f"towpath_{role}" for role in role_names.START_ORDER)
 """What the server imports before it forks; another module that `python -m` runs is imported by its process."""
 
 _READ_AT_START = (
@@ -46,7 +47,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 class ForkedProcess:
-    """A child of this process that it did not start itself; `child_process.ChildProcess` says what its methods do."""
+    """A child of this process that it did not start itself; `child_process.ChildProcess` describes its methods."""
 
     def __init__(self, pid: int, command: Sequence[str]) -> None:
         self.pid = pid
@@ -111,7 +112,7 @@ class ForkServer:
         return self._process.pid
 
     def ready(self, timeout_s: float = 0.0) -> bool:
-        """Say whether everything is imported, after at most *timeout_s*."""
+        """Return whether everything is imported, after at most *timeout_s*."""
         if not self._ready and select.select([self._socket], [], [], timeout_s)[0]:
             self._ready = self._socket.recv(len(fork_server.READY)) == fork_server.READY
         return self._ready and self.alive()
@@ -127,11 +128,11 @@ class ForkServer:
         return self._process.poll() is None
 
     def failed(self) -> bool:
-        """Say whether the process ended before everything was imported."""
+        """Return whether the process ended before everything was imported."""
         return not self.alive() and not self._ready
 
     def suits(self, environment: Mapping[str, str]) -> bool:
-        """Say whether an interpreter started with *environment* would have become what the server is."""
+        """Return whether an interpreter started with *environment* would have become what the server is."""
         path = fork_server.path_entries(environment)
         return read_at_start(environment) == self._environment and path[: len(self._path)] == self._path
 

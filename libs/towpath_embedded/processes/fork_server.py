@@ -15,13 +15,10 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from pydantic import BaseModel
-
-from towpath_contracts.base import ClientMessage, ClientValue, Message, Value
-from towpath_contracts.events.log import event_adapter
-from towpath_contracts.facts import fact_adapter
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 DESCRIPTORS: Final = 3
 """What comes with a request: the socket with the order, the log, the directory."""
@@ -66,6 +63,11 @@ def main(words: list[str]) -> None:
 
 
 def _preload(modules: list[str]) -> None:
+    # Not at the head: who starts the server imports this module too, and the server is to begin before anything else.
+    from towpath_contracts.base import ClientMessage, ClientValue, Message, Value
+    from towpath_contracts.events.log import event_adapter
+    from towpath_contracts.facts import fact_adapter
+
     for module in modules:
         importlib.import_module(f"{module}.__main__")
         # It runs as `__main__` in the forked process; here only what it imports was wanted.
@@ -81,7 +83,7 @@ def _preload(modules: list[str]) -> None:
     gc.freeze()  # collections in forked processes leave these pages alone, so they stay shared
 
 
-def _build(message: type[BaseModel]) -> None:
+def _build(message: "type[BaseModel]") -> None:
     """Build *message* and all derived from it, which every forked process would build for itself otherwise."""
     message.model_rebuild()
     for derived in message.__subclasses__():

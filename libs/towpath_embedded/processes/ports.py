@@ -1,4 +1,4 @@
-"""Loopback ports: choosing free ones, and saying who holds a busy one.
+"""Loopback ports: choosing free ones, and naming the process that holds a busy one.
 
 A chosen port lies below the range the kernel hands to outgoing connections. Otherwise a client that reconnects to
 a server that is just down can be given the server's own port, connect to itself and keep the server from coming back.
@@ -26,7 +26,7 @@ _choices = itertools.count(os.getpid() * _BLOCK)
 
 
 def is_free(port: int) -> bool:
-    """Say whether *port* can be listened on at the loopback address now."""
+    """Return whether *port* can be listened on at the loopback address now."""
     with socket.socket() as listener:
         # As the servers do it, so that connections that linger after a restart don't make the port look taken.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -38,7 +38,7 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """Choose a loopback port nobody listens on; raise `port_busy` when none is found."""
+    """Choose a free loopback port; raise `port_busy` when none is found."""
     highest = _highest_port()
     for _ in range(ATTEMPTS):
         port = LOWEST_PORT + next(_choices) % (highest - LOWEST_PORT)
@@ -63,7 +63,7 @@ def require_free(port: int, *, option: str) -> None:
 
 
 def port_owner(port: int) -> str | None:
-    """Name the process that listens on *port*, as `python (pid 4120)`; None where the system does not tell."""
+    """Name the process that listens on *port*, as `python (pid 4120)`; None where the system does not show it."""
     inodes = {inode for table in _NET_TABLES for inode in _listening_inodes(table, port)}
     if not inodes:
         return None
@@ -94,7 +94,7 @@ def _holds(process: Path, inodes: set[str]) -> bool:
     wanted = {f"socket:[{inode}]" for inode in inodes}
     try:
         return any(str(descriptor.readlink()) in wanted for descriptor in (process / "fd").iterdir())
-    except OSError:  # it ended meanwhile, or belongs to somebody else
+    except OSError:  # it ended meanwhile, or belongs to another user
         return False
 
 

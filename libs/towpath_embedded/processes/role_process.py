@@ -24,22 +24,6 @@ STOP_TIMEOUT_S = 15  # a role drains for `stop_grace_s` (10 s) at most
 PORT_ATTEMPTS = 3
 HTTP_TIMEOUT_S = 3.0
 
-DATABASE_ROLES = frozenset({"gateway", "orchestrator", "tas", "log_writer"})
-START_ORDER = ("log_writer", "tas", "orchestrator", "decider", "worker", "agent", "gateway", "watchdog")
-STOP_ORDER = (
-    "watchdog",
-    "gateway",
-    "worker",
-    "agent",
-    "decider",
-    "orchestrator",
-    "tas",
-    "log_writer",
-    "nats",
-    "postgres",
-)
-"""Roles that take in work stop first, those that store it last."""
-
 _SEES_ALL = frozenset({"decider", "worker", "agent"})
 _INHERITED = (
     *("PATH", "HOME", "USER", "LANG", "LC_", "TZ", "TMPDIR", "PYTHON", "VIRTUAL_ENV", "SSL_", "OTEL_", "TOWPATH_"),
@@ -49,7 +33,7 @@ _INHERITED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerCommand:
+class WorkerLaunch:
     """A tool worker to run: the modules or files with its tools, or the built-in toolset, *count* times.
 
     `mcp` is a file of MCP servers whose tools it serves too. `directory` is where the modules are found; None means
@@ -65,7 +49,7 @@ class WorkerCommand:
     mcp: Path | None = None
     role: ClassVar[str] = "worker"
 
-    def words(self) -> tuple[str, ...]:
+    def arguments(self) -> tuple[str, ...]:
         """The arguments of `python -m towpath_worker`."""
         concurrency = () if self.concurrency is None else ("--concurrency", str(self.concurrency))
         mcp = () if self.mcp is None else ("--mcp", str(self.mcp))
@@ -73,10 +57,10 @@ class WorkerCommand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentCommand:
+class AgentLaunch:
     """An agent in user code to serve: `module:Class` or `path/to/file.py:Class`, in *count* processes.
 
-    `name` is what its class says; without it the class is asked before the broker starts, which takes a process.
+    `name` is the name of its class; without it the class is asked before the broker starts, which takes a process.
     """
 
     target: str
@@ -87,18 +71,18 @@ class AgentCommand:
     environment: Mapping[str, str] = field(default_factory=dict)
     role: ClassVar[str] = "agent"
 
-    def words(self) -> tuple[str, ...]:
+    def arguments(self) -> tuple[str, ...]:
         """The arguments of `python -m towpath_agent`."""
         concurrency = () if self.concurrency is None else ("--concurrency", str(self.concurrency))
         return (self.target, *concurrency)
 
 
-UserCode = WorkerCommand | AgentCommand
+UserCode = WorkerLaunch | AgentLaunch
 """What runs code that is not the platform's: in an account of its own, with a credential of its own."""
 
 
 class RoleProcess:
-    """One process of a role. *port_variable* names the setting that tells it where to answer `/readyz`.
+    """One process of a role. *port_variable* names the setting for where to answer `/readyz`.
 
     *spawn* starts it: `child_process.spawn`, or `fork_client.spawn`.
     """
@@ -116,7 +100,7 @@ class RoleProcess:
         port_variable: str = "TOWPATH_HEALTH_PORT",
         port: int | None = None,
         directory: Path | None = None,
-        spawn: child_process.Spawn = child_process.spawn,
+        spawn: child_process.ProcessSpawner = child_process.spawn,
     ) -> None:
         self.name = name
         self.log = log
@@ -140,7 +124,7 @@ class RoleProcess:
         )
 
     async def ready(self) -> bool:
-        """Say whether the process answers `/readyz` with 200."""
+        """Return whether the process answers `/readyz` with 200."""
         return await http_status(self.port, "/readyz") == 200
 
     async def start(self) -> None:
@@ -162,16 +146,6 @@ class RoleProcess:
         """Let the process drain, then end it."""
         if self.process is not None:
             await child_process.stop(self.process, with_signal=self.stop_signal, timeout_s=self.stop_timeout_s)
-
-
-def role_of(name: str) -> str:
-    """Return the role of the process *name*: `orchestrator-2` is an orchestrator."""
-    return name.partition("-")[0]
-
-
-def replica_names(role: str, count: int) -> list[str]:
-    """Name *count* processes of *role*: the first bears its bare name."""
-    return [role if number == 1 else f"{role}-{number}" for number in range(1, count + 1)]
 
 
 def module_command(role: str, *words: str) -> tuple[str, ...]:

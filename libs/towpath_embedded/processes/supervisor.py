@@ -124,7 +124,9 @@ class Supervisor:
     async def _start(self, unit: ManagedProcess) -> None:
         watched = self._watched[unit.name] = SupervisedProcess(unit=unit)
         watched.released.set()
+        began = monotonic()
         await unit.start()
+        self._notice(f"{unit.name} is ready after {monotonic() - began:.1f} s")
         watched.task = asyncio.create_task(self._watch(watched), name=f"watch {unit.name}")
 
     async def _watch(self, watched: SupervisedProcess) -> None:

@@ -33,11 +33,11 @@ TRIES = 2  # a server that is just starting refuses for a moment; damage stays
 CONNECT_TIMEOUT_S = 5
 HEALTH_S = 1.0
 WRITE_ERROR = b"write error"  # what `/healthz` reports for a stream that no longer takes messages
-ROOM_BYTES = 8 * 1024 * 1024  # with less space than this a refusal says nothing about the files
+ROOM_BYTES = 8 * 1024 * 1024  # with less space than this a refusal is no sign of damaged files
 SERVER_ERRORS = 500
 
 
-class StoreDamagedError(Exception):
+class BrokerStoreDamagedError(Exception):
     """The server runs and can't serve what lies in its store."""
 
 
@@ -66,10 +66,10 @@ class BrokerRecovery:
         try:
             try:
                 await self._declare_now()
-            except StoreDamagedError:
+            except BrokerStoreDamagedError:
                 await self.replace()
                 await self._declare_now()
-        except (StoreDamagedError, OSError, NatsError) as error:
+        except (BrokerStoreDamagedError, OSError, NatsError) as error:
             reason = f"the streams could not be declared: {type(error).__name__} {error}"
             raise ProblemError(failure(self._nats.name, self._nats.log, reason)) from error
 
@@ -110,7 +110,7 @@ class BrokerRecovery:
     async def _declare_or_replace(self) -> None:
         try:
             await self._declare_now()
-        except StoreDamagedError:
+        except BrokerStoreDamagedError:
             await self.replace()
 
     async def replace(self) -> None:
@@ -150,7 +150,7 @@ class BrokerRecovery:
             except APIError as error:
                 if tried == TRIES:
                     if _is_damage(error) and self._has_room():
-                        raise StoreDamagedError(str(error)) from error
+                        raise BrokerStoreDamagedError(str(error)) from error
                     raise
             else:
                 return
@@ -178,7 +178,7 @@ def _stored_consumers(store: Path) -> list[tuple[str, str]]:
 
 
 def _cancelled() -> bool:
-    """Say whether this task was asked to end: nats-py forgets a cancellation that comes while a connection closes."""
+    """Return whether this task was cancelled: nats-py forgets a cancellation that comes while a connection closes."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
 
-from towpath_contracts.authority import CORE, UserRights
+from towpath_contracts.authority import CORE, NatsUserRights
 from towpath_contracts.broker_accounts import SYSTEM, broker_accounts
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.processes import child_process
@@ -29,7 +29,7 @@ MAX_PAYLOAD = "1MB"
 MAX_FILE_STORE = "10GB"  # twice what the streams of `towpath_contracts.streams` may hold
 MAX_MEMORY_STORE = "256MB"
 WRITE_DEADLINE = "10s"  # a client that does not read this long is dropped instead of filling memory
-REFUSES_STORE = "Can't start JetStream"  # the last words of a server that can't use its store at all
+REFUSES_STORE = "Can't start JetStream"  # the last message of a server that can't use its store at all
 DISK_FULL = "no space left"  # then the store is as good as ever
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 class Nats:
     """One server on the files below *folder*.
 
-    Without *users* anybody on this machine may do anything (for tests). Who connects without a password is
+    Without *users* everybody on this machine may do anything (for tests). Who connects without a password is
     *no_auth_user*, or refused where there is none. *notice* gets one line per event for people.
     """
 
@@ -50,7 +50,7 @@ class Nats:
         folder: Path,
         *,
         port: int | None = None,
-        users: Mapping[str, UserRights] | None = None,
+        users: Mapping[str, NatsUserRights] | None = None,
         no_auth_user: str | None = None,
         log: Path | None = None,
         notice: Callable[[str], None] = _log.warning,
@@ -82,7 +82,7 @@ class Nats:
         """Return the password of *user*; raises KeyError for an unknown one."""
         return self._passwords[user]
 
-    def add_users(self, users: Mapping[str, UserRights]) -> None:
+    def add_users(self, users: Mapping[str, NatsUserRights]) -> None:
         """Let more *users* connect from the next start on.
 
         A running server is not reloaded: imports of an account that is new to it do not work then (nats-server 2.15.1).
@@ -120,7 +120,7 @@ class Nats:
         )
 
     async def ready(self) -> bool:
-        """Say whether the server that was started last takes connections."""
+        """Return whether the server that was started last takes connections."""
         if self.process is None or self.process.poll() is not None:
             return False
         try:
@@ -185,7 +185,7 @@ class Nats:
             old.rename(new)
 
     def _refused_its_store(self) -> bool:
-        """Say whether the last process ended because it could not use the store."""
+        """Return whether the last process ended because it could not use the store."""
         status = None if self.process is None else self.process.poll()
         if status is None or status < 0:
             return False

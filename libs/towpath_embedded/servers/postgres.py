@@ -57,7 +57,7 @@ _INITDB = (
     *("-U", OWNER, "-A", "trust", "-E", "UTF8", "--locale=C", "--locale-provider=builtin"),
     *("--builtin-locale=C.UTF-8", "--no-instructions"),
 )
-# What a server says while one that was killed, or is just stopping, still holds the data.
+# What a server logs while one that was killed, or is just stopping, still holds the data.
 _HELD = ("pre-existing shared memory block", 'lock file "postmaster.pid" already exists', ".lock already exists")
 
 
@@ -100,14 +100,14 @@ class Postgres:
         )
 
     async def ready(self) -> bool:
-        """Say whether the server that was started last takes connections."""
+        """Return whether the server that was started last takes connections."""
         if self.process is None or self.process.poll() is not None or self._data is None:
             return False
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
         except OSError:
             return False
-        # The file of a killed server still says "ready": the first line tells whose it is.
+        # The file of a killed server still has "ready": the first line is the pid of its owner.
         return len(lines) > READY_LINE and lines[0] == str(self.process.pid) and lines[READY_LINE].strip() == "ready"
 
     async def start(self) -> None:

@@ -96,7 +96,7 @@ def make_owner(folder: Path, identity: ProcessUser) -> None:
 
 
 def reachable(folder: Path, user: int) -> bool:
-    """Say whether *user* may pass through *folder* and all above it."""
+    """Return whether *user* may pass through *folder* and all above it."""
     folder = folder.resolve()
     return all(_may_pass(place, user) for place in (folder, *folder.parents) if place.exists())
 
@@ -137,7 +137,7 @@ def _copied_out(home: Path) -> Path:
 
 
 def _shared_place() -> Path:
-    """Make the first of `SHARED_PLACES` that can be made; one that somebody else planted is never used."""
+    """Make the first of `SHARED_PLACES` that can be made; one that another user made is never used."""
     for place in SHARED_PLACES:
         with contextlib.suppress(OSError):
             place.mkdir(mode=0o711, parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ def library() -> Any:
 
 
 def expensive_part(text: str, literal: re.Pattern[str], names: frozenset[str]) -> str:
-    """Say what of a criterion takes too long, in one line; empty where nothing does.
+    """Describe what of a criterion takes too long, in one line; empty where nothing does.
 
     *literal* finds texts and comments, *names* are those of what a criterion sees.
     """
@@ -85,8 +85,10 @@ def _dear_macro(plain: str, macro: re.Match[str], names: frozenset[str]) -> str:
     body = plain[macro.end() : _closing(plain, macro.end())]
     named = [name for name in seen.findall(body) if name not in (bound, "tests")]  # tests are a few numbers
     if len(named) > 1 or (named and kind == "map"):
-        much, said = "nothing" if kind == "map" else "one thing", ", ".join(named)
-        return f"beside its item and tests, {kind} may look at {much} in its brackets, not at {said}: give two criteria"
+        much, listed = "nothing" if kind == "map" else "one thing", ", ".join(named)
+        return (
+            f"beside its item and tests, {kind} may look at {much} in its brackets, not at {listed}: give two criteria"
+        )
     if kind == "map" and ("+" in body or _NEW_VALUE.search(body)):
         return "map may not make texts, lists or objects in its brackets"
     if body.count("+") > MAX_SUMS:

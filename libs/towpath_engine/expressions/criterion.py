@@ -14,7 +14,7 @@ from towpath_contracts.tools.reports import TEST_MEMBERS
 from towpath_engine.expressions.costs import expensive_part, library
 
 VARIABLES = frozenset({"artifacts", "tests", "workspace", "last_output", "results", "claimed"})
-"""What a criterion sees; `towpath_engine.rules.criteria` says what each of them is."""
+"""What a criterion sees; `towpath_engine.rules.criteria` describes each of them."""
 
 MEMBERS = {"tests": TEST_MEMBERS, "workspace": ("files",)}
 """The members of what has fixed ones: any other name is a slip that would never be met."""
@@ -51,8 +51,8 @@ _FUNCTIONS = frozenset(
 )
 
 
-class Expression:
-    """One compiled criterion."""
+class CompiledCriterion:
+    """One acceptance criterion in CEL, compiled; `met` evaluates it."""
 
     __slots__ = ("_needs", "_program", "copies_files", "names")
 
@@ -97,9 +97,9 @@ def _with_files(text: str) -> str:
 
 
 @functools.lru_cache(maxsize=MAX_COMPILED)
-def compile_criterion(text: str) -> Expression:
+def compile_criterion(text: str) -> CompiledCriterion:
     """Compile a criterion; raises ValueError with what is wrong."""
-    return Expression(text)
+    return CompiledCriterion(text)
 
 
 def names_in(text: str) -> frozenset[str]:

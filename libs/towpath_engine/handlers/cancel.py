@@ -2,8 +2,8 @@
 
 A run is `cancelled` only when none of its calls can still happen unnoticed: each was voided, has its outcome, or is
 listed as unknown because its own time is over. A call that the tool-access service neither voided nor sees running has
-an outcome that is on its way here, or was never asked for: the service is asked again under the old fence, and says
-which.
+an outcome that is on its way here, or was never asked for: the service is asked again under the old fence, and
+answers which.
 """
 
 from datetime import timedelta
@@ -23,7 +23,7 @@ ANSWER_WAIT = timedelta(seconds=FENCE_RESEND_S)
 """How long the answer about a call that is neither voided nor live may take; then it is listed as unknown."""
 
 
-def on_cancel_requested(run: TransitionBuilder, fact: facts.CancelRequested) -> None:
+def on_cancel_requested(run: TransitionBuilder, fact: facts.CancelRequestedFact) -> None:
     """Raise the fence and wait until nothing of the run can happen any more."""
     if run.state.status is Status.CANCELLING:
         return
@@ -38,7 +38,7 @@ def on_cancel_requested(run: TransitionBuilder, fact: facts.CancelRequested) -> 
         run.send_effect(fence.effect_id)
 
 
-def on_fence_raised(run: TransitionBuilder, fact: facts.FenceRaised) -> None:
+def on_fence_raised(run: TransitionBuilder, fact: facts.FenceRaisedFact) -> None:
     """Take the answer to the raised fence: what was voided, what still runs."""
     if run.state.status is not Status.CANCELLING or fact.fence != run.state.fence:
         return
@@ -91,7 +91,7 @@ def finish_if_quiet(run: TransitionBuilder) -> None:
         finish(run, Status.CANCELLED, "cancelled", f"cancelled by {run.state.cancelled_by}")
 
 
-def on_fence_raised_after_end(run: TransitionBuilder, fact: facts.FenceRaised) -> None:
+def on_fence_raised_after_end(run: TransitionBuilder, fact: facts.FenceRaisedFact) -> None:
     """Take the answer to the fence of a run that has ended; it is pending until no call of the run is live."""
     if _pending_fence(run) is None or fact.fence != run.state.fence:
         return
@@ -111,6 +111,6 @@ def _pending_fence(run: TransitionBuilder) -> PendingEffect | None:
 
 
 def _pending_calls(run: TransitionBuilder) -> list[PendingEffect]:
-    """Return the calls that only the tool-access service can tell of: children tell what became of theirs."""
+    """Return the calls of which only the tool-access service knows the outcome; children report that of theirs."""
     under_way = run.state.under_way
     return [p for p in run.state.pending if p.kind is EffectKind.TOOL and p.effect_id not in under_way]

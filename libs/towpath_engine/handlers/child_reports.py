@@ -8,7 +8,7 @@ nothing.
 from uuid import UUID
 
 from towpath_contracts import facts
-from towpath_engine.handlers.calls.tool_calls import after_call
+from towpath_engine.handlers.calls.call_order import after_call
 from towpath_engine.handlers.cancel import finish_if_quiet
 from towpath_engine.handlers.children import pending_children, take_child_report
 from towpath_engine.handlers.phases import after_act
@@ -19,7 +19,7 @@ from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import Status
 
 
-def on_child_reported(run: TransitionBuilder, fact: facts.ChildReported) -> None:
+def on_child_reported(run: TransitionBuilder, fact: facts.ChildReportedFact) -> None:
     if not take_child_report(run, fact):
         return
     _after_child(run, fact.child_id)
@@ -29,11 +29,11 @@ def on_child_reported(run: TransitionBuilder, fact: facts.ChildReported) -> None
         after_act(run)
 
 
-def on_child_reported_after_end(run: TransitionBuilder, fact: facts.ChildReported) -> None:
+def on_child_reported_after_end(run: TransitionBuilder, fact: facts.ChildReportedFact) -> None:
     take_child_report(run, fact)
 
 
-def on_child_reported_in_quarantine(run: TransitionBuilder, fact: facts.ChildReported) -> None:
+def on_child_reported_in_quarantine(run: TransitionBuilder, fact: facts.ChildReportedFact) -> None:
     take_child_report(run, fact)
     for child in run.state.children:
         if child.child_id == fact.child_id and child.ended:

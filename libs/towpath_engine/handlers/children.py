@@ -1,4 +1,4 @@
-"""Starts child runs, takes their reports, and says what a run reports to its own parent.
+"""Starts child runs, takes their reports, and makes the report of a run to its own parent.
 
 A child begins in the transition that appends `child_started`, with its whole first record. Its id follows from the
 parent, the step and its index, and begins with the time of that transition, as every run id must. Depth, steps, time
@@ -144,7 +144,7 @@ def new_child_run(state: RunState, event: ev.ChildStarted) -> NewChildRun:
     return NewChildRun(child_id=event.child_id, task=created)
 
 
-def take_child_report(run: TransitionBuilder, fact: facts.ChildReported) -> bool:
+def take_child_report(run: TransitionBuilder, fact: facts.ChildReportedFact) -> bool:
     """Take what a child reports of itself; return whether it has ended now."""
     child = next((c for c in run.state.children if c.child_id == fact.child_id), None)
     if child is None or child.ended or fact.child_seq <= child.seq:
@@ -171,7 +171,7 @@ def take_child_report(run: TransitionBuilder, fact: facts.ChildReported) -> bool
         return True
     waits = fact.status == Status.WAITING
     if waits != child.waits or fact.news:  # a newer report must be known as newer than one that arrives after it
-        run.emit(ev.ChildWaits(child_id=fact.child_id, waits=waits, child_seq=fact.child_seq))
+        run.emit(ev.ChildWaitChanged(child_id=fact.child_id, waits=waits, child_seq=fact.child_seq))
     return False
 
 
@@ -190,9 +190,9 @@ def pending_children(state: RunState) -> list[PendingEffect]:
 
 
 def stop_child(run: TransitionBuilder, child: OpenChild, reason: str) -> None:
-    """Tell a child to stop, until it has ended. A child that has ended, or is told already, changes nothing."""
+    """Ask a child to stop, until it has ended. A child that has ended, or was asked already, changes nothing."""
     if not child.ended and not child.stopped:
-        run.emit(ev.ChildStopped(child_id=child.child_id, reason=reason))
+        run.emit(ev.ChildStopRequested(child_id=child.child_id, reason=reason))
         run.send_effect(child.child_id)
 
 
@@ -201,12 +201,12 @@ def cost_of_children(state: RunState) -> Cost | None:
     return None if state.below == NO_COST else state.below
 
 
-def report_for_parent(state: RunState) -> facts.ChildReported | None:
+def report_for_parent(state: RunState) -> facts.ChildReportedFact | None:
     """Return what a child run reports to its parent of this state; None for a run without a parent."""
     parent = state.created.parent
     if parent is None:
         return None
-    return facts.ChildReported(
+    return facts.ChildReportedFact(
         run_id=parent.run_id,
         fact_id=f"{state.run_id}:{state.seq}",
         child_id=state.run_id,

@@ -22,7 +22,7 @@ from towpath_engine.state.run import ACTION_KINDS, EffectKind
 __all__ = ["correct_usage", "on_decision_failed", "on_decision_made"]
 
 
-def on_decision_made(run: TransitionBuilder, fact: facts.DecisionMade) -> None:
+def on_decision_made(run: TransitionBuilder, fact: facts.DecisionMadeFact) -> None:
     if not _is_awaited(run, fact):
         correct_usage(run, fact)
         return
@@ -60,7 +60,7 @@ def on_decision_made(run: TransitionBuilder, fact: facts.DecisionMade) -> None:
         after_act(run)
 
 
-def on_decision_failed(run: TransitionBuilder, fact: facts.DecisionFailed) -> None:
+def on_decision_failed(run: TransitionBuilder, fact: facts.DecisionFailedFact) -> None:
     if not _is_awaited(run, fact):
         correct_usage(run, fact)
         return
@@ -68,7 +68,7 @@ def on_decision_failed(run: TransitionBuilder, fact: facts.DecisionFailed) -> No
         _ask_anew(run, fact)
         return
     run.emit(
-        ev.DecisionMissed(
+        ev.DecisionRequestFailed(
             request_id=fact.request_id,
             step=run.state.step,
             epoch=run.state.epoch,
@@ -97,7 +97,7 @@ def on_decision_failed(run: TransitionBuilder, fact: facts.DecisionFailed) -> No
         end_with_error(run, fact.code, fact.message)
 
 
-def _is_awaited(run: TransitionBuilder, fact: facts.DecisionMade | facts.DecisionFailed) -> bool:
+def _is_awaited(run: TransitionBuilder, fact: facts.DecisionMadeFact | facts.DecisionFailedFact) -> bool:
     pending = run.state.pending_effect(fact.request_id)
     if pending is None or pending.kind is not EffectKind.DECIDE:
         return False
@@ -105,7 +105,7 @@ def _is_awaited(run: TransitionBuilder, fact: facts.DecisionMade | facts.Decisio
     return fact.pool == ("" if pool == DEFAULT_POOL else pool)
 
 
-def _ask_anew(run: TransitionBuilder, fact: facts.DecisionFailed) -> None:
+def _ask_anew(run: TransitionBuilder, fact: facts.DecisionFailedFact) -> None:
     """Send the request again: this attempt has no answer. The next one reserves its budget anew.
 
     An attempt that never reached a model (`CALL_UNASKED`) was not paid either: what it reserved is given back.

@@ -44,10 +44,10 @@ def close_background_run(run: TransitionBuilder, status: str, reason: str, messa
     close_iteration(run)
     if not background.summary:
         words = _report(run, background, status, reason, message)
-        run.emit(ev.Summarized(summary=words, rationale=background.rationale, source="platform"))
+        run.emit(ev.RunSummarized(summary=words, rationale=background.rationale, source="platform"))
     ended = run.state.background or background
     run.emit(
-        ev.Terminated(
+        ev.IterationsEnded(
             index=run.state.step,
             status=status,
             reason=reason,
@@ -68,8 +68,8 @@ def close_background_run(run: TransitionBuilder, status: str, reason: str, messa
 
 def _report(run: TransitionBuilder, background: BackgroundState, status: str, reason: str, message: str) -> str:
     """Return a summary of what is known, with the state of the plan."""
-    told = f"The run ended as {status} ({reason})" + (f": {message}." if message else ".")
-    lines = [told, f"{run.state.step} iterations, {background.total_failures} of them failed."]
+    ending = f"The run ended as {status} ({reason})" + (f": {message}." if message else ".")
+    lines = [ending, f"{run.state.step} iterations, {background.total_failures} of them failed."]
     if background.last_error:
         lines.append(f"Last error: {background.last_error}")
     plan = run.state.desk.plan if run.state.desk is not None else None

@@ -18,7 +18,7 @@ def end_with_error(run: TransitionBuilder, reason: str, message: str) -> None:
 
 
 def _effects(run: TransitionBuilder) -> tuple[JsonObject, ...]:
-    """Say what is known now of the calls of the last step; `run_effects` tells of all of them."""
+    """Return what is known now of the calls of the last step; `run_effects` lists all calls of the run."""
     return tuple(
         {"execution_id": str(c.call.execution_id), "tool": c.call.tool, "outcome": c.outcome or "unknown"}
         for c in run.state.calls
@@ -31,11 +31,11 @@ def finish(run: TransitionBuilder, status: Status, reason: str, message: str, fi
     fence = run.state.fence if status is Status.CANCELLED else run.state.fence + 1
     close_all_gates(run, "the run ended")
     close_calls_of_running_children(run)
-    told = close_background_run(run, str(status), reason, message)
-    told |= close_plan_run(run, str(status), reason, message)
+    details = close_background_run(run, str(status), reason, message)
+    details |= close_plan_run(run, str(status), reason, message)
     if final is None:
-        final = {"status": str(status)} if told and status is Status.COMPLETED else error
-    final = {**final, **told}
+        final = {"status": str(status)} if details and status is Status.COMPLETED else error
+    final = {**final, **details}
     if run.state.created.parent is not None and inline_or_reference(final) is not final:
         reference, text = reference_to(final)
         run.store_text(reference["blob"], text)  # the parent gets the reference alone

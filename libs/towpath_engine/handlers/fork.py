@@ -16,15 +16,15 @@ from towpath_engine.state.run import EffectKind, RunState, Status, initial
 
 
 class ForkRefusedError(Exception):
-    """The run can't be forked from that step; the text says why."""
+    """The run can't be forked from that step; the text gives the reason."""
 
 
 def on_run_forked(run: TransitionBuilder, fact: facts.RunForkedFact) -> None:
-    """Begin a run as a fork. Only a run that was created as one, and nothing has happened to yet, can be told so."""
-    told = run.state.created.forked_from
-    if run.state.status is not Status.QUEUED or run.state.seq != 1 or told is None:
+    """Begin a run as a fork. Only a run that was created as one, and in which nothing has happened yet, takes it."""
+    parent = run.state.created.forked_from
+    if run.state.status is not Status.QUEUED or run.state.seq != 1 or parent is None:
         return
-    run.emit(ev.RunForked(parent=told, parent_seq=fact.parent_seq, by=fact.by, inherited=fact.inherited))
+    run.emit(ev.RunForked(parent=parent, parent_seq=fact.parent_seq, by=fact.by, inherited=fact.inherited))
     if fact.note:
         run.emit(ev.NoteAdded(step=run.state.step, text=fact.note))
 
@@ -32,8 +32,8 @@ def on_run_forked(run: TransitionBuilder, fact: facts.RunForkedFact) -> None:
 class ForkPointFinder:
     """Finds the state that a run was in just before a step, from its entries in order.
 
-    What the machine says at the beginning of a step (nudges, the forced last step) is left out: the fork's own
-    beginning says it again. What a person said, or a measured confidence, is said once and so is known.
+    What the machine notes at the beginning of a step (nudges, the forced last step) is left out: the fork's own
+    beginning notes it again. A person's answer, or a measured confidence, is noted once, so the fork keeps it.
     """
 
     def __init__(self, run_id: UUID, snapshot: Snapshot, from_step: int) -> None:
@@ -109,7 +109,7 @@ def _is_answer(before: ev.AnyEvent | None, event: ev.AnyEvent) -> bool:
     match before, event:
         case ev.GateClosed(), ev.NoteAdded():
             return bool(before.reason) and before.reason in event.text
-        case ev.ConfidenceMeasured(), ev.NoteAdded():
+        case ev.ModelConfidenceMeasured(), ev.NoteAdded():
             return f"{before.score:.2f} " in event.text
         case _:
             return False

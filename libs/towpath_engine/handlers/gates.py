@@ -1,7 +1,7 @@
 """Opens and closes the gates of tool calls: a call waits for a person there.
 
-A gate that was opened is always closed in the log: by its resolution, its expiry, the outcome of its call, or the end
-of the run. A gate id is used once, so a fact about a closed gate never affects a later one.
+A gate that was opened is always closed in the log: by its resolution, its expiry (`calls.gate_expiry`), the outcome of
+its call, or the end of the run. A gate id is used once, so a fact about a closed gate never affects a later one.
 """
 
 from datetime import timedelta
@@ -40,24 +40,24 @@ def close_gate(run: TransitionBuilder, execution_id: UUID, verdict: str, reason:
         run.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=verdict, reason=reason, by=by))
 
 
-def close_gate_of_settled_call(run: TransitionBuilder, fact: facts.ToolFinished) -> None:
+def close_gate_of_settled_call(run: TransitionBuilder, fact: facts.ToolFinishedFact) -> None:
     """Close the gate of a call that has its outcome. A person's outcome may come before its resolution."""
     if not fact.settled_by:
         close_gate(run, fact.execution_id, "settled", "the call has an outcome")
         return
     happened = fact.status == "succeeded"
-    said = fact.result.get("reason", "") if isinstance(fact.result, dict) else ""
-    reason = str(said) if happened else (fact.failure.message if fact.failure else "")
+    stated = fact.result.get("reason", "") if isinstance(fact.result, dict) else ""
+    reason = str(stated) if happened else (fact.failure.message if fact.failure else "")
     close_gate(run, fact.execution_id, "happened" if happened else "did_not_happen", reason, fact.settled_by)
 
 
 def close_all_gates(run: TransitionBuilder, reason: str) -> None:
-    """Close every open gate: nobody needs to decide any more."""
+    """Close every open gate: no decision is needed any more."""
     for gate in run.state.gates:
         run.emit(ev.GateClosed(gate_id=gate.gate_id, verdict="void", reason=reason))
 
 
-def record_edit(run: TransitionBuilder, fact: facts.ToolFinished | facts.ToolPermitted) -> None:
+def record_edit(run: TransitionBuilder, fact: facts.ToolFinishedFact | facts.InternalToolPermittedFact) -> None:
     """Record in the log which arguments were executed, where a person has changed them; once."""
     call = run.state.open_call(fact.execution_id)
     if call is None or fact.executed_args is None or call.executed_args is not None:
@@ -75,8 +75,8 @@ def record_edit(run: TransitionBuilder, fact: facts.ToolFinished | facts.ToolPer
     )
 
 
-def open_unknown_gate(run: TransitionBuilder, fact: facts.ToolFinished) -> None:
-    """Ask a person what became of a call whose outcome can't be known; once per doubt, however often it is told."""
+def open_unknown_gate(run: TransitionBuilder, fact: facts.ToolFinishedFact) -> None:
+    """Ask a person what became of a call whose outcome can't be known; once per doubt, however often it is reported."""
     call = run.state.open_call(fact.execution_id)
     gate = gate_of(run.state, fact.execution_id)
     if call is None or (gate is not None and gate.gate_type == UNKNOWN_EFFECT):
@@ -106,21 +106,21 @@ def open_unknown_gate(run: TransitionBuilder, fact: facts.ToolFinished) -> None:
     )
 
 
-def _doubt_gate(state: RunState, call: OpenCall, fact: facts.ToolFinished) -> UUID:
-    """Name the gate by the ledger's attempt that is in doubt; facts of older ledgers don't tell it."""
+def _doubt_gate(state: RunState, call: OpenCall, fact: facts.ToolFinishedFact) -> UUID:
+    """Name the gate by the ledger's attempt that is in doubt; facts of older ledgers don't have it."""
     doubt = f"attempt {fact.attempt}" if fact.attempt else str(len(call.closed_gates))
     return gate_id(state.run_id, f"unknown:{fact.execution_id}:{doubt}")
 
 
-def _known(fact: facts.ToolFinished) -> JsonObject:
-    """Say what the ledger knows, and what a person must think of before a retry."""
+def _known(fact: facts.ToolFinishedFact) -> JsonObject:
+    """Return what the ledger knows, and what a person must think of before a retry."""
     if fact.doubt is None:
         return {}
     why = fact.failure.message if fact.failure else ""
     return {**fact.doubt.model_dump(mode="json"), "attempt": fact.attempt, "why": why, "retry_warning": ACTS_LATE}
 
 
-def on_approval_required(run: TransitionBuilder, fact: facts.ApprovalRequired) -> None:
+def on_approval_required(run: TransitionBuilder, fact: facts.ApprovalRequiredFact) -> None:
     """Open the gate of an approval; a new approval of the same call replaces the one before."""
     call = run.state.open_call(fact.execution_id)
     wanted = gate_id(run.state.run_id, f"approval:{fact.approval_id}")
@@ -153,9 +153,9 @@ def on_approval_required(run: TransitionBuilder, fact: facts.ApprovalRequired) -
     )
 
 
-def _terms(fact: facts.ApprovalRequired) -> JsonObject:
-    """Say what is out of the ordinary: an approval that any one approver gives in time says nothing here."""
-    told = {
+def _terms(fact: facts.ApprovalRequiredFact) -> JsonObject:
+    """Return what differs from an ordinary approval, which any one approver gives in time; empty for such a one."""
+    terms = {
         "diff": [change.model_dump(mode="json") for change in fact.diff],
         "role": fact.role if fact.role != "approver" else "",
         "quorum": fact.quorum if fact.quorum > 1 else 0,
@@ -164,10 +164,10 @@ def _terms(fact: facts.ApprovalRequired) -> JsonObject:
         "edited_by": fact.edited_by,
         "origins": list(fact.origins),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in terms.items() if value}
 
 
-def find_gate(state: RunState, fact: facts.GateResolved) -> OpenGate | None:
+def find_gate(state: RunState, fact: facts.GateResolvedFact) -> OpenGate | None:
     """Return the open gate that *fact* is about; an approval's gate may be named by either id."""
     for gate in state.gates:
         if fact.gate_id == gate.gate_id or (fact.approval_id is not None and fact.approval_id == gate.approval_id):

@@ -1,8 +1,8 @@
-"""Ends calls that the run itself answers, and tells the ledger their outcome.
+"""Ends calls that the run itself answers, and reports their outcome to the ledger.
 
-What the run says of such a call is final, also where a fence has voided its row in the ledger; so the run says only
-what it knows. A call whose child run has begun is never reported as not having happened: the child's own log says what
-it did.
+What the run reports of such a call is final, also where a fence has voided its row in the ledger; so the run reports
+only what it knows. A call whose child run has begun is never reported as not having happened: the child's own log
+records what it did.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ def end_own_call(
 ) -> None:
     """End *call*, which succeeded unless it has a *failure*; the caller goes on from there.
 
-    *child* is the run that the call started; its id tells when it began.
+    *child* is the run that the call started; its id contains the time when it began.
     """
     run.emit(
         ev.ToolCallFinished(
@@ -56,6 +56,8 @@ def close_calls_of_running_children(run: TransitionBuilder) -> None:
     for child in run.state.children:
         call = None if child.ended or child.execution_id is None else run.state.open_call(child.execution_id)
         if call is not None:
-            said = f"the run ended while {call.call.tool} was under way in run {child.child_id}, which is told to stop"
-            failure = ToolFailure(code=RUN_ENDED, message=said, began=True)
+            message = (
+                f"the run ended while {call.call.tool} was under way in run {child.child_id}, which is told to stop"
+            )
+            failure = ToolFailure(code=RUN_ENDED, message=message, began=True)
             end_own_call(run, call, failure=failure, child=child)

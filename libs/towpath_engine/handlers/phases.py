@@ -43,7 +43,7 @@ def after_act(run: TransitionBuilder) -> None:
 
 
 def take_assessment(run: TransitionBuilder, kind: DecisionKind, answer: JsonObject) -> None:
-    """Take the answer to an assessment; what can't be read is told as None, and fails closed."""
+    """Take the answer to an assessment; what can't be read is passed on as None, and fails closed."""
     _take(run, kind, validated_answer(kind, answer))
 
 
@@ -58,7 +58,7 @@ def _take(run: TransitionBuilder, kind: DecisionKind, answer: JsonObject | None)
 def validated_answer(kind: DecisionKind, answer: JsonObject) -> JsonObject | None:
     """Return *answer* with its defaults filled in; None where it is not an answer to *kind*.
 
-    A plan is checked where it is taken, so that every fault of it can be told.
+    A plan is checked where it is taken, so that every fault of it can be reported.
     """
     if kind is DecisionKind.COMPILE_PLAN:
         return answer

@@ -21,7 +21,7 @@ _LIVE: tuple[PlanState, ...] = (
 )
 
 _ENDS: tuple[PlanTrigger, ...] = ("timeout", "cancelled", "panic")
-"""What can happen in every state: time is up, somebody cancels, or the run is ended by anything else."""
+"""What can happen in every state: time is up, a person cancels, or the run is ended by anything else."""
 
 PLAN_TRANSITIONS: dict[tuple[PlanState, PlanTrigger], PlanState] = {
     ("plan_init", "start_plan"): "planner_active",
@@ -40,23 +40,23 @@ PLAN_TRANSITIONS: dict[tuple[PlanState, PlanTrigger], PlanState] = {
 }
 
 
-class IllegalTransitionError(ValueError):
+class IllegalPlanTransitionError(ValueError):
     """The table has no such transition."""
 
 
 def target_of(state: PlanState, trigger: PlanTrigger) -> PlanState:
-    """Return where *trigger* leads from *state*; raises IllegalTransitionError."""
+    """Return where *trigger* leads from *state*; raises IllegalPlanTransitionError."""
     target = PLAN_TRANSITIONS.get((state, trigger))
     if target is None:
         msg = f"{trigger} is not possible in {state}"
-        raise IllegalTransitionError(msg)
+        raise IllegalPlanTransitionError(msg)
     return target
 
 
 def move_plan(
     run: TransitionBuilder, trigger: PlanTrigger, *, step_id: str = "", error: JsonObject | None = None
 ) -> None:
-    """Go from the run's state to the next one and say so in the log; raises IllegalTransitionError."""
+    """Go from the run's state to the next one and say so in the log; raises IllegalPlanTransitionError."""
     source = (run.state.composition or PlanRunState()).phase
     target = target_of(source, trigger)
-    run.emit(ev.PlanMoved(source=source, trigger=trigger, target=target, step_id=step_id, error=error))
+    run.emit(ev.PlanStateChanged(source=source, trigger=trigger, target=target, step_id=step_id, error=error))

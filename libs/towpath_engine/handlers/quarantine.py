@@ -1,7 +1,7 @@
 """Quarantines a run that can't apply a fact, or whose log and ledger disagree: it stops, and other runs go on.
 
-Nobody should work for an answer that can't be used: the children of a quarantined run are told to stop until they have
-ended. What they report then is kept for the cancel that the run may still take.
+Its children's answers can't be used any more: they are asked to stop until they have ended. What they
+report then is kept for the cancel that the run may still take.
 """
 
 from datetime import datetime
@@ -26,7 +26,7 @@ def quarantine_on_error(state: RunState, error: Exception, now: datetime) -> Tra
     return transition
 
 
-def on_execution_conflict(run: TransitionBuilder, fact: facts.ExecutionConflict) -> None:
+def on_execution_conflict(run: TransitionBuilder, fact: facts.ExecutionConflictFact) -> None:
     """Quarantine the run and tell its children to stop: its log and the ledger disagree.
 
     A run that is being cancelled ends all the same.

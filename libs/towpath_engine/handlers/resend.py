@@ -33,7 +33,7 @@ that has ended while a call of it lives waits as well, for the end of that call'
 def resend(run: TransitionBuilder, pending: PendingEffect, *, dead: str = "") -> None:
     """Send *pending* again, with the next attempt number and the wait that is its own.
 
-    *dead* says why its last message could not be handled, where it was one.
+    *dead* is the reason why its last message could not be handled, where it was one.
     """
     resend_at = run.now + timedelta(seconds=_wait_s(run.state, pending))
     attempt = pending.attempt + 1

@@ -16,7 +16,7 @@ from towpath_engine.requests.effects import CALLS, message_of
 from towpath_engine.state.run import EffectKind, PendingEffect, RunState
 
 PLATFORM_TOKENS = 8_192
-"""What the decider adds to a context: the constraints, the shapes of answers, fences. Its words have half of that."""
+"""What the decider adds to a context: the constraints, the shapes of answers, fences. Its own text is half."""
 
 REPAIR_TOKENS = 2_048
 """A question for repair, beside the answer that it is about."""
@@ -38,10 +38,10 @@ def worst_case(state: RunState, pending: PendingEffect) -> Amounts:
     if message.response_schema is not None:
         asked += len(canonical_json(message.response_schema).encode())
     repaired = max(0, calls - 1) * (message.max_output_tokens + REPAIR_TOKENS)
-    told, said = calls * asked + repaired, calls * message.max_output_tokens
+    input_tokens, output_tokens = calls * asked + repaired, calls * message.max_output_tokens
     price = state.budget.prices.get(message.model) if state.budget is not None else None
-    usd = price.of(told, said) if price is not None else 0
-    return Amounts(usd_micros=usd, tokens=told + said, model_calls=calls)
+    usd = price.of(input_tokens, output_tokens) if price is not None else 0
+    return Amounts(usd_micros=usd, tokens=input_tokens + output_tokens, model_calls=calls)
 
 
 def emit_request(run: TransitionBuilder, event: ev.DecisionRequested | ev.EffectResent) -> None:

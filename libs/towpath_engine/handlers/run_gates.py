@@ -1,7 +1,8 @@
 """Gates of the run itself: a person decides whether, and how, the run goes on.
 
-Each cause has at most one open gate. `approved` goes on. `denied` says what to do differently and goes on too, at most
-three times. After that, and after `stop` or expiry at any time, the run ends as escalated.
+Each cause has at most one open gate. After `approved` the run goes on. After `denied` it goes on too, and the model is
+told what to do differently; but after three denials in a row the next gate is of type `manual`. A `manual` gate that is
+denied ends the run; so do `stop` and expiry at any gate. A run that ends at a gate ends as escalated.
 """
 
 from datetime import timedelta
@@ -15,7 +16,7 @@ from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import OpenGate, Status
 
 MAX_REVISIONS = 3
-"""Denials of a run's gates; the next gate is a manual one."""
+"""Denials of a run's gates in a row; the next gate is a manual one."""
 
 RUN_GATE_HOURS = 24
 """Expiry of a run's gate."""
@@ -52,7 +53,7 @@ def is_run_gate(gate: OpenGate) -> bool:
     return gate.execution_id is None
 
 
-def settle_run_gate(run: TransitionBuilder, gate: OpenGate, fact: facts.GateResolved) -> bool:
+def settle_run_gate(run: TransitionBuilder, gate: OpenGate, fact: facts.GateResolvedFact) -> bool:
     """Take a person's decision on a gate of the run; return whether the run goes on."""
     run.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=fact.verdict, reason=fact.reason, by=fact.by))
     if fact.verdict == "stop" or (fact.verdict == "denied" and gate.gate_type == MANUAL):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.decision import CallTools, Finish, GiveUp, Transfer
+from towpath_contracts.decisions.decision import AbandonRun, CallTools, Finish, Transfer
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_engine.handlers.background.phases import (
     BACKGROUND_ANSWERS,
@@ -47,7 +47,7 @@ def finish_with_answer(run: TransitionBuilder, instruction: Finish) -> bool:
     return True
 
 
-def finish_abandoned(run: TransitionBuilder, instruction: GiveUp) -> bool:
+def finish_abandoned(run: TransitionBuilder, instruction: AbandonRun) -> bool:
     """End a run that its model gives up."""
     finish(run, Status.ABANDONED, "abandoned", instruction.rationale)
     return True
@@ -64,8 +64,10 @@ def allow_transfer(_run: TransitionBuilder, _instruction: Transfer) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strategy:
-    """`phases` come after the calls of a step, `checks` before the loop detectors of the next one, `limits` after.
+class RunKindStrategy:
+    """What one kind of run does in the one step machine: its phases, checks and answers.
+
+    `phases` come after the calls of a step, `checks` before the loop detectors of the next one, `limits` after.
 
     `on_finish` takes an answer (RESPOND), `on_give_up` an abandonment; each returns whether it ended the run. Where it
     did not, the phases come next, as after a refusal and a handoff. `check_calls` refuses calls that this kind of run
@@ -79,22 +81,24 @@ class Strategy:
     limits: tuple[Phase, ...] = ()
     answers: Mapping[DecisionKind, Answer] = field(default_factory=dict)
     on_finish: Callable[[TransitionBuilder, Finish], bool] = finish_with_answer
-    on_give_up: Callable[[TransitionBuilder, GiveUp], bool] = finish_abandoned
+    on_give_up: Callable[[TransitionBuilder, AbandonRun], bool] = finish_abandoned
     on_transfer: Callable[[TransitionBuilder, Transfer], bool] = allow_transfer
     check_calls: Callable[[RunState, CallTools], DecisionRefusal | None] = allow_calls
     act: Callable[[TransitionBuilder], None] = request_decision
     on_child_ended: Callable[[TransitionBuilder, UUID], None] | None = None
 
 
-PLAN_STRATEGY = Strategy(phases=PLAN_PHASES, answers=PLAN_ANSWERS, act=continue_plan, on_child_ended=step_child_ended)
-"""Of runs that ask no model for decisions: a plan, or the flow of a workflow, says what comes next."""
+PLAN_STRATEGY = RunKindStrategy(
+    phases=PLAN_PHASES, answers=PLAN_ANSWERS, act=continue_plan, on_child_ended=step_child_ended
+)
+"""Of runs that ask no model for decisions: a plan, or the flow of a workflow, decides what comes next."""
 
-STRATEGIES: dict[str, Strategy] = {
-    "network": Strategy(),
-    "goal": Strategy(
+STRATEGIES: dict[str, RunKindStrategy] = {
+    "network": RunKindStrategy(),
+    "goal": RunKindStrategy(
         phases=GOAL_PHASES, checks=GOAL_CHECKS, answers=GOAL_ANSWERS, on_finish=take_claim, check_calls=check_goal_calls
     ),
-    "background": Strategy(
+    "background": RunKindStrategy(
         phases=BACKGROUND_PHASES,
         checks=BACKGROUND_CHECKS,
         limits=BACKGROUND_LIMITS,
@@ -105,17 +109,17 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "plan": PLAN_STRATEGY,
     "workflow": PLAN_STRATEGY,
-    "handoff": Strategy(
+    "handoff": RunKindStrategy(
         limits=(stop_after_agent_steps,),
         on_finish=answer_or_hand_over,
         on_transfer=take_transfer,
         on_child_ended=finish_like_nested_swarm,
     ),
-    "team": Strategy(limits=(stop_after_agent_steps,)),
+    "team": RunKindStrategy(limits=(stop_after_agent_steps,)),
 }
 
 
-def strategy_of(run: TransitionBuilder) -> Strategy:
+def strategy_of(run: TransitionBuilder) -> RunKindStrategy:
     """Return the strategy of the run's kind; of a swarm, that of its mode."""
     created = run.state.created
     return STRATEGIES[created.kind if created.swarm is None else created.swarm.swarm.mode]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.decision import PLAIN_KINDS, AskPerson, CallTools, Finish, GiveUp, Transfer
+from towpath_contracts.decisions.decision import PLAIN_KINDS, AbandonRun, AskPerson, CallTools, Finish, Transfer
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.text import truncate
@@ -17,10 +17,11 @@ from towpath_engine.handlers.run_gates import MANUAL, open_run_gate
 from towpath_engine.handlers.run_kinds import strategy_of
 from towpath_engine.handlers.stop_checks.budgets import EXCEEDED, last_answer_only, stop_without_budget
 from towpath_engine.handlers.stop_checks.deadline import stop_at_deadline
-from towpath_engine.handlers.stop_checks.loop_escalation import LOOP_GATE, DetectedLoop
-from towpath_engine.handlers.stop_checks.loops import enforce, loop_of, record_loop, stop_on_loop
+from towpath_engine.handlers.stop_checks.loop_escalation import enforce, record_loop, stop_on_loop
+from towpath_engine.handlers.stop_checks.loop_finders import DetectedLoop, loop_of
 from towpath_engine.handlers.stop_checks.watchdog import stop_on_finding
 from towpath_engine.handlers.transition import TransitionBuilder
+from towpath_engine.reducers.loop_counters import LOOP_DETECTED
 from towpath_engine.rules.decisions import DecisionRefusal, instruct
 from towpath_engine.state.run import EffectKind, RunState, Status
 from towpath_engine.state.workspace import file_list_json
@@ -34,7 +35,7 @@ def is_awaiting(state: RunState) -> bool:
     return state.waits_at_run_gate or any(effect.kind in ANSWERED for effect in state.pending)
 
 
-def on_run_admitted(run: TransitionBuilder, _fact: facts.RunAdmitted) -> None:
+def on_run_admitted(run: TransitionBuilder, _fact: facts.RunAdmittedFact) -> None:
     if run.state.status is Status.QUEUED:
         run.emit(ev.RunStarted())
         begin_step(run)
@@ -129,7 +130,7 @@ def _answering_agent(snapshot: Snapshot, current: str) -> str:
 
 
 def after_decision(run: TransitionBuilder, decision: JsonObject) -> bool:
-    """Validate a decision and do what it says, or feed the refusal back.
+    """Validate a decision and carry it out, or feed the refusal back.
 
     Returns whether the phases of the step come next: there is no action to wait for, and the run has not ended.
     """
@@ -149,7 +150,7 @@ def after_decision(run: TransitionBuilder, decision: JsonObject) -> bool:
         case Finish():
             _issue(run, instruction)
             return not strategy_of(run).on_finish(run, instruction)
-        case GiveUp():
+        case AbandonRun():
             _issue(run, instruction)
             return not strategy_of(run).on_give_up(run, instruction)
         case AskPerson():
@@ -158,7 +159,7 @@ def after_decision(run: TransitionBuilder, decision: JsonObject) -> bool:
     return False
 
 
-def _issue(run: TransitionBuilder, instruction: CallTools | Transfer | Finish | GiveUp | AskPerson) -> None:
+def _issue(run: TransitionBuilder, instruction: CallTools | Transfer | Finish | AbandonRun | AskPerson) -> None:
     run.emit(
         ev.InstructionIssued(
             step=run.state.step, epoch=run.state.epoch, agent_key=run.state.agent_key, instruction=instruction
@@ -172,28 +173,28 @@ FEEDBACK_CHARS = 2_000
 
 def resend_decision(run: TransitionBuilder, code: str, feedback: str) -> bool:
     """Feed a refusal back; nothing else changes. Returns whether the phases of the step come next."""
-    told = _refuse(run, code, feedback)
+    message = _refuse(run, code, feedback)
     if run.state.created.single_instruction:
-        finish(run, Status.FAILED, code, told)
+        finish(run, Status.FAILED, code, message)
     return not run.state.is_final
 
 
 def _refuse(run: TransitionBuilder, code: str, feedback: str) -> str:
-    """Record in the log why a decision is not carried out; returns what the model is told."""
-    told = truncate(feedback, FEEDBACK_CHARS)
+    """Record in the log why a decision is not carried out; returns the message to the model."""
+    message = truncate(feedback, FEEDBACK_CHARS)
     run.emit(
         ev.DecisionRefused(
-            step=run.state.step, epoch=run.state.epoch, agent_key=run.state.agent_key, code=code, feedback=told
+            step=run.state.step, epoch=run.state.epoch, agent_key=run.state.agent_key, code=code, feedback=message
         )
     )
-    return told
+    return message
 
 
 def _call_tools(run: TransitionBuilder, instruction: CallTools) -> bool:
     objection = strategy_of(run).check_calls(run.state, instruction)
     if objection is not None:
         return resend_decision(run, objection.code, objection.feedback)
-    loop = loop_of(run.state, instruction.calls)
+    loop = loop_of(run.state.detectors, instruction.calls)
     if loop is not None:
         return _refuse_loop(run, loop)
     if last_answer_only(run.state):
@@ -214,9 +215,9 @@ def _refuse_loop(run: TransitionBuilder, loop: DetectedLoop) -> bool:
     """Do not run the third equal call in a row: tell the model, or escalate further."""
     taken = record_loop(run, loop)
     if taken in ("nudge", "replan"):
-        return resend_decision(run, LOOP_GATE, loop.told)
+        return resend_decision(run, LOOP_DETECTED, loop.told)
     if taken == "gate":
-        _refuse(run, LOOP_GATE, loop.told)
+        _refuse(run, LOOP_DETECTED, loop.told)
     enforce(run, loop, taken)
     return False
 

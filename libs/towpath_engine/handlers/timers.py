@@ -1,11 +1,11 @@
-"""Takes what says that time has passed or that something is stuck: timers, watchdog reports, undeliverable messages.
+"""Takes the facts that time has passed or that something is stuck: timers, watchdog reports, undeliverable messages.
 
 Each of them can only send again what is pending, or end the run; none of them carries news about the run itself.
 """
 
 from towpath_contracts import facts
+from towpath_engine.handlers.calls.gate_expiry import expire_gates
 from towpath_engine.handlers.calls.internal_tools import resend_unconfirmed_outcomes
-from towpath_engine.handlers.calls.tool_calls import expire_gates
 from towpath_engine.handlers.cancel import give_up_late_calls, resend_fence
 from towpath_engine.handlers.children import pending_children
 from towpath_engine.handlers.finish import end_with_error
@@ -20,20 +20,20 @@ DECISION_REQUESTS = "DECIDE"
 """The stream of requests for decisions, whose reader reports what it can't read."""
 
 MAX_DEAD = 3
-"""Messages of one pending effect that nobody can handle before the run is ended."""
+"""Messages of one pending effect that can't be handled before the run is ended."""
 
 
-def on_timer_fired(run: TransitionBuilder, _fact: facts.TimerFired) -> None:
+def on_timer_fired(run: TransitionBuilder, _fact: facts.TimerFiredFact) -> None:
     _look_at_what_is_due(run)
 
 
-def on_timer_fired_after_end(run: TransitionBuilder, _fact: facts.TimerFired) -> None:
+def on_timer_fired_after_end(run: TransitionBuilder, _fact: facts.TimerFiredFact) -> None:
     _resend_to_children(run)
     resend_fence(run)
     resend_unconfirmed_outcomes(run)
 
 
-def on_timer_fired_in_quarantine(run: TransitionBuilder, _fact: facts.TimerFired) -> None:
+def on_timer_fired_in_quarantine(run: TransitionBuilder, _fact: facts.TimerFiredFact) -> None:
     _resend_to_children(run)
 
 
@@ -42,8 +42,8 @@ def on_watchdog_reported(run: TransitionBuilder, fact: facts.WatchdogReportedFac
         _look_at_what_is_due(run)
 
 
-def on_message_dead(run: TransitionBuilder, fact: facts.MessageDead) -> None:
-    """Send once more what nobody could handle; end a run whose message is undeliverable again and again.
+def on_message_dead(run: TransitionBuilder, fact: facts.MessageDeadFact) -> None:
+    """Send once more what could not be handled; end a run whose message is undeliverable again and again.
 
     A single damaged or forged copy so costs one repeat and no run. A report that names nothing pending, or an attempt
     that was sent again since, changes nothing. A report about a request for a decision counts only for a pending

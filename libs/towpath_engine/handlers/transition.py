@@ -1,6 +1,6 @@
 """Builds one transition: appends events and folds them as they come, and collects the effects to send.
 
-The only way to change the state of a transition is to emit an event. So the state that handlers saw while they decided
+The only way to change the state of a transition is to emit an event. So the state that handlers read while they decided
 is exactly what folding the log gives later.
 """
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from towpath_contracts.base import JsonObject
 from towpath_contracts.json_schema import unusable_schema
 from towpath_contracts.networks.spec import MAX_STEPS, AgentSpec, CompiledAgent, NetworkSpec, Snapshot
-from towpath_contracts.networks.swarm_members import MembersBySwarm, delegates_of, members_by_swarm
+from towpath_contracts.networks.swarm_members import NetworkSwarms, delegates_of, members_by_swarm
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
 from towpath_contracts.tools.calls import ToolSpec
@@ -72,7 +72,7 @@ def _check_defaults(spec: NetworkSpec) -> list[ProblemDetail]:
     return []
 
 
-def _check_edges(spec: NetworkSpec, tools: Mapping[str, ToolSpec], rosters: MembersBySwarm) -> list[ProblemDetail]:
+def _check_edges(spec: NetworkSpec, tools: Mapping[str, ToolSpec], rosters: NetworkSwarms) -> list[ProblemDetail]:
     problems = []
     for index, agent in enumerate(spec.agents):
         keys = rosters.agents | rosters.targets(agent.key)
@@ -139,7 +139,7 @@ def compile_prompt(template: str) -> str:
 
 
 def _compile_agent(
-    spec: NetworkSpec, agent: AgentSpec, rosters: MembersBySwarm, delegates: Sequence[ToolSpec]
+    spec: NetworkSpec, agent: AgentSpec, rosters: NetworkSwarms, delegates: Sequence[ToolSpec]
 ) -> CompiledAgent:
     return CompiledAgent(
         key=agent.key,

@@ -1,7 +1,7 @@
 """Publishes a swarm: checks its members, flow and nesting, and compiles it.
 
 Every mistake is reported at once, each with its code and place. The leading agent and the agents that may respond
-follow from the swarm, so nobody has to write them; where somebody did, they must not contradict it.
+follow from the swarm, so an author need not write them; where one did, they must not contradict it.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from towpath_contracts.networks.plan_checks import BLOCK_AGENTS
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.networks.swarm import CompiledSwarm
-from towpath_contracts.networks.swarm_members import MembersBySwarm, SwarmMembers
+from towpath_contracts.networks.swarm_members import NetworkSwarms, ParsedSwarm
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.child_tools import DELEGATE
 from towpath_contracts.tree_limits import MAX_DEPTH, PLAN_STEPS
@@ -27,7 +27,7 @@ MAX_CHAIN = 2 * MAX_DEPTH
 MAX_TOOL_NAME = 128
 
 
-def swarm_problems(rosters: MembersBySwarm) -> list[ProblemDetail]:
+def swarm_problems(rosters: NetworkSwarms) -> list[ProblemDetail]:
     """Return every reason why the swarms of a network can't be published; none for one without."""
     problems: list[ProblemDetail] = []
     for roster in rosters.all:
@@ -39,7 +39,7 @@ def swarm_problems(rosters: MembersBySwarm) -> list[ProblemDetail]:
     return problems or list(_check_size(rosters))
 
 
-def with_swarm_defaults(rosters: MembersBySwarm) -> NetworkSpec:
+def with_swarm_defaults(rosters: NetworkSwarms) -> NetworkSpec:
     """Return the network with what follows from its swarm filled in: the default agent, and who may respond."""
     spec = rosters.spec
     if not rosters.all:
@@ -59,7 +59,7 @@ def with_swarm_defaults(rosters: MembersBySwarm) -> NetworkSpec:
     return spec.model_copy(update={"agents": agents})
 
 
-def _first_agent(rosters: MembersBySwarm) -> str:
+def _first_agent(rosters: NetworkSwarms) -> str:
     """Return the agent that acts first; where a mistake hides it, whoever is marked or stands first."""
     lead, seen = rosters.all[0].lead, set[str]()
     while lead in rosters.by_name and lead not in seen:
@@ -75,7 +75,7 @@ def _problem(pointer: str, code: str, detail: str) -> ProblemDetail:
     return ProblemDetail(pointer=pointer, code=code, detail=detail)
 
 
-def _check_names(rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
+def _check_names(rosters: NetworkSwarms) -> Iterator[ProblemDetail]:
     taken = {agent.key.lower(): f"agent {agent.key}" for agent in rosters.spec.agents}
     for roster in rosters.all[1:]:
         name = roster.name.lower()
@@ -84,20 +84,20 @@ def _check_names(rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
         taken.setdefault(name, f"swarm {roster.name}")
 
 
-def _check_flow(roster: SwarmMembers) -> Iterator[ProblemDetail]:
+def _check_flow(roster: ParsedSwarm) -> Iterator[ProblemDetail]:
     pointer = f"{roster.pointer}/flow"
     for fault in roster.faults:
         yield _problem(pointer, fault.code, f"{fault} in {roster.settings.flow!r}")
     if roster.settings.mode == "workflow" and len(roster.stages) > PLAN_STEPS:
-        said = f"{len(roster.stages)} stages; a workflow has at most {PLAN_STEPS}"
-        yield _problem(roster.listed_at, "flow_too_long", said)
+        message = f"{len(roster.stages)} stages; a workflow has at most {PLAN_STEPS}"
+        yield _problem(roster.listed_at, "flow_too_long", message)
     for stage in roster.stages:
         if len(stage) > BLOCK_AGENTS:
-            said = f"{len(stage)} members in one stage; it has at most {BLOCK_AGENTS}"
-            yield _problem(roster.listed_at, "flow_too_long", said)
+            message = f"{len(stage)} members in one stage; it has at most {BLOCK_AGENTS}"
+            yield _problem(roster.listed_at, "flow_too_long", message)
 
 
-def _check_members(roster: SwarmMembers, rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
+def _check_members(roster: ParsedSwarm, rosters: NetworkSwarms) -> Iterator[ProblemDetail]:
     settings, pointer = roster.settings, roster.pointer
     flowing = {name for stage in roster.stages for name in stage}
     if not roster.members and not roster.faults:
@@ -118,29 +118,29 @@ def _check_members(roster: SwarmMembers, rosters: MembersBySwarm) -> Iterator[Pr
             yield _problem(f"{pointer}/flow", "swarm_member_unknown", f"{name} is no member of {_called(roster)}")
 
 
-def _known(name: str, pointer: str, rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
+def _known(name: str, pointer: str, rosters: NetworkSwarms) -> Iterator[ProblemDetail]:
     if name not in rosters.agents and name not in rosters.by_name:
         there = ", ".join((*(agent.key for agent in rosters.spec.agents), *rosters.by_name)) or "none"
         yield _problem(pointer, "swarm_member_unknown", f"there is no agent or swarm {name}; there are {there}")
 
 
-def _called(roster: SwarmMembers) -> str:
+def _called(roster: ParsedSwarm) -> str:
     return f"swarm {roster.name}" if roster.name else "the swarm"
 
 
-def _check_lead(roster: SwarmMembers, rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
+def _check_lead(roster: ParsedSwarm, rosters: NetworkSwarms) -> Iterator[ProblemDetail]:
     """A workflow may begin with anything; elsewhere one agent begins."""
     if roster.settings.mode == "workflow" or not roster.members:
         return
     if roster.lead in rosters.by_name:
-        said = f"{roster.lead} is a swarm; an agent begins a {roster.settings.mode}"
-        yield _problem(roster.listed_at, "swarm_lead_invalid", said)
+        message = f"{roster.lead} is a swarm; an agent begins a {roster.settings.mode}"
+        yield _problem(roster.listed_at, "swarm_lead_invalid", message)
     if roster.stages and len(roster.stages[0]) > 1:
-        said = f"{', '.join(roster.stages[0])} begin together; one agent begins a {roster.settings.mode}"
-        yield _problem(f"{roster.pointer}/flow", "swarm_lead_invalid", said)
+        message = f"{', '.join(roster.stages[0])} begin together; one agent begins a {roster.settings.mode}"
+        yield _problem(f"{roster.pointer}/flow", "swarm_lead_invalid", message)
 
 
-def _check_team(roster: SwarmMembers, rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
+def _check_team(roster: ParsedSwarm, rosters: NetworkSwarms) -> Iterator[ProblemDetail]:
     if roster.settings.mode != "team" or not roster.members:
         return
     at, lead = roster.listed_at, roster.lead
@@ -158,8 +158,8 @@ def _check_team(roster: SwarmMembers, rosters: MembersBySwarm) -> Iterator[Probl
             yield _problem(at, "delegate_name_invalid", f"{tool} is longer than {MAX_TOOL_NAME} characters")
 
 
-def _check_handoffs(rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
-    """What an agent of a handoff may answer with names somebody that it is in a swarm with."""
+def _check_handoffs(rosters: NetworkSwarms) -> Iterator[ProblemDetail]:
+    """An agent of a handoff may hand over only to members of its own swarms."""
     for index, agent in enumerate(rosters.spec.agents):
         found = rosters.of(agent.key)
         if all(roster.settings.mode != "handoff" for roster in found):
@@ -167,42 +167,42 @@ def _check_handoffs(rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
         beside = {member for roster in found for member in roster.members}
         for route in agent.allowed_routes:
             if route in rosters.agents and route not in beside:
-                said = f"{agent.key} may hand over to {route}, which is no member of its swarm"
-                yield _problem(f"/agents/{index}/allowed_routes", "handoff_unknown", said)
+                message = f"{agent.key} may hand over to {route}, which is no member of its swarm"
+                yield _problem(f"/agents/{index}/allowed_routes", "handoff_unknown", message)
 
 
-def _check_size(rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
+def _check_size(rosters: NetworkSwarms) -> Iterator[ProblemDetail]:
     """Only a swarm without other mistakes can be compiled, and so measured."""
     swarm = compile_swarm(rosters)
     size = 0 if swarm is None else json_bytes(swarm.model_dump(mode="json"))
     if size > MAX_SWARM_BYTES:
-        said = f"members and handoffs have {size} bytes together; the limit is {MAX_SWARM_BYTES}"
-        yield _problem("/swarm", "swarm_too_large", said)
+        message = f"members and handoffs have {size} bytes together; the limit is {MAX_SWARM_BYTES}"
+        yield _problem("/swarm", "swarm_too_large", message)
 
 
 class _Nesting:
     """How deep and how large swarms are with all that is nested in them, and which of them hold themselves."""
 
-    def __init__(self, rosters: MembersBySwarm) -> None:
+    def __init__(self, rosters: NetworkSwarms) -> None:
         self._rosters = rosters
         self._known: dict[str, tuple[int, int]] = {}
         self._cycles: dict[str, ProblemDetail] = {}
 
     def problems(self) -> Iterator[ProblemDetail]:
-        """Say what is nested wrongly; a swarm that nobody is a member of is looked at too."""
+        """Yield what is nested wrongly; a swarm that no other one contains is looked at too."""
         measured = [(roster, *self._measure(roster, ())) for roster in self._rosters.all]
         yield from self._cycles.values()
         if self._cycles:
             return
         for roster, depth, agents in measured[:1]:
             if depth > MAX_DEPTH:
-                said = f"its runs would stand {depth} deep; the limit is {MAX_DEPTH}"
-                yield _problem(roster.pointer, "swarm_too_deep", said)
+                message = f"its runs would stand {depth} deep; the limit is {MAX_DEPTH}"
+                yield _problem(roster.pointer, "swarm_too_deep", message)
             elif agents > MAX_SWARM_AGENTS:
-                said = f"{agents} agents take part; the limit is {MAX_SWARM_AGENTS}"
-                yield _problem(roster.pointer, "swarm_too_large", said)
+                message = f"{agents} agents take part; the limit is {MAX_SWARM_AGENTS}"
+                yield _problem(roster.pointer, "swarm_too_large", message)
 
-    def _measure(self, roster: SwarmMembers, above: tuple[str, ...]) -> tuple[int, int]:
+    def _measure(self, roster: ParsedSwarm, above: tuple[str, ...]) -> tuple[int, int]:
         """Return how deep the runs below one of *roster* stand, and how many agents it has."""
         if roster.name in self._known:
             return self._known[roster.name]
@@ -226,18 +226,18 @@ class _Nesting:
         return depth, agents
 
 
-def _is_child(roster: SwarmMembers, agent_key: str) -> bool:
+def _is_child(roster: ParsedSwarm, agent_key: str) -> bool:
     """Return whether an agent acts in a child run: all of a workflow, all but the lead of a team, none of a handoff."""
     mode = roster.settings.mode
     return mode == "workflow" or (mode == "team" and agent_key != roster.lead)
 
 
-def compile_swarm(rosters: MembersBySwarm) -> CompiledSwarm | None:
+def compile_swarm(rosters: NetworkSwarms) -> CompiledSwarm | None:
     """Compile the swarm of a checked network; None for one that is none."""
     return _compiled(rosters, rosters.all[0]) if rosters.all else None
 
 
-def _compiled(rosters: MembersBySwarm, roster: SwarmMembers) -> CompiledSwarm:
+def _compiled(rosters: NetworkSwarms, roster: ParsedSwarm) -> CompiledSwarm:
     settings, by_name = roster.settings, rosters.by_name
     agents = {agent.key: agent for agent in rosters.spec.agents}
     nested = [name for name in roster.members if name in by_name]
@@ -256,5 +256,5 @@ def _compiled(rosters: MembersBySwarm, roster: SwarmMembers) -> CompiledSwarm:
     )
 
 
-def _handoffs(agent: AgentSpec, roster: SwarmMembers) -> tuple[str, ...]:
+def _handoffs(agent: AgentSpec, roster: ParsedSwarm) -> tuple[str, ...]:
     return tuple(name for name in agent.allowed_routes if name in roster.members)

@@ -31,7 +31,7 @@ def update_background(  # noqa: C901 - one table of events
             return replace(background, iteration=event.index, began_ms=began, decision="", tools=(), went="")
         case ev.DecisionReceived() if before.asked in ACTION_KINDS:
             return replace(background, decision=_action(event.decision), reflections=())
-        case ev.DecisionMissed() if before.asked in ACTION_KINDS:
+        case ev.DecisionRequestFailed() if before.asked in ACTION_KINDS:
             return replace(background, decision="", last_error=f"{event.code}: {event.message}")
         case ev.DecisionRefused():
             return replace(_failed(background, f"{event.code}: {event.feedback}"), went=REFUSED)
@@ -40,7 +40,7 @@ def update_background(  # noqa: C901 - one table of events
             return replace(background, tools=tuple(call.tool for call in calls), retry_allowed=False)
         case ev.ToolCallFinished() | ev.ToolCallDenied() if all(call.status for call in after.calls):
             return _joined(after, background)
-        case ev.PlanChanged():
+        case ev.WorkspacePlanChanged():
             return replace(background, reset_allowed=False) if event.reset else background
         case ev.Reflected():
             return _reflected(background, event)
@@ -53,7 +53,7 @@ def update_background(  # noqa: C901 - one table of events
             return replace(ending, rationale=event.rationale)
         case ev.DeliverableRefused():
             return replace(background, faults=background.faults + 1, problems=event.problems)
-        case ev.Summarized():
+        case ev.RunSummarized():
             rationale = event.rationale or background.rationale
             return replace(background, summary=event.summary, deliverable=event.deliverable, rationale=rationale)
         case _:
@@ -93,24 +93,24 @@ def _joined(state: RunState, background: BackgroundState) -> BackgroundState:
 
 
 def _shown(call: OpenCall) -> JsonObject:
-    told: JsonObject = {"tool": call.call.tool, "arguments": truncate(as_text(call.shown_args()), SHOWN_CHARS)}
+    shown: JsonObject = {"tool": call.call.tool, "arguments": truncate(as_text(call.shown_args()), SHOWN_CHARS)}
     if call.status == "succeeded":
-        return {**told, "status": call.status, "result": truncate(as_text(call.result), SHOWN_CHARS)}
-    return {**told, "status": call.status, "error": _error(call)}
+        return {**shown, "status": call.status, "result": truncate(as_text(call.result), SHOWN_CHARS)}
+    return {**shown, "status": call.status, "error": _error(call)}
 
 
 def _error(call: OpenCall) -> str:
-    """Return why a call has no result, as the model was told it."""
+    """Return why a call has no result, as the model was shown it."""
     return truncate(as_text(call.result), SHOWN_CHARS)
 
 
 def _reflected(background: BackgroundState, event: ev.Reflected) -> BackgroundState:
-    told = [event.note] if event.note else []
+    notes = [event.note] if event.note else []
     if not event.followed and event.refusal:
-        told.append(f"{event.verdict} was not followed: {event.refusal}")
+        notes.append(f"{event.verdict} was not followed: {event.refusal}")
     return replace(
         background,
-        reflections=(*background.reflections, *told)[-REFLECTIONS_KEPT:],
+        reflections=(*background.reflections, *notes)[-REFLECTIONS_KEPT:],
         retry_allowed=event.followed and event.verdict == "retry",
         reset_allowed=background.reset_allowed or (event.followed and event.verdict == "reset_plan"),
     )

@@ -6,15 +6,15 @@ reservation is never released only because no answer came.
 
 from uuid import UUID
 
-from towpath_contracts.budgets import MICROS, NOTHING, UNITS, Amounts, AttemptAnswered
+from towpath_contracts.budgets import MICROS, NOTHING, UNITS, Amounts, AnsweredAttempt
 from towpath_contracts.decisions.decision import CallTools
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import Snapshot
 from towpath_engine.state.budget import (
-    BudgetMode,
     BudgetState,
     Reservation,
+    SpendingRestriction,
     apply_scopes,
     charge,
     correct,
@@ -27,7 +27,7 @@ from towpath_engine.state.run import RunState
 
 
 def add_usage(
-    usage: Usage, cost: Cost, event: ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected
+    usage: Usage, cost: Cost, event: ev.DecisionReceived | ev.DecisionRequestFailed | ev.UsageCorrected
 ) -> tuple[Usage, Cost]:
     """Return usage and cost of a run with those of one answer; one unknown price makes the sum unknown."""
     known = cost.price_known and event.cost.price_known
@@ -51,23 +51,25 @@ def total_cost(state: RunState) -> Cost:
 
 def sum_costs(*costs: Cost | None) -> Cost:
     """Add up *costs*; one that is unknown makes the sum unknown. The source is that of the last one that has any."""
-    told = [cost for cost in costs if cost is not None]
-    known = all(cost.price_known for cost in told)
-    source = next((cost.price_source for cost in reversed(told) if cost.price_source), "")
-    return Cost(usd=sum(cost.usd or 0.0 for cost in told) if known else None, price_known=known, price_source=source)
+    known_costs = [cost for cost in costs if cost is not None]
+    known = all(cost.price_known for cost in known_costs)
+    source = next((cost.price_source for cost in reversed(known_costs) if cost.price_source), "")
+    return Cost(
+        usd=sum(cost.usd or 0.0 for cost in known_costs) if known else None, price_known=known, price_source=source
+    )
 
 
 def update_budget(before: RunState, after: RunState, event: ev.AnyEvent) -> BudgetState | None:
     """Return the accounts after *event*, which has made *after* of *before*."""
     budget = after.budget
-    if isinstance(event, ev.BudgetApplied):
+    if isinstance(event, ev.BudgetAccountsApplied):
         return apply_scopes(budget, event.scopes, event.prices)
     if budget is None:
         return None
-    return _swept(_told(budget, before, after, event), after)
+    return _swept(_updated(budget, before, after, event), after)
 
 
-def _told(budget: BudgetState, before: RunState, after: RunState, event: ev.AnyEvent) -> BudgetState:
+def _updated(budget: BudgetState, before: RunState, after: RunState, event: ev.AnyEvent) -> BudgetState:
     match event:
         case ev.DecisionRequested():
             asked = _reserved(budget, after, event.request_id, 1, event.reserved, event.model)
@@ -77,14 +79,14 @@ def _told(budget: BudgetState, before: RunState, after: RunState, event: ev.AnyE
             return _answering(asked) if event.attempt == 1 else asked
         case ev.InstructionIssued():
             return _called(budget, after, event.instruction) if isinstance(event.instruction, CallTools) else budget
-        case ev.DecisionReceived() | ev.DecisionMissed() | ev.UsageCorrected():
+        case ev.DecisionReceived() | ev.DecisionRequestFailed() | ev.UsageCorrected():
             return _answered(budget, before, event)
         case ev.ToolCallFinished() | ev.ToolCallDenied():
             return _call_over(budget, event)
         case ev.FenceStored():
             return _voided(budget, event.voided)
         case ev.BudgetRefused():
-            return replace(budget, means=BudgetMode(event.means), refused=event.refusal)
+            return replace(budget, means=SpendingRestriction(event.means), refused=event.refusal)
         case ev.BudgetWarned():
             return replace(budget, warned=(*budget.warned, f"{event.scope}:{event.key}:{event.unit}"))
         case _:
@@ -92,7 +94,11 @@ def _told(budget: BudgetState, before: RunState, after: RunState, event: ev.AnyE
 
 
 def _answering(budget: BudgetState) -> BudgetState:
-    return replace(budget, means=BudgetMode.ANSWERING) if budget.means is BudgetMode.LAST_ANSWER else budget
+    return (
+        replace(budget, means=SpendingRestriction.ANSWERING)
+        if budget.means is SpendingRestriction.LAST_ANSWER
+        else budget
+    )
 
 
 def _reserved(
@@ -107,7 +113,7 @@ def _reserved(
 
 
 def _resent(budget: BudgetState, state: RunState, event: ev.EffectResent) -> BudgetState:
-    """Another attempt reserves anew; of the one before, nobody knows whether it was paid."""
+    """Another attempt reserves anew; whether the one before was paid is unknown."""
     if event.reserved is None:
         return budget
     model = ""
@@ -132,25 +138,25 @@ def tool_amounts(snapshot: Snapshot, tool: str) -> Amounts:
 
 
 def _answered(
-    budget: BudgetState, state: RunState, event: ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected
+    budget: BudgetState, state: RunState, event: ev.DecisionReceived | ev.DecisionRequestFailed | ev.UsageCorrected
 ) -> BudgetState:
     """Settle the attempt that was paid at what it used; one that only repeats its answer was not paid itself."""
-    told = event.answered or AttemptAnswered(attempt=1)
-    if told.called_in and told.called_in != told.attempt:
-        repeated = budget.held(event.request_id, told.attempt)
+    answered = event.answered or AnsweredAttempt(attempt=1)
+    if answered.called_in and answered.called_in != answered.attempt:
+        repeated = budget.held(event.request_id, answered.attempt)
         if repeated is not None:
             budget = settle(budget, repeated, NOTHING)
-        repeated = budget.estimated(event.request_id, told.attempt)
+        repeated = budget.estimated(event.request_id, answered.attempt)
         if repeated is not None:
             budget = correct(budget, repeated, NOTHING)
-    attempt = told.called_in or told.attempt
+    attempt = answered.called_in or answered.attempt
     hold = budget.held(event.request_id, attempt)
     late = budget.estimated(event.request_id, attempt)
     if hold is not None:
-        return settle(budget, hold, *_used(budget, hold, event, told.uncounted))
+        return settle(budget, hold, *_used(budget, hold, event, answered.uncounted))
     if late is not None:
-        return correct(budget, late, *_used(budget, late, event, told.uncounted))
-    if isinstance(event, ev.UsageCorrected) or told.called_in:
+        return correct(budget, late, *_used(budget, late, event, answered.uncounted))
+    if isinstance(event, ev.UsageCorrected) or answered.called_in:
         return budget
     free = Reservation(effect_id=event.request_id, attempt=attempt, accounts=(), amounts=NOTHING, model=event.model)
     actual, _ = _used(budget, free, event, 0)
@@ -160,10 +166,10 @@ def _answered(
 def _used(
     budget: BudgetState,
     hold: Reservation,
-    event: ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected,
+    event: ev.DecisionReceived | ev.DecisionRequestFailed | ev.UsageCorrected,
     uncounted: int,
 ) -> tuple[Amounts, Amounts]:
-    """Return what an answer says it used, and the part that is estimated: for calls that ended without a word."""
+    """Return the usage that an answer reports, and the part that is estimated, for calls without an answer."""
     usage, cost = event.usage, event.cost
     tokens = max(usage.total_tokens, usage.input_tokens + usage.output_tokens)
     estimated = _of_calls(hold.amounts, uncounted)
@@ -171,7 +177,7 @@ def _used(
         usd = -int(-cost.usd * MICROS // 1)
     else:
         price = budget.prices.get(hold.model or event.model)
-        # Without a price nobody can say what it cost: all that was reserved is taken for spent.
+        # Without a price the cost is unknown: all that was reserved is taken for spent.
         if price is None:
             usd, estimated = 0, estimated.model_copy(update={"usd_micros": hold.amounts.usd_micros})
         else:

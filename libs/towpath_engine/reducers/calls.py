@@ -114,7 +114,7 @@ def _turns_begun(before: RunState, after: RunState, at: datetime) -> RunState:
 
 
 def _worked(state: RunState, tool: str) -> tuple[str, ...]:
-    """A child knows which tools worked in it: its parent asks. Nobody asks a run that is no child."""
+    """A child knows which tools worked in it: its parent asks. A run that is no child is not asked."""
     return state.worked if state.created.parent is None or tool in state.worked else (*state.worked, tool)
 
 
@@ -126,7 +126,7 @@ def _closed(call: OpenCall, event: ev.ToolCallFinished | ev.ToolCallDenied) -> O
         tool=event.tool,
         step=event.step,
         status=status,
-        text=_told(call, as_text(response)),
+        text=_output_text(call, as_text(response)),
         blob_digest=finished.result_digest if finished and finished.blob else None,
     )
     return replace(
@@ -142,7 +142,7 @@ def _closed(call: OpenCall, event: ev.ToolCallFinished | ev.ToolCallDenied) -> O
     )
 
 
-def _told(call: OpenCall, text: str) -> str:
+def _output_text(call: OpenCall, text: str) -> str:
     """A model must not take the result for that of the call it asked for."""
     if call.executed_args is None:
         return text
@@ -150,9 +150,9 @@ def _told(call: OpenCall, text: str) -> str:
 
 
 def _outcome(event: ev.ToolCallFinished | ev.ToolCallDenied) -> str:
-    """Say what became of the call as the list of effects does; a denial by its own name.
+    """Return what became of the call as the list of effects does; a denial by its own name.
 
-    A failure of which nobody said whether it began is called what earlier engines called it: replays stay the same.
+    A failure without a report whether the call began is called what earlier engines called it: replays stay the same.
     """
     if isinstance(event, ev.ToolCallDenied):
         return "denied"

@@ -11,10 +11,10 @@ from towpath_engine.state.replace import replace
 from towpath_engine.state.run import EffectKind, OpenChild, PendingEffect, RunState
 
 CHILD_RESEND_S = 5
-"""First question to a child that was not heard of."""
+"""When a child that has not reported is asked for the first time."""
 
 STOP_RESEND_S = 3
-"""When a child is told once more to stop; that it may have been asked seldom before is no reason to wait."""
+"""When a child is asked once more to stop; this does not depend on how often it was asked before."""
 
 
 def resend_stop_soon(pending: PendingEffect, at: datetime) -> PendingEffect:
@@ -48,7 +48,7 @@ def apply_child_started(state: RunState, event: ev.ChildStarted, at: datetime) -
     return replace(state, pending=(*state.pending, pending), children=(*state.children, child))
 
 
-def apply_child_waits(state: RunState, event: ev.ChildWaits, _at: datetime) -> RunState:
+def apply_child_waits(state: RunState, event: ev.ChildWaitChanged, _at: datetime) -> RunState:
     children = tuple(
         replace(c, waits=event.waits, seq=event.child_seq) if c.child_id == event.child_id else c
         for c in state.children
@@ -56,7 +56,7 @@ def apply_child_waits(state: RunState, event: ev.ChildWaits, _at: datetime) -> R
     return replace(state, children=children)
 
 
-def apply_child_stopped(state: RunState, event: ev.ChildStopped, at: datetime) -> RunState:
+def apply_child_stopped(state: RunState, event: ev.ChildStopRequested, at: datetime) -> RunState:
     return replace(
         state,
         children=tuple(replace(c, stopped=event.reason) if c.child_id == event.child_id else c for c in state.children),
@@ -65,7 +65,7 @@ def apply_child_stopped(state: RunState, event: ev.ChildStopped, at: datetime) -
 
 
 def apply_child_ended(state: RunState, event: ev.ChildEnded, _at: datetime) -> RunState:
-    """Once the last one has ended, what they said is remembered in their order, like the outcomes of calls."""
+    """Once the last one has ended, their answers are remembered in their order, like the outcomes of calls."""
     children = tuple(
         replace(
             c,
@@ -104,11 +104,11 @@ def apply_child_ended(state: RunState, event: ev.ChildEnded, _at: datetime) -> R
 
 def _output(child: OpenChild) -> ToolOutput:
     completed = child.status == "completed"
-    said = child.final if completed else {"status": child.status, "reason": child.reason, "said": child.final}
+    answer = child.final if completed else {"status": child.status, "reason": child.reason, "said": child.final}
     return ToolOutput(
         execution_id=child.child_id,
         tool=f"agent:{child.agent_key}",
         step=child.step,
         status="succeeded" if completed else "failed",
-        text=as_text(said),
+        text=as_text(answer),
     )

@@ -1,4 +1,4 @@
-"""The `history` context policy: what the agents of a handoff swarm said and did, in order.
+"""The `history` context policy: what the agents of a handoff swarm wrote and did, in order.
 
 A turn is added when it is over, so a call never appears without its result. The size is bounded by the run's
 `context_limit`: the oldest turns are dropped first, and counted.
@@ -27,22 +27,22 @@ def update_conversation(before: RunState, after: RunState, held: SwarmState, eve
         return held
     match event:
         case ev.DecisionReceived():
-            said = event.decision.get("action_reasoning")
-            return replace(held, thought=truncate(said, THOUGHT_CHARS) if isinstance(said, str) else "")
+            reasoning = event.decision.get("action_reasoning")
+            return replace(held, thought=truncate(reasoning, THOUGHT_CHARS) if isinstance(reasoning, str) else "")
         case ev.HandedOff():
-            turn = {**_whose(after, held), "said": event.said, "handed_over_to": event.target}
+            turn = {**_turn_of(after, held), "said": event.said, "handed_over_to": event.target}
             return _remembered(after, replace(held, thought=""), turn)
         case ev.ToolCallFinished() | ev.ToolCallDenied():
             if all(call.status for call in before.calls) or not all(call.status for call in after.calls):
                 return held
-            return _remembered(after, replace(held, thought=""), {**_whose(after, held), "calls": _calls(after)})
+            return _remembered(after, replace(held, thought=""), {**_turn_of(after, held), "calls": _calls(after)})
         case _:
             return held
 
 
-def _whose(state: RunState, held: SwarmState) -> JsonObject:
-    whose: JsonObject = {"agent": state.agent_key, "step": state.step, "epoch": state.epoch}
-    return {**whose, "reasoning": held.thought} if held.thought else whose
+def _turn_of(state: RunState, held: SwarmState) -> JsonObject:
+    turn: JsonObject = {"agent": state.agent_key, "step": state.step, "epoch": state.epoch}
+    return {**turn, "reasoning": held.thought} if held.thought else turn
 
 
 def _calls(state: RunState) -> list[JsonObject]:

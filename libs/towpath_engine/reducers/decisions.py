@@ -54,7 +54,7 @@ def apply_decision_received(state: RunState, event: ev.DecisionReceived, _at: da
     return replace(state, feedback=(), notes=(), handoff=None, handoff_from=None)
 
 
-def apply_decision_missed(state: RunState, event: ev.DecisionMissed, _at: datetime) -> RunState:
+def apply_decision_missed(state: RunState, event: ev.DecisionRequestFailed, _at: datetime) -> RunState:
     return _with_log_entry(_answered(state, event), _system_entry(event.step, f"{event.code}: {event.message}"))
 
 
@@ -91,7 +91,7 @@ def apply_agent_transferred(state: RunState, event: ev.AgentTransferred, _at: da
     )
 
 
-def _answered(state: RunState, event: ev.DecisionReceived | ev.DecisionMissed) -> RunState:
+def _answered(state: RunState, event: ev.DecisionReceived | ev.DecisionRequestFailed) -> RunState:
     """Clear the pending request; count what the answer cost and which entry of its script was played."""
     played = {} if event.script is None else {event.script.queue: event.script.index + 1}
     return replace(
@@ -101,7 +101,7 @@ def _answered(state: RunState, event: ev.DecisionReceived | ev.DecisionMissed) -
     )
 
 
-def _with_usage(state: RunState, event: ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected) -> RunState:
+def _with_usage(state: RunState, event: ev.DecisionReceived | ev.DecisionRequestFailed | ev.UsageCorrected) -> RunState:
     usage, cost = add_usage(state.usage, state.cost, event)
     return replace(state, usage=usage, cost=cost)
 

@@ -24,7 +24,7 @@ from towpath_engine.state.workspace import RunWorkspace
 
 @dataclass(frozen=True, kw_only=True)
 class InheritedState:
-    """The part of a state that a fork takes over; the fields are those of RunState."""
+    """The part of a run's state that a fork of it takes over; the fields are those of RunState."""
 
     agent_key: str
     epoch: int

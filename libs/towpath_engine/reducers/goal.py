@@ -56,9 +56,9 @@ def update_goal(before: RunState, after: RunState, goal: GoalState, event: ev.An
             return _validated(after, goal, event)
         case ev.ProgressMeasured():
             return _measured(goal, event)
-        case ev.ConfidenceMeasured():
+        case ev.ModelConfidenceMeasured():
             return replace(goal, confidence=event.score, confidence_step=event.step, doubt=OUT_OF_DOUBT)
-        case ev.HelpSought():
+        case ev.DenialHelpSought():
             rungs = (*goal.rungs, f"{event.tool}:{event.rung}")
             return replace(goal, rungs=rungs[-RUNGS_KEPT:], helped_step=event.step, helped_by=event.rung)
         case ev.GateClosed():
@@ -128,12 +128,12 @@ def _joined(state: RunState, goal: GoalState) -> GoalState:
 
 def _misreported(state: RunState) -> str:
     """Name the calls that worked but whose results are not what their tools declare, and what is wrong with each."""
-    said = [
+    faults = [
         (call.call.tool, report_fault(state.snapshot.tools[call.call.tool].reports, call.result))
         for call in state.calls
         if call.status == "succeeded"
     ]
-    return truncate("; ".join(f"the result of {tool} {fault}" for tool, fault in said if fault), REASONING_CHARS)
+    return truncate("; ".join(f"the result of {tool} {fault}" for tool, fault in faults if fault), REASONING_CHARS)
 
 
 def _with(made: tuple[JsonObject, ...], new: Iterable[JsonObject]) -> tuple[JsonObject, ...]:
@@ -148,7 +148,7 @@ def _with(made: tuple[JsonObject, ...], new: Iterable[JsonObject]) -> tuple[Json
 def _written(state: RunState, goal: GoalState, event: ev.WorkspaceChanged) -> GoalState:
     """A file of the workspace is an artifact where a criterion names it as one; a deleted one is none any more.
 
-    Other files are the model's own paper: what it writes there says nothing of the goal.
+    Other files are the model's own notes: what it writes there is no evidence for the goal.
     """
     gone = {change.path for change in event.changes if change.digest is None}
     kept = tuple(one for one in goal.artifacts if one["name"] not in gone)
@@ -212,7 +212,7 @@ def _measured(goal: GoalState, event: ev.ProgressMeasured) -> GoalState:
 def _helped(state: RunState, goal: GoalState) -> GoalState:
     """What specialists did stands beside what was denied; where one did it, the step is looked at once more.
 
-    A specialist's word that it is done counts for no more than anybody's: its log must hold a call that succeeded.
+    A specialist's claim to be done is not enough: its log must hold a call that succeeded.
     """
     asked = [child for child in state.children if child.purpose == SPECIALIST]
     results = tuple(_done_by(child) for child in asked)

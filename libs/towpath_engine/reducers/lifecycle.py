@@ -75,7 +75,7 @@ def apply_cancel_accepted(state: RunState, event: ev.CancelAccepted, at: datetim
 def apply_run_quarantined(state: RunState, event: ev.RunQuarantined, at: datetime) -> RunState:
     """Keep what a later cancel must account for; children are dropped when the run is quarantined a second time.
 
-    The second quarantine says that the run can't apply what its children report, so it can't wait for them either.
+    The second quarantine means that the run can't apply what its children report, so it can't wait for them either.
     """
     second = state.status is Status.QUARANTINED
     kept = [
@@ -107,7 +107,7 @@ def apply_fence_stored(state: RunState, event: ev.FenceStored, at: datetime) -> 
 
 
 def apply_run_finished(state: RunState, event: ev.RunFinished, at: datetime) -> RunState:
-    """Keep pending only what must still be heard: the fence, children that must stop, outcomes for the ledger.
+    """Keep pending only what must still be delivered: the fence, children that must stop, outcomes for the ledger.
 
     The fence stays where it is not stored yet, or where calls are open or may still be running.
     """

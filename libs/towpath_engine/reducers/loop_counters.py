@@ -24,6 +24,9 @@ from towpath_engine.reducers.loop_signatures import (
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import LoopCounters, OpenCall, RunState
 
+LOOP_DETECTED = "loop_detected"
+"""The code of a refused loop, the type of its gate, and the reason of an end by it."""
+
 LOOP_THRESHOLD = 3
 """Equal signatures in a row that make a loop; fires on the third."""
 
@@ -100,7 +103,7 @@ def _cleared(detectors: LoopCounters, step: int) -> LoopCounters:
 
 
 def after_validation(detectors: LoopCounters, event: ev.StepValidated) -> LoopCounters:
-    """Count a step that a model judges to have failed; what its outcome told was counted with the outcome."""
+    """Count a step that a model judges to have failed; what its outcome showed was counted with the outcome."""
     counted = event.step == detectors.error_step and detectors.error_count > 0
     if event.success or event.source != "model" or counted:
         return detectors
@@ -122,7 +125,7 @@ def _after_results(detectors: LoopCounters, calls: tuple[OpenCall, ...], tools: 
 
 
 def _reads(call: OpenCall, tools: Tools) -> bool:
-    """Whether the call only looked at something, and saw enough to know it again."""
+    """Whether the call only looked at something, and got enough to recognize it again."""
     spec = tools[call.call.tool]
     if spec.effect_class is not EffectClass.PURE or spec.polling:
         return False
@@ -131,7 +134,7 @@ def _reads(call: OpenCall, tools: Tools) -> bool:
 
 def after_refusal(detectors: LoopCounters, code: str, feedback: str, step: int) -> LoopCounters:
     """Count a decision refused in *step* like an error; a refused loop is counted by its own detector."""
-    if code == "loop_detected":
+    if code == LOOP_DETECTED:
         return detectors
     signature = refusal_signature(code, feedback)
     return _seen(_after_error(detectors, signature, step), "e:" + digest_text(signature)[SHORT])
@@ -186,7 +189,13 @@ def cycle_of(window: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def after_loop(detectors: LoopCounters, detector: str, signature: str, action: str) -> LoopCounters:
-    """Remember that something was done about a loop: it must go on before anything more is done."""
+    """Remember that something was done about a loop: it must go on before anything more is done.
+
+    `errors` and `handoffs` keep their count, and beside it (`*_told`) the count at which something was done: each
+    further one is acted upon. `cycle` and `results` count anew: another round, or as many equal results again, are
+    acted upon. `calls` needs neither: calls that would be a loop are not run, and each time they are asked for is acted
+    upon.
+    """
     nudged = (*detectors.nudged, f"{detector}:{signature}")[-NUDGED_KEPT:]
     changed = replace(detectors, nudged=nudged, replan=action == "replan")
     match detector:

@@ -38,5 +38,5 @@ def counters_for_child(detectors: LoopCounters) -> JsonObject | None:
 
 
 def inherited_detectors(given: JsonObject | None) -> LoopCounters:
-    """Return the counters of a run whose first event says *given*. Raises pydantic's ValidationError."""
+    """Return the counters of a run whose first event holds *given*. Raises pydantic's ValidationError."""
     return _NONE if given is None else _adapter().validate_python(given)

@@ -44,7 +44,7 @@ _VOLATILE_NAMES = frozenset(
     {"took", "took_ms", "duration", "duration_ms", "elapsed", "elapsed_ms", "latency_ms", "timestamp"}
     | {"request_id", "trace_id", "correlation_id", "generated_at", "fetched_at", "retrieved_at"}
 )
-"""Fields of a result that say when it was made, and not what it is."""
+"""Fields of a result that hold when it was made, and not what it is."""
 
 
 def call_signature(calls: tuple[ToolCall, ...]) -> str:
@@ -82,7 +82,7 @@ def errors_of(calls: tuple[OpenCall, ...]) -> str:
 
 
 def result_signature(call: OpenCall) -> str:
-    """Return what a successful call answered, but for the fields that say when it was made."""
+    """Return what a successful call answered, but for the fields that hold when it was made."""
     result = call.result
     if isinstance(result, dict) and not _VOLATILE_NAMES.isdisjoint(result):
         lasting = {name: value for name, value in result.items() if name not in _VOLATILE_NAMES}
@@ -101,12 +101,12 @@ def step_signature(calls: tuple[OpenCall, ...]) -> str:
 
 
 def handoff_signature(source: str, target: str, context: Any) -> str:
-    """Return the signature of one agent handing the run to another, with what it says."""
+    """Return the signature of one agent handing the run to another, with its message."""
     return "r:" + digest_text(f"{source}>{target}:{canonical_json(context)}")[SHORT]
 
 
 def weight(value: Any, enough: int) -> int:
-    """Count the characters of texts and numbers in *value*, up to about *enough*: "ok" and [] say next to nothing."""
+    """Count the characters of texts and numbers in *value*, up to about *enough*: "ok" and [] hold little."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):

@@ -27,7 +27,7 @@ def with_plan_or_swarm(state: RunState, created: ev.RunCreated) -> RunState:
     )
 
 
-def apply_plan_moved(state: RunState, event: ev.PlanMoved, _at: datetime) -> RunState:
+def apply_plan_moved(state: RunState, event: ev.PlanStateChanged, _at: datetime) -> RunState:
     held = state.composition or PlanRunState()
     asked = event.target == "planner_active"
     error = event.error if event.error is not None else held.error

@@ -21,7 +21,7 @@ def routes_of(state: RunState) -> tuple[str, ...]:
 
 
 def description_of(state: RunState, name: str) -> str:
-    """Return what is said of somebody that control may be handed to."""
+    """Return the description of an agent or swarm that control may be handed to."""
     agent = state.snapshot.agents.get(name)
     if agent is not None:
         return agent.description

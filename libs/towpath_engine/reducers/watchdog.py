@@ -15,7 +15,7 @@ _SAID = {
     "cycle": "repeated the same sequence of actions and brought nothing new",
     "stalled_progress": "made no progress",
 }
-"""What the model is told: the platform's own words, never those of a tool or of the report."""
+"""The message to the model: the platform's own words, never those of a tool or of the report."""
 
 
 def apply_watchdog_reported(state: RunState, event: ev.WatchdogReported, _at: datetime) -> RunState:

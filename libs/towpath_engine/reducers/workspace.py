@@ -35,7 +35,7 @@ def initial_workspace(files: tuple[FileEntry, ...], at: datetime) -> RunWorkspac
     )
 
 
-def apply_plan_changed(state: RunState, event: ev.PlanChanged, _at: datetime) -> RunState:
+def apply_plan_changed(state: RunState, event: ev.WorkspacePlanChanged, _at: datetime) -> RunState:
     return replace(state, desk=replace(state.desk or EMPTY_WORKSPACE, plan=plan_from(event.plan)))
 
 
@@ -61,16 +61,16 @@ def _changed(desk: RunWorkspace, event: ev.WorkspaceChanged, at: datetime) -> di
 
 
 def outcome_effect(run_id: UUID, execution_id: UUID) -> UUID:
-    """Return the id of the effect that tells the ledger the outcome of a call."""
+    """Return the id of the effect that reports to the ledger the outcome of a call."""
     return effect_id(run_id, f"outcome:{execution_id}")
 
 
 def with_unconfirmed_outcome(state: RunState, event: ev.ToolCallFinished, at: datetime) -> RunState:
-    """Return *state* with the outcome of a call that the run applied itself pending; workers tell all others."""
+    """Return *state* with the outcome of a call that the run applied itself pending; workers report all others."""
     spec = state.snapshot.tools.get(event.tool)
     if event.worker != PLATFORM_WORKER or spec is None or not spec.internal:
         return state
-    told: JsonObject = {
+    outcome: JsonObject = {
         "execution_id": str(event.execution_id),
         "tool": event.tool,
         "status": event.status,
@@ -82,12 +82,12 @@ def with_unconfirmed_outcome(state: RunState, event: ev.ToolCallFinished, at: da
         kind=EffectKind.OUTCOME,
         attempt=1,
         resend_at=at + timedelta(seconds=OUTCOME_RESEND_S),
-        outcome=told,
+        outcome=outcome,
     )
     return replace(state, pending=(*state.pending, owed))
 
 
-def apply_outcome_recorded(state: RunState, event: ev.OutcomeRecorded, _at: datetime) -> RunState:
+def apply_outcome_recorded(state: RunState, event: ev.InternalOutcomeRecorded, _at: datetime) -> RunState:
     """Return *state* without the outcome that the ledger holds now."""
     gone = outcome_effect(state.run_id, event.execution_id)
     return replace(state, pending=tuple(p for p in state.pending if p.effect_id != gone))

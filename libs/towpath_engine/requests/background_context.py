@@ -17,7 +17,7 @@ LISTING_BYTES = 16 * 1024
 """Of that list; most lists of 200 files have less."""
 
 PLAN_SHOWN_BYTES = 32 * 1024
-"""Of the plan in a prompt: as much as the outputs of tools have, unless a task says otherwise."""
+"""Of the plan in a prompt: as much as the outputs of tools have, unless a task sets another limit."""
 
 
 def background_section(state: RunState) -> JsonObject | None:
@@ -48,7 +48,7 @@ def _plan(state: RunState) -> JsonObject | str:
 
 
 def shown_plan(plan: WorkspacePlan) -> JsonObject:
-    """Return the plan as a prompt shows it: whole where it is small enough, else it says what is left out of it.
+    """Return the plan as a prompt shows it: whole where it is small enough, else with a note of what is left out of it.
 
     Left out are first all notes of a step but its last one, then notes and details, then the last steps.
     """

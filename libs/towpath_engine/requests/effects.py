@@ -15,13 +15,13 @@ from towpath_contracts.text import truncate
 from towpath_contracts.tools.access import RaiseFence
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_contracts.tools.grants import grant_chain
-from towpath_contracts.tools.internal_outcomes import RecordOutcome
+from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS
 from towpath_engine.reducers.budget import total_cost
 from towpath_engine.reducers.decisions import DECIDE_GRACE_S
 from towpath_engine.requests.network_context import build_context
 from towpath_engine.requests.planner import plan_schema
-from towpath_engine.state.budget import BudgetMode
+from towpath_engine.state.budget import SpendingRestriction
 from towpath_engine.state.limits import shorten_answer
 from towpath_engine.state.run import STOPPING, EffectKind, PendingEffect, RunState
 
@@ -36,8 +36,8 @@ LEAN_OUTPUT_TOKENS = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreText:
-    """A text that an event of the transition names: stored before the transition is, and never sent."""
+class TextToStore:
+    """A text that an event of the transition names by digest: stored before the transition is, and never sent."""
 
     run_id: UUID
     digest: str
@@ -45,11 +45,11 @@ class StoreText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
+class OutgoingEffect:
     """A message to send once the transition is committed; `effect_id:attempt` is its message id."""
 
     effect: PendingEffect
-    message: DecisionRequest | ToolRequest | RaiseFence | AskChild | RecordOutcome | StoreText
+    message: DecisionRequest | ToolRequest | RaiseFence | AskChild | RecordInternalOutcome | TextToStore
 
     @property
     def message_id(self) -> str:
@@ -64,8 +64,8 @@ def resendable_effects(state: RunState) -> list[PendingEffect]:
     before, and a second decider would be paid for it. Its next attempt comes when its lease is over.
     """
     unasked = state.unasked
-    said = [p for p in state.pending if p.effect_id not in unasked]
-    return said if state.budget is None else [p for p in said if p.kind is not EffectKind.DECIDE]
+    asked = [p for p in state.pending if p.effect_id not in unasked]
+    return asked if state.budget is None else [p for p in asked if p.kind is not EffectKind.DECIDE]
 
 
 def model_of(state: RunState) -> str:
@@ -74,7 +74,7 @@ def model_of(state: RunState) -> str:
 
 
 def model_for(state: RunState, kind: DecisionKind) -> str:
-    """Return the model that answers a request of *kind*; a background run may have its own for its last words."""
+    """Return the model that answers a request of *kind*; a background run may have its own for its summary."""
     if kind is DecisionKind.SUMMARIZE and state.created.background is not None:
         return state.created.background_settings.summarize_model or model_of(state)
     if kind is DecisionKind.COMPILE_PLAN:
@@ -82,42 +82,45 @@ def model_for(state: RunState, kind: DecisionKind) -> str:
     return model_of(state)
 
 
-def message_of(state: RunState, effect: PendingEffect) -> Effect:
+def message_of(state: RunState, effect: PendingEffect) -> OutgoingEffect:
     """Build the message of a pending effect."""
     match effect.kind:
         case EffectKind.DECIDE:
-            return Effect(effect=effect, message=_decide(state, effect))
+            return OutgoingEffect(effect=effect, message=_decide(state, effect))
         case EffectKind.TOOL:
-            return Effect(effect=effect, message=_tool(state, effect))
+            return OutgoingEffect(effect=effect, message=_tool(state, effect))
         case EffectKind.FENCE:
             fence = RaiseFence(
                 run_id=state.run_id, project=state.created.project, fence=state.fence, reason=str(state.status)
             )
-            return Effect(effect=effect, message=fence)
+            return OutgoingEffect(effect=effect, message=fence)
         case EffectKind.CHILD:
-            return Effect(effect=effect, message=_ask_child(state, effect))
+            return OutgoingEffect(effect=effect, message=_ask_child(state, effect))
         case EffectKind.OUTCOME:
-            return Effect(effect=effect, message=_outcome(state, effect))
+            return OutgoingEffect(effect=effect, message=_outcome(state, effect))
         case EffectKind.STORE:
             msg = "a text is stored with its transition and never pending"
             raise ValueError(msg)
 
 
-def store_text(state: RunState, digest: str, text: str, now: datetime) -> Effect:
+def store_text(state: RunState, digest: str, text: str, now: datetime) -> OutgoingEffect:
     """Return the effect that stores *text*."""
     effect = PendingEffect(
         effect_id=effect_id(state.run_id, f"text:{digest}"), kind=EffectKind.STORE, attempt=1, resend_at=now
     )
-    return Effect(effect=effect, message=StoreText(run_id=state.run_id, digest=digest, text=text))
+    return OutgoingEffect(effect=effect, message=TextToStore(run_id=state.run_id, digest=digest, text=text))
 
 
-def _outcome(state: RunState, effect: PendingEffect) -> RecordOutcome:
+def _outcome(state: RunState, effect: PendingEffect) -> RecordInternalOutcome:
     """The ledger gets a result that a message can hold, whatever is pending: its row must end."""
-    told: JsonObject = {**(effect.outcome or {})}
-    told["result"] = shorten_answer(told.get("result"))
-    if told.get("failure"):
-        told["failure"] = {**told["failure"], "message": truncate(told["failure"]["message"], MAX_FAILURE_CHARS)}
-    return RecordOutcome.model_validate({"run_id": state.run_id, "project": state.created.project, **told})
+    outcome: JsonObject = {**(effect.outcome or {})}
+    outcome["result"] = shorten_answer(outcome.get("result"))
+    if outcome.get("failure"):
+        outcome["failure"] = {
+            **outcome["failure"],
+            "message": truncate(outcome["failure"]["message"], MAX_FAILURE_CHARS),
+        }
+    return RecordInternalOutcome.model_validate({"run_id": state.run_id, "project": state.created.project, **outcome})
 
 
 def _ask_child(state: RunState, effect: PendingEffect) -> AskChild:
@@ -137,7 +140,7 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
     kind = DecisionKind(state.asked)
     model = model_for(state, kind)
     budget = state.budget
-    lean = budget is not None and budget.means is not BudgetMode.ALL
+    lean = budget is not None and budget.means is not SpendingRestriction.ALL
     script = None
     if model.startswith("scripted:"):
         script = ScriptPosition(digest=task.script_digest, cursors=state.cursors)

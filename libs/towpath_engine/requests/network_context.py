@@ -33,12 +33,12 @@ def assessment_section(state: RunState) -> JsonObject | None:
     calls = [
         {"tool": c.call.tool, "arguments": c.shown_args(), "status": c.status, "result": c.result} for c in state.calls
     ]
-    told: JsonObject = {"kind": state.asked, "step": state.step, "calls": calls}
+    section: JsonObject = {"kind": state.asked, "step": state.step, "calls": calls}
     if state.goal is not None:
-        return {**told, **goal_assessment(state, state.goal)}
+        return {**section, **goal_assessment(state, state.goal)}
     if state.background is None:
-        return told
-    return {**told, **(summary_section(state) if state.asked == "summarize" else reflection_section(state))}
+        return section
+    return {**section, **(summary_section(state) if state.asked == "summarize" else reflection_section(state))}
 
 
 def agent_parameters(spec: ToolSpec) -> JsonObject:

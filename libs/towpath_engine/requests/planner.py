@@ -16,7 +16,7 @@ from towpath_engine.rules.members import members_of, nested_swarms
 from towpath_engine.state.run import RunState
 
 FAULT_CHARS = 400
-"""Of one fault that the planner is told."""
+"""Of one fault in the message to the planner."""
 
 MAX_ATTEMPTS = 2
 """Plans that a model may write: the first, and one that mends it."""
@@ -98,5 +98,5 @@ def correction_request(faults: list[str], written: JsonObject | None) -> JsonObj
 
 def faults_error(code: str, faults: list[str]) -> JsonObject:
     """Return the error of a plan that can't be carried out, with every fault."""
-    told = [truncate(fault, FAULT_CHARS) for fault in faults]
-    return {"code": code, "message": truncate("; ".join(told), MAX_ANSWER_TEXT), "faults": told}
+    messages = [truncate(fault, FAULT_CHARS) for fault in faults]
+    return {"code": code, "message": truncate("; ".join(messages), MAX_ANSWER_TEXT), "faults": messages}

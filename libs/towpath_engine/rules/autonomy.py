@@ -17,7 +17,7 @@ FAILURES_ASKED: dict[Autonomy, int] = {"low": 1, "medium": 2, "high": 3}
 
 
 def who_decides(autonomy: Autonomy, trigger: str, score: float, threshold: float) -> Who:
-    """Say who goes on deciding after a confidence check of *score* that was made because of *trigger*.
+    """Return who goes on deciding after a confidence check of *score* that was made because of *trigger*.
 
     At low autonomy every occasion but the interval is a doubt, and every doubt is a person's.
     """

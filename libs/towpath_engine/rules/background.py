@@ -43,7 +43,7 @@ def _what_plan(state: RunState) -> str:
 
 
 def reflection_reasons(state: RunState) -> tuple[str, ...]:
-    """Say what there is to reflect upon, in words for the model."""
+    """Return what there is to reflect upon, as text for the model."""
     background = state.background
     if background is None:
         return ()

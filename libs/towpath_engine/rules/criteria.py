@@ -37,7 +37,7 @@ def criteria_input(state: RunState, goal: GoalState) -> JsonObject:
     """Return what an expression sees.
 
     `artifacts` by name; `tests`, the last report (empty where no test ran); `workspace.files` by path; `last_output`;
-    `results` of the last action's calls; `claimed`, the answer of a model that says it is done, or null. Of long ones
+    `results` of the last action's calls; `claimed`, the answer of a model that claims to be done, or null. Of long ones
     the beginning is seen (`towpath_engine.rules.criteria_input`): 16,384 characters, 1,024 values, 256 items of a list.
     """
     files = {} if state.desk is None else state.desk.files
@@ -58,11 +58,11 @@ def met_now(state: RunState, goal: GoalState, judged: JsonObject | None = None) 
         return ()
     scene = criteria_input(state, goal)
     by_model = set(goal.met) if judged is None else _found(judged)
-    return tuple(n for n, one in enumerate(criteria) if _is_met(one, scene, told=n in by_model))
+    return tuple(n for n, one in enumerate(criteria) if _is_met(one, scene, judged_met=n in by_model))
 
 
-def _is_met(criterion: Criterion, scene: JsonObject, *, told: bool) -> bool:
-    return told if criterion.when is None else compile_criterion(criterion.when).met(scene)
+def _is_met(criterion: Criterion, scene: JsonObject, *, judged_met: bool) -> bool:
+    return judged_met if criterion.when is None else compile_criterion(criterion.when).met(scene)
 
 
 def _found(judged: JsonObject) -> set[int]:

@@ -1,6 +1,6 @@
 """Validates a decision: turns it into an instruction, or into feedback for the model.
 
-A refusal changes nothing but what the model is told next, and lists every problem of the decision at once.
+A refusal changes nothing but the next message to the model, and lists every problem of the decision at once.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import (
     MAX_CALLS_PER_DECISION,
     Abandon,
+    AbandonRun,
     AnyDecision,
     AskPerson,
     CallTools,
     Finish,
-    GiveUp,
     RequestGate,
     Respond,
     RouteToAgent,
@@ -58,7 +58,7 @@ def parse(decision: JsonObject, kind: str = "network") -> AnyDecision | Decision
 
 def instruct(
     state: RunState, decision: JsonObject
-) -> CallTools | Transfer | Finish | GiveUp | AskPerson | DecisionRefusal:
+) -> CallTools | Transfer | Finish | AbandonRun | AskPerson | DecisionRefusal:
     """Validate *decision* against what the acting agent may do."""
     parsed = parse(decision, state.created.kind)
     agent = state.snapshot.agents[state.agent_key]
@@ -72,7 +72,7 @@ def instruct(
         case Respond():
             return _respond(state, agent, parsed)
         case Abandon():
-            return GiveUp(rationale=parsed.action_details.rationale)
+            return AbandonRun(rationale=parsed.action_details.rationale)
         case RequestGate():
             return AskPerson(reason=parsed.action_details.reason, detail=parsed.action_details.detail)
 
@@ -102,9 +102,9 @@ def _respond(state: RunState, agent: CompiledAgent, decision: Respond) -> Finish
     hands_over = handoff_of(state) is not None and handoff_name_in(payload, routes_of(state)) is not None
     wrong = () if schema is None or hands_over else schema_faults(schema, payload)
     if wrong:
-        told = "; ".join(wrong)
+        faults = "; ".join(wrong)
         return DecisionRefusal(
-            code="response_invalid", feedback=f"The payload does not satisfy its JSON Schema. {told}"
+            code="response_invalid", feedback=f"The payload does not satisfy its JSON Schema. {faults}"
         )
     return Finish(payload=payload)
 

@@ -102,9 +102,9 @@ def _report(
 
 
 def error_of(child: OpenChild) -> JsonObject:
-    """Return the error of a child that ended without an answer: its code, and what was said of it."""
-    told = child.final.get("message") if isinstance(child.final, dict) else None
-    message = told if isinstance(told, str) and told else f"the run of {child.agent_key} ended as {child.status}"
+    """Return the error of a child that ended without an answer: its code and its message."""
+    stated = child.final.get("message") if isinstance(child.final, dict) else None
+    message = stated if isinstance(stated, str) and stated else f"the run of {child.agent_key} ended as {child.status}"
     return error(child.reason or child.status, message)
 
 
@@ -148,7 +148,7 @@ def skipped(step: PlanStep) -> StepReport:
 def output_of(held: PlanRunState) -> PlanOutput:
     """Return what the plan gives: every step in its order, the results, and what went wrong where it did not succeed.
 
-    Of agents that failed although another one was enough (`first_success`) the steps tell.
+    Agents that failed although another one was enough (`first_success`) are listed with their steps.
     """
     faults: list[JsonObject] = [
         {"step_id": one.id, "error": one.error}

@@ -143,8 +143,8 @@ def status_of(steps: tuple[WorkspacePlanStep, ...]) -> str:
 
 
 def _changed(plan: WorkspacePlan, *, reset: bool = False, step_id: str = "") -> InternalToolResult:
-    told: JsonObject = {"plan_status": plan.status, "steps": [f"{s.step_id} {s.status}" for s in plan.steps]}
-    return InternalToolResult(result={"step_id": step_id, **told} if step_id else told, plan=plan, reset=reset)
+    result: JsonObject = {"plan_status": plan.status, "steps": [f"{s.step_id} {s.status}" for s in plan.steps]}
+    return InternalToolResult(result={"step_id": step_id, **result} if step_id else result, plan=plan, reset=reset)
 
 
 def _active(plan: WorkspacePlan | None) -> WorkspacePlan:

@@ -1,7 +1,7 @@
 """Fills the references in the `with` and `prompt` of a plan's steps.
 
-Values that are filled in are data: they are not searched for references again, so no agent's answer can read what
-another one said. The result is bounded however often something is referred to.
+Values that are filled in are data: they are not searched for references again, so no agent's answer can read the
+answer of another one. The result is bounded however often something is referred to.
 """
 
 from collections.abc import Mapping

@@ -25,8 +25,8 @@ from towpath_contracts.tools.workspace import (
     MAX_NAMES_BYTES,
     MAX_WORKSPACE_BYTES,
     MAX_WRITE_CHARS,
-    ChangesLost,
     FileChange,
+    LostChangesReason,
     PathRefusedError,
     clean_path,
 )
@@ -133,13 +133,13 @@ def _list(args: JsonObject, files: Files, _contents: Contents) -> InternalToolRe
         if "/" not in rest
     ]
     first = take_while_fitting(folders, MAX_LIST_BYTES // 2)
-    told: JsonObject = {
+    result: JsonObject = {
         "path": folder,
         "folders": first,
         "files": take_while_fitting(shown, MAX_LIST_BYTES - json_bytes(first)),
     }
-    left_out = len(folders) + len(shown) - len(told["folders"]) - len(told["files"])
-    return InternalToolResult(result={**told, "left_out": left_out} if left_out else told)
+    left_out = len(folders) + len(shown) - len(result["folders"]) - len(result["files"])
+    return InternalToolResult(result={**result, "left_out": left_out} if left_out else result)
 
 
 def _read(args: JsonObject, files: Files, contents: Contents) -> InternalToolResult:
@@ -160,9 +160,9 @@ def _read(args: JsonObject, files: Files, contents: Contents) -> InternalToolRes
         taken.append(line)
         chars, size = chars - len(line), size - weight
         last += 1
-    told: JsonObject = {"path": name, "version": files[name].version, "content": "".join(taken), "lines": len(lines)}
+    result: JsonObject = {"path": name, "version": files[name].version, "content": "".join(taken), "lines": len(lines)}
     return InternalToolResult(
-        result={**told, "from_line": asked.from_line, "to_line": last, "complete": last == len(lines) and not cut}
+        result={**result, "from_line": asked.from_line, "to_line": last, "complete": last == len(lines) and not cut}
     )
 
 
@@ -221,10 +221,10 @@ def _delete(args: JsonObject, files: Files, _contents: Contents) -> InternalTool
         raise ToolRefusedError("path_unknown", f"there is no file or folder {name}")
     for known in gone:
         _refuse_read_only(known, files)
-    told: JsonObject = {"deleted": take_while_fitting(gone)}
-    if len(told["deleted"]) < len(gone):
-        told["left_out"] = len(gone) - len(told["deleted"])
-    return InternalToolResult(result=told, changes=tuple(FileChange(path=known) for known in gone))
+    result: JsonObject = {"deleted": take_while_fitting(gone)}
+    if len(result["deleted"]) < len(gone):
+        result["left_out"] = len(gone) - len(result["deleted"])
+    return InternalToolResult(result=result, changes=tuple(FileChange(path=known) for known in gone))
 
 
 _TOOLS: dict[str, Callable[[JsonObject, Files, Contents], InternalToolResult]] = {
@@ -286,7 +286,7 @@ def checked_changes(files: Files, changes: Iterable[FileChange], *, scratch: boo
     return tuple(found[name] for name in sorted(found))
 
 
-def why_lost(lost: ChangesLost) -> ToolRefusedError:
+def why_lost(lost: LostChangesReason) -> ToolRefusedError:
     """Return why changes can't be taken; the worker's message is shortened, and the name of a file is quoted."""
     why = LOST.get(lost.code, lost.code)
     return ToolRefusedError(lost.code, f"{why}: {lost.path!a}" if lost.path else why)
@@ -302,8 +302,8 @@ def _stored(name: str, text: str, files: Files, **more: int) -> InternalToolResu
     change = FileChange(path=name, digest=digest_text(text), size=len(data))
     check_sizes(files, (change,))
     version = files[name].version + 1 if name in files else 1
-    told: JsonObject = {"path": name, "version": version, "size": len(data), **more}
-    return InternalToolResult(result=told, changes=(change,), stored={change.digest or "": text})
+    result: JsonObject = {"path": name, "version": version, "size": len(data), **more}
+    return InternalToolResult(result=result, changes=(change,), stored={change.digest or "": text})
 
 
 def _path(text: str) -> str:

@@ -13,11 +13,13 @@ REFLECTIONS_KEPT = 5
 
 @dataclass(frozen=True, kw_only=True)
 class BackgroundState:
-    """`failures` in a row count towards `max_failures`; `reflections` are shown until the next decision.
+    """The part of a run's state that only background runs have.
+
+    `failures` in a row count towards `max_failures`; `reflections` are shown until the next decision.
 
     `iteration` is the one that has begun, 0 between two; `began_ms` is the run's active time at its begin. `failed` are
-    the signatures of the calls of the last iteration that failed by their own fault: unless a reflection has said
-    `retry`, they may not be repeated as they are. `ending` is the status that the run comes to, once its last words are
+    the signatures of the calls of the last iteration that failed by their own fault: unless a reflection has chosen
+    `retry`, they may not be repeated as they are. `ending` is the status that the run comes to, once its summary is
     there; `faults` counts deliverables that were not what their schema asks for.
     """
 

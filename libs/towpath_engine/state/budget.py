@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
-from towpath_contracts.budgets import NOTHING, Amounts, AppliedScope, BudgetRefusal, ModelPrice
+from towpath_contracts.budgets import NOTHING, Amounts, BudgetRefusal, ChargedAccount, ModelPrice
 from towpath_engine.state.replace import replace
 
 MAX_LOST = 32
 """Attempts without an answer whose late report is waited for; an older one stays estimated for good."""
 
 
-class BudgetMode(StrEnum):
-    """What the run may still ask for: all it wants, little, one last answer (being asked), nothing."""
+class SpendingRestriction(StrEnum):
+    """How far the budget restricts what the run may ask for: not at all, to little, to one last answer, to nothing."""
 
     ALL = "all"
     LEAN = "lean"
@@ -58,7 +58,7 @@ class BudgetState:
     prices: dict[str, ModelPrice] = field(default_factory=dict)
     holds: tuple[Reservation, ...] = ()
     lost: tuple[Reservation, ...] = ()
-    means: BudgetMode = BudgetMode.ALL
+    means: SpendingRestriction = SpendingRestriction.ALL
     refused: BudgetRefusal | None = None
     warned: tuple[str, ...] = ()
 
@@ -71,12 +71,12 @@ class BudgetState:
         return next((h for h in self.holds if h.effect_id == effect_id and h.attempt == attempt), None)
 
     def estimated(self, effect_id: UUID, attempt: int) -> Reservation | None:
-        """Return what this attempt was settled at because nobody answered."""
+        """Return what this attempt was settled at because no answer came."""
         return next((h for h in self.lost if h.effect_id == effect_id and h.attempt == attempt), None)
 
 
 def apply_scopes(
-    budget: BudgetState | None, scopes: Iterable[AppliedScope], prices: dict[str, ModelPrice]
+    budget: BudgetState | None, scopes: Iterable[ChargedAccount], prices: dict[str, ModelPrice]
 ) -> BudgetState:
     """Return the accounts with *scopes* as what is charged from now on; what they hold already stays."""
     before = budget or BudgetState()
@@ -93,19 +93,19 @@ def apply_scopes(
 
 
 def reserve(budget: BudgetState, hold: Reservation) -> BudgetState:
-    """Reserve what *hold* says."""
+    """Reserve the amounts of *hold*."""
     return replace(_changed(budget, hold.accounts, reserved=hold.amounts), holds=(*budget.holds, hold))
 
 
 def settle(budget: BudgetState, hold: Reservation, actual: Amounts, estimated: Amounts = NOTHING) -> BudgetState:
-    """Spend *actual* in the place of what was held; *estimated* is the part of it that nobody has counted."""
+    """Spend *actual* in the place of what was held; *estimated* is the part of it that was not counted."""
     released = NOTHING.minus(hold.amounts)
     changed = _changed(budget, hold.accounts, reserved=released, spent=actual, estimated=estimated)
     return replace(changed, holds=tuple(h for h in budget.holds if h is not hold))
 
 
 def settle_as_lost(budget: BudgetState, hold: Reservation) -> BudgetState:
-    """Nobody answers for this attempt any more: it is spent at its worst case until a late report corrects that."""
+    """This attempt is not answered any more: it is spent at its worst case until a late report corrects that."""
     settled = settle(budget, hold, hold.amounts, hold.amounts)
     return replace(settled, lost=(*budget.lost, hold)[-MAX_LOST:])
 

@@ -22,14 +22,16 @@ RESULT_BYTES = 16_384
 
 @dataclass(frozen=True, kw_only=True)
 class GoalState:
-    """`attempt` counts the actions of the current step from 1, `refusals` the refused proposals of that attempt.
+    """The part of a run's state that only goal runs have.
 
-    `refused` is the code of the last refusal and `refusal` its words, until the next decision is asked for; `met` are
+    `attempt` counts the actions of the current step from 1, `refusals` the refused proposals of that attempt.
+
+    `refused` is the code of the last refusal and `refusal` its text, until the next decision is asked for; `met` are
     the numbers of the criteria that are met, `judged_step` the last step that a model validated. `claimed` is the
-    answer of a model that says it is done, until the next step. `tests` is the last test report, `measured_tests` the
-    one before it; `fresh` says that there is a report which progress has not been measured by. `rungs` are
+    answer of a model that claims to be done, until the next step. `tests` is the last test report, `measured_tests` the
+    one before it; `fresh` means that there is a report which progress has not been measured by. `rungs` are
     `tool:rung`; `helped_by` is the help that was sought last, in `helped_step`. `doubt` is why a confidence check is
-    wanted; `misreported` says which results of this step are not of the shape that their tools declare.
+    wanted; `misreported` names the results of this step that are not of the shape that their tools declare.
     """
 
     attempt: int = 1

@@ -40,5 +40,5 @@ def shorten_answer(answer: Any) -> Any:
     size = json_bytes(answer)
     if size <= MAX_ANSWER_BYTES:
         return answer
-    told: JsonObject = {"shortened": True, "bytes": size, "digest": digest(answer)}
-    return {**told, "preview": truncate(canonical_json(answer), PREVIEW_CHARS)}
+    summary: JsonObject = {"shortened": True, "bytes": size, "digest": digest(answer)}
+    return {**summary, "preview": truncate(canonical_json(answer), PREVIEW_CHARS)}

@@ -12,10 +12,12 @@ from towpath_contracts.networks.plan import Plan, StepReport
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRunState:
-    """`at` is the step that was begun last, `inputs` what its agents are asked, in their order.
+    """The part of a run's state that plans and workflows have: plan, step under way, results of the others.
+
+    `at` is the step that was begun last, `inputs` what its agents are asked, in their order.
 
     `began_ms` is the run's active time at which the step began, `results` are the answers by their keys. `attempts`
-    counts how often a plan was asked for, or taken. `error` is the last one that the state machine was told.
+    counts how often a plan was asked for, or taken. `error` is the last one that was reported to the state machine.
     """
 
     phase: PlanState = "plan_init"
@@ -32,9 +34,11 @@ class PlanRunState:
 
 @dataclass(frozen=True, kw_only=True)
 class SwarmState:
-    """`handoffs` counts them in this run; `began_step` is the last step before the current agent took over.
+    """The part of a run's state that swarms have: handoffs, and what the agents of a handoff wrote.
 
-    `turns` are what the agents of a handoff said and did, the oldest first, as far as there is room; `sizes` are their
+    `handoffs` counts them in this run; `began_step` is the last step before the current agent took over.
+
+    `turns` are what the agents of a handoff wrote and did, the oldest first, as far as there is room; `sizes` are their
     bytes, `left_out` counts those that had to go, `thought` is the reasoning of the decision under way (`conversing`).
     """
 

@@ -39,7 +39,7 @@ NO_COST = Cost(usd=0.0, price_known=True)
 
 
 class Status(StrEnum):
-    """Live and final statuses."""
+    """The status of a run, live and final."""
 
     NEW = "new"
     QUEUED = "queued"
@@ -68,7 +68,7 @@ STOPPING = frozenset({Status.CANCELLING, Status.QUARANTINED})
 
 
 class EffectKind(StrEnum):
-    """What the outside can be asked for."""
+    """The kinds of effects: what the outside can be asked for."""
 
     DECIDE = "decide"
     TOOL = "tool"
@@ -83,8 +83,8 @@ class PendingEffect:
     """Something asked of the outside and not answered yet.
 
     `fence` is that of the moment it was asked for: a resend never carries a newer one, or it would pass a fence that
-    was raised to stop it. `dead` counts its messages that nobody could handle. `outcome` is what the ledger is told of
-    a call that the run applied itself.
+    was raised to stop it. `dead` counts its messages that could not be handled. `outcome` is what is reported to the
+    ledger of a call that the run applied itself.
     """
 
     effect_id: UUID
@@ -103,9 +103,9 @@ class OpenCall:
     """One call of the current step. `status` is empty until it is finished.
 
     `output` and `entry` wait there for the other calls of the step. `closed_gates` are few: each took a person's
-    decision, or an expiry. `outcome` is what the end of a run says of the call. `executed_args` are those that
-    `edited_by` has put in the place of the call's own; None where nobody has. `workspace` is the digest of the list of
-    files that the tool works with.
+    decision, or an expiry. `outcome` is what the end of a run reports of the call. `executed_args` are those that
+    `edited_by` has put in the place of the call's own, or None. `workspace` is the digest of the list of files that the
+    tool works with.
     """
 
     call: ToolCall
@@ -205,7 +205,7 @@ class RunState:
     """Everything that decides what a run does next. `task` and `snapshot` never change after creation.
 
     `asked` is the kind of the last request to the decider, `assessed` are the kinds that were asked about this action;
-    `unanswered` says that its answer is no longer waited for, and that it is asked once more. `below` is what
+    `unanswered` means that its answer is no longer waited for, and that it is asked once more. `below` is what
     children that have ended, with their own, have cost.
     """
 
@@ -315,7 +315,7 @@ class RunState:
 
     @property
     def unasked(self) -> frozenset[UUID]:
-        """The calls that nobody is asked about: their turn has not come, or their child runs will report."""
+        """The calls that are not requested: their turn has not come, or their child runs will report."""
         under_way = self.under_way
         return self.queued | under_way if under_way else self.queued
 

@@ -29,7 +29,7 @@ class PendingFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchdogState:
-    """The last reports, and the finding that nobody was told about yet."""
+    """The last reports, and the finding that the model was not told about yet."""
 
     taken: tuple[ReportedFinding, ...] = ()
     untold: PendingFinding | None = None

@@ -45,10 +45,10 @@ class WorkspacePlan:
         return {"objective": self.objective, "status": self.status, "steps": steps}
 
 
-def plan_from(said: JsonObject) -> WorkspacePlan:
+def plan_from(data: JsonObject) -> WorkspacePlan:
     """Read what `as_json` wrote."""
-    steps = tuple(WorkspacePlanStep(**{**step, "notes": tuple(step.get("notes", ()))}) for step in said["steps"])
-    return WorkspacePlan(objective=said["objective"], status=said["status"], steps=steps)
+    steps = tuple(WorkspacePlanStep(**{**step, "notes": tuple(step.get("notes", ()))}) for step in data["steps"])
+    return WorkspacePlan(objective=data["objective"], status=data["status"], steps=steps)
 
 
 @dataclass(frozen=True, kw_only=True)

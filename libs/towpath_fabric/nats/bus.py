@@ -1,6 +1,6 @@
 """The one NATS connection of a service: reconnects for ever, publishes, sends requests, answers requests.
 
-`post` does not wait for the broker, so a message can be lost. Use it only for what is stored and sent again (pending
+`publish` does not wait for the broker, so a message can be lost. Use it only for what is stored and sent again (pending
 effects, unconfirmed outcomes), or for what may be lost.
 """
 
@@ -26,7 +26,7 @@ from towpath_fabric.fair_request_queue import FairQueueLimits, FairRequestQueue
 from towpath_fabric.nats.login import security
 from towpath_fabric.nats.replies import (
     CORRELATION,
-    Replies,
+    ReplyBuilder,
     ReplyMiddleware,
     echoed_correlation_id,
     encode_reply,
@@ -40,7 +40,7 @@ from towpath_fabric.telemetry.logs import get_logger
 
 R = TypeVar("R", bound=Message)
 
-ASK_TIMEOUT_S = 5.0
+REQUEST_TIMEOUT_S = 5.0
 """How long a service waits for another's answer before it raises `unavailable`."""
 
 PING_INTERVAL_S = 5
@@ -48,7 +48,7 @@ PING_INTERVAL_S = 5
 
 
 _RECONNECT: dict[str, Any] = {"reconnect_time_wait": 0.25}
-"""Seconds between two attempts to reconnect; FastStream's annotation says int, nats-py takes fractions."""
+"""Seconds between two attempts to reconnect; FastStream's annotation is int, nats-py takes fractions."""
 
 MAX_CONCURRENT_REQUESTS = 1_024
 """Per subject. FastStream's default is one, and then one request that waits would delay all others."""
@@ -57,10 +57,10 @@ MAX_LOGGED_PREFIXES = 100
 """First tokens of invalid subjects that are logged, each once: the same message may be sent again and again."""
 
 
-def make_broker(role: str, settings: Settings, replies: Replies) -> NatsBroker:
+def make_broker(role: str, settings: Settings, replies: ReplyBuilder) -> NatsBroker:
     """Return the FastStream broker of *role*: reconnects for ever, buffers nothing while disconnected.
 
-    Raises BrokerLoginError for files of its login that can't be used.
+    Raises LoginFileError for files of its login that can't be used.
     """
     return NatsBroker(
         settings.nats_url,
@@ -101,7 +101,7 @@ class Bus:
 
     def __init__(self, role: str, settings: Settings) -> None:
         self.role = role
-        self.replies = Replies(role)
+        self.replies = ReplyBuilder(role)
         self.broker = make_broker(role, settings, self.replies)
         self._nc: Client | None = None
         self._unacknowledged: dict[str, asyncio.Future[bool]] = {}
@@ -130,7 +130,7 @@ class Bus:
                 await asyncio.sleep(0.5)
         return self._nc
 
-    async def post(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
+    async def publish(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
         """Publish without waiting; False where the connection is down, so that the caller sends it again later.
 
         False also for an invalid subject, e.g. from a name with a space: one bad name must not end a loop. Raises
@@ -181,17 +181,17 @@ class Bus:
             # An acknowledgement has the sequence in the stream; without a stream there is only a status.
             acknowledged.set_result(b'"seq"' in message.data and b'"error"' not in message.data)
 
-    async def ask(self, method: Method, request: Message, timeout_s: float = ASK_TIMEOUT_S) -> Any:
+    async def request(self, method: Method, request: Message, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """Call a method of another service; returns the method's answer type.
 
-        Raises ProblemError with the service's problem, or with `unavailable` where nobody answers in time.
+        Raises ProblemError with the service's problem, or with `unavailable` where no answer comes in time.
         """
-        return await self.ask_subject(method.subject, request, method.answer, timeout_s=timeout_s)
+        return await self.request_subject(method.subject, request, method.answer, timeout_s=timeout_s)
 
-    async def ask_subject(
-        self, subject: str, request: BaseModel, answer: type[R], timeout_s: float = ASK_TIMEOUT_S
+    async def request_subject(
+        self, subject: str, request: BaseModel, answer: type[R], timeout_s: float = REQUEST_TIMEOUT_S
     ) -> R:
-        """Send a request to any subject; otherwise like `ask`."""
+        """Send a request to any subject; otherwise like `request`."""
         try:
             reply = await self.nc.request(subject, request.model_dump_json().encode(), timeout=timeout_s)
         except nats_errors.MaxPayloadError as error:
@@ -241,7 +241,7 @@ class Bus:
         async def reply_to(message: Msg, reply: Message) -> None:
             body, headers = encode_reply(message.subject, reply, self.nc.max_payload)
             echo = echoed_correlation_id((message.headers or {}).get(CORRELATION))
-            await self.post(message.reply, body, {**headers, CORRELATION: echo})
+            await self.publish(message.reply, body, {**headers, CORRELATION: echo})
 
         async def answer(message: Msg) -> None:
             subject = message.subject
@@ -259,7 +259,7 @@ class Bus:
             await reply_to(message, problem("overloaded", f"{waiting} tasks wait to be taken in", retry_after_s=1))
 
         queue = FairRequestQueue(limits, answer, refuse)
-        subscriptions = [await self.listen(subject, queue.accept, shared=True) for subject in subjects]
+        subscriptions = [await self.subscribe(subject, queue.accept, shared=True) for subject in subjects]
 
         async def stop() -> None:
             for subscription in subscriptions:
@@ -268,7 +268,7 @@ class Bus:
 
         return stop
 
-    async def listen(
+    async def subscribe(
         self, subject: str, handler: Callable[[Msg], Awaitable[None]], *, shared: bool = False
     ) -> "CoreSubscription":
         """Call *handler* for every message on *subject*; where *shared*, one replica of this role gets each message.

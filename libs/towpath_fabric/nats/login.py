@@ -15,12 +15,12 @@ from faststream.nats.security import NatsCredentials, NatsNKey, NatsSecurity, Na
 from towpath_fabric.settings import BrokerSettings
 
 
-class BrokerLoginError(Exception):
+class LoginFileError(Exception):
     """A login file can't be used; the message names the file and never shows its content."""
 
 
 def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:
-    """Return the TLS context, None where TLS isn't configured; raises BrokerLoginError.
+    """Return the TLS context, None where TLS isn't configured; raises LoginFileError.
 
     The server's certificate has to be signed by `nats_tls_ca` (else by an authority of the system), for the host of the
     address.
@@ -34,13 +34,13 @@ def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:
             context.load_cert_chain(settings.nats_tls_cert, settings.nats_tls_key)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         named = ", ".join(str(file) for file in files if file is not None)
-        raise BrokerLoginError(f"the TLS files {named} can't be used: {error}") from error
+        raise LoginFileError(f"the TLS files {named} can't be used: {error}") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
 
 def security(settings: BrokerSettings) -> NatsSecurity | None:
-    """Return what FastStream's broker needs, None where there is neither login nor TLS; raises BrokerLoginError."""
+    """Return what FastStream's broker needs, None where there is neither login nor TLS; raises LoginFileError."""
     context = tls_context(settings)
     tls: dict[str, Any] = {"ssl_context": context, "tls_handshake_first": context is not None}
     if settings.nats_user is not None and settings.nats_password is not None:
@@ -54,7 +54,7 @@ def security(settings: BrokerSettings) -> NatsSecurity | None:
 
 
 def connect_options(settings: BrokerSettings) -> dict[str, Any]:
-    """Return the same as options of `nats.connect`, for clients without FastStream; raises BrokerLoginError."""
+    """Return the same as options of `nats.connect`, for clients without FastStream; raises LoginFileError."""
     options: dict[str, Any] = {}
     context = tls_context(settings)
     if context is not None:
@@ -74,4 +74,4 @@ def _check_seed(file: Path) -> None:
     try:
         nkeys.from_seed(bytearray(file.read_bytes().strip())).wipe()
     except (OSError, ValueError, nkeys.NkeysError) as error:
-        raise BrokerLoginError(f"{file} holds no seed of an nkey: {type(error).__name__}") from error
+        raise LoginFileError(f"{file} holds no seed of an nkey: {type(error).__name__}") from error

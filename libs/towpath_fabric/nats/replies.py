@@ -70,7 +70,7 @@ def echoed_correlation_id(correlation_id: str | None) -> str:
 
 
 @dataclass(slots=True)
-class Replies:
+class ReplyBuilder:
     """Makes replies of what handlers return and raise. `role` names the process in its log."""
 
     role: str
@@ -80,7 +80,7 @@ class Replies:
     """What handlers raise for a value that can't be stored: the request is invalid."""
 
     def problem_of(self, error: Exception, subject: str) -> Problem:
-        """Return the problem that stands for *error*; one that nobody expected is logged, and its text stays here."""
+        """Return the problem that stands for *error*; an unexpected one is logged, and its text stays here."""
         if isinstance(error, ValidationError):
             return problem_from_validation(error, error.title)
         if isinstance(error, ProblemError):
@@ -103,9 +103,9 @@ def encode_reply(subject: str, reply: Message, max_bytes: int) -> tuple[bytes, d
 
 
 class ReplyMiddleware(BaseMiddleware[Any, Any]):
-    """Turns what a FastStream handler returns or raises into the reply, as `Replies` and `encode_reply` say."""
+    """Turns what a FastStream handler returns or raises into the reply, as `ReplyBuilder` and `encode_reply` say."""
 
-    def __init__(self, msg: Any, /, *, context: ContextRepo, replies: Replies) -> None:
+    def __init__(self, msg: Any, /, *, context: ContextRepo, replies: ReplyBuilder) -> None:
         super().__init__(msg, context=context)
         self._replies = replies
 

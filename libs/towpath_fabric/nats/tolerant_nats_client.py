@@ -29,7 +29,7 @@ def readable_subject(subject: bytes) -> str:
 
 
 def usable_reply(reply: bytes) -> str:
-    """Return *reply* where it is an inbox or a subject of the broker, else an empty string: nobody is answered then."""
+    """Return *reply* where it is an inbox or a subject of the broker, else an empty string: no answer is sent then."""
     return reply.decode() if _REPLY.fullmatch(reply) else ""
 
 

@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS public.towpath_migration (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """One file. `applied` says whether the database has it."""
+    """One file. `applied` is whether the database has it."""
 
     owner: str
     version: str

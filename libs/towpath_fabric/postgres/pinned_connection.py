@@ -12,7 +12,7 @@ from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 
 
-class PinnedConnection:
+class PinnedDatabaseConnection:
     """Keeps one connection of a pool."""
 
     def __init__(self, pool: Database) -> None:

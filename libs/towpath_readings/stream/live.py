@@ -1,4 +1,4 @@
-"""A run as it happens, in the words of a conversation: text, calls, results, steps, usage, status.
+"""A run as it happens, in the terms of a conversation: text, calls, results, steps, usage, status.
 
 A projection of the log, so a stream has the retries and loop checks of every run, shows nothing that is taken back
 later, and is the same however often it is read. Calls and texts come whole: a decision counts once it is valid.
@@ -20,10 +20,10 @@ ACTIONS = frozenset({"decide", "replan"})
 """Kinds of model requests that begin a step, or another attempt at it; the others judge what was done."""
 
 
-class Streamed(Value):
-    """What all have: `step` counts from 1 and is 0 before the first, `seq` is the log's, to go on after.
+class RunStreamItem(Value):
+    """Base of the items of a run's stream: `step` counts from 1, `seq` is the log's, to go on after.
 
-    Of a tree of runs, `run_id` says which one, and `path` names the child runs that lead to it from the top.
+    Of a tree of runs, `run_id` is which one, and `path` names the child runs that lead to it from the top.
     """
 
     seq: int = 0
@@ -32,14 +32,14 @@ class Streamed(Value):
     path: tuple[str, ...] = Field(default=(), exclude_if=lambda path: not path)
 
 
-class TextStreamed(Streamed):
+class RunStreamText(RunStreamItem):
     """The answer that the run ends with, as text: its message, or its JSON where it is no message."""
 
     type: Literal["text"] = "text"
     text: str
 
 
-class ToolCallStreamed(Streamed):
+class RunStreamToolCall(RunStreamItem):
     """A call that the platform takes on, with the arguments that the model wrote."""
 
     type: Literal["tool_call"] = "tool_call"
@@ -49,8 +49,8 @@ class ToolCallStreamed(Streamed):
     agent_key: str = ""
 
 
-class ToolResultStreamed(Streamed):
-    """What became of a call; `error` says why there is no result."""
+class RunStreamToolResult(RunStreamItem):
+    """The outcome of a call; `error` is why there is no result."""
 
     type: Literal["tool_result"] = "tool_result"
     call_id: UUID
@@ -61,7 +61,7 @@ class ToolResultStreamed(Streamed):
     duration_ms: int = 0
 
 
-class StepStreamed(Streamed):
+class RunStreamStepBoundary(RunStreamItem):
     """A step begins or ends."""
 
     type: Literal["step"] = "step"
@@ -69,7 +69,7 @@ class StepStreamed(Streamed):
     agent_key: str = ""
 
 
-class ReasoningStreamed(Streamed):
+class RunStreamReasoning(RunStreamItem):
     """Why the model wants what it decided."""
 
     type: Literal["reasoning"] = "reasoning"
@@ -77,7 +77,7 @@ class ReasoningStreamed(Streamed):
     agent_key: str = ""
 
 
-class UsageStreamed(Streamed):
+class RunStreamUsage(RunStreamItem):
     """What one request to a model cost, all of its attempts together."""
 
     type: Literal["usage"] = "usage"
@@ -86,8 +86,8 @@ class UsageStreamed(Streamed):
     cost: Cost
 
 
-class StatusStreamed(Streamed):
-    """How the run stands: `error` for every end but completed and cancelled, with the reason in words of the platform.
+class RunStreamStatus(RunStreamItem):
+    """How the run stands: `error` for every end but completed and cancelled, with the reason as the platform words it.
 
     `waiting_for_person` is a gate, `waiting_for_tool` a call that has been taken on.
     """
@@ -97,7 +97,7 @@ class StatusStreamed(Streamed):
     reason: str = ""
 
 
-class ErrorStreamed(Streamed):
+class RunStreamError(RunStreamItem):
     """Something went wrong: the run goes on where it is `recoverable`, else it has ended so."""
 
     type: Literal["error"] = "error"
@@ -106,8 +106,8 @@ class ErrorStreamed(Streamed):
     recoverable: bool
 
 
-class DeltaStreamed(Streamed):
-    """A piece of what a model is writing, before anybody has checked it; it has no `seq` and is never told again.
+class RunStreamDelta(RunStreamItem):
+    """A piece of what a model is writing, before it was checked; it has no `seq` and is never sent again.
 
     Pieces of one `part` (and `call_index`) of a request and attempt follow each other. They end where the log has the
     answer: `text`, `reasoning` and `tool_call` then come whole. Of arguments the pieces are JSON text.
@@ -123,8 +123,8 @@ class DeltaStreamed(Streamed):
     tool: str = ""
 
 
-class SupersededStreamed(Streamed):
-    """Forget the pieces of this request and attempt: what they said is not what the model answers.
+class RunStreamSuperseded(RunStreamItem):
+    """Forget the pieces of this request and attempt: they are not what the model answers.
 
     `asked_again`: another call of the model began. `refused`: the answer can't be had, or is not followed as written.
     `ended`: the run ended without it. `interrupted`: the reader was cut off, and does not know how it went on.
@@ -137,38 +137,38 @@ class SupersededStreamed(Streamed):
 
 
 StreamEvent = Annotated[
-    TextStreamed
-    | ToolCallStreamed
-    | ToolResultStreamed
-    | StepStreamed
-    | ReasoningStreamed
-    | UsageStreamed
-    | StatusStreamed
-    | ErrorStreamed
-    | DeltaStreamed
-    | SupersededStreamed,
+    RunStreamText
+    | RunStreamToolCall
+    | RunStreamToolResult
+    | RunStreamStepBoundary
+    | RunStreamReasoning
+    | RunStreamUsage
+    | RunStreamStatus
+    | RunStreamError
+    | RunStreamDelta
+    | RunStreamSuperseded,
     Field(discriminator="type"),
 ]
 
 EVENT_TYPES = frozenset({"text", "tool_call", "tool_result", "step", "reasoning", "usage", "status", "error"})
-"""What a log is told in; beside them a stream that was asked for deltas has `delta` and `superseded`."""
+"""Types of events that a log is sent as; a stream that was asked for deltas has `delta` and `superseded` too."""
 
 BRIEF = frozenset({"text", "tool_call"})
-"""What is told where no details are asked for, beside the error that ended the run."""
+"""What is sent where no details are asked for, beside the error that ended the run."""
 
 
 class LiveStream:
-    """Makes a stream of a log that is read from its beginning.
+    """Turns the log of a run, read from its beginning, into the items of its stream.
 
-    Without *detailed* only texts, calls and what ended the run are told; *event_types* narrows further. The error that
-    ended a run is always told.
+    Without *detailed* only texts, calls and what ended the run are sent; *event_types* narrows further. The error that
+    ended a run is always sent.
     """
 
     def __init__(self, *, detailed: bool = True, event_types: frozenset[str] | None = None) -> None:
         self._wanted = (EVENT_TYPES if detailed else BRIEF) & (EVENT_TYPES if event_types is None else event_types)
         self._step = 0
         self._agent = ""
-        self._spent: UsageStreamed | None = None
+        self._spent: RunStreamUsage | None = None
         self._answer = ""
         self._is_handed_over = False
 
@@ -180,16 +180,16 @@ class LiveStream:
     def _all(self, event: ev.Event) -> Iterator[StreamEvent]:
         match event:
             case ev.RunCreated() | ev.RunStarted():
-                yield StatusStreamed(status="starting" if isinstance(event, ev.RunCreated) else "running")
+                yield RunStreamStatus(status="starting" if isinstance(event, ev.RunCreated) else "running")
             case ev.DecisionRequested():
                 yield from self._asked(event)
-            case ev.DecisionReceived() | ev.DecisionMissed():
+            case ev.DecisionReceived() | ev.DecisionRequestFailed():
                 yield from self._answered(event)
             case ev.InstructionIssued():
                 yield from self._issued(event)
             case ev.DecisionRefused():
                 yield from self._paid()
-                yield ErrorStreamed(code=event.code, message=event.feedback, recoverable=True)
+                yield RunStreamError(code=event.code, message=event.feedback, recoverable=True)
             case ev.ToolCallFinished() | ev.ToolCallDenied():
                 yield _result(event)
             case ev.GateOpened() | ev.GateClosed():
@@ -209,20 +209,20 @@ class LiveStream:
             return
         yield from self._left()
         self._step, self._agent = event.step, event.agent_key
-        yield StepStreamed(phase="started", agent_key=event.agent_key)
+        yield RunStreamStepBoundary(phase="started", agent_key=event.agent_key)
 
     def _left(self) -> Iterator[StreamEvent]:
         if self._step:
-            yield StepStreamed(phase="completed", agent_key=self._agent)
+            yield RunStreamStepBoundary(phase="completed", agent_key=self._agent)
 
-    def _answered(self, event: "ev.DecisionReceived | ev.DecisionMissed") -> Iterator[StreamEvent]:
+    def _answered(self, event: "ev.DecisionReceived | ev.DecisionRequestFailed") -> Iterator[StreamEvent]:
         yield from self._paid()
-        self._spent = UsageStreamed(model=event.model, usage=event.usage, cost=event.cost)
-        if isinstance(event, ev.DecisionMissed):
+        self._spent = RunStreamUsage(model=event.model, usage=event.usage, cost=event.cost)
+        if isinstance(event, ev.DecisionRequestFailed):
             yield from self._paid()
-            yield ErrorStreamed(code=event.code, message=event.message, recoverable=True)
+            yield RunStreamError(code=event.code, message=event.message, recoverable=True)
         elif event.kind in ACTIONS and (why := str(event.decision.get("action_reasoning", "")).strip()):
-            yield ReasoningStreamed(text=why, agent_key=event.agent_key)
+            yield RunStreamReasoning(text=why, agent_key=event.agent_key)
 
     def _paid(self) -> Iterator[StreamEvent]:
         """Tell what the last answer cost, once: after the text that it brought, where it brought one."""
@@ -235,53 +235,54 @@ class LiveStream:
             case CallTools():
                 yield from self._paid()
                 for call in event.instruction.calls:
-                    yield ToolCallStreamed(
+                    yield RunStreamToolCall(
                         call_id=call.execution_id,
                         tool=call.tool,
                         arguments=call.shown_args(),
                         agent_key=event.agent_key,
                     )
-                yield StatusStreamed(status="waiting_for_tool")
+                yield RunStreamStatus(status="waiting_for_tool")
             case Finish():
-                self._answer = _text(event.instruction.payload)  # it is told once the run ends with it
+                self._answer = _text(event.instruction.payload)  # it is sent once the run ends with it
             case _:
                 yield from self._paid()
 
     def _finished(self, event: ev.RunFinished) -> Iterator[StreamEvent]:
-        is_of_children = self._is_handed_over or not self._step  # who decided nothing ends with what others answered
+        # An agent that decided nothing ends with what others answered.
+        is_of_children = self._is_handed_over or not self._step
         answer = _text(event.final) if is_of_children and event.final else self._answer
         if answer and event.status == "completed":
-            yield TextStreamed(text=answer)
+            yield RunStreamText(text=answer)
         yield from self._paid()
         if event.status in ("completed", "cancelled"):
             yield from self._left()
-            yield StatusStreamed(status=event.status, reason=event.reason)
+            yield RunStreamStatus(status=event.status, reason=event.reason)
             return
         message = str(event.final.get("message") or event.reason)
-        yield ErrorStreamed(code=event.reason, message=message, recoverable=False)
-        yield StatusStreamed(status="error", reason=event.status)
+        yield RunStreamError(code=event.reason, message=message, recoverable=False)
+        yield RunStreamStatus(status="error", reason=event.status)
 
 
-def _gate(event: "ev.GateOpened | ev.GateClosed") -> StatusStreamed:
+def _gate(event: "ev.GateOpened | ev.GateClosed") -> RunStreamStatus:
     if isinstance(event, ev.GateOpened):
-        return StatusStreamed(status="waiting_for_person", reason=event.reason)
-    return StatusStreamed(status="running", reason=event.verdict)
+        return RunStreamStatus(status="waiting_for_person", reason=event.reason)
+    return RunStreamStatus(status="running", reason=event.verdict)
 
 
 def _ends(event: StreamEvent) -> bool:
-    return isinstance(event, ErrorStreamed) and not event.recoverable
+    return isinstance(event, RunStreamError) and not event.recoverable
 
 
-def _result(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> ToolResultStreamed:
-    who = {"call_id": event.execution_id, "tool": event.tool}
+def _result(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> RunStreamToolResult:
+    call = {"call_id": event.execution_id, "tool": event.tool}
     if isinstance(event, ev.ToolCallDenied):
-        return ToolResultStreamed(**who, success=False, error=f"{event.denial.violation_type}: {event.denial.reason}")
+        return RunStreamToolResult(**call, success=False, error=f"{event.denial.violation_type}: {event.denial.reason}")
     failure = event.failure
     why: str = "" if event.status == "succeeded" else event.status
     if failure is not None:
         why = f"{failure.code}: {failure.message}"
-    return ToolResultStreamed(
-        **who, success=event.status == "succeeded", result=event.result, error=why, duration_ms=event.duration_ms
+    return RunStreamToolResult(
+        **call, success=event.status == "succeeded", result=event.result, error=why, duration_ms=event.duration_ms
     )
 
 

@@ -24,7 +24,7 @@ _UNSURE = '}]"0123456789+-.eE'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedText:
-    """What a piece added: text of the reasoning or the answer, or JSON text of the arguments of a call."""
+    """The text that a piece added to a partial decision: its reasoning, answer, or arguments (JSON)."""
 
     part: Literal["reasoning", "text", "tool_call"]
     text: str
@@ -33,11 +33,11 @@ class AddedText:
 
 
 class PartialDecision:
-    """The text of one model call as it grows."""
+    """Reads what can be read of a decision while a model still writes it."""
 
     def __init__(self) -> None:
         self._text = ""
-        self._told: dict[tuple[str, int], str] = {}
+        self._sent: dict[tuple[str, int], str] = {}
 
     def add(self, piece: str) -> tuple[AddedText, ...]:
         """Add *piece* and return what can be read now that could not be read before."""
@@ -49,12 +49,12 @@ class PartialDecision:
     def _grown(self, written: JsonObject) -> Iterator[AddedText]:
         for found in _parts(written):
             place = (found.part, found.call_index)
-            told = self._told.get(place)
-            if told is not None and (len(found.text) <= len(told) or not found.text.startswith(told)):
+            sent = self._sent.get(place)
+            if sent is not None and (len(found.text) <= len(sent) or not found.text.startswith(sent)):
                 continue
-            if found.text or (found.tool and told is None):
-                self._told[place] = found.text
-                text = found.text[len(told or "") :]
+            if found.text or (found.tool and sent is None):
+                self._sent[place] = found.text
+                text = found.text[len(sent or "") :]
                 yield AddedText(part=found.part, text=text, call_index=found.call_index, tool=found.tool)
 
 
@@ -89,7 +89,7 @@ def _parts(written: JsonObject) -> Iterator[AddedText]:
 
 
 def _answer(payload: Any) -> Iterator[AddedText]:
-    """A message alone is told as it grows; any other payload is JSON, and comes whole."""
+    """A message alone is sent as it grows; any other payload is JSON, and comes whole."""
     message = payload.get("message") if isinstance(payload, dict) and len(payload) == 1 else payload
     if isinstance(message, str) and message:
         yield AddedText(part="text", text=message)

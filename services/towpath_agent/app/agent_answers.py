@@ -42,16 +42,16 @@ METHODS: dict[DecisionKind, str] = {
 DECISIONS = (UseTool, RouteToAgent, Respond, Abandon, RequestGate)
 
 
-class AnswerInvalidError(Exception):
+class AgentAnswerInvalidError(Exception):
     """An agent returned what is no answer in form; the text says why, in words for its next attempt."""
 
 
-class DeliverableError(Exception):
+class DeliverableRaisedError(Exception):
     """An agent's `deliverable` raised; the cause is chained."""
 
 
 async def call_agent(agent: BaseAgent, request: AgentRequest) -> JsonObject:
-    """Return the answer as JSON. Raises AnswerInvalidError, DeliverableError, or what the agent raises."""
+    """Return the answer as JSON. Raises AgentAnswerInvalidError, DeliverableRaisedError, or what the agent raises."""
     returned = await call_method(getattr(agent, METHODS[request.kind]), request)
     if request.kind is DecisionKind.SUMMARIZE:
         returned = await _with_deliverable(agent, request, returned)
@@ -68,14 +68,14 @@ async def _with_deliverable(agent: BaseAgent, request: AgentRequest, returned: A
     try:
         made = await call_method(agent.deliverable, request)
     except Exception as error:  # a factory that fails, for whatever reason, fails the run
-        raise DeliverableError(type(error).__name__) from error
+        raise DeliverableRaisedError(type(error).__name__) from error
     return summary if made is None else {**summary, "deliverable": as_json(made)}
 
 
 def as_json(returned: Any) -> JsonObject:
-    """Return a model or a dict as plain JSON; raises AnswerInvalidError for anything else.
+    """Return a model or a dict as plain JSON; raises AgentAnswerInvalidError for anything else.
 
-    A decision is written without its defaults: what was not said of its certainty has no place in a network run.
+    A decision is written without its defaults: a certainty that was not given has no place in a network run.
     """
     if isinstance(returned, DECISIONS):
         return {"action": returned.action, **returned.model_dump(mode="json", exclude_defaults=True)}
@@ -83,17 +83,17 @@ def as_json(returned: Any) -> JsonObject:
         plain = to_jsonable_python(returned)
     except (PydanticSerializationError, ValueError) as error:
         msg = f"what was returned can't be written as JSON: {type(error).__name__}"
-        raise AnswerInvalidError(msg) from error
+        raise AgentAnswerInvalidError(msg) from error
     if not isinstance(plain, dict):
         msg = f"an object is wanted, not {type(returned).__name__}"
-        raise AnswerInvalidError(msg)
+        raise AgentAnswerInvalidError(msg)
     return plain
 
 
 def _check(request: AgentRequest, value: JsonObject) -> None:
     fault = json_fault(value, max_depth=MAX_VALUE_DEPTH)
     if fault is not None:
-        raise AnswerInvalidError(fault)
+        raise AgentAnswerInvalidError(fault)
     if request.kind is DecisionKind.COMPILE_PLAN:
         return  # the run machine checks it, and tells every fault of it
     shape = ANSWERS.get(request.kind)
@@ -103,7 +103,7 @@ def _check(request: AgentRequest, value: JsonObject) -> None:
         else:
             _check_payload(request, adapter_of(request.context.run_kind).validate_python(value))
     except ValidationError as error:
-        raise AnswerInvalidError(describe_validation_error(error)) from error
+        raise AgentAnswerInvalidError(describe_validation_error(error)) from error
 
 
 def _check_payload(request: AgentRequest, decision: Any) -> None:
@@ -115,7 +115,7 @@ def _check_payload(request: AgentRequest, decision: Any) -> None:
     violations = schema_faults(schema, payload) if schema else ()
     if violations:
         msg = f"the payload does not satisfy its JSON Schema: {'; '.join(violations)}"
-        raise AnswerInvalidError(msg)
+        raise AgentAnswerInvalidError(msg)
 
 
 ATTEMPTS = 3
@@ -131,7 +131,7 @@ ANSWER_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerFailure:
+class AgentAnswerFailure:
     """Why there is no answer. `retryable` says whether another attempt may help."""
 
     code: str
@@ -139,15 +139,15 @@ class AnswerFailure:
     retryable: bool = False
 
 
-async def request_answer(agent: BaseAgent, request: AgentRequest, log: Logger) -> JsonObject | AnswerFailure:
+async def request_answer(agent: BaseAgent, request: AgentRequest, log: Logger) -> JsonObject | AgentAnswerFailure:
     """Return what *agent* answers within the time that the request gives; raises CancelledError alone."""
-    last_failure: AnswerFailure | None = None
+    last_failure: AgentAnswerFailure | None = None
     scope = asyncio.timeout(request.decision_request.timeout_ms / 1000)
     try:
         async with scope:
             for wait_s in (*WAITS_S, 0.0):
                 result = await _attempt(agent, request, log)
-                if not isinstance(result, AnswerFailure) or not result.retryable:
+                if not isinstance(result, AgentAnswerFailure) or not result.retryable:
                     return result
                 last_failure = result
                 await asyncio.sleep(wait_s)
@@ -155,33 +155,33 @@ async def request_answer(agent: BaseAgent, request: AgentRequest, log: Logger) -
         if not scope.expired():
             raise
         before = f" (before: {last_failure.message})" if last_failure is not None else ""
-        return AnswerFailure("model_timeout", f"no answer within {request.decision_request.timeout_ms} ms{before}")
+        return AgentAnswerFailure("model_timeout", f"no answer within {request.decision_request.timeout_ms} ms{before}")
     assert last_failure is not None
     return last_failure
 
 
-async def _attempt(agent: BaseAgent, request: AgentRequest, log: Logger) -> JsonObject | AnswerFailure:
+async def _attempt(agent: BaseAgent, request: AgentRequest, log: Logger) -> JsonObject | AgentAnswerFailure:
     try:
         value = await call_agent(agent, request)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise  # the process stops, or the time is over
-        return AnswerFailure("agent_failed", "CancelledError: the agent cancelled itself")
-    except AnswerInvalidError as error:
-        return AnswerFailure("invalid_output", _clean(str(error)))
-    except DeliverableError as error:
-        return AnswerFailure(
+        return AgentAnswerFailure("agent_failed", "CancelledError: the agent cancelled itself")
+    except AgentAnswerInvalidError as error:
+        return AgentAnswerFailure("invalid_output", _clean(str(error)))
+    except DeliverableRaisedError as error:
+        return AgentAnswerFailure(
             "deliverable_failed", f"the deliverable could not be made: {_describe_error(error.__cause__ or error)}"
         )
     except AgentError as error:
-        return AnswerFailure(error.code[:CODE_CHARS], _clean(error.message), error.retryable)
+        return AgentAnswerFailure(error.code[:CODE_CHARS], _clean(error.message), error.retryable)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - every exception of user code is a result
         log.warning("an agent raised", run_id=str(request.run_id), step=request.step, error=type(error).__name__)
-        return AnswerFailure("agent_failed", _describe_error(error))
+        return AgentAnswerFailure("agent_failed", _describe_error(error))
     size = len(canonical_json(value).encode("utf-8", "replace"))
     if size > ANSWER_BYTES:
-        return AnswerFailure("invalid_output", f"the answer has {size} bytes; the limit is {ANSWER_BYTES}")
+        return AgentAnswerFailure("invalid_output", f"the answer has {size} bytes; the limit is {ANSWER_BYTES}")
     return value
 
 

@@ -17,21 +17,27 @@ from towpath.agents.request import AgentRequest
 from towpath.agents.usage_counter import UsageCounter
 from towpath.hooks import Hook, Hooks
 from towpath.user_code import PROCESS_THREADS
-from towpath_agent.app.agent_answers import AnswerFailure, request_answer
+from towpath_agent.app.agent_answers import AgentAnswerFailure, request_answer
 from towpath_agent.app.agent_hooks import AgentHookNotifier
 from towpath_contracts import subjects
 from towpath_contracts.agents import AgentServed, ServeAgent
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.decisions.request import DecisionRequest
-from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import DEAD_LETTER_RUNS, SERVE_AGENT
 from towpath_contracts.streams import agent_consumer
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.dead_letter_reports import report_dead_letter
 from towpath_fabric.nats.bus import Bus
-from towpath_fabric.request_loop import AnswerFact, DecisionAnswer, DecisionJob, PlatformUnavailableError, RequestLoop
+from towpath_fabric.request_loop import (
+    AnswerFact,
+    DecisionAnswer,
+    DecisionJob,
+    DecisionRequestLoop,
+    PlatformUnavailableError,
+)
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_readings.spans import decision_span
@@ -46,7 +52,7 @@ SECONDS = (0.005, 0.025, 0.1, 0.5, 2, 10, 60, 300)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentOptions:
+class AgentServerOptions:
     """How an agent is served. `worker` names this process; `project` is the one whose requests it answers."""
 
     worker: str
@@ -62,7 +68,7 @@ class AgentServer:
         bus: Bus,
         agent: BaseAgent,
         *,
-        options: AgentOptions,
+        options: AgentServerOptions,
         log: Logger,
         registry: CollectorRegistry,
         hooks: Sequence[Hook] = (),
@@ -84,7 +90,7 @@ class AgentServer:
         all_hooks = Hooks((*hooks, *(one for one in agent.hooks if one not in hooks)), self._hook_failed)
         self._hook_notifier = AgentHookNotifier(all_hooks, worker=options.worker, agent=agent.name)
         self._declared = False
-        self._loop = RequestLoop(
+        self._loop = DecisionRequestLoop(
             bus,
             agent_consumer(options.project, agent.name),
             self,
@@ -128,21 +134,23 @@ class AgentServer:
         result = await self._result(request, usage_counter)
         took_ms = int((monotonic() - began) * 1000)
         fact = _answer_fact(request, result, usage_counter, took_ms)
-        if isinstance(result, AnswerFailure):
+        if isinstance(result, AgentAnswerFailure):
             await self._hook_notifier.answer_failed(request, result.code, took_ms, fact.usage)
         else:
             await self._hook_notifier.answer_made(request, result, took_ms, fact.usage)
 
         async def after_stored(job: DecisionJob, _stored: bool) -> None:
-            self._answers.labels(request.kind.value, "failed" if isinstance(result, AnswerFailure) else "made").inc()
+            self._answers.labels(
+                request.kind.value, "failed" if isinstance(result, AgentAnswerFailure) else "made"
+            ).inc()
             self._seconds.labels(request.kind.value).observe(monotonic() - job.began)
             self._trace(request, fact, start_ns)
 
         return DecisionAnswer(fact=fact, then=after_stored)
 
-    async def _result(self, request: DecisionRequest, usage_counter: UsageCounter) -> JsonObject | AnswerFailure:
+    async def _result(self, request: DecisionRequest, usage_counter: UsageCounter) -> JsonObject | AgentAnswerFailure:
         if request.model != subjects.agent_model(self._agent.name) or request.project != self._options.project:
-            return AnswerFailure(
+            return AgentAnswerFailure(
                 "model_unknown", f"here is {self._agent.name} of {self._options.project}, and no other"
             )
         deadline_s = monotonic() + request.timeout_ms / 1000
@@ -153,7 +161,7 @@ class AgentServer:
 
     def defect(self, request: DecisionRequest, error: Exception) -> AnswerFact:
         """Return the fact for a failure of what is around the agent; its log line has the rest."""
-        failed = AnswerFailure("internal", f"the agent's process failed: {type(error).__name__}")
+        failed = AgentAnswerFailure("internal", f"the agent's process failed: {type(error).__name__}")
         return _answer_fact(request, failed, UsageCounter(), 0)
 
     def inbox(self, run_id: UUID) -> str:
@@ -180,7 +188,7 @@ class AgentServer:
         project, name = self._options.project, self._agent.name
         subject = subjects.for_agent(SERVE_AGENT.subject, project, name)
         try:
-            await self._bus.ask_subject(subject, ServeAgent(project=project, name=name), AgentServed)
+            await self._bus.request_subject(subject, ServeAgent(project=project, name=name), AgentServed)
         except ProblemError as error:
             msg = f"{error.problem.code}: {error.problem.detail}"
             raise TimeoutError(msg) from error
@@ -197,7 +205,7 @@ class AgentServer:
             cost=fact.cost,
             prompt_digest="",
             raw_digest=fact.raw_digest,
-            error=fact.code if isinstance(fact, DecisionFailed) else None,
+            error=fact.code if isinstance(fact, DecisionFailedFact) else None,
         )
         self._telemetry.record(fact.run_id, span)
 
@@ -207,7 +215,7 @@ class AgentServer:
 
 
 def _answer_fact(
-    request: DecisionRequest, result: JsonObject | AnswerFailure, usage_counter: UsageCounter, took_ms: int
+    request: DecisionRequest, result: JsonObject | AgentAnswerFailure, usage_counter: UsageCounter, took_ms: int
 ) -> AnswerFact:
     common: JsonObject = {
         "run_id": request.run_id,
@@ -219,6 +227,6 @@ def _answer_fact(
         "cost": usage_counter.cost(),
         "duration_ms": took_ms,
     }
-    if isinstance(result, AnswerFailure):
-        return DecisionFailed(code=result.code, message=result.message, **common)
-    return DecisionMade(decision=result, raw_digest=digest_text(canonical_json(result)), **common)
+    if isinstance(result, AgentAnswerFailure):
+        return DecisionFailedFact(code=result.code, message=result.message, **common)
+    return DecisionMadeFact(decision=result, raw_digest=digest_text(canonical_json(result)), **common)

@@ -11,14 +11,14 @@ from pydantic import SecretStr
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionRequest, Usage
-from towpath_decider.adapters.model_options import Option
+from towpath_decider.adapters.model_options import DroppableOption
 from towpath_decider.adapters.model_prices import price
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.adapters.sdk_provider import SdkProvider
 from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, read_unstreamed
 from towpath_decider.core.answer_schema import closed, schema_of
-from towpath_decider.core.conversation import CallFailure, Question, Reply
+from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_decider.core.native_tool_calls import NativeCall, as_decision
 from towpath_fabric.telemetry.logs import Logger
 
@@ -27,8 +27,8 @@ PRICE_PROVIDER = "anthropic"
 
 _OPTIONS = (
     STREAMING,
-    Option(name="thinking", named=re.compile(r"thinking", re.IGNORECASE)),
-    Option(name="format", named=re.compile(r"output_config|output_format|schema|structured", re.IGNORECASE)),
+    DroppableOption(name="thinking", named=re.compile(r"thinking", re.IGNORECASE)),
+    DroppableOption(name="format", named=re.compile(r"output_config|output_format|schema|structured", re.IGNORECASE)),
 )
 
 
@@ -58,7 +58,7 @@ class ClaudeProvider(SdkProvider):
     async def _send(
         self,
         request: DecisionRequest,
-        question: Question,
+        question: ModelQuestion,
         off: frozenset[str],
         timeout_s: float,
         on_text: OnText | None,
@@ -80,7 +80,7 @@ class ClaudeProvider(SdkProvider):
             whole = await read_unstreamed(stream.response, self._sdk.types.Message)
             return whole if whole is not None else await _read_stream(stream, on_text)
 
-    def _read(self, answer: Any, request: DecisionRequest) -> Reply | CallFailure:
+    def _read(self, answer: Any, request: DecisionRequest) -> ModelReply | ModelCallFailure:
         text = "".join(block.text for block in answer.content if block.type == "text")
         calls = [block for block in answer.content if block.type == "tool_use"]
         usage = _usage(answer.usage)
@@ -96,11 +96,11 @@ class ClaudeProvider(SdkProvider):
         if answer.stop_reason == "refusal":
             details = getattr(answer, "stop_details", None)
             why = getattr(details, "explanation", None) or getattr(details, "category", None) or "no reason given"
-            return CallFailure(code="model_refused", message=f"Anthropic refused: {why}", usage=usage, cost=cost)
+            return ModelCallFailure(code="model_refused", message=f"Anthropic refused: {why}", usage=usage, cost=cost)
         if answer.stop_reason == "model_context_window_exceeded":
             message = "Anthropic's answer filled the model's context window"
-            return CallFailure(code="context_too_long", message=message, usage=usage, cost=cost)
-        return Reply(text=text, usage=usage, cost=cost, cut_off=answer.stop_reason == "max_tokens")
+            return ModelCallFailure(code="context_too_long", message=message, usage=usage, cost=cost)
+        return ModelReply(text=text, usage=usage, cost=cost, cut_off=answer.stop_reason == "max_tokens")
 
 
 async def _read_stream(stream: Any, on_text: OnText) -> Any:
@@ -116,7 +116,7 @@ async def _read_stream(stream: Any, on_text: OnText) -> Any:
     return await stream.get_final_message()
 
 
-def messages_of(question: Question) -> list[JsonObject]:
+def messages_of(question: ModelQuestion) -> list[JsonObject]:
     """Return the turns, the user's last; the system's words travel beside them."""
     roles = {"user": "user", "model": "assistant"}
     return [{"role": roles[turn.role], "content": turn.text} for turn in question.turns]

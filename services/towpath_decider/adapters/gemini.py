@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from towpath_contracts.decisions.request import DecisionRequest, Usage
-from towpath_decider.adapters.model_options import Option, Options
+from towpath_decider.adapters.model_options import DroppableOption, DroppableOptions
 from towpath_decider.adapters.model_prices import price
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import (
@@ -27,15 +27,17 @@ from towpath_decider.adapters.provider_failures import (
 )
 from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, status_of
 from towpath_decider.core.answer_schema import schema_of
-from towpath_decider.core.conversation import CallFailure, Question, Reply
+from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_fabric.telemetry.logs import Logger
 
 PRICE_PROVIDER = "google"
 
 _OPTIONS = (
     STREAMING,
-    Option(name="thinking", named=re.compile(r"thinking|budget", re.IGNORECASE)),
-    Option(name="schema", named=re.compile(r"schema|too many states|constraint", re.IGNORECASE), lasting=False),
+    DroppableOption(name="thinking", named=re.compile(r"thinking|budget", re.IGNORECASE)),
+    DroppableOption(
+        name="schema", named=re.compile(r"schema|too many states|constraint", re.IGNORECASE), lasting=False
+    ),
 )
 
 
@@ -51,15 +53,15 @@ class GeminiProvider:
         self._errors: Any = None
         self._transport_error: type[Exception] = OSError
         self._opening = asyncio.Lock()
-        self._options = Options("Gemini", _OPTIONS, log)
+        self._options = DroppableOptions("Gemini", _OPTIONS, log)
 
     async def complete(
-        self, request: DecisionRequest, question: Question, on_text: OnText | None = None
-    ) -> Reply | CallFailure:
+        self, request: DecisionRequest, question: ModelQuestion, on_text: OnText | None = None
+    ) -> ModelReply | ModelCallFailure:
         """Ask once; failures of the API, the network and the answer's form are values."""
         if self._api_key is None:
             message = "no key for Gemini: set GEMINI_API_KEY in the decider's environment"
-            return CallFailure(code="model_unauthorized", message=message)
+            return ModelCallFailure(code="model_unauthorized", message=message)
         await self._open()
         return await self._options.ask(
             model_name(request.model), lambda off: self._ask(request, question, off, on_text)
@@ -92,8 +94,8 @@ class GeminiProvider:
         return genai.Client(api_key=self._api_key.get_secret_value(), vertexai=False, http_options=options)
 
     async def _ask(
-        self, request: DecisionRequest, question: Question, off: frozenset[str], on_text: OnText | None
-    ) -> Reply | CallFailure:
+        self, request: DecisionRequest, question: ModelQuestion, off: frozenset[str], on_text: OnText | None
+    ) -> ModelReply | ModelCallFailure:
         model = model_name(request.model)
         contents = [
             self._types.Content(role=turn.role, parts=[self._types.Part(text=turn.text)]) for turn in question.turns
@@ -112,7 +114,7 @@ class GeminiProvider:
         except (ValueError, TypeError, AttributeError, LookupError) as error:  # a body that is no answer of this API
             return failure_of_answer("Gemini", error)
 
-    def _config(self, request: DecisionRequest, question: Question, off: frozenset[str]) -> Any:
+    def _config(self, request: DecisionRequest, question: ModelQuestion, off: frozenset[str]) -> Any:
         options: dict[str, Any] = {
             "system_instruction": question.instructions,
             "response_mime_type": "application/json",
@@ -143,7 +145,7 @@ class GeminiProvider:
         candidate = self._types.Candidate(content=content, finish_reason=reply.pop("finish_reason"))
         return self._types.GenerateContentResponse(candidates=[candidate] * candidates, **reply)
 
-    def _api_failure(self, error: Any) -> CallFailure:
+    def _api_failure(self, error: Any) -> ModelCallFailure:
         assert self._api_key is not None
         return failure_of_status(
             "Gemini",
@@ -164,7 +166,7 @@ def _retry_after(error: Any) -> float | None:
     return max((found for found in map(parse_seconds, requested) if found is not None), default=None)
 
 
-def _reply(response: Any, model: str) -> Reply | CallFailure:
+def _reply(response: Any, model: str) -> ModelReply | ModelCallFailure:
     candidate = response.candidates[0] if response.candidates else None
     parts = (candidate.content.parts if candidate is not None and candidate.content is not None else None) or []
     text = "".join(part.text for part in parts if part.text and not part.thought)
@@ -172,15 +174,15 @@ def _reply(response: Any, model: str) -> Reply | CallFailure:
     counted = response.usage_metadata
     if candidate is None and counted is None and response.prompt_feedback is None:
         message = "Gemini's answer is empty"
-        return CallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
+        return ModelCallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
     usage = _usage(counted)
     cached = (counted.cached_content_token_count or 0) if counted is not None else 0
     cost = price(PRICE_PROVIDER, model, usage, cached_tokens=cached)
     if not text and reason not in ("STOP", "MAX_TOKENS"):
         blocked = response.prompt_feedback.block_reason if response.prompt_feedback is not None else None
         why = reason or (blocked.name if blocked is not None else "no candidate")
-        return CallFailure(code="model_refused", message=f"Gemini gave no answer: {why}", usage=usage, cost=cost)
-    return Reply(text=text, usage=usage, cost=cost, cut_off=reason == "MAX_TOKENS")
+        return ModelCallFailure(code="model_refused", message=f"Gemini gave no answer: {why}", usage=usage, cost=cost)
+    return ModelReply(text=text, usage=usage, cost=cost, cut_off=reason == "MAX_TOKENS")
 
 
 def _usage(counted: Any) -> Usage:

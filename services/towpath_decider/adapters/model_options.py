@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from towpath_decider.adapters.provider_failures import REFUSED_REQUEST
-from towpath_decider.core.conversation import CallFailure, Reply
+from towpath_decider.core.conversation import ModelCallFailure, ModelReply
 from towpath_fabric.telemetry.logs import Logger
 
-Send = Callable[[frozenset[str]], Awaitable[Reply | CallFailure]]
+Send = Callable[[frozenset[str]], Awaitable[ModelReply | ModelCallFailure]]
 
 MAX_MODELS = 256
 """Models that are remembered; their names come from tasks, so there is no other end."""
@@ -28,7 +28,7 @@ _UNKNOWN = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class DroppableOption:
     """One option, and the words of a refusal that mean it. One that is not `lasting` depends on the question."""
 
     name: str
@@ -36,23 +36,23 @@ class Option:
     lasting: bool = True
 
 
-class Options:
+class DroppableOptions:
     """The options of one provider, in the order in which they are given up."""
 
-    def __init__(self, provider: str, options: tuple[Option, ...], log: Logger | None) -> None:
+    def __init__(self, provider: str, options: tuple[DroppableOption, ...], log: Logger | None) -> None:
         self._provider = provider
         self._options = options
         self._log = log
         self._left_out: OrderedDict[str, frozenset[str]] = OrderedDict()
 
     async def ask(
-        self, model: str, send: Callable[[frozenset[str]], Awaitable[Reply | CallFailure]]
-    ) -> Reply | CallFailure:
+        self, model: str, send: Callable[[frozenset[str]], Awaitable[ModelReply | ModelCallFailure]]
+    ) -> ModelReply | ModelCallFailure:
         """Call *send* with the names of the options to leave out, until none more is refused by name."""
         off = self._left_out.get(model, frozenset())
         while True:  # every turn gives one option up, so there are as many turns as options at most
             reply = await send(off)
-            if not isinstance(reply, CallFailure) or reply.code != REFUSED_REQUEST:
+            if not isinstance(reply, ModelCallFailure) or reply.code != REFUSED_REQUEST:
                 return reply
             text = reply.message
             option = next((one for one in self._options if one.name not in off and one.named.search(text)), None)
@@ -62,7 +62,7 @@ class Options:
             if option.lasting and _UNKNOWN.search(text):
                 self._remember(model, option)
 
-    def _remember(self, model: str, option: Option) -> None:
+    def _remember(self, model: str, option: DroppableOption) -> None:
         known = self._left_out.get(model, frozenset())
         if option.name in known:
             return

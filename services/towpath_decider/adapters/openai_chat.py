@@ -11,14 +11,14 @@ from pydantic import SecretStr
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
-from towpath_decider.adapters.model_options import Option
+from towpath_decider.adapters.model_options import DroppableOption
 from towpath_decider.adapters.model_prices import price
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.adapters.sdk_provider import SdkProvider
 from towpath_decider.adapters.stream_assembly import STREAM, STREAM_OPTIONS, STREAMING, assemble_stream, read_unstreamed
 from towpath_decider.core.answer_schema import schema_of, without_order
-from towpath_decider.core.conversation import CallFailure, Question, Reply
+from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_decider.core.native_tool_calls import NativeCall, as_decision
 from towpath_fabric.telemetry.logs import Logger
 
@@ -43,18 +43,18 @@ _EFFORTS = ("none", "minimal", "low")
 """How little a model can be asked to think, least first: not every model takes every word."""
 
 _COMMON = (
-    Option(name=STREAM_OPTIONS, named=re.compile(r"stream_options|include_usage", re.IGNORECASE)),
+    DroppableOption(name=STREAM_OPTIONS, named=re.compile(r"stream_options|include_usage", re.IGNORECASE)),
     STREAMING,
-    Option(name="max_tokens", named=_TOO_LARGE, lasting=False),
-    Option(name="limit_word", named=_MAX_TOKENS),
-    Option(name="json_schema", named=_FORMAT),
-    Option(name="json_object", named=_FORMAT),
+    DroppableOption(name="max_tokens", named=_TOO_LARGE, lasting=False),
+    DroppableOption(name="limit_word", named=_MAX_TOKENS),
+    DroppableOption(name="json_schema", named=_FORMAT),
+    DroppableOption(name="json_object", named=_FORMAT),
 )
-_OPENAI_OPTIONS = (*_COMMON, *(Option(name=f"effort_{effort}", named=_REASONING) for effort in _EFFORTS))
+_OPENAI_OPTIONS = (*_COMMON, *(DroppableOption(name=f"effort_{effort}", named=_REASONING) for effort in _EFFORTS))
 _LOCAL_OPTIONS = (
     *_COMMON,
-    Option(name="chat_template", named=_TEMPLATE),
-    Option(name="effort_none", named=_REASONING),
+    DroppableOption(name="chat_template", named=_TEMPLATE),
+    DroppableOption(name="effort_none", named=_REASONING),
 )
 
 
@@ -100,7 +100,7 @@ class OpenAiProvider(SdkProvider):
     async def _send(
         self,
         request: DecisionRequest,
-        question: Question,
+        question: ModelQuestion,
         off: frozenset[str],
         timeout_s: float,
         on_text: OnText | None,
@@ -125,10 +125,10 @@ class OpenAiProvider(SdkProvider):
                 else await assemble_stream(stream, on_text, self._sdk.types.chat.ChatCompletion)
             )
 
-    def _read(self, answer: Any, request: DecisionRequest) -> Reply | CallFailure:
+    def _read(self, answer: Any, request: DecisionRequest) -> ModelReply | ModelCallFailure:
         if not answer.choices:
             message = f"{self._name} gave no choice"
-            return CallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
+            return ModelCallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
         choice, reply = answer.choices[0], answer.choices[0].message
         usage = _usage(answer.usage)
         cost = self._cost(request, answer.usage, usage)
@@ -138,8 +138,10 @@ class OpenAiProvider(SdkProvider):
             text = as_decision(NativeCall(name=call.name, arguments=call.arguments or "") for call in calls)
         if not text.strip() and (reply.refusal or choice.finish_reason == "content_filter"):
             why = reply.refusal or "stopped by its content filter"
-            return CallFailure(code="model_refused", message=f"{self._name} refused: {why}", usage=usage, cost=cost)
-        return Reply(text=text, usage=usage, cost=cost, cut_off=choice.finish_reason == "length")
+            return ModelCallFailure(
+                code="model_refused", message=f"{self._name} refused: {why}", usage=usage, cost=cost
+            )
+        return ModelReply(text=text, usage=usage, cost=cost, cut_off=choice.finish_reason == "length")
 
     def _cost(self, request: DecisionRequest, counted: Any, usage: Usage) -> Cost:
         if self._local:
@@ -149,7 +151,7 @@ class OpenAiProvider(SdkProvider):
         return price("openai", model_name(request.model), usage, cached_tokens=cached)
 
 
-def messages_of(question: Question) -> list[JsonObject]:
+def messages_of(question: ModelQuestion) -> list[JsonObject]:
     """Return the question as messages: system, the turns before, the user's last."""
     roles = {"user": "user", "model": "assistant"}
     turns = [{"role": roles[turn.role], "content": turn.text} for turn in question.turns]
@@ -157,7 +159,7 @@ def messages_of(question: Question) -> list[JsonObject]:
 
 
 def _limit(request: DecisionRequest, off: frozenset[str], *, local: bool) -> JsonObject:
-    """Newer models of OpenAI know one word for the limit, most other servers the other."""
+    """Newer models of OpenAI know one name for the limit, most other servers the other."""
     if "max_tokens" in off:
         return {}
     older = local != ("limit_word" in off)

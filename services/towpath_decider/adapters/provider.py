@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from towpath_contracts.decisions.request import DecisionRequest
-from towpath_decider.core.conversation import CallFailure, Question, Reply
+from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 
 OnText = Callable[[str], None]
 """Takes the pieces of an answer as a model writes them; it neither waits nor raises."""
@@ -28,8 +28,8 @@ class Provider(Protocol):
     """A source of answers."""
 
     async def complete(
-        self, request: DecisionRequest, question: Question, on_text: OnText | None = None
-    ) -> Reply | CallFailure:
+        self, request: DecisionRequest, question: ModelQuestion, on_text: OnText | None = None
+    ) -> ModelReply | ModelCallFailure:
         """Ask *question*, which is part of *request*; may be cancelled at any await.
 
         With *on_text* the answer is streamed where that can be; what is returned is the same.

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from towpath_contracts.decisions.request import Usage
-from towpath_decider.core.conversation import CallFailure
+from towpath_decider.core.conversation import ModelCallFailure
 
 MESSAGE_CHARS = 500
 """How much of an API's words is repeated; some send whole pages."""
@@ -48,31 +48,31 @@ _SECONDS = re.compile(r"^(\d+(?:\.\d+)?)s?$")
 
 def failure_of_status(
     name: str, status: int, text: str, *, secret: str | None = None, retry_after_s: float | None = None
-) -> CallFailure:
-    """Say what an answer with an error *status* means; *name* is the provider as people know it."""
+) -> ModelCallFailure:
+    """Return what an answer with an error *status* means; *name* is the provider as people know it."""
     shown = text.replace(secret, "***") if secret else text
     message = f"{name} answered {status}: {shown[:MESSAGE_CHARS]}"
     fits_without_limit = status < SERVER_ERROR and _LIMIT_TOO_LARGE.search(text)
     if status != TOO_MANY_REQUESTS and _CONTEXT_TOO_LONG.search(text) and not fits_without_limit:
-        return CallFailure(code="context_too_long", message=message, usage=ONE_CALL)
+        return ModelCallFailure(code="context_too_long", message=message, usage=ONE_CALL)
     code = _REASONS.get(status, "model_unavailable" if status >= SERVER_ERROR else REFUSED_REQUEST)
     again = code in ("model_rate_limited", "model_unavailable") and not _QUOTA_GONE.search(text)
-    return CallFailure(code=code, message=message, retryable=again, retry_after_s=retry_after_s, usage=ONE_CALL)
+    return ModelCallFailure(code=code, message=message, retryable=again, retry_after_s=retry_after_s, usage=ONE_CALL)
 
 
-def failure_of_connection(name: str, error: Exception) -> CallFailure:
-    """Say that the connection failed: nothing is known of the call, so it is asked again."""
+def failure_of_connection(name: str, error: Exception) -> ModelCallFailure:
+    """Return the failure of a connection: nothing is known of the call, so it is asked again."""
     return _again(f"the connection to {name} failed", error)
 
 
-def failure_of_answer(name: str, error: Exception) -> CallFailure:
-    """Say that what came back is no answer of this API, such as a proxy's page of HTML."""
+def failure_of_answer(name: str, error: Exception) -> ModelCallFailure:
+    """Return the failure for a body that is no answer of this API, such as a proxy's page of HTML."""
     return _again(f"{name}'s answer can't be read", error)
 
 
-def _again(what: str, error: Exception) -> CallFailure:
+def _again(what: str, error: Exception) -> ModelCallFailure:
     message = f"{what}: {type(error).__name__}: {str(error)[:MESSAGE_CHARS]}"
-    return CallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
+    return ModelCallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
 
 
 def requested_wait(headers: Mapping[str, str]) -> float | None:

@@ -12,8 +12,8 @@ from uuid import UUID
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import BLOB_GET_RUNS
-from towpath_contracts.tools.calls import BlobChunk, BlobGet
-from towpath_decider.core.conversation import CallFailure
+from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
+from towpath_decider.core.conversation import ModelCallFailure
 from towpath_decider.core.script import Script
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.request_loop import PlatformUnavailableError
@@ -28,13 +28,13 @@ MAX_SCRIPT_BYTES = 16 * 1024 * 1024
 class ScriptError(Exception):
     """A script can't be had; `failure` says why and whether to try again."""
 
-    def __init__(self, failure: CallFailure) -> None:
+    def __init__(self, failure: ModelCallFailure) -> None:
         super().__init__(failure.message)
         self.failure = failure
 
 
 def _unreadable(what: str, error: Exception) -> ScriptError:
-    return ScriptError(CallFailure(code="script_invalid", message=f"{what}: {error}"))
+    return ScriptError(ModelCallFailure(code="script_invalid", message=f"{what}: {error}"))
 
 
 class BlobScriptSource:
@@ -73,7 +73,7 @@ class BlobScriptSource:
             message = f"the script {digest} could not be fetched: {error}"
             if error.problem.retryable:
                 raise PlatformUnavailableError(message) from error
-            raise ScriptError(CallFailure(code="script_unavailable", message=message)) from error
+            raise ScriptError(ModelCallFailure(code="script_unavailable", message=message)) from error
         try:
             if digest_text(data) != digest:
                 msg = "its contents do not match its digest"
@@ -95,7 +95,9 @@ async def fetch_blob(bus: Bus, digest: str, run_id: UUID) -> bytes:
     pieces: list[bytes] = []
     total, size = 1, 0
     while len(pieces) < total and size <= MAX_SCRIPT_BYTES:
-        chunk: BlobChunk = await bus.ask(BLOB_GET_RUNS, BlobGet(digest=digest, index=len(pieces), run_id=run_id))
+        chunk: BlobChunk = await bus.request(
+            BLOB_GET_RUNS, GetBlobChunk(digest=digest, index=len(pieces), run_id=run_id)
+        )
         pieces.append(base64.b64decode(chunk.data_base64))
         total, size = chunk.total, size + len(pieces[-1])
     return b"".join(pieces)
@@ -129,11 +131,11 @@ class FileScriptSource:
     def _find(self, name: str) -> Path:
         if self._folder is None:
             message = f"the model scripted:{name} needs a script folder, and TOWPATH_SCRIPT_DIR is not set"
-            raise ScriptError(CallFailure(code="script_missing", message=message))
+            raise ScriptError(ModelCallFailure(code="script_missing", message=message))
         for candidate in (name, f"{name}.json"):
             path = (self._folder / candidate).resolve()
             if path.is_relative_to(self._folder) and path.is_file():
                 return path
         raise ScriptError(
-            CallFailure(code="script_missing", message=f"there is no script {name!r} in the script folder")
+            ModelCallFailure(code="script_missing", message=f"there is no script {name!r} in the script folder")
         )

@@ -13,7 +13,7 @@ from towpath_contracts.decisions.assessments import NEUTRAL
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource, ScriptError
-from towpath_decider.core.conversation import CallFailure, Question, Reply
+from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_decider.core.script import Script
 
 TASK = "task"
@@ -40,15 +40,15 @@ class ScriptedProvider:
         self._sleep = sleep
 
     async def complete(
-        self, request: DecisionRequest, question: Question, on_text: OnText | None = None
-    ) -> Reply | CallFailure:
+        self, request: DecisionRequest, question: ModelQuestion, on_text: OnText | None = None
+    ) -> ModelReply | ModelCallFailure:
         """Say the entry's next text; fails with `script_exhausted` when nothing is left for the agent.
 
         Raises PlatformUnavailableError where the task's script can't be fetched just now.
         """
         if not self._allowed:
             message = "scripts are switched off here: set TOWPATH_ALLOW_SCRIPTS=1, or use a real model"
-            return CallFailure(code="script_not_allowed", message=message)
+            return ModelCallFailure(code="script_not_allowed", message=message)
         try:
             script = await self._script(request)
         except ScriptError as error:
@@ -56,17 +56,17 @@ class ScriptedProvider:
         cursors = request.script.cursors if request.script is not None else {}
         answer = script.next_answer(request.context.agent_key, cursors, request.kind)
         if answer is None and request.kind in NEUTRAL:
-            return Reply(text=to_json(NEUTRAL[request.kind]).decode(), usage=ONE_CALL, cost=FREE)
+            return ModelReply(text=to_json(NEUTRAL[request.kind]).decode(), usage=ONE_CALL, cost=FREE)
         if answer is None:
             message = f"the script of {len(script)} entries has nothing left for agent {request.context.agent_key}"
-            return CallFailure(code="script_exhausted", message=message)
+            return ModelCallFailure(code="script_exhausted", message=message)
         text = answer.text(question.repairs)
         if answer.delay_ms:
             await self._write(text, answer.delay_ms, on_text)
-        return Reply(text=text, usage=ONE_CALL, cost=FREE, script=answer.use)
+        return ModelReply(text=text, usage=ONE_CALL, cost=FREE, script=answer.use)
 
     async def _write(self, text: str, delay_ms: int, on_text: OnText | None) -> None:
-        """Take *delay_ms*; who hears it, hears the text grow evenly meanwhile."""
+        """Take *delay_ms*; a listener receives the text in even pieces meanwhile."""
         pieces = 1 if on_text is None else max(1, min(PIECES, len(text), delay_ms // PIECE_MS))
         size = -(-len(text) // pieces)
         for place in range(pieces):
@@ -80,7 +80,7 @@ class ScriptedProvider:
             return await asyncio.to_thread(self._files.get, name)
         if request.script is None or request.script.digest is None:
             message = "the model scripted:task plays the task's script, and this task has none"
-            raise ScriptError(CallFailure(code="script_missing", message=message))
+            raise ScriptError(ModelCallFailure(code="script_missing", message=message))
         return await self._blobs.get(request.script.digest, request.run_id)
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from towpath_contracts.decisions.request import DecisionRequest
-from towpath_decider.adapters.model_options import Option, Options
+from towpath_decider.adapters.model_options import DroppableOption, DroppableOptions
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import (
     failure_of_answer,
@@ -22,7 +22,7 @@ from towpath_decider.adapters.provider_failures import (
     requested_wait,
 )
 from towpath_decider.adapters.stream_assembly import status_of
-from towpath_decider.core.conversation import CallFailure, Question, Reply
+from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_fabric.telemetry.logs import Logger
 
 TIMEOUT_GRACE_S = 5.0
@@ -33,13 +33,19 @@ class SdkProvider(ABC):
     """Asks through the SDK *module*. A subclass says how a question and an answer look."""
 
     def __init__(
-        self, *, name: str, module: str, api_key: SecretStr | None, options: tuple[Option, ...], log: Logger | None
+        self,
+        *,
+        name: str,
+        module: str,
+        api_key: SecretStr | None,
+        options: tuple[DroppableOption, ...],
+        log: Logger | None,
     ) -> None:
-        """*name* is the provider as people know it; *log* is told which options a server does not take."""
+        """*name* is the provider as people know it; options that a server does not take are written to *log*."""
         self._name = name
         self._module = module
         self._api_key = api_key
-        self._options = Options(name, options, log)
+        self._options = DroppableOptions(name, options, log)
         self._sdk: Any = None
         self._client: Any = None
         self._transport_error: type[Exception] = OSError
@@ -58,7 +64,7 @@ class SdkProvider(ABC):
     async def _send(
         self,
         request: DecisionRequest,
-        question: Question,
+        question: ModelQuestion,
         off: frozenset[str],
         timeout_s: float,
         on_text: OnText | None,
@@ -66,15 +72,15 @@ class SdkProvider(ABC):
         """Send one HTTP request and return the SDK's answer, whole; *off* names the options to leave out."""
 
     @abstractmethod
-    def _read(self, answer: Any, request: DecisionRequest) -> Reply | CallFailure:
+    def _read(self, answer: Any, request: DecisionRequest) -> ModelReply | ModelCallFailure:
         """Read the SDK's answer."""
 
     async def complete(
-        self, request: DecisionRequest, question: Question, on_text: OnText | None = None
-    ) -> Reply | CallFailure:
+        self, request: DecisionRequest, question: ModelQuestion, on_text: OnText | None = None
+    ) -> ModelReply | ModelCallFailure:
         """Ask once; failures of the API, the network and the answer's form are values."""
         if self.missing:
-            return CallFailure(code="model_unauthorized", message=self.missing)
+            return ModelCallFailure(code="model_unauthorized", message=self.missing)
         failure = await self._open()
         if failure is not None:
             return failure
@@ -88,7 +94,7 @@ class SdkProvider(ABC):
             await self._client.close()
             self._client = None
 
-    async def _open(self) -> CallFailure | None:
+    async def _open(self) -> ModelCallFailure | None:
         async with self._opening:
             if self._client is None:
                 try:
@@ -96,7 +102,7 @@ class SdkProvider(ABC):
                 except ModuleNotFoundError:
                     how = f"uv sync --extra {self._module} in a clone, else pip install 'towpath[{self._module}]'"
                     message = f"{self._name} needs the extra {self._module}: {how}; then start the decider again"
-                    return CallFailure(code="provider_missing", message=message)
+                    return ModelCallFailure(code="provider_missing", message=message)
         return None
 
     def _load(self) -> Any:
@@ -105,8 +111,8 @@ class SdkProvider(ABC):
         return self._connect(self._sdk)
 
     async def _send_once(
-        self, request: DecisionRequest, question: Question, off: frozenset[str], on_text: OnText | None
-    ) -> Reply | CallFailure:
+        self, request: DecisionRequest, question: ModelQuestion, off: frozenset[str], on_text: OnText | None
+    ) -> ModelReply | ModelCallFailure:
         try:
             answer = await self._send(request, question, off, request.timeout_ms / 1000 + TIMEOUT_GRACE_S, on_text)
             return self._read(answer, request)

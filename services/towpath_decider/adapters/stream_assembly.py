@@ -10,14 +10,14 @@ from collections.abc import AsyncIterable
 from typing import Any
 
 from towpath_contracts.base import JsonObject
-from towpath_decider.adapters.model_options import Option
+from towpath_decider.adapters.model_options import DroppableOption
 from towpath_decider.adapters.provider import OnText
 
 STREAM, STREAM_OPTIONS = "stream", "stream_options"
-STREAMING = Option(name=STREAM, named=re.compile(r"\bstream(ing|ed)?\b", re.IGNORECASE))
+STREAMING = DroppableOption(name=STREAM, named=re.compile(r"\bstream(ing|ed)?\b", re.IGNORECASE))
 
 ERRORS = 400
-"""Statuses from here on are errors; below, an error was told within a stream that had begun well."""
+"""Statuses from here on are errors; below, an error arrived within a stream that had begun well."""
 
 _STATUS_OF = {
     "authentication_error": 401,
@@ -30,7 +30,7 @@ _STATUS_OF = {
 
 
 def status_of(status: int, body: Any) -> int:
-    """Return the status of an error, also where it was told in the middle of an answer: by its type, else 500."""
+    """Return the status of an error, also where it arrived in the middle of an answer: by its type, else 500."""
     if status >= ERRORS:
         return status
     inner = body.get("error", body) if isinstance(body, dict) else {}

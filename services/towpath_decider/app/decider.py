@@ -10,11 +10,11 @@ from nats.aio.msg import Msg
 
 from towpath_contracts import subjects
 from towpath_contracts.decisions.request import DecisionRequest, RenderPromptAnswer, RenderPromptRequest
-from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import DEAD_LETTER_RUNS
 from towpath_contracts.streams import decide_consumer
-from towpath_decider.app.decision_service import DecisionOutcome, DecisionService, internal_failure, log_calls
+from towpath_decider.app.decision_service import DecisionMaker, DecisionOutcome, internal_failure, log_calls
 from towpath_decider.core.prompt import render
 from towpath_decider.metrics import DeciderMetrics
 from towpath_fabric.clock import monotonic, wall_ns
@@ -25,7 +25,7 @@ from towpath_fabric.nats.pull_consumer import deliveries
 from towpath_fabric.nats.streams import ensure_consumer
 from towpath_fabric.prompt_templates import PromptInvalidError
 from towpath_fabric.redaction import redact
-from towpath_fabric.request_loop import AnswerFact, DecisionAnswer, DecisionJob, RequestLoop
+from towpath_fabric.request_loop import AnswerFact, DecisionAnswer, DecisionJob, DecisionRequestLoop
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_readings.spans import decision_span
@@ -58,7 +58,7 @@ class Decider:
     def __init__(
         self,
         bus: Bus,
-        service: DecisionService,
+        service: DecisionMaker,
         log: Logger,
         metrics: DeciderMetrics,
         *,
@@ -73,7 +73,7 @@ class Decider:
         self._service = service
         self._log = log
         spec = decide_consumer(pool)
-        self._loop = RequestLoop(
+        self._loop = DecisionRequestLoop(
             bus,
             spec,
             self,
@@ -134,17 +134,17 @@ class Decider:
             if len(body) > LOG_BYTES:
                 bare = call.model_copy(update={"prompt": None, "raw_text": None})
                 body = redact(bare.model_dump_json()).encode()
-            await self._bus.post(subjects.LOG_LLM_CALL, body)
+            await self._bus.publish(subjects.LOG_LLM_CALL, body)
 
     def _count(self, job: DecisionJob, outcome: DecisionOutcome) -> None:
         provider = job.request.model.partition(":")[0]
-        result = "made" if isinstance(outcome.fact, DecisionMade) else outcome.fact.code
+        result = "made" if isinstance(outcome.fact, DecisionMadeFact) else outcome.fact.code
         if result == "model_unknown":
             provider = "unknown"  # the string comes from a task: it must not become a label
         self._metrics.decisions.labels(provider, result).inc()
         self._metrics.seconds.labels(provider).observe(monotonic() - job.began)
 
-    def _trace(self, job: DecisionJob, fact: DecisionMade | DecisionFailed, start_ns: int) -> None:
+    def _trace(self, job: DecisionJob, fact: DecisionMadeFact | DecisionFailedFact, start_ns: int) -> None:
         if self._telemetry is None or not self._telemetry.enabled:
             return
         span = decision_span(
@@ -155,6 +155,6 @@ class Decider:
             cost=fact.cost,
             prompt_digest=fact.prompt_digest,
             raw_digest=fact.raw_digest,
-            error=fact.code if isinstance(fact, DecisionFailed) else None,
+            error=fact.code if isinstance(fact, DecisionFailedFact) else None,
         )
         self._telemetry.record(fact.run_id, span)

@@ -11,20 +11,20 @@ from datetime import datetime
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.decisions.request import CALL_UNASKED, DecisionRequest, LlmCall, ScriptUse, Usage
-from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.decisions.request import CALL_UNASKED, DecisionRequest, LlmCall, PlayedScriptEntry, Usage
+from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_decider.adapters.provider import Provider, TextListener
 from towpath_decider.app.provider_limiter import NoProviderCapacityError, ProviderLimiter
 from towpath_decider.core.answer_checks import check_for, expected_schema
-from towpath_decider.core.answers import Refused
+from towpath_decider.core.answers import RefusedAnswer
 from towpath_decider.core.conversation import (
     Answered,
-    Ask,
-    CallFailure,
+    AskModel,
     Dialogue,
     GaveUp,
-    Question,
-    Reply,
+    ModelCallFailure,
+    ModelQuestion,
+    ModelReply,
     converse,
 )
 from towpath_decider.core.prompt import Prompt, render
@@ -50,21 +50,21 @@ UNAVAILABLE = "model_unavailable"
 
 Sleep = Callable[[float], Awaitable[None]]
 OpenTextListener = Callable[[DecisionRequest], TextListener | None]
-"""Returns what hears one call for a request while it is made; None where nobody is to be told."""
+"""Returns what receives the text of one call while the model writes it; None where nobody wants it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
     """One model call as it went. `question` and `reply` are kept until the fact is sent."""
 
-    question: Question
-    reply: Reply | CallFailure
+    question: ModelQuestion
+    reply: ModelReply | ModelCallFailure
     started_at: datetime
     duration_ms: int
 
 
 @dataclass(slots=True, kw_only=True)
-class RequestProgress:
+class DecisionInProgress:
     """What is known of a request while it is being answered."""
 
     request: DecisionRequest
@@ -74,25 +74,25 @@ class RequestProgress:
     begun: int = 0
 
     @property
-    def script(self) -> ScriptUse | None:
+    def script(self) -> PlayedScriptEntry | None:
         """The script entry that was played last."""
-        return next((c.reply.script for c in reversed(self.calls) if isinstance(c.reply, Reply)), None)
+        return next((c.reply.script for c in reversed(self.calls) if isinstance(c.reply, ModelReply)), None)
 
     @property
     def raw_text(self) -> str | None:
         """The text that the model wrote last."""
-        return next((c.reply.text for c in reversed(self.calls) if isinstance(c.reply, Reply)), None)
+        return next((c.reply.text for c in reversed(self.calls) if isinstance(c.reply, ModelReply)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionOutcome:
     """The fact for the run, and the calls behind it."""
 
-    fact: DecisionMade | DecisionFailed
-    progress: RequestProgress
+    fact: DecisionMadeFact | DecisionFailedFact
+    progress: DecisionInProgress
 
 
-class DecisionService:
+class DecisionMaker:
     """Answers requests with the providers it is given, by the first part of the model string."""
 
     def __init__(
@@ -102,7 +102,7 @@ class DecisionService:
         open_listener: OpenTextListener | None = None,
         limiter: ProviderLimiter | None = None,
     ) -> None:
-        """*open_listener* is asked before each call of a model who hears what it writes; *limiter* lets calls in."""
+        """*open_listener* is called before each call of a model, for who receives its text; *limiter* admits calls."""
         self._providers = providers
         self._sleep = sleep
         self._open_listener = open_listener
@@ -110,7 +110,7 @@ class DecisionService:
 
     async def answer(self, request: DecisionRequest) -> DecisionOutcome:
         """Return the decision, or why there is none. Raises nothing but CancelledError and PlatformUnavailableError."""
-        progress = RequestProgress(request=request, started=monotonic())
+        progress = DecisionInProgress(request=request, started=monotonic())
         try:
             async with asyncio.timeout(request.timeout_ms / 1000):
                 result = await self._decide(request, progress)
@@ -120,14 +120,14 @@ class DecisionService:
             result = _no_capacity(progress, str(error))
         return DecisionOutcome(fact=_fact(progress, result), progress=progress)
 
-    async def _decide(self, request: DecisionRequest, progress: RequestProgress) -> Answered | GaveUp:
+    async def _decide(self, request: DecisionRequest, progress: DecisionInProgress) -> Answered | GaveUp:
         name = request.model.partition(":")[0]
         provider = self._providers.get(name)
         if provider is None:
             served = ", ".join(sorted(self._providers))
             return GaveUp(code="model_unknown", message=f"this decider has no provider {name!r}; it serves {served}")
         check = check_for(request)
-        if isinstance(check, Refused):
+        if isinstance(check, RefusedAnswer):
             return GaveUp(code="request_invalid", message=check.reason)
         try:
             progress.prompt = render(request.context, expected_schema(request), request.kind)
@@ -136,10 +136,10 @@ class DecisionService:
         return await self._run_dialogue(converse(progress.prompt, check, request.max_calls), provider, progress)
 
     async def _run_dialogue(
-        self, dialogue: Dialogue, provider: Provider, progress: RequestProgress
+        self, dialogue: Dialogue, provider: Provider, progress: DecisionInProgress
     ) -> Answered | GaveUp:
         """Do what the dialogue says until it is over."""
-        reply: Reply | CallFailure | None = None
+        reply: ModelReply | ModelCallFailure | None = None
         while True:
             try:
                 step = dialogue.send(reply)
@@ -147,21 +147,21 @@ class DecisionService:
                 result: Answered | GaveUp = over.value
                 return result
             reply = None
-            if isinstance(step, Ask):
+            if isinstance(step, AskModel):
                 reply = await self._call_model(provider, step.question, progress)
             else:
                 await self._sleep(step.seconds)
 
     async def _call_model(
-        self, provider: Provider, question: Question, progress: RequestProgress
-    ) -> Reply | CallFailure:
+        self, provider: Provider, question: ModelQuestion, progress: DecisionInProgress
+    ) -> ModelReply | ModelCallFailure:
         permit = None
         if self._limiter is not None:
             permit = await self._limiter.acquire(progress.request, question, begun=progress.begun > 0)
         started_at, started = wall(), monotonic()
         progress.begun += 1
         listener = self._open_listener(progress.request) if self._open_listener is not None else None
-        reply: Reply | CallFailure | None = None
+        reply: ModelReply | ModelCallFailure | None = None
         try:
             reply = await provider.complete(
                 progress.request, question, listener.on_text if listener is not None else None
@@ -186,27 +186,27 @@ def _ms_since(started: float) -> int:
     return int((monotonic() - started) * 1000)
 
 
-def _timed_out(progress: RequestProgress) -> GaveUp:
+def _timed_out(progress: DecisionInProgress) -> GaveUp:
     message = f"no decision within {progress.request.timeout_ms} ms"
-    failure = next((c.reply for c in reversed(progress.calls) if isinstance(c.reply, CallFailure)), None)
+    failure = next((c.reply for c in reversed(progress.calls) if isinstance(c.reply, ModelCallFailure)), None)
     if failure is not None:
         message += f" (before: {failure.message})"
     return GaveUp(code="model_timeout", message=message)
 
 
-def _no_capacity(progress: RequestProgress, provider: str) -> GaveUp:
+def _no_capacity(progress: DecisionInProgress, provider: str) -> GaveUp:
     """Only what nobody was asked is asked anew without end; else the last call's word is the end of this attempt."""
     why = f"no place at {provider} in time"
     match progress.calls[-1].reply if progress.calls else None:
-        case CallFailure() as failure:
+        case ModelCallFailure() as failure:
             return GaveUp(code=failure.code, message=f"{failure.message} (and {why} for another call)")
-        case Reply():
+        case ModelReply():
             return GaveUp(code="invalid_output", message=f"the answer was not of the form, and {why} for a repair")
         case None:
             return GaveUp(code=CALL_UNASKED, message=why)
 
 
-def _fact(progress: RequestProgress, result: Answered | GaveUp) -> DecisionMade | DecisionFailed:
+def _fact(progress: DecisionInProgress, result: Answered | GaveUp) -> DecisionMadeFact | DecisionFailedFact:
     request, raw = progress.request, progress.raw_text
     if raw is not None and isinstance(result, Answered) and len(raw) * 4 > ANSWER_BYTES:
         size = len(raw.encode("utf-8", "surrogatepass"))
@@ -228,24 +228,26 @@ def _fact(progress: RequestProgress, result: Answered | GaveUp) -> DecisionMade 
     if request.max_calls:
         common |= _usage_with_uncounted(progress)
     if isinstance(result, Answered):
-        return DecisionMade(decision=result.value, **common)
-    return DecisionFailed(code=result.code, message=redact(result.message)[:MESSAGE_CHARS], **common)
+        return DecisionMadeFact(decision=result.value, **common)
+    return DecisionFailedFact(code=result.code, message=redact(result.message)[:MESSAGE_CHARS], **common)
 
 
-def _usage_with_uncounted(progress: RequestProgress) -> JsonObject:
-    """Return what a run with a budget is told of calls that ended without a word: they may have been paid."""
+def _usage_with_uncounted(progress: DecisionInProgress) -> JsonObject:
+    """Return, for a run with a budget, how many calls ended without an answer: they may have been paid."""
     cut_off = progress.begun - len(progress.calls)
     silent = sum(
-        isinstance(call.reply, CallFailure) and call.reply.code == UNAVAILABLE and not call.reply.usage.total_tokens
+        isinstance(call.reply, ModelCallFailure)
+        and call.reply.code == UNAVAILABLE
+        and not call.reply.usage.total_tokens
         for call in progress.calls
     )
     usage = add_usage((*(call.reply.usage for call in progress.calls), Usage(model_calls=cut_off)))
     return {"usage": usage, "uncounted": cut_off + silent}
 
 
-def internal_failure(request: DecisionRequest, error: Exception) -> DecisionFailed:
+def internal_failure(request: DecisionRequest, error: Exception) -> DecisionFailedFact:
     """Return the fact for a failure that should not be; its log line has the rest."""
-    return DecisionFailed(
+    return DecisionFailedFact(
         run_id=request.run_id,
         fact_id=f"{request.request_id}:{request.attempt}",
         request_id=request.request_id,
@@ -258,9 +260,9 @@ def internal_failure(request: DecisionRequest, error: Exception) -> DecisionFail
 
 
 def log_calls(outcome: DecisionOutcome, delivery: int = 1) -> list[LlmCall]:
-    """Return what the log-writer is told: every call, with bodies only where the run asked for `debug`.
+    """Return the messages for the log-writer: every call, with bodies only where the run asked for `debug`.
 
-    A scripted decision without debug has nothing to tell that is not in its fact. *delivery* counts how often the
+    A scripted decision without debug has nothing that is not in its fact. *delivery* counts how often the
     broker has given the request to somebody: of two deciders that both paid a model for it, both stay recorded.
     """
     progress, request = outcome.progress, outcome.progress.request
@@ -272,7 +274,7 @@ def log_calls(outcome: DecisionOutcome, delivery: int = 1) -> list[LlmCall]:
 
 def _log_call(request: DecisionRequest, number: int, call: ModelCall) -> LlmCall:
     reply, prompt = call.reply, call.question.text
-    text = reply.text if isinstance(reply, Reply) else None
+    text = reply.text if isinstance(reply, ModelReply) else None
     return LlmCall(
         request_id=request.request_id,
         run_id=request.run_id,
@@ -291,7 +293,7 @@ def _log_call(request: DecisionRequest, number: int, call: ModelCall) -> LlmCall
         raw_digest=digest_text(text) if text is not None else None,
         prompt=_body(prompt) if request.debug else None,
         raw_text=_body(text) if request.debug and text is not None else None,
-        error=f"{reply.code}: {reply.message}" if isinstance(reply, CallFailure) else None,
+        error=f"{reply.code}: {reply.message}" if isinstance(reply, ModelCallFailure) else None,
     )
 
 

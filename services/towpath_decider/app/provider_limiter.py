@@ -15,9 +15,9 @@ from uuid import UUID, uuid4
 
 from pydantic import ValidationError
 
-from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderUse
+from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderLimitState
 from towpath_contracts.decisions.request import DecisionRequest
-from towpath_decider.core.conversation import CallFailure, Question, Reply
+from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_decider.core.rate_policy import (
     INTERVAL_S,
     LEASE_S,
@@ -40,7 +40,7 @@ BATCH_WINDOW_S = 0.005
 """Calls that come within this time are asked for together."""
 
 RETRY_S = 0.25
-"""Before a decider whose wish was not granted asks again."""
+"""Before a decider asks again whose request was not granted."""
 
 MAX_WRITES = 8
 """Writes that may be overtaken by others before the next round."""
@@ -66,7 +66,7 @@ class NoProviderCapacityError(Exception):
 
 
 @dataclass(slots=True, kw_only=True)
-class WaitingCall:
+class CapacityWaiter:
     """A call that waits for capacity."""
 
     key: UUID
@@ -93,7 +93,7 @@ class SharedProviderLimit:
         self._log = log
         self._key = re.sub(r"[^A-Za-z0-9_-]", "=", name)
         self._decider = uuid4().hex[:12]
-        self._queue: FairQueue[WaitingCall] = FairQueue()
+        self._queue: FairQueue[CapacityWaiter] = FairQueue()
         self.lent_slots = 0
         self._slots = self._busy = self._peak = 0
         self._allowance = MinuteAllowance()
@@ -102,7 +102,7 @@ class SharedProviderLimit:
         self._expected_output = float(INITIAL_OUTPUT_TOKENS)
         self._wanted = asyncio.Event()
 
-    def tokens_of(self, question: Question, most: int) -> int:
+    def tokens_of(self, question: ModelQuestion, most: int) -> int:
         """Estimate a call's tokens: its prompt, and as many output tokens as the last answers had."""
         output_tokens = min(most, math.ceil(self._expected_output))
         return len(question.text) // CHARS_PER_TOKEN + output_tokens
@@ -115,7 +115,7 @@ class SharedProviderLimit:
         """Wait for capacity for a call of *tokens*; callers are served in turn."""
         if self.try_acquire(tokens):
             return
-        waiting = WaitingCall(key=uuid4(), tokens=tokens, turn=asyncio.get_running_loop().create_future())
+        waiting = CapacityWaiter(key=uuid4(), tokens=tokens, turn=asyncio.get_running_loop().create_future())
         self._queue.put(waiting.key, waiting, owner, monotonic())
         self._wanted.set()
         try:
@@ -213,13 +213,13 @@ class SharedProviderLimit:
                 return self._apply_grant(limit_request, grant, began)
         return True  # others were faster every time, so there is something to be had
 
-    def _parse_use(self, body: bytes | None) -> ProviderUse:
+    def _parse_use(self, body: bytes | None) -> ProviderLimitState:
         """Return the shared use; an empty one where it can't be read, as after a loss in the broker."""
         try:
-            return ProviderUse() if body is None else ProviderUse.model_validate_json(body)
+            return ProviderLimitState() if body is None else ProviderLimitState.model_validate_json(body)
         except ValidationError as error:
             self._log.error("a limit's register can't be read", limit=self.name, problems=error.error_count())
-            return ProviderUse()
+            return ProviderLimitState()
 
     def _apply_grant(self, limit_request: LimitRequest, grant: LimitGrant, began: float) -> bool:
         gained = grant.slots > self._slots or grant.requests > 0 or grant.tokens > 0
@@ -289,20 +289,22 @@ class ProviderLimiter:
         log: Logger,
         metrics: DeciderMetrics,
         *,
+        hold: Callable[[int], None],
         places: int = 64,
     ) -> None:
-        """*limits* are by provider, or by provider and model: `openai`, `openai:gpt-5`; the decider has *places*."""
+        """*limits* are by provider, or by provider and model: `openai`, `openai:gpt-5`; the decider has *places*.
+
+        *hold* is called with -1 when a waiting request lends its slot, and with 1 when the request takes it back.
+        """
         self._max_lent = max(1, places // max(1, len(limits)))
-        self._hold: Callable[[int], None] | None = None
+        self._hold = hold
         self._limits = {name: SharedProviderLimit(name, limit, registers, log) for name, limit in limits.items()}
         self.loops = tuple(limit.run for limit in self._limits.values())
         self._metrics = metrics
 
-    def lend_slots_to(self, hold: Callable[[int], None]) -> None:
-        """Call *hold* with -1 when a waiting request lends its slot, and with 1 when it takes it back."""
-        self._hold = hold
-
-    async def acquire(self, request: DecisionRequest, question: Question, *, begun: bool = False) -> ProviderPermit:
+    async def acquire(
+        self, request: DecisionRequest, question: ModelQuestion, *, begun: bool = False
+    ) -> ProviderPermit:
         """Wait for capacity at every limit of the request's model, for half its time; raises NoProviderCapacityError.
 
         Where too many wait, only one that has *begun*, and may have been paid for, waits as long.
@@ -343,14 +345,12 @@ class ProviderLimiter:
     @contextlib.contextmanager
     def _lend_slot(self, limit: SharedProviderLimit) -> Iterator[None]:
         limit.lent_slots += 1
-        if self._hold is not None:
-            self._hold(-1)
+        self._hold(-1)
         try:
             yield
         finally:
             limit.lent_slots -= 1
-            if self._hold is not None:
-                self._hold(1)
+            self._hold(1)
 
     def paused_s(self, name: str) -> float:
         """Return for how long nothing may be asked where the limit *name* is for."""
@@ -362,14 +362,14 @@ class ProviderLimiter:
             limit.release(tokens, 0)
 
     @staticmethod
-    def release(permit: ProviderPermit, reply: Reply | CallFailure | None) -> None:
+    def release(permit: ProviderPermit, reply: ModelReply | ModelCallFailure | None) -> None:
         """Return capacity after a call; *reply* is None where nothing is known of the call."""
         for limit, estimated in permit.limits:
             match reply:
-                case Reply():
+                case ModelReply():
                     limit.record_output_tokens(reply.usage.output_tokens)
                     limit.release(estimated, reply.usage.total_tokens)
-                case CallFailure() if reply.code == RATE_LIMITED:
+                case ModelCallFailure() if reply.code == RATE_LIMITED:
                     limit.release(estimated, 0, reply.retry_after_s or DEFAULT_PAUSE_S)
                 case _:
                     limit.release(estimated, estimated)

@@ -100,4 +100,4 @@ class TokenPublisher:
         """Publish queued deltas for ever; what can't be sent is lost."""
         while True:
             run_id, body = await self._waiting.get()
-            await self._bus.post(subjects.run_tokens(run_id), body)
+            await self._bus.publish(subjects.run_tokens(run_id), body)

@@ -15,7 +15,7 @@ from towpath_contracts.decisions.decision import Respond, adapter_of
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, PromptContext
 from towpath_contracts.json_schema import schema_faults, unusable_schema
 from towpath_contracts.problems.registry import entry_message
-from towpath_decider.core.answers import Check, Refused
+from towpath_decider.core.answers import Check, RefusedAnswer
 
 MAX_ERRORS = 5
 """Problems named to the model at once."""
@@ -45,7 +45,7 @@ def deliverable_schema(context: PromptContext) -> JsonObject | None:
     return wanted if isinstance(wanted, dict) else None
 
 
-def check_for(request: DecisionRequest) -> Check | Refused:
+def check_for(request: DecisionRequest) -> Check | RefusedAnswer:
     """Return the check of the answer to *request*, or why it can't be answered at all."""
     if request.kind in _DECISIONS:
         return decision_check(request.context)
@@ -53,7 +53,7 @@ def check_for(request: DecisionRequest) -> Check | Refused:
         return accept_any  # the run machine checks it, and tells every fault of it
     schema = expected_schema(request)
     if schema is None:
-        return Refused(reason=f"a request of kind {request.kind} needs a response_schema")
+        return RefusedAnswer(reason=f"a request of kind {request.kind} needs a response_schema")
     return schema_check(schema)
 
 
@@ -62,11 +62,11 @@ def accept_any(_value: JsonObject) -> str:
     return ""
 
 
-def decision_check(context: PromptContext) -> Check | Refused:
+def decision_check(context: PromptContext) -> Check | RefusedAnswer:
     """Return a check of decisions in a run of the context's kind; an answer is held against the agent's schema."""
     adapter = adapter_of(context.run_kind)
     answer = schema_check(context.respond_schema) if context.respond_schema is not None else None
-    if isinstance(answer, Refused):
+    if isinstance(answer, RefusedAnswer):
         return answer
 
     def check(value: JsonObject) -> str:
@@ -90,10 +90,10 @@ def _describe_errors(error: ValidationError) -> str:
     )
 
 
-def schema_check(schema: Mapping[str, Any]) -> Check | Refused:
+def schema_check(schema: Mapping[str, Any]) -> Check | RefusedAnswer:
     """Return a check against *schema*, or why it is not a JSON Schema. References lead nowhere outside the schema."""
     fault = unusable_schema(schema)
-    return Refused(reason=f"the response schema can't be used: {fault}") if fault else _SchemaCheck(schema)
+    return RefusedAnswer(reason=f"the response schema can't be used: {fault}") if fault else _SchemaCheck(schema)
 
 
 class _SchemaCheck:

@@ -24,54 +24,54 @@ Check = Callable[[JsonObject], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class AcceptedAnswer:
     """What the model answered, as it wrote it."""
 
     value: JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedAnswer:
     """Why an answer can't be used, in words for the model."""
 
     reason: str
 
 
-def read_answer(text: str, check: Check) -> Accepted | Refused:
+def read_answer(text: str, check: Check) -> AcceptedAnswer | RefusedAnswer:
     """Read the one object in *text* and *check* it."""
     found = find_object(text)
-    if isinstance(found, Refused):
+    if isinstance(found, RefusedAnswer):
         return found
     reason = check(found.value)
-    return Refused(reason=reason) if reason else found
+    return RefusedAnswer(reason=reason) if reason else found
 
 
-def find_object(text: str) -> Accepted | Refused:
+def find_object(text: str) -> AcceptedAnswer | RefusedAnswer:
     """Return the first JSON object in *text*, also from within a code fence or prose."""
     whole = _parse(text)
-    if isinstance(whole, Accepted):
+    if isinstance(whole, AcceptedAnswer):
         return whole
     fence = _FENCED.search(text)
     if fence is not None:
         inner = _parse(fence.group(1))
-        if isinstance(inner, Accepted):
+        if isinstance(inner, AcceptedAnswer):
             return inner
     for candidate in _candidates(text):
         inside = _parse(candidate)
-        if isinstance(inside, Accepted):
+        if isinstance(inside, AcceptedAnswer):
             return inside
     return whole
 
 
-def _parse(text: str) -> Accepted | Refused:
+def _parse(text: str) -> AcceptedAnswer | RefusedAnswer:
     try:
         value = from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        return Refused(reason=f"not JSON: {error}" if text.strip() else "the answer is empty")
+        return RefusedAnswer(reason=f"not JSON: {error}" if text.strip() else "the answer is empty")
     if not isinstance(value, dict):
-        return Refused(reason=f"a JSON object is wanted, not {type(value).__name__}")
+        return RefusedAnswer(reason=f"a JSON object is wanted, not {type(value).__name__}")
     fault = json_fault(value, max_depth=MAX_VALUE_DEPTH)  # what could not be stored, sent on or read by others
-    return Accepted(value=value) if fault is None else Refused(reason=fault)
+    return AcceptedAnswer(value=value) if fault is None else RefusedAnswer(reason=fault)
 
 
 def _candidates(text: str) -> list[str]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.request import Cost, ScriptUse, Usage
-from towpath_decider.core.answers import Accepted, Check, Refused, read_answer
+from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
+from towpath_decider.core.answers import AcceptedAnswer, Check, RefusedAnswer, read_answer
 from towpath_decider.core.prompt import Prompt
 from towpath_decider.core.usage import NO_USAGE, NOTHING
 
@@ -34,7 +34,7 @@ CUT_OFF = "the answer was cut off at the limit of output tokens, make it shorter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class ConversationTurn:
     """One message of the conversation."""
 
     role: Literal["user", "model"]
@@ -42,32 +42,32 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ModelQuestion:
     """What a model is asked: `turns` end with the platform's. `repairs` counts questions for a readable answer."""
 
     instructions: str
-    turns: tuple[Turn, ...]
+    turns: tuple[ConversationTurn, ...]
     repairs: int = 0
 
     @property
     def text(self) -> str:
-        """Everything the model is told, as it is recorded."""
+        """The whole text for the model, as it is recorded."""
         return "\n\n".join((self.instructions, *(turn.text for turn in self.turns)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class ModelReply:
     """What a model wrote. `cut_off` means that it ran out of output tokens."""
 
     text: str
     usage: Usage
     cost: Cost
     cut_off: bool = False
-    script: ScriptUse | None = None
+    script: PlayedScriptEntry | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallFailure:
+class ModelCallFailure:
     """A call that brought no text. `retry_after_s` is what the provider asked for, in seconds."""
 
     code: str
@@ -79,14 +79,14 @@ class CallFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """Ask this and send the Reply or CallFailure back."""
+class AskModel:
+    """Ask this and send the Reply or ModelCallFailure back."""
 
-    question: Question
+    question: ModelQuestion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class WaitBeforeRetry:
     """Wait so many seconds."""
 
     seconds: float
@@ -107,42 +107,44 @@ class GaveUp:
     message: str
 
 
-Dialogue = Generator[Ask | Wait, Reply | CallFailure | None, Answered | GaveUp]
+Dialogue = Generator[AskModel | WaitBeforeRetry, ModelReply | ModelCallFailure | None, Answered | GaveUp]
 
 
 def converse(prompt: Prompt, check: Check, max_calls: int = 0) -> Dialogue:
     """Yield the steps to an answer to *prompt* that passes *check*; at most *max_calls* calls, 0 for no limit."""
-    question = Question(instructions=prompt.instructions, turns=(Turn(role="user", text=prompt.context),))
-    failures: list[CallFailure] = []
+    question = ModelQuestion(
+        instructions=prompt.instructions, turns=(ConversationTurn(role="user", text=prompt.context),)
+    )
+    failures: list[ModelCallFailure] = []
     calls = 0
     while True:
-        reply = yield Ask(question=question)
+        reply = yield AskModel(question=question)
         calls += 1
         match reply:
-            case Reply():
+            case ModelReply():
                 read = read_answer(reply.text, check)
-                if isinstance(read, Accepted):
+                if isinstance(read, AcceptedAnswer):
                     return Answered(value=read.value)
                 reason = _reason(reply, read)
                 if question.repairs or calls == max_calls:
                     return GaveUp(code="invalid_output", message=_unreadable(reason, reply.text, question.repairs))
                 question = _repair(question, reply.text, reason)
-            case CallFailure():
+            case ModelCallFailure():
                 failures.append(reply)
                 if not reply.retryable or len(failures) == MAX_FAILURES or calls == max_calls:
                     return GaveUp(code=reply.code, message=describe_failures(failures))
-                yield Wait(seconds=wait_before_next(failures))
+                yield WaitBeforeRetry(seconds=wait_before_next(failures))
             case None:
                 return GaveUp(code="internal", message="a question was left without an answer")
 
 
-def wait_before_next(failures: list[CallFailure]) -> float:
-    """Return the seconds to wait after the last failure: its own wish where that is longer, within MAX_WAIT_S."""
+def wait_before_next(failures: list[ModelCallFailure]) -> float:
+    """Return the seconds to wait after the last failure: what it asked for where that is longer, within MAX_WAIT_S."""
     requested = failures[-1].retry_after_s or 0.0
     return max(WAITS_S[len(failures) - 1], min(requested, MAX_WAIT_S))
 
 
-def describe_failures(failures: list[CallFailure]) -> str:
+def describe_failures(failures: list[ModelCallFailure]) -> str:
     """Describe the failures in one text: the last one, and what came before it."""
     last, before = failures[-1], failures[:-1]
     shown = last.message
@@ -151,7 +153,7 @@ def describe_failures(failures: list[CallFailure]) -> str:
     return shown
 
 
-def _reason(reply: Reply, refused: Refused) -> str:
+def _reason(reply: ModelReply, refused: RefusedAnswer) -> str:
     return f"{CUT_OFF if reply.cut_off else ''}{refused.reason}"
 
 
@@ -160,8 +162,8 @@ def _unreadable(reason: str, text: str, repairs: int) -> str:
     return f"{reason} ({'after one repair ' if repairs else ''}the model wrote: {preview!r})"
 
 
-def _repair(question: Question, text: str, reason: str) -> Question:
-    # Providers refuse an empty turn, so silence is told in words.
-    reply = Turn(role="model", text=text if text.strip() else "(nothing)")
-    wanted = Turn(role="user", text=REPAIR.format(reason=reason))
-    return Question(instructions=question.instructions, turns=(*question.turns, reply, wanted), repairs=1)
+def _repair(question: ModelQuestion, text: str, reason: str) -> ModelQuestion:
+    # Providers refuse an empty turn, so an empty answer is named in words.
+    reply = ConversationTurn(role="model", text=text if text.strip() else "(nothing)")
+    wanted = ConversationTurn(role="user", text=REPAIR.format(reason=reason))
+    return ModelQuestion(instructions=question.instructions, turns=(*question.turns, reply, wanted), repairs=1)

@@ -1,4 +1,4 @@
-"""What a model is told: base prompt, constraints, context, in this order.
+"""The prompt of a model: base prompt, constraints, context, in this order.
 
 The same context always renders the same prompt. Text that the platform did not write (the user's message, tool
 output, what another agent handed over) stands between fences whose mark is the text's own digest: no text can hold the

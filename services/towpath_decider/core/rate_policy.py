@@ -6,7 +6,7 @@ The minute slides: it is kept in intervals, and what was granted counts for a wh
 
 from dataclasses import dataclass
 
-from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderUse, ProviderUseSlice, SlotHolder
+from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderLimitState, ProviderUseSlice, SlotHolder
 
 LEASE_S = 5.0
 """How long a silent decider keeps its slots: they come back so long after it was killed."""
@@ -51,7 +51,9 @@ class LimitGrant:
     pause_s: float
 
 
-def grant_request(shared: ProviderUse, request: LimitRequest, limit: ProviderLimit) -> tuple[ProviderUse, LimitGrant]:
+def grant_request(
+    shared: ProviderLimitState, request: LimitRequest, limit: ProviderLimit
+) -> tuple[ProviderLimitState, LimitGrant]:
     """Return the shared use after *request*, and what is granted."""
     others = {name: one for name, one in shared.holders.items() if name != request.decider and one.until >= request.now}
     slots = _grant_slots(shared.holders.get(request.decider), others, request, limit.concurrency)
@@ -63,7 +65,7 @@ def grant_request(shared: ProviderUse, request: LimitRequest, limit: ProviderLim
     )
     pause = max(shared.paused_until, request.now + min(request.pause_s, LONGEST_PAUSE_S) if request.pause_s else 0.0)
     given, requests, tokens = _grant_minute(shared.given, request, limit)
-    after = ProviderUse(holders={**others, **mine}, given=given, paused_until=pause)
+    after = ProviderLimitState(holders={**others, **mine}, given=given, paused_until=pause)
     return after, LimitGrant(slots=slots, requests=requests, tokens=tokens, pause_s=max(0.0, pause - request.now))
 
 

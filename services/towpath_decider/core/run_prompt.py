@@ -1,6 +1,6 @@
-"""What a model is told of goals, objectives and assessments, beside what it is told in every run.
+"""Prompts about goals, objectives and assessments, beside the texts of every run.
 
-What a caller wrote and what tools said stands between fences like everywhere in a prompt. The platform's own words
+What a caller wrote and what tools returned stands between fences like everywhere in a prompt. The platform's own words
 are fixed texts: the same context always renders the same prompt.
 """
 

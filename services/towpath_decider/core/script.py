@@ -3,7 +3,7 @@
 A script is an array in which the place of an entry is its index. An entry with the `kind` of an assessment belongs
 to that kind's queue, one with `agent` to that agent's queue, every other one to the queue `*`. The next entry is the
 unread one with the lowest index among the agent's own queue and `*`, or in the queue of the assessment's kind alone;
-what was read is told by the asker's cursors, so nothing is remembered here.
+the cursors in the request say what was read, so nothing is remembered here.
 """
 
 from bisect import bisect_left
@@ -14,7 +14,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from towpath_contracts.decisions.assessments import ANSWERS
-from towpath_contracts.decisions.request import DecisionKind, ScriptUse
+from towpath_contracts.decisions.request import DecisionKind, PlayedScriptEntry
 
 COMMON = "*"
 MAX_DELAY_MS = 3_600_000
@@ -25,12 +25,12 @@ MAX_DELAY_MS = 3_600_000
 class ScriptedAnswer:
     """One entry as a model would say it: the text of the first answer, and those after repair."""
 
-    use: ScriptUse
+    use: PlayedScriptEntry
     texts: tuple[str, ...]
     delay_ms: int = 0
 
     def text(self, repairs: int) -> str:
-        """Return what is said after *repairs* questions for repair; the last text is repeated."""
+        """Return the answer after *repairs* questions for repair; the last text is repeated."""
         return self.texts[min(repairs, len(self.texts) - 1)]
 
 
@@ -66,7 +66,7 @@ class Script:
         if not nexts:
             return None
         index, queue = min(nexts)
-        return _scripted_answer(self._entries[index], ScriptUse(queue=queue, index=index))
+        return _scripted_answer(self._entries[index], PlayedScriptEntry(queue=queue, index=index))
 
     def _unread(self, queue: str, cursor: int) -> int | None:
         indexes = self._queues.get(queue, [])
@@ -94,7 +94,7 @@ def _queue(entry: Any) -> str:
     return agent if isinstance(agent, str) else COMMON
 
 
-def _scripted_answer(entry: Any, use: ScriptUse) -> ScriptedAnswer:
+def _scripted_answer(entry: Any, use: PlayedScriptEntry) -> ScriptedAnswer:
     if not isinstance(entry, dict):
         return ScriptedAnswer(use=use, texts=(entry if isinstance(entry, str) else to_json(entry).decode(),))
     about = ("agent", "delay_ms", "kind") if use.queue.startswith(":") else ("agent", "delay_ms")

@@ -45,7 +45,7 @@ _queries = Queries.load("towpath_gateway.adapters")
 T = TypeVar("T")
 
 
-class NewKey(ClientMessage):
+class CreateKeyBody(ClientMessage):
     """What a new key may do, for whom and for how long; `expires_in_s` None means until it is revoked.
 
     Without `scopes` it has those of its `roles`.
@@ -99,7 +99,7 @@ class KeyStore:
             raise ProblemError(problem("unauthenticated", why or "the key is not known"))
         return principal_of(stored)
 
-    async def create(self, new: NewKey, *, project: str, actor: str) -> KeyView:
+    async def create(self, new: CreateKeyBody, *, project: str, actor: str) -> KeyView:
         """Store a new key and return it with its secret.
 
         Raises ProblemError `caller_taken` where the caller belongs to another project, `request_invalid` for a scope
@@ -168,7 +168,7 @@ class KeyStore:
             self._cache.popitem(last=False)
         return stored, row["now"]
 
-    async def _insert(self, new: NewKey, project: str, actor: str, prefix: str, secret: str) -> asyncpg.Record:
+    async def _insert(self, new: CreateKeyBody, project: str, actor: str, prefix: str, secret: str) -> asyncpg.Record:
         async with self._pool().acquire() as connection, connection.transaction():
             await connection.execute(_queries.claim_caller, new.caller, project)
             owner = await connection.fetchval(_queries.project_of, new.caller)

@@ -15,9 +15,9 @@ from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import EventPage, GetEvents, GetLlmCalls, GetRun, LlmCalls, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
-from towpath_contracts.tools.calls import BlobChunk, BlobGet
+from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
 from towpath_fabric.clock import monotonic, wall_ns
-from towpath_fabric.nats.bus import ASK_TIMEOUT_S, Bus
+from towpath_fabric.nats.bus import REQUEST_TIMEOUT_S, Bus
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_gateway.adapters.event_feed import RunEventFeed
 from towpath_gateway.core.run_answers import requests_with_text
@@ -28,7 +28,7 @@ CHECK_S = 2.0
 """How often a reader asks for the truth while it waits."""
 
 SUBMIT_WAIT_S = 12.0
-"""Longer than the orchestrator's own limit, so that its word arrives: it knows whether the task was accepted."""
+"""Longer than the orchestrator's own limit, so that its answer arrives: it knows whether the task was accepted."""
 
 PAGE = 500
 LLM_CALLS_WAIT_S = 3.0
@@ -48,9 +48,9 @@ class PlatformClient:
         self.stopping = stopping
         self.telemetry = telemetry
 
-    async def ask(self, method: rpc.Method, request: Message, timeout_s: float = ASK_TIMEOUT_S) -> Any:
+    async def request(self, method: rpc.Method, request: Message, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """Ask *method*; raises ProblemError."""
-        return await self.bus.ask(method, request, timeout_s)
+        return await self.bus.request(method, request, timeout_s)
 
     async def submit(self, caller: str, task: SubmitTask, link: SpanLink | None = None) -> RunAccepted:
         """Submit *task* as *caller*; returns once the run is committed. *link* is the client's own span.
@@ -58,7 +58,7 @@ class PlatformClient:
         Raises ProblemError; after `unavailable` the run may exist all the same, and only an idempotency key tells.
         """
         started_ns = wall_ns()
-        accepted = await self.bus.ask_subject(subjects.task_submit(caller), task, RunAccepted, SUBMIT_WAIT_S)
+        accepted = await self.bus.request_subject(subjects.task_submit(caller), task, RunAccepted, SUBMIT_WAIT_S)
         if self.telemetry.enabled and not accepted.duplicate:
             links = () if link is None else (link,)
             span = submit_span(network=task.network, start_ns=started_ns, end_ns=wall_ns(), caller=caller, links=links)
@@ -70,7 +70,7 @@ class PlatformClient:
 
         With *effects* it says what became of the calls of a stopped run, which costs the reading of its history.
         """
-        view: RunView = await self.ask(rpc.GET_RUN, GetRun(project=project, run_id=run_id, effects=effects))
+        view: RunView = await self.request(rpc.GET_RUN, GetRun(project=project, run_id=run_id, effects=effects))
         return view
 
     async def with_effects(self, view: RunView) -> RunView:
@@ -89,7 +89,9 @@ class PlatformClient:
         while True:
             request = GetEvents(project=project, run_id=run_id, after=after, limit=limit, wait_ms=wait_ms)
             try:
-                page: EventPage = await self.bus.ask(rpc.EVENTS, request, timeout_s=ASK_TIMEOUT_S + wait_ms / 1_000)
+                page: EventPage = await self.bus.request(
+                    rpc.EVENTS, request, timeout_s=REQUEST_TIMEOUT_S + wait_ms / 1_000
+                )
             except ProblemError as error:
                 if error.problem.code != "answer_too_large" or limit == 1:
                     raise
@@ -139,8 +141,8 @@ class PlatformClient:
         """Return a blob that an event of the run names; raises ProblemError `internal` when its bytes are not those."""
         parts: list[bytes] = []
         while True:
-            chunk: BlobChunk = await self.ask(
-                rpc.BLOB_GET_RUNS, BlobGet(digest=digest, index=len(parts), run_id=run_id)
+            chunk: BlobChunk = await self.request(
+                rpc.BLOB_GET_RUNS, GetBlobChunk(digest=digest, index=len(parts), run_id=run_id)
             )
             parts.append(base64.b64decode(chunk.data_base64))
             if len(parts) >= chunk.total:
@@ -156,7 +158,7 @@ class PlatformClient:
         room, after = LLM_CALLS_CHARS, 0
         while True:
             request = GetLlmCalls(project=project, run_id=run_id, after=after)
-            page: LlmCalls = await self.ask(rpc.GET_LLM_CALLS, request)
+            page: LlmCalls = await self.request(rpc.GET_LLM_CALLS, request)
             calls += page.calls
             room -= sum(len(str(call.get(text) or "")) for call in page.calls for text in ("prompt", "raw_text"))
             if page.next_after is None or room < 0:
@@ -164,7 +166,7 @@ class PlatformClient:
             after = page.next_after
 
     async def _wait_for_hint(self, feed: RunEventFeed, left: float) -> None:
-        """Wait until there is a reason to look again: the run's end was told, or CHECK_S is over."""
+        """Wait until there is a reason to look again: the run's end was reported, or CHECK_S is over."""
         until = monotonic() + min(CHECK_S, left)
         while not feed.ended and not feed.stopping and (rest := until - monotonic()) > 0:
             await feed.wait(rest)

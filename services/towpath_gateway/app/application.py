@@ -39,23 +39,8 @@ DESCRIPTION = (
     "Every refusal is application/problem+json with a stable `code` and a `remedy`."
 )
 
-
-def create_app(dependencies: GatewayDependencies | None) -> FastAPI:
-    """Return the application; without *dependencies* it can only describe itself."""
-    # FastAPI silences this while it makes the adapter of a body; ours are built later, at the first request of a route.
-    warnings.filterwarnings("ignore", "The 'alias' attribute", UnsupportedFieldAttributeWarning)
-    app = FastAPI(
-        title=TITLE,
-        version=VERSION,
-        description=DESCRIPTION,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url="/openapi.json",
-        redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
-    )
-    app.state.dependencies = dependencies
-    answer_with_problems(app)
+ROUTERS = tuple(
+    route_module.router
     for route_module in (
         runs,
         legacy_run_api,
@@ -73,8 +58,29 @@ def create_app(dependencies: GatewayDependencies | None) -> FastAPI:
         policies,
         keys,
         problems,
-    ):
-        app.include_router(route_module.router)
+    )
+)
+"""The routes of the API, in the order of its document."""
+
+
+def create_app(dependencies: GatewayDependencies | None) -> FastAPI:
+    """Return the application; without *dependencies* it can only describe itself."""
+    # FastAPI silences this while it makes the adapter of a body; ours are built later, at the first request of a route.
+    warnings.filterwarnings("ignore", "The 'alias' attribute", UnsupportedFieldAttributeWarning)
+    app = FastAPI(
+        title=TITLE,
+        version=VERSION,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
+    )
+    app.state.dependencies = dependencies
+    answer_with_problems(app)
+    for router in ROUTERS:
+        app.include_router(router)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to change it
     return app
 

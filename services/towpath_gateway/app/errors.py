@@ -18,7 +18,7 @@ from towpath_contracts.problems.registry import Problem, ProblemError, details_o
 PROBLEM_JSON = "application/problem+json"
 
 RETRY_AFTER_S = 2
-"""What a client is told where nobody knows better: a restart takes about this long."""
+"""Seconds that a client is asked to wait where nothing else is known: a restart takes about this long."""
 
 _CODES = {
     HTTPStatus.BAD_REQUEST: "request_malformed",
@@ -33,7 +33,7 @@ _CODES = {
 _NEEDS_RETRY_AFTER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 
 
-class RequestRefusedError(HTTPException):
+class HttpProblemError(HTTPException):
     """A problem raised where the framework lets nothing but its own exceptions through (while it reads a body)."""
 
     def __init__(self, problem: Problem) -> None:
@@ -89,7 +89,7 @@ async def on_invalid(request: Request, error: Exception) -> Response:
 async def on_http_error(request: Request, error: Exception) -> Response:
     """Answer what the framework refuses: unknown paths, wrong methods, unreadable bodies."""
     assert isinstance(error, HTTPException)
-    if isinstance(error, RequestRefusedError):
+    if isinstance(error, HttpProblemError):
         return problem_response(error.problem, request)
     code = _CODES.get(HTTPStatus(error.status_code), "internal")
     return problem_response(

@@ -17,7 +17,7 @@ from towpath_fabric.clock import monotonic
 from towpath_gateway.adapters.platform_client import CHECK_S, PlatformClient
 from towpath_gateway.app.run_reader import RunStreamReader
 from towpath_gateway.core import sse
-from towpath_readings.stream.deltas import Told
+from towpath_readings.stream.deltas import DeltaEvent
 from towpath_readings.stream.tree import TreeEntry, TreeStream
 
 PING_S = 15.0
@@ -28,26 +28,26 @@ _closing: set[asyncio.Task[None]] = set()
 """Streams that give back what they hold; a task that nobody holds may be gone before it has ended."""
 
 
-class StreamLayout(Protocol):
-    """Which runs a stream reads, and how their events are framed."""
+class StreamFraming(Protocol):
+    """Which runs an event stream reads (one run, or a run with all below it), and how events are framed for SSE."""
 
     def runs(self) -> tuple[UUID, ...]:
         """Return the runs to read, the one that was asked for first; more may come while they are read."""
 
-    def entry(self, run_id: UUID, entry: LogEntry, superseded: tuple[Told, ...]) -> Iterator[bytes]:
-        """Yield frames for the next entry of a run; *superseded* is told before it."""
+    def entry(self, run_id: UUID, entry: LogEntry, superseded: tuple[DeltaEvent, ...]) -> Iterator[bytes]:
+        """Yield frames for the next entry of a run; *superseded* is sent before it."""
 
-    def delta_frame(self, run_id: UUID, delta: Told) -> bytes:
+    def delta_frame(self, run_id: UUID, delta: DeltaEvent) -> bytes:
         """Return the frame of a piece of a model's text."""
 
     def remaining_frames(self, run_id: UUID) -> Iterator[bytes]:
         """Yield the frames that waited for a run that has no more events."""
 
     def is_waiting(self, run_id: UUID) -> bool:
-        """Say whether reading more of a run has to wait for another one."""
+        """Return whether reading more of a run has to wait for another one."""
 
 
-class SingleRunLayout:
+class SingleRunFraming:
     """One run; the id of an event is its seq."""
 
     def __init__(self, run_id: UUID) -> None:
@@ -57,12 +57,12 @@ class SingleRunLayout:
         """Return the run."""
         return (self._run_id,)
 
-    def entry(self, _run_id: UUID, entry: LogEntry, superseded: tuple[Told, ...]) -> Iterator[bytes]:
+    def entry(self, _run_id: UUID, entry: LogEntry, superseded: tuple[DeltaEvent, ...]) -> Iterator[bytes]:
         """Yield its frame."""
         yield from map(sse.delta_frame, superseded)
         yield sse.entry_frame(entry, str(entry.seq))
 
-    def delta_frame(self, _run_id: UUID, delta: Told) -> bytes:
+    def delta_frame(self, _run_id: UUID, delta: DeltaEvent) -> bytes:
         """Return its frame."""
         return sse.delta_frame(delta)
 
@@ -75,7 +75,7 @@ class SingleRunLayout:
         return False
 
 
-class RunTreeLayout:
+class RunTreeFraming:
     """A run and all below it; the id of an event says how far each of them was sent."""
 
     def __init__(self, run_id: UUID, delta: dict[UUID, int]) -> None:
@@ -86,13 +86,13 @@ class RunTreeLayout:
         """Return the runs that were begun so far."""
         return self._tree.runs
 
-    def entry(self, run_id: UUID, entry: LogEntry, superseded: tuple[Told, ...]) -> Iterator[bytes]:
-        """Yield the frames of what may be told now that *entry* was read, of whichever run."""
+    def entry(self, run_id: UUID, entry: LogEntry, superseded: tuple[DeltaEvent, ...]) -> Iterator[bytes]:
+        """Yield the frames of what may be sent now that *entry* was read, of whichever run."""
         for one in superseded:
             yield self.delta_frame(run_id, one)
         yield from self._frames(self._tree.take(run_id, entry))
 
-    def delta_frame(self, run_id: UUID, delta: Told) -> bytes:
+    def delta_frame(self, run_id: UUID, delta: DeltaEvent) -> bytes:
         """Return its frame."""
         return sse.delta_frame(delta.model_copy(update={"run_id": run_id, "path": self._tree.path(run_id)}))
 
@@ -101,7 +101,7 @@ class RunTreeLayout:
         yield from self._frames(self._tree.end(run_id))
 
     def is_waiting(self, run_id: UUID) -> bool:
-        """Say whether a child of *run_id* has to be told to its end first."""
+        """Return whether a child of *run_id* has to be sent to its end first."""
         return self._tree.is_held(run_id)
 
     def _frames(self, entries: Iterator[TreeEntry]) -> Iterator[bytes]:
@@ -117,7 +117,7 @@ class RunStream:
         platform: PlatformClient,
         project: str,
         first: EventPage,
-        layout: StreamLayout,
+        layout: StreamFraming,
         *,
         after: int = 0,
         deltas: bool = False,

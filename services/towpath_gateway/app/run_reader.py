@@ -15,7 +15,7 @@ from towpath_contracts.runs.views import EventPage
 from towpath_fabric.clock import monotonic
 from towpath_gateway.adapters.event_feed import RunEventFeed, TokenFeed
 from towpath_gateway.adapters.platform_client import CHECK_S, PlatformClient
-from towpath_readings.stream.deltas import TokenDeltaFilter, Told
+from towpath_readings.stream.deltas import DeltaEvent, TokenDeltaFilter
 from towpath_readings.stream.tree import PARKED
 
 
@@ -103,11 +103,11 @@ class RunStreamReader:
             return []
         return [] if page is None else self.accept_page(page)
 
-    def superseded_by(self, entry: LogEntry) -> tuple[Told, ...]:
+    def superseded_by(self, entry: LogEntry) -> tuple[DeltaEvent, ...]:
         """Return the deltas that become void with *entry*, to be sent before it."""
         return self._deltas.entry(entry) if self._token_feed is not None else ()
 
-    def new_deltas(self) -> list[Told]:
+    def new_deltas(self) -> list[DeltaEvent]:
         """Return what the model has written since the last time, as far as it can be read and nothing is behind."""
         if self._token_feed is None or self.is_behind:
             return []

@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.strict_json import MAX_DEPTH, NotStrictJsonError, read_strict
-from towpath_gateway.app.errors import RequestRefusedError
+from towpath_gateway.app.errors import HttpProblemError
 
 MAX_BODY_BYTES = 1024 * 1024
 """The largest body: NATS carries no more in one message."""
@@ -28,7 +28,7 @@ def read_json(body: bytes) -> Any:
 
 
 def is_json(content_type: str | None) -> bool:
-    """Say whether a Content-Type names JSON."""
+    """Return whether a Content-Type names JSON."""
     kind = (content_type or "").partition(";")[0].strip().lower()
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
@@ -37,7 +37,7 @@ BODY_S = 30.0
 """How long a body may take to come in: who sends slower than 35 kB/s holds a connection for nothing."""
 
 
-class StrictRequest(Request):
+class BoundedJsonRequest(Request):
     """A request whose body is at most MAX_BODY_BYTES of JSON."""
 
     async def body(self) -> bytes:
@@ -46,12 +46,10 @@ class StrictRequest(Request):
             try:
                 self._body = await asyncio.wait_for(self._bounded(), BODY_S)
             except TimeoutError as error:
-                raise RequestRefusedError(
-                    problem("request_malformed", f"no whole body within {BODY_S:.0f} s")
-                ) from error
+                raise HttpProblemError(problem("request_malformed", f"no whole body within {BODY_S:.0f} s")) from error
             if self._body and not is_json(self.headers.get("content-type")):
                 detail = f"Content-Type is {self.headers.get('content-type')!r}"
-                raise RequestRefusedError(problem("media_type_unsupported", detail))
+                raise HttpProblemError(problem("media_type_unsupported", detail))
         return self._body
 
     async def json(self) -> Any:
@@ -59,7 +57,7 @@ class StrictRequest(Request):
         try:
             return read_json(await self.body())
         except ProblemError as error:
-            raise RequestRefusedError(error.problem) from error
+            raise HttpProblemError(error.problem) from error
 
     async def _bounded(self) -> bytes:
         declared = self.headers.get("content-length", "")
@@ -75,18 +73,18 @@ class StrictRequest(Request):
         return b"".join(parts)
 
 
-class StrictRoute(APIRoute):
-    """A route whose handler gets a StrictRequest."""
+class BoundedJsonRoute(APIRoute):
+    """A route whose handler gets a BoundedJsonRequest."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the framework's handler, fed with strict requests."""
         handler = super().get_route_handler()
 
         async def strict(request: Request) -> Response:
-            return await handler(StrictRequest(request.scope, request.receive))
+            return await handler(BoundedJsonRequest(request.scope, request.receive))
 
         return strict
 
 
 def _too_large() -> None:
-    raise RequestRefusedError(problem("request_too_large", f"a body may have {MAX_BODY_BYTES} bytes"))
+    raise HttpProblemError(problem("request_too_large", f"a body may have {MAX_BODY_BYTES} bytes"))

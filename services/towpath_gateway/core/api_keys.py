@@ -24,7 +24,7 @@ SCOPES: tuple[str, ...] = (
     "policy:write",
     "keys:admin",
 )
-"""Everything that a key of a project may be allowed to do; a key gets these where nothing else is said."""
+"""Everything that a key of a project may be allowed to do; a key gets these where nothing else is asked for."""
 
 OPERATE_PLATFORM = "platform:operate"
 

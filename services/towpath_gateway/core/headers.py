@@ -27,7 +27,7 @@ def preferred_wait(prefer: str | None, most_s: float = MAX_WAIT_S) -> float:
 
 
 def wants_stream(accept: str | None) -> bool:
-    """Say whether the client asks for server-sent events."""
+    """Return whether the client asks for server-sent events."""
     return "text/event-stream" in (accept or "").lower()
 
 
@@ -44,7 +44,7 @@ def last_event_id(header: str | None, after: int) -> int:
 
 
 def last_tree_event_id(header: str | None) -> dict[UUID, int]:
-    """Return how far each run of a tree was told to a client that reconnects; raises ProblemError for no id of ours."""
+    """Return how far each run of a tree was sent to a client that reconnects; raises ProblemError for an unknown id."""
     try:
         return read_cursor(header) if header else {}
     except ValueError as error:

@@ -12,13 +12,13 @@ from pydantic import AliasChoices, Field
 
 from towpath_contracts.base import JsonObject, Message, Value
 from towpath_contracts.decisions.request import Cost, Usage
-from towpath_contracts.events.log import DecisionMissed, DecisionReceived, LogEntry
+from towpath_contracts.events.log import DecisionReceived, DecisionRequestFailed, LogEntry
 from towpath_contracts.runs.views import RunView
 from towpath_readings.execution_log import project_execution_log
 
 
-class Latency(Value):
-    """How long the run took, waiting included."""
+class RunTiming(Value):
+    """How many steps a finished run took and how long it took, waiting included."""
 
     steps: int
     total_run_ms: int
@@ -26,7 +26,7 @@ class Latency(Value):
     completed: datetime | None
 
 
-class DebugStep(Value):
+class DebugModelCall(Value):
     """One model call of a debug run, as it was sent and as it came back. History has other names for two of these."""
 
     step: int = Field(default=0, validation_alias=AliasChoices("step_number", "step"))
@@ -40,10 +40,13 @@ class DebugStep(Value):
     error: str | None = None
 
 
-class RunDebug(Value):
-    """Raw prompts and raw model texts; they travel apart from the run, so `missing` counts what did not arrive."""
+class RunDebugView(Value):
+    """Raw prompts and raw model texts of a debug run; `missing` counts those that did not arrive.
 
-    steps: tuple[DebugStep, ...]
+    Raw prompts and raw model texts; they travel apart from the run, so `missing` counts what did not arrive.
+    """
+
+    steps: tuple[DebugModelCall, ...]
     missing: int = 0
 
 
@@ -64,11 +67,11 @@ class RunAnswer(Message):
     steps: int
     usage: Usage
     cost: Cost
-    latency: Latency
-    debug: RunDebug | None = None
+    latency: RunTiming
+    debug: RunDebugView | None = None
 
 
-def run_answer(view: RunView, entries: Iterable[LogEntry], debug: RunDebug | None) -> RunAnswer:
+def run_answer(view: RunView, entries: Iterable[LogEntry], debug: RunDebugView | None) -> RunAnswer:
     """Return the answer for a finished run and its whole log."""
     log = project_execution_log(entries)
     started = view.started_at or view.created_at
@@ -88,7 +91,7 @@ def run_answer(view: RunView, entries: Iterable[LogEntry], debug: RunDebug | Non
         steps=view.step,
         usage=view.usage or Usage(),
         cost=view.cost or Cost(),
-        latency=Latency(
+        latency=RunTiming(
             steps=view.step, total_run_ms=round(took * 1_000), started=view.started_at, completed=view.ended_at
         ),
         debug=debug,
@@ -99,15 +102,17 @@ def answered_requests(entries: Iterable[LogEntry]) -> frozenset[str]:
     """Return the decision requests of a run that a model has answered, or failed to answer."""
     answered = (entry.event for entry in entries)
     return frozenset(
-        str(event.request_id) for event in answered if isinstance(event, DecisionReceived | DecisionMissed)
+        str(event.request_id) for event in answered if isinstance(event, DecisionReceived | DecisionRequestFailed)
     )
 
 
-def run_debug(calls: Iterable[JsonObject], wanted: frozenset[str]) -> RunDebug:
+def run_debug(calls: Iterable[JsonObject], wanted: frozenset[str]) -> RunDebugView:
     """Return the recorded model calls in order, and how many of the wanted requests have no raw texts."""
     rows = list(calls)
-    steps = sorted((DebugStep.model_validate(row) for row in rows), key=lambda row: (row.step, row.attempt, row.call))
-    return RunDebug(steps=tuple(steps), missing=len(wanted - requests_with_text(rows)))
+    steps = sorted(
+        (DebugModelCall.model_validate(row) for row in rows), key=lambda row: (row.step, row.attempt, row.call)
+    )
+    return RunDebugView(steps=tuple(steps), missing=len(wanted - requests_with_text(rows)))
 
 
 def requests_with_text(calls: Iterable[JsonObject]) -> frozenset[str]:

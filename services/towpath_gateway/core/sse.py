@@ -9,7 +9,7 @@ from uuid import UUID
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events.log import LogEntry
-from towpath_readings.stream.deltas import Told
+from towpath_readings.stream.deltas import DeltaEvent
 
 RETRY_MS = 2_000
 """How long a client waits before it reconnects after a drop."""
@@ -27,8 +27,8 @@ def entry_frame(entry: LogEntry, name: str) -> bytes:
     return f"id: {name}\nevent: {entry.event.type}\ndata: {entry.model_dump_json()}\n\n".encode()
 
 
-def delta_frame(piece: Told) -> bytes:
-    """Return the frame of a piece of a model's text; without an id, since it is never told again."""
+def delta_frame(piece: DeltaEvent) -> bytes:
+    """Return the frame of a piece of a model's text; without an id, since it is never sent again."""
     return f"event: {piece.type}\ndata: {piece.model_dump_json()}\n\n".encode()
 
 

@@ -1,8 +1,8 @@
 """The history tables: one transaction per batch, and what a failure of it means.
 
 Cursors move in the same transaction as the rows they stand for, and only from where the writer believed them, so
-no event is ever told twice or left out, however many writers there are. Commits are not waited for on disk: what a
-crash of Postgres takes is read again from the run log.
+no event is ever counted twice or left out, however many writers there are. Commits are not waited for on disk: what a
+crash of Postgres takes is read again from the run log. How far sweeps came is waited for, and with it all before it.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,11 +14,12 @@ import asyncpg
 
 from towpath_contracts.decisions.request import LlmCall, ToolLog
 from towpath_contracts.ids import effect_id
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
 from towpath_log_writer.core.changes import HistoryChanges, UnreadableEvent
 from towpath_log_writer.core.final_state import MAX_STEPS, final_state
-from towpath_log_writer.core.rows import HistoryRowChange, NewRun, StepRow, ToolRow, json_text, plain
-from towpath_log_writer.core.sequence import Segment
+from towpath_log_writer.core.rows import NewRunRow, RunRowChange, StepRow, ToolCallRow, json_text, plain
+from towpath_log_writer.core.sequence import EventSegment
 
 QUERIES = Queries.load("towpath_log_writer.adapters")
 
@@ -51,7 +52,7 @@ class HistoryTables:
         rows = await self._pool.fetch(QUERIES.held, list(runs))
         return {**dict.fromkeys(runs, 0), **{row["run_id"]: row["seq"] for row in rows}}
 
-    async def write(self, segments: Sequence[Segment], changes: HistoryChanges) -> None:
+    async def write(self, segments: Sequence[EventSegment], changes: HistoryChanges) -> None:
         """Store *changes* and move the cursors of *segments*, all or nothing. Raises CursorsMovedError."""
         ordered = sorted(segments, key=lambda segment: segment.run_id)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -76,14 +77,34 @@ class HistoryTables:
             if logs:
                 await connection.execute(QUERIES.add_tool_logs, *_columns(logs, _tool_log))
 
+
+class SweepTable:
+    """How far sweeps came, and the cursors that they compare with, on one connection that is kept.
+
+    A crash of Postgres ends that connection, so the next method raises an error of DATABASE_DOWN, even where nothing
+    was asked while Postgres was away: what was read before may be gone.
+    """
+
+    def __init__(self, connection: PinnedDatabaseConnection) -> None:
+        self._connection = connection
+
+    async def held(self, runs: Collection[UUID]) -> dict[UUID, int]:
+        """Return how far the stored history of each of *runs* goes; 0 for unknown ones."""
+        rows = await self._connection.fetch(QUERIES.held, list(runs))
+        return {**dict.fromkeys(runs, 0), **{row["run_id"]: row["seq"] for row in rows}}
+
     async def swept_until(self) -> datetime:
         """Return until when no run is missing."""
-        since: datetime = await self._pool.fetchval(QUERIES.swept_until)
+        since: datetime = (await self._connection.fetchrow(QUERIES.swept_until))["since"]
         return since
 
     async def set_swept(self, until: datetime) -> None:
-        """Note that no run that moved before *until* is missing."""
-        await self._pool.execute(QUERIES.set_swept, until)
+        """Note that no run that moved before *until* is missing; the history that was read before is on disk then."""
+        await self._connection.fetch(QUERIES.set_swept, until)
+
+    async def close(self) -> None:
+        """Release the connection."""
+        await self._connection.close()
 
 
 async def _write_changes(connection: Connection, changes: HistoryChanges) -> None:
@@ -116,13 +137,13 @@ def _columns(rows: Any, values: Any) -> Columns:
     return [list(column) for column in zip(*map(values, rows), strict=True)]
 
 
-def _new_run(row: NewRun) -> tuple[Any, ...]:
+def _new_run(row: NewRunRow) -> tuple[Any, ...]:
     snapshot = json_text(row.snapshot)
     identity = (row.run_id, row.agent_id, row.project, row.kind, row.network)
     return (*identity, row.version, row.caller, row.at, snapshot, row.parent_id)
 
 
-def _run_change(row: HistoryRowChange) -> tuple[Any, ...]:
+def _run_change(row: RunRowChange) -> tuple[Any, ...]:
     return (
         row.run_id,
         row.status,
@@ -164,7 +185,7 @@ def _step(row: StepRow) -> tuple[Any, ...]:
     )
 
 
-def _tool(row: ToolRow) -> tuple[Any, ...]:
+def _tool(row: ToolCallRow) -> tuple[Any, ...]:
     return (
         row.run_id,
         row.execution_id,
@@ -220,11 +241,11 @@ def _llm_call(call: LlmCall) -> tuple[Any, ...]:
 
 
 def _tool_log(log: ToolLog) -> tuple[Any, ...]:
-    told = f"log:{log.at.isoformat()}:{log.worker}:{log.level}:{log.message}"
+    content = f"log:{log.at.isoformat()}:{log.worker}:{log.level}:{log.message}"
     return (
         log.run_id,
         log.execution_id,
-        effect_id(log.execution_id, told),  # the same line, delivered twice, has the same id
+        effect_id(log.execution_id, content),  # the same line, delivered twice, has the same id
         log.project,
         log.tool,
         plain(log.worker),

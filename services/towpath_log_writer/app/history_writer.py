@@ -6,12 +6,12 @@ Postgres refuses is set aside alone, with the reason, so that the history of its
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 import asyncpg
 
-from towpath_contracts.runs.raw_events import EventBatch, RawEntry
+from towpath_contracts.runs.raw_events import RawEntry, RawRunEvents
 from towpath_fabric.clock import wall
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -19,7 +19,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_log_writer.adapters.history_tables import INVALID_DATA, CursorsMovedError, HistoryTables
 from towpath_log_writer.core.changes import HistoryChanges, UnreadableEvent
 from towpath_log_writer.core.projection import project
-from towpath_log_writer.core.sequence import Segment, continue_from, halves
+from towpath_log_writer.core.sequence import EventSegment, continue_from, halves
 
 CURSORS_KEPT = 20_000
 """Cursors in memory, a few MB; that of another run is read again."""
@@ -50,7 +50,13 @@ class HistoryWriter:
                 self._keep(run, seq)
         return {run: self._held.get(run, 0) for run in wanted}
 
-    async def add(self, batches: Iterable[EventBatch]) -> dict[UUID, str]:
+    def forget_ahead(self, stored: Mapping[UUID, int]) -> None:
+        """Forget cursors beyond the *stored* ones: a crash of Postgres took the commits that moved them."""
+        for run, seq in stored.items():
+            if self._held.get(run, 0) > seq:
+                del self._held[run]
+
+    async def add(self, batches: Iterable[RawRunEvents]) -> dict[UUID, str]:
         """Store what continues the histories; return the runs (with project) of which something is missing."""
         entries: dict[UUID, list[RawEntry]] = {}
         projects: dict[UUID, str] = {}
@@ -68,7 +74,7 @@ class HistoryWriter:
             while True:
                 try:
                     if (await self.held([run]))[run] == seq - 1:
-                        segment = Segment(run_id=run, project=project, held=seq - 1, entries=(entry,))
+                        segment = EventSegment(run_id=run, project=project, held=seq - 1, entries=(entry,))
                         await self._skip(segment, error)
                 except CursorsMovedError:
                     self._held.pop(run, None)
@@ -111,7 +117,7 @@ class HistoryWriter:
             if run not in self._held:
                 self._keep(run, 0)
         held = await self.held(entries)
-        segments: list[Segment] = []
+        segments: list[EventSegment] = []
         missing: dict[UUID, str] = {}
         for run, found in entries.items():
             segment, gap = continue_from(run, projects[run], held[run], found)
@@ -123,7 +129,7 @@ class HistoryWriter:
             await self._write(segments)
         return missing
 
-    async def _write(self, segments: list[Segment]) -> None:
+    async def _write(self, segments: list[EventSegment]) -> None:
         try:
             crash_point("log_writer.before_write")
             await self._tables.write(segments, project(segments))
@@ -138,7 +144,7 @@ class HistoryWriter:
         for segment in segments:
             self._keep(segment.run_id, segment.seq)
 
-    async def _skip(self, segment: Segment, error: Exception) -> None:
+    async def _skip(self, segment: EventSegment, error: Exception) -> None:
         """Set one event aside; its place is taken, so the history goes on behind it."""
         (entry,) = segment.entries
         kind = str(entry.event.get("type"))

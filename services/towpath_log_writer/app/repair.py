@@ -1,8 +1,10 @@
 """Finds what the stream lost, and reads it from the run log.
 
 Every run that changed is in history within seconds, or its log is read again, at growing intervals, while the search
-for newer ones goes on. The time until which nothing is missing is stored, and moves only when that is true. An event
-that can't be read is set aside, like one that can't be stored.
+for newer ones goes on. The time until which nothing is missing is stored, and moves only when that is true. A sweep
+compares with the stored cursors, never with those in memory: Postgres may have crashed and lost the last commits, and
+a run that has ended brings no event that would show it. After such a crash sweeps begin at the stored time again. An
+event that can't be read is set aside, like one that can't be stored.
 """
 
 import asyncio
@@ -14,16 +16,16 @@ from pydantic import ValidationError
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import EVENTS_SINCE, SWEEP_RUNS
-from towpath_contracts.runs.raw_events import EntryPage, EventBatch
-from towpath_contracts.runs.views import EventsSince, SweepRuns, SweptRuns
+from towpath_contracts.runs.raw_events import RawEventPage, RawRunEvents
+from towpath_contracts.runs.views import ChangedRunList, GetEventsSince, ListChangedRuns
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_log_writer.adapters.history_tables import HistoryTables
+from towpath_log_writer.adapters.history_tables import SweepTable
 from towpath_log_writer.app.history_writer import HistoryWriter
-from towpath_log_writer.core.late_runs import LateRuns
+from towpath_log_writer.core.late_runs import LaggingRuns
 
 SWEEP_ROWS = 2_000
 """Runs a sweep asks for at once; their answer stays well below the broker's 1 MiB."""
@@ -38,21 +40,21 @@ REPAIRS_AT_ONCE = 4
 """The run log is read for the runs' own sake first."""
 
 
-class Repairer:
+class HistoryRepairer:
     """Reads missing events: of runs given to `request_repair`, and of runs that sweeps find."""
 
     def __init__(
-        self, bus: Bus, tables: HistoryTables, writer: HistoryWriter, log: Logger, *, has_backlog: Callable[[], bool]
+        self, bus: Bus, table: SweepTable, writer: HistoryWriter, log: Logger, *, has_backlog: Callable[[], bool]
     ) -> None:
         """*has_backlog* says whether the stream has much to deliver yet: then missing events mostly arrive."""
         self._bus = bus
-        self._tables = tables
+        self._table = table
         self._writer = writer
         self._log = log
         self._has_backlog = has_backlog
         self._wanted: dict[UUID, str] = {}
         self._asked = asyncio.Event()
-        self._late_runs = LateRuns()
+        self._late_runs = LaggingRuns()
         self._swept: datetime | None = None
 
     def request_repair(self, runs: dict[UUID, str]) -> None:
@@ -71,7 +73,13 @@ class Repairer:
                 await asyncio.gather(*(self._read(run, project) for run, project in runs))
 
     async def sweep(self, every_s: float) -> None:
-        """Compare with the orchestrator every *every_s* seconds, for ever."""
+        """Compare with the orchestrator every *every_s* seconds until it is cancelled."""
+        try:
+            await self._sweep_for_ever(every_s)
+        finally:
+            await self._table.close()  # else closing the pool waits for the connection
+
+    async def _sweep_for_ever(self, every_s: float) -> None:
         while True:
             try:
                 more = await self._sweep_once(every_s)
@@ -83,16 +91,18 @@ class Repairer:
                 more = False
             except DATABASE_DOWN as error:
                 self._log.warning("no sweep: postgres is away", error=type(error).__name__)
+                self._swept = None  # what was found complete since the stored time may be gone
                 more = False
             if not more:
                 await asyncio.sleep(every_s)
 
     async def _sweep_once(self, every_s: float) -> bool:
         """Look at runs that moved; True when there are more to look at now."""
-        since = self._swept or await self._tables.swept_until()
-        swept: SweptRuns = await self._bus.ask(SWEEP_RUNS, SweepRuns(since=since, limit=SWEEP_ROWS))
+        since = self._swept or await self._table.swept_until()
+        swept: ChangedRunList = await self._bus.request(SWEEP_RUNS, ListChangedRuns(since=since, limit=SWEEP_ROWS))
         crash_point("log_writer.swept")
-        held = await self._writer.held({run.run_id for run in swept.runs}.union(self._late_runs.ids))
+        held = await self._table.held({run.run_id for run in swept.runs}.union(self._late_runs.ids))
+        self._writer.forget_ahead(held)
         self._late_runs.drop_complete(held)
         self._late_runs.add_late(swept.runs, held, due=monotonic() + every_s)
         if not self._has_backlog():
@@ -109,7 +119,7 @@ class Repairer:
     async def _store_swept(self, until: datetime) -> None:
         """Note how far nothing is missing: a restart begins there, and finds late runs again."""
         oldest = self._late_runs.oldest
-        await self._tables.set_swept(until if oldest is None else min(until, oldest - OVERLAP))
+        await self._table.set_swept(until if oldest is None else min(until, oldest - OVERLAP))
 
     async def _read(self, run: UUID, project: str) -> None:
         """Read a run's log from where its history ends to its end, or until it can't be read."""
@@ -134,20 +144,20 @@ class Repairer:
                 sizes = list(PAGE_SIZES)
                 continue
             if page.entries:
-                await self._writer.add([EventBatch(run_id=run, project=project, entries=page.entries)])
+                await self._writer.add([RawRunEvents(run_id=run, project=project, entries=page.entries)])
             if not page.entries or page.entries[-1].seq >= page.seq:
                 return
             before = after
 
-    async def _page(self, run: UUID, after: int, sizes: list[int]) -> EntryPage:
+    async def _page(self, run: UUID, after: int, sizes: list[int]) -> RawEventPage:
         """Ask for what follows *after*; drops those of *sizes*, largest first, that can't be had.
 
         Raises ProblemError, and ValidationError when not even the smallest page can be read.
         """
         while True:
-            wanted = EventsSince(run_id=run, after=after, limit=sizes[0])
+            wanted = GetEventsSince(run_id=run, after=after, limit=sizes[0])
             try:
-                return await self._bus.ask_subject(EVENTS_SINCE.subject, wanted, EntryPage)
+                return await self._bus.request_subject(EVENTS_SINCE.subject, wanted, RawEventPage)
             except ProblemError as error:
                 if error.problem.code != "unavailable" or len(sizes) == 1:
                     raise
@@ -165,8 +175,8 @@ class Repairer:
 
 
 def _event_at_fault(error: ValidationError) -> bool:
-    """Say whether the one event of a page is what can't be read, and not an answer of another form."""
-    if error.title != EntryPage.__name__:
+    """Return whether the one event of a page is what can't be read, and not an answer of another form."""
+    if error.title != RawEventPage.__name__:
         return False
     return all(entry["loc"][:1] == ("entries",) or entry["type"] == "json_invalid" for entry in error.errors())
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from towpath_contracts import subjects
 from towpath_contracts.decisions.request import LlmCall, ToolLog
-from towpath_contracts.runs.raw_events import EventBatch
+from towpath_contracts.runs.raw_events import RawRunEvents
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
@@ -21,7 +21,7 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_log_writer.adapters.history_tables import INVALID_DATA, HistoryTables
 from towpath_log_writer.app.history_writer import WAITS_S, HistoryWriter
-from towpath_log_writer.app.repair import Repairer
+from towpath_log_writer.app.repair import HistoryRepairer
 from towpath_log_writer.metrics import LogWriterMetrics
 from towpath_log_writer.settings import LogWriterSettings
 
@@ -31,7 +31,7 @@ BACKLOG = 1_000
 TOOL_LOG = subjects.LOG_TOOL_ALL.rstrip("*.") + "."
 
 QUIET_AFTER_S = 5.0
-"""When nothing has arrived for this long, the stream has nothing more to say, whatever it last said."""
+"""When nothing has arrived for this long, the stream is taken to be empty, whatever count it last gave."""
 
 
 class StreamBacklog:
@@ -69,7 +69,7 @@ class HistoryEventReader:
         self,
         consumer: PullConsumer,
         writer: HistoryWriter,
-        repairer: Repairer,
+        repairer: HistoryRepairer,
         backlog: StreamBacklog,
         settings: LogWriterSettings,
         metrics: LogWriterMetrics,
@@ -95,12 +95,12 @@ class HistoryEventReader:
             await ack(messages[-1])  # stands for all before it (`ack_all`)
             await crash_point_after_flush("log_writer.acked")
 
-    def _read(self, messages: Iterable[Msg]) -> list[EventBatch]:
+    def _read(self, messages: Iterable[Msg]) -> list[RawRunEvents]:
         batches = []
         unread = 0
         for message in messages:
             try:
-                batches.append(EventBatch.model_validate_json(message.data))
+                batches.append(RawRunEvents.model_validate_json(message.data))
             except ValidationError:
                 unread += 1
         self._metrics.messages.labels("EVENTS", "read").inc(len(batches))
@@ -110,7 +110,7 @@ class HistoryEventReader:
         return batches
 
 
-class CallLogReader:
+class DebugLogReader:
     """Brings what deciders and workers logged into history."""
 
     def __init__(

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from towpath_log_writer.core.rows import HistoryRowChange, NewRun, StepRow, ToolRow
+from towpath_log_writer.core.rows import NewRunRow, RunRowChange, StepRow, ToolCallRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,17 +25,17 @@ class UnreadableEvent:
 class HistoryChanges:
     """What a batch of events changes, each row once."""
 
-    new_runs: dict[UUID, NewRun] = field(default_factory=dict)
-    runs: dict[UUID, HistoryRowChange] = field(default_factory=dict)
+    new_runs: dict[UUID, NewRunRow] = field(default_factory=dict)
+    runs: dict[UUID, RunRowChange] = field(default_factory=dict)
     steps: dict[tuple[UUID, int], StepRow] = field(default_factory=dict)
-    tools: dict[tuple[UUID, UUID], ToolRow] = field(default_factory=dict)
+    tools: dict[tuple[UUID, UUID], ToolCallRow] = field(default_factory=dict)
     unreadable: list[UnreadableEvent] = field(default_factory=list)
     finished: set[UUID] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
-class EventPosition:
-    """Where an event stands."""
+class EventRows:
+    """Gives the rows of history that one event changes, made where this event is the first word on them."""
 
     changes: HistoryChanges
     run_id: UUID
@@ -52,7 +52,7 @@ class EventPosition:
         row.ended_at = self.at
         return row
 
-    def run(self, status: str) -> HistoryRowChange:
+    def run(self, status: str) -> RunRowChange:
         """Return the run's change with its new status."""
         change = self._change()
         change.status = status
@@ -62,15 +62,15 @@ class EventPosition:
         """Add to the state of a run whose status stays what it is."""
         self._change().snapshot |= summary
 
-    def _change(self) -> HistoryRowChange:
-        return self.changes.runs.setdefault(self.run_id, HistoryRowChange(run_id=self.run_id))
+    def _change(self) -> RunRowChange:
+        return self.changes.runs.setdefault(self.run_id, RunRowChange(run_id=self.run_id))
 
-    def tool(self, execution_id: UUID, step: int, index: int, agent: str, name: str, status: str) -> ToolRow:
+    def tool(self, execution_id: UUID, step: int, index: int, agent: str, name: str, status: str) -> ToolCallRow:
         """Return the call's row with its new status."""
         key = (self.run_id, execution_id)
         row = self.changes.tools.get(key)
         if row is None:
-            row = ToolRow(
+            row = ToolCallRow(
                 run_id=self.run_id,
                 execution_id=execution_id,
                 project=self.project,

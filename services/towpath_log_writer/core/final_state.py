@@ -1,6 +1,6 @@
-"""The final TaskState of a goal, made from the steps of a run that has ended.
+"""The final GoalView of a goal, made from the steps of a run that has ended.
 
-Pure, and bounded: of a long run the last steps are told whole, and what was counted is counted over those.
+Pure, and bounded: of a long run the last steps are shown whole, and counts are over those.
 """
 
 import json
@@ -21,7 +21,7 @@ REASONING_CHARS = 300
 
 
 def final_state(steps: Sequence[Mapping[str, Any]]) -> JsonObject:
-    """Return the parts of a TaskState that its steps tell, given in order; values are as Postgres holds them."""
+    """Return the parts of a GoalView that its steps tell, given in order; values are as Postgres holds them."""
     read = [_read(step) for step in steps]
     failures, in_a_row, errors = _failures(read)
     return {
@@ -79,7 +79,7 @@ def _failures(steps: Iterable[Mapping[str, Any]]) -> tuple[int, int, list[str]]:
 
 
 def _artifacts(steps: Iterable[Mapping[str, Any]]) -> JsonObject:
-    """Return what calls said they made, by name; only what a step shows of a result is looked at."""
+    """Return what calls reported to have made, by name; only what a step shows of a result is looked at."""
     made: JsonObject = {}
     for step in steps:
         for call in step["result"].values():

@@ -26,7 +26,7 @@ class _Late:
     tries: int = 0
 
 
-class LateRuns:
+class LaggingRuns:
     """The runs of which history holds less than the orchestrator; times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:

@@ -17,11 +17,11 @@ from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.raw_events import RawEntry
 from towpath_contracts.text import truncate
-from towpath_log_writer.core.changes import EventPosition, HistoryChanges, UnreadableEvent
+from towpath_log_writer.core.changes import EventRows, HistoryChanges, UnreadableEvent
 from towpath_log_writer.core.goal_projection import GOAL_EVENTS
 from towpath_log_writer.core.plan_projection import PLAN_EVENTS
-from towpath_log_writer.core.rows import RESULT_CHARS, NewRun, StepRow, json_text, plain
-from towpath_log_writer.core.sequence import Segment
+from towpath_log_writer.core.rows import RESULT_CHARS, NewRunRow, StepRow, json_text, plain
+from towpath_log_writer.core.sequence import EventSegment
 
 FINAL = {"completed": "success", "escalated": "escalated"}
 """Source design 2's final_status; every other end is `failed`."""
@@ -41,7 +41,7 @@ ACTIONS = frozenset({"decide", "replan"})
 """Kinds of requests that are answered by an action; the others judge the last one."""
 
 
-def project(segments: Iterable[Segment]) -> HistoryChanges:
+def project(segments: Iterable[EventSegment]) -> HistoryChanges:
     """Return what *segments* change; each continues its run's history without a gap."""
     changes = HistoryChanges()
     for segment in segments:
@@ -50,7 +50,7 @@ def project(segments: Iterable[Segment]) -> HistoryChanges:
     return changes
 
 
-def _apply(changes: HistoryChanges, segment: Segment, entry: RawEntry) -> None:
+def _apply(changes: HistoryChanges, segment: EventSegment, entry: RawEntry) -> None:
     name = entry.event.get("type")
     known = _HANDLERS.get(name) if isinstance(name, str) else None
     if known is None:
@@ -62,11 +62,11 @@ def _apply(changes: HistoryChanges, segment: Segment, entry: RawEntry) -> None:
         text = str(error)[:RESULT_CHARS]
         changes.unreadable.append(UnreadableEvent(run_id=segment.run_id, seq=entry.seq, type=str(name), error=text))
         return
-    handler(EventPosition(changes, segment.run_id, segment.project, entry.at), event)
+    handler(EventRows(changes, segment.run_id, segment.project, entry.at), event)
 
 
-def _run_created(position: EventPosition, event: ev.RunCreated) -> None:
-    position.changes.new_runs[position.run_id] = NewRun(
+def _run_created(position: EventRows, event: ev.RunCreated) -> None:
+    position.changes.new_runs[position.run_id] = NewRunRow(
         run_id=position.run_id,
         project=position.project,
         agent_id=event.agent_key,
@@ -103,7 +103,7 @@ _NOT_MEASURED: dict[str, Any] = {
     "last_confidence_check_step": 0,
     "last_confidence_score": None,
 }
-"""What a TaskState says before anything was measured."""
+"""What a GoalView says before anything was measured."""
 
 
 def _goal_of(event: ev.RunCreated) -> str:
@@ -116,13 +116,13 @@ def _criteria_of(event: ev.RunCreated) -> list[str]:
     return [] if event.goal is None else [criterion.words() for criterion in event.goal.acceptance_criteria]
 
 
-def _run_started(position: EventPosition, _event: ev.RunStarted) -> None:
+def _run_started(position: EventRows, _event: ev.RunStarted) -> None:
     change = position.run("running")
     change.started_at = position.at
     change.snapshot["started_at"] = position.at.isoformat()
 
 
-def _decision_requested(position: EventPosition, event: ev.DecisionRequested) -> None:
+def _decision_requested(position: EventRows, event: ev.DecisionRequested) -> None:
     row = position.step(event.step)
     if event.kind not in ACTIONS:
         return
@@ -145,7 +145,7 @@ def _add_usage(row: StepRow, request_id: UUID, usage: Usage, cost: Cost, summary
     }
 
 
-def _decision_summary(event: ev.DecisionReceived | ev.DecisionMissed, at: datetime) -> dict[str, Any]:
+def _decision_summary(event: ev.DecisionReceived | ev.DecisionRequestFailed, at: datetime) -> dict[str, Any]:
     return {
         "kind": event.kind,
         "model": event.model,
@@ -157,7 +157,7 @@ def _decision_summary(event: ev.DecisionReceived | ev.DecisionMissed, at: dateti
     }
 
 
-def _decision_received(position: EventPosition, event: ev.DecisionReceived) -> None:
+def _decision_received(position: EventRows, event: ev.DecisionReceived) -> None:
     row = position.step(event.step)
     decision = event.decision
     summary = _decision_summary(event, position.at)
@@ -176,7 +176,7 @@ def _short(answer: dict[str, Any]) -> Any:
     return answer if len(text) <= RESULT_CHARS else truncate(text, RESULT_CHARS)
 
 
-def _decision_missed(position: EventPosition, event: ev.DecisionMissed) -> None:
+def _decision_missed(position: EventRows, event: ev.DecisionRequestFailed) -> None:
     row = position.step(event.step)
     if event.kind in ACTIONS:
         row.error = plain(f"{event.code}: {event.message}")
@@ -185,14 +185,14 @@ def _decision_missed(position: EventPosition, event: ev.DecisionMissed) -> None:
     _add_usage(row, event.request_id, event.usage, event.cost, summary)
 
 
-def _decision_refused(position: EventPosition, event: ev.DecisionRefused) -> None:
+def _decision_refused(position: EventRows, event: ev.DecisionRefused) -> None:
     row = position.step(event.step)
     row.validation = {"valid": False, "code": event.code, "feedback": event.feedback}
     row.error = plain(f"{event.code}: {event.feedback}")
     row.add_result(False)
 
 
-def _instruction_issued(position: EventPosition, event: ev.InstructionIssued) -> None:
+def _instruction_issued(position: EventRows, event: ev.InstructionIssued) -> None:
     row = position.step(event.step)
     row.validation = {"valid": True, "instruction": event.instruction.kind}
     if not isinstance(event.instruction, CallTools):
@@ -204,13 +204,13 @@ def _instruction_issued(position: EventPosition, event: ev.InstructionIssued) ->
         summary.requested_at = position.at
 
 
-def _tool_edited(position: EventPosition, event: ev.ToolCallEdited) -> None:
+def _tool_edited(position: EventRows, event: ev.ToolCallEdited) -> None:
     """History tells what was executed; what was asked for stands in the run's log."""
     summary = position.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, "requested")
     summary.args = json_text(event.args)
 
 
-def _tool_finished(position: EventPosition, event: ev.ToolCallFinished) -> None:
+def _tool_finished(position: EventRows, event: ev.ToolCallFinished) -> None:
     row = position.step(event.step)
     summary = position.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, event.status)
     summary.result = None if event.result is None else json_text(event.result)
@@ -237,7 +237,7 @@ def _call_summary(event: ev.ToolCallFinished, result: str | None) -> dict[str, A
     return {**shown, "result": event.result}
 
 
-def _tool_denied(position: EventPosition, event: ev.ToolCallDenied) -> None:
+def _tool_denied(position: EventRows, event: ev.ToolCallDenied) -> None:
     row = position.step(event.step)
     summary = position.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, "denied")
     summary.denial = json_text(event.denial.model_dump())
@@ -253,11 +253,11 @@ def _tool_denied(position: EventPosition, event: ev.ToolCallDenied) -> None:
     row.add_result(False)
 
 
-def _quarantined(position: EventPosition, event: ev.RunQuarantined) -> None:
+def _quarantined(position: EventRows, event: ev.RunQuarantined) -> None:
     position.run("quarantined").reason = plain(event.code)
 
 
-def _run_finished(position: EventPosition, event: ev.RunFinished) -> None:
+def _run_finished(position: EventRows, event: ev.RunFinished) -> None:
     change = position.run(event.status)
     change.completed_at = position.at
     change.total_steps = event.steps
@@ -282,17 +282,17 @@ def _run_finished(position: EventPosition, event: ev.RunFinished) -> None:
 
 
 def _escalation(event: ev.RunFinished) -> str:
-    """Return why a person took over, or should have: the reason's code, and in words where somebody said some."""
+    """Return why a person took over, or should have: the reason's code, and the reason in words where one was given."""
     message = event.final.get("message") if event.final.get("status") == "error" else None
     return plain(f"{event.reason}: {message}" if isinstance(message, str) and message else event.reason)
 
 
-_HANDLERS: dict[str, tuple[type[Value], Callable[[EventPosition, Any], None]]] = {
+_HANDLERS: dict[str, tuple[type[Value], Callable[[EventRows, Any], None]]] = {
     "run_created": (ev.RunCreated, _run_created),
     "run_started": (ev.RunStarted, _run_started),
     "decision_requested": (ev.DecisionRequested, _decision_requested),
     "decision_received": (ev.DecisionReceived, _decision_received),
-    "decision_missed": (ev.DecisionMissed, _decision_missed),
+    "decision_missed": (ev.DecisionRequestFailed, _decision_missed),
     "decision_refused": (ev.DecisionRefused, _decision_refused),
     "instruction_issued": (ev.InstructionIssued, _instruction_issued),
     "tool_call_edited": (ev.ToolCallEdited, _tool_edited),

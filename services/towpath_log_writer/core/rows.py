@@ -1,6 +1,6 @@
 """Rows of history while a batch is put together, and JSON as Postgres can store it.
 
-A row holds only what this batch says about it; None means "nothing said". The statements in queries.sql merge it
+A row holds only what this batch says about it; None means "not in this batch". The statements in queries.sql merge it
 with what is stored.
 """
 
@@ -30,7 +30,7 @@ def plain(text: str) -> str:
 
 
 @dataclass(slots=True, kw_only=True)
-class NewRun:
+class NewRunRow:
     """A row of agent_execution_history."""
 
     run_id: UUID
@@ -46,7 +46,7 @@ class NewRun:
 
 
 @dataclass(slots=True, kw_only=True)
-class HistoryRowChange:
+class RunRowChange:
     """What became of a run that exists."""
 
     run_id: UUID
@@ -64,7 +64,10 @@ class HistoryRowChange:
 
 @dataclass(slots=True, kw_only=True)
 class StepRow:
-    """What is said about a step. `attempts`, `tokens` and `cost` add to what is stored."""
+    """What one batch has about a step: one row of agent_execution_steps.
+
+    `attempts`, `tokens` and `cost` add to what is stored.
+    """
 
     run_id: UUID
     step: int
@@ -99,8 +102,8 @@ class StepRow:
 
 
 @dataclass(slots=True, kw_only=True)
-class ToolRow:
-    """What is said about a tool call."""
+class ToolCallRow:
+    """What one batch has about a tool call: one row of the history's tool_execution."""
 
     run_id: UUID
     execution_id: UUID

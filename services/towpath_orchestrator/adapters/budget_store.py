@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.budgets import NOTHING, UNITS, Amounts, AppliedScope, BudgetRefusal
+from towpath_contracts.budgets import NOTHING, UNITS, Amounts, BudgetRefusal, ChargedAccount
 from towpath_contracts.decisions.request import DecisionKind
-from towpath_contracts.events.log import BudgetApplied
+from towpath_contracts.events.log import BudgetAccountsApplied
 from towpath_contracts.facts import BudgetWarnedFact
 from towpath_engine.requests.effects import model_for
 from towpath_engine.state.budget import BudgetState, account_changes, new_reservations
 from towpath_engine.state.run import RunState
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
 
 BUDGETS = Queries.load("towpath_orchestrator.adapters", "budgets.sql")
@@ -27,8 +27,10 @@ ACCOUNTS_KNOWN = 20_000
 
 
 @dataclass(slots=True)
-class BatchResult:
-    """What became of a batch: which runs moved on, which did not fit (for good, or beside the others of the batch).
+class BudgetBatchResult:
+    """What became of a batch of spending: which runs moved on, and which did not fit.
+
+    What became of a batch: which runs moved on, which did not fit (for good, or beside the others of the batch).
 
     `unopened` are runs of which an account is missing; `soft` are rows of accounts of which much is spent.
     """
@@ -39,7 +41,7 @@ class BatchResult:
     unopened: set[UUID] = field(default_factory=set)
     soft: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, other: "BatchResult") -> None:
+    def add(self, other: "BudgetBatchResult") -> None:
         """Take over what became of another batch."""
         self.moved |= other.moved
         self.refused |= other.refused
@@ -53,9 +55,9 @@ class BatchResult:
         return {*self.refused, *self.crowded, *self.unopened}
 
 
-def read_batch_result(rows: Iterable[Any]) -> BatchResult:
+def read_batch_result(rows: Iterable[Any]) -> BudgetBatchResult:
     """Read what `commit_batch` returned."""
-    done = BatchResult()
+    done = BudgetBatchResult()
     for row in rows:
         if row["what"] == "moved":
             done.moved.add(row["run_id"])
@@ -66,7 +68,7 @@ def read_batch_result(rows: Iterable[Any]) -> BatchResult:
     return done
 
 
-def _read_short(done: BatchResult, run_id: UUID, detail: dict[str, Any]) -> None:
+def _read_short(done: BudgetBatchResult, run_id: UUID, detail: dict[str, Any]) -> None:
     if detail["missing"]:
         done.unopened.add(run_id)
     elif detail["alone"]:
@@ -126,13 +128,15 @@ def _unpriced(before: BudgetState | None, state: RunState, after: BudgetState) -
     return ""
 
 
-class AccountOpener:
+class BudgetAccountOpener:
     """Opens accounts before a batch first spends from them."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
-    async def open(self, lane: PinnedConnection, charged: Iterable[tuple[RunState, Iterable[BudgetApplied]]]) -> None:
+    async def open(
+        self, lane: PinnedDatabaseConnection, charged: Iterable[tuple[RunState, Iterable[BudgetAccountsApplied]]]
+    ) -> None:
         """Open the accounts that these events name, where this process does not know that they are open."""
         own: list[dict[str, Any]] = []
         shared: list[dict[str, Any]] = []
@@ -155,7 +159,7 @@ class AccountOpener:
         self._known.clear()
 
 
-def _opened(project: str, scope: AppliedScope) -> dict[str, Any]:
+def _opened(project: str, scope: ChargedAccount) -> dict[str, Any]:
     row: dict[str, Any] = {"project": project, "scope": scope.scope, "key": scope.key}
     if scope.limits is not None:
         return {**row, **scope.limits.model_dump(), "soft": scope.soft, "on_soft": scope.on_soft}

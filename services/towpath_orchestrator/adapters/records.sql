@@ -32,7 +32,7 @@ SELECT run.*, (
 FROM runs.run WHERE run_id = $1 AND project = $2
 
 -- name: run_effects
--- Of the events that tell what became of calls only what the list of effects is made of: no arguments, no results.
+-- Of the events about outcomes of calls only what the list of effects is made of: no arguments, no results.
 SELECT seq, CASE type
   WHEN 'instruction_issued' THEN json_build_object('type', type, 'step', event->'step', 'calls', (
     SELECT json_agg(json_build_object(
@@ -47,7 +47,7 @@ END AS event
 FROM (
   SELECT seq, type, replace(event::text, '\u0000', '\ufffd')::json AS event
   FROM runs.run_event WHERE run_id = $1 AND seq > $2 AND type = ANY ($3::text[]) ORDER BY seq LIMIT $4
-) AS told ORDER BY seq
+) AS found ORDER BY seq
 
 -- name: paused_gates
 -- Open gates of one pause: of what is open in a project there are few, and an index has them. As above, NUL is replaced

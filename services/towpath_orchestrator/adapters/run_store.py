@@ -17,7 +17,7 @@ from towpath_engine.advance import wake_at
 from towpath_engine.evolve import evolve
 from towpath_engine.state.run import RunState, dump_state, initial, load_state
 from towpath_fabric.ports import Database
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.batch_rows import (
     child_columns,
@@ -27,13 +27,13 @@ from towpath_orchestrator.adapters.batch_rows import (
     opened_gates,
     run_columns,
 )
-from towpath_orchestrator.adapters.budget_store import BatchResult, charge_rows, read_batch_result
+from towpath_orchestrator.adapters.budget_store import BudgetBatchResult, charge_rows, read_batch_result
 from towpath_orchestrator.core.transitions import Transition
 
 QUERIES = Queries.load("towpath_orchestrator.adapters")
 
 
-async def read_times(lane: PinnedConnection, run_ids: list[UUID]) -> tuple[datetime, int, dict[UUID, int]]:
+async def read_times(lane: PinnedDatabaseConnection, run_ids: list[UUID]) -> tuple[datetime, int, dict[UUID, int]]:
     """Return Postgres's clock, the version of the limits, and the stored seq of each of the runs that exist."""
     rows = await lane.fetch(QUERIES.times, run_ids)
     seqs = {row["run_id"]: row["seq"] for row in rows if row["run_id"] is not None}
@@ -41,8 +41,8 @@ async def read_times(lane: PinnedConnection, run_ids: list[UUID]) -> tuple[datet
 
 
 async def commit_batch(
-    lane: PinnedConnection, batch: list[Transition], now: datetime, limits_version: int
-) -> BatchResult:
+    lane: PinnedDatabaseConnection, batch: list[Transition], now: datetime, limits_version: int
+) -> BudgetBatchResult:
     """Commit every run that is still where it was read and may spend what it wants to; returns what became of them.
 
     No run moves where the budget limits are not those of *limits_version* any more: the transitions do not know them.
@@ -64,7 +64,7 @@ def read_entry(row: Any) -> LogEntry:
 
 
 class RunStore:
-    """Loads states; keeps the immutable snapshots of networks in memory."""
+    """Loads and stores the states of runs, and keeps the immutable snapshots of networks in memory."""
 
     def __init__(self, pool: Database) -> None:
         self._pool = pool

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 
 from towpath_contracts.events.log import RunCreated
-from towpath_contracts.facts import RunAdmitted
+from towpath_contracts.facts import RunAdmittedFact
 from towpath_engine.state.run import RunState
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
@@ -147,4 +147,4 @@ class Admission:
         candidates = [(row["run_id"], row["caller"], row["network"]) for row in rows]
         for run_id in self._policy.choose(candidates, now):
             crash_point("orchestrator.before_admit")
-            self._local_facts.add(RunAdmitted(run_id=run_id))
+            self._local_facts.add(RunAdmittedFact(run_id=run_id))

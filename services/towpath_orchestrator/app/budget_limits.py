@@ -7,19 +7,19 @@ moment it is set, on every replica. What is left of it stands in Postgres, in th
 
 from typing import Any
 
-from towpath_contracts.budgets import UNITS, UnitLimits
+from towpath_contracts.budgets import UNITS, SpendingLimits
 from towpath_fabric.ports import Database
 from towpath_orchestrator.adapters.budget_store import BUDGETS
-from towpath_orchestrator.core.budget_scopes import BudgetScopes, PriceOf, SharedLimit
+from towpath_orchestrator.core.budget_scopes import BudgetLimit, BudgetLimitSet, PriceOf
 
 
-class BudgetLimits:
+class BudgetLimitLoader:
     """Reloads the limits when their version changes. One per process."""
 
     def __init__(self, pool: Database, price_of: PriceOf) -> None:
         self._pool = pool
         self.version = -1
-        self.scopes = BudgetScopes(price_of)
+        self.scopes = BudgetLimitSet(price_of)
 
     async def load(self) -> None:
         """Load the limits, unless they are loaded."""
@@ -37,12 +37,12 @@ class BudgetLimits:
         self.version = rows[0]["version"]
 
 
-def _limit(row: Any) -> SharedLimit:
-    return SharedLimit(
+def _limit(row: Any) -> BudgetLimit:
+    return BudgetLimit(
         kind=row["kind"],
         name=row["name"],
         per_day=row["per_day"],
-        limits=UnitLimits(**{unit: row[unit] for unit in UNITS}),
+        limits=SpendingLimits(**{unit: row[unit] for unit in UNITS}),
         soft=row["soft"],
         on_soft=row["on_soft"],
     )

@@ -7,7 +7,7 @@ process that dies with some of them in its queue loses nothing.
 import asyncio
 from collections import deque
 
-from towpath_contracts.facts import AnyFact, MessageDead
+from towpath_contracts.facts import AnyFact, MessageDeadFact
 
 
 class LocalFacts:
@@ -25,7 +25,7 @@ class LocalFacts:
         self._facts.append(fact)
         self.arrived.set()
 
-    async def add_dead(self, fact: MessageDead) -> bool:
+    async def add_dead(self, fact: MessageDeadFact) -> bool:
         """Add the fact that a message of a run was set aside; always done, as whoever sets messages aside asks."""
         self.add(fact)
         return True

@@ -5,7 +5,7 @@ It claims what is overdue, so that replicas share the work; the engine decides w
 
 import asyncio
 
-from towpath_contracts.facts import TimerFired
+from towpath_contracts.facts import TimerFiredFact
 from towpath_fabric import dead_letters
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ports import Database
@@ -13,7 +13,7 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.admission import Admission
-from towpath_orchestrator.app.budget_limits import BudgetLimits
+from towpath_orchestrator.app.budget_limits import BudgetLimitLoader
 from towpath_orchestrator.app.local_facts import LocalFacts
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -33,7 +33,7 @@ class Reconciler:
         admission: Admission,
         settings: OrchestratorSettings,
         log: Logger,
-        limits: BudgetLimits,
+        limits: BudgetLimitLoader,
     ) -> None:
         self._pool = pool
         self._local_facts = local_facts
@@ -55,7 +55,7 @@ class Reconciler:
         """Claim overdue runs and admit queued ones."""
         for row in await self._pool.fetch(QUERIES.claim_overdue, CLAIM_LIMIT):
             crash_point("orchestrator.overdue_claimed")
-            self._local_facts.add(TimerFired(run_id=row["run_id"]))
+            self._local_facts.add(TimerFiredFact(run_id=row["run_id"]))
         await self._limits.use_version(await self._admission.admit())
 
     async def clean_up(self) -> None:

@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from towpath_contracts.gate_notices import ListNotices, Notice, NoticePage, RetryNotice
+from towpath_contracts.gate_notices import GateNotice, GateNoticePage, ListGateNotices, RetryGateNotice
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_fabric.clock import NS, monotonic, wall_ns
@@ -40,7 +40,7 @@ LEASE_S = 60.0
 HOUSEKEEPING_S = 600.0
 
 
-class WebhookDeliveryLoop:
+class GateNoticeLoop:
     """Makes and sends notices; replicas share the work through the table."""
 
     def __init__(
@@ -141,14 +141,16 @@ class WebhookDeliveryLoop:
         if status == "dead":
             self._log.warning("a notice to a webhook was given up", webhook=webhook.name, error=error)
 
-    async def list(self, request: ListNotices) -> NoticePage:
+    async def list(self, request: ListGateNotices) -> GateNoticePage:
         """Return a page of a project's notices, newest first."""
         filters = (request.project, request.status, request.before, request.limit)
         rows = await self._pool.fetch(QUERIES.list_notices, *filters)
-        notices = tuple(Notice.model_validate(dict(row)) for row in rows)
-        return NoticePage(notices=notices, next_before=notices[-1].created_at if len(rows) == request.limit else None)
+        notices = tuple(GateNotice.model_validate(dict(row)) for row in rows)
+        return GateNoticePage(
+            notices=notices, next_before=notices[-1].created_at if len(rows) == request.limit else None
+        )
 
-    async def retry(self, request: RetryNotice) -> ActionDone:
+    async def retry(self, request: RetryGateNotice) -> ActionDone:
         """Let a dead notice be sent again; raises ProblemError where there is none."""
         if await self._pool.fetchval(QUERIES.retry_notice, request.notice_id, request.project) is None:
             raise ProblemError(problem("not_found", f"no dead notice {request.notice_id} in {request.project}"))

@@ -112,12 +112,12 @@ class AdmissionPolicy:
         """Return whether *caller* has its share of the queue, where *coming* tasks of it are not stored yet."""
         return self.queues[caller] + max(0, coming - max(0, self.room)) >= self._limits.queued_share
 
-    def begin_count(self) -> "CountInProgress":
+    def begin_count(self) -> "UncountedRuns":
         """Note that the tables are counted now: what is begun from now on, and what is not committed, is added."""
         self._begun = Counter()
-        return CountInProgress(unseen=Counter(self._storing), queueing=self._queueing.copy())
+        return UncountedRuns(unseen=Counter(self._storing), queueing=self._queueing.copy())
 
-    def finish_count(self, started: "CountInProgress", counts: RunCounts) -> None:
+    def finish_count(self, started: "UncountedRuns", counts: RunCounts) -> None:
         """Take over a count of the tables."""
         self.held = counts.held + started.unseen + self._begun
         self.queued = counts.queued + started.queueing.total()
@@ -151,7 +151,7 @@ class AdmissionPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountInProgress:
+class UncountedRuns:
     """What a count of the tables may not see: runs that are begun here and not committed, and such that are queued."""
 
     unseen: Counter[Holder]

@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.budgets import AppliedScope, Budget, BudgetKind, ModelPrice, UnitLimits
+from towpath_contracts.budgets import Budget, BudgetKind, ChargedAccount, ModelPrice, SpendingLimits
 from towpath_contracts.events.log import RunCreated
-from towpath_contracts.facts import BudgetAppliedFact
+from towpath_contracts.facts import BudgetAccountsAppliedFact
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_engine.state.run import RunState, Status
@@ -29,21 +29,21 @@ SNAPSHOTS_KEPT = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharedLimit:
-    """One thing that somebody has limited."""
+class BudgetLimit:
+    """One budget limit that a person set for a caller or a project, in all or per day."""
 
     kind: BudgetKind
     name: str
     per_day: bool
-    limits: UnitLimits
+    limits: SpendingLimits
     soft: float
     on_soft: str
 
-    def scope(self, now: datetime) -> AppliedScope:
+    def scope(self, now: datetime) -> ChargedAccount:
         """Return the account in which it is counted now; days are UTC's, by Postgres's clock."""
         if self.per_day:
-            return AppliedScope(scope="day", key=day_key(now, self.kind, self.name))
-        return AppliedScope(scope=self.kind, key=self.name)
+            return ChargedAccount(scope="day", key=day_key(now, self.kind, self.name))
+        return ChargedAccount(scope=self.kind, key=self.name)
 
 
 def day_key(now: datetime, kind: str, name: str) -> str:
@@ -51,22 +51,24 @@ def day_key(now: datetime, kind: str, name: str) -> str:
     return f"{now:%Y-%m-%d}/{kind}/{name}"
 
 
-class BudgetScopes:
-    """The limits that people set, of one version, applied to runs."""
+class BudgetLimitSet:
+    """The budget limits that people set, of one version, and which of them apply to a run."""
 
     def __init__(self, price_of: PriceOf) -> None:
         self._price_of = price_of
-        self._by_project: dict[str, tuple[SharedLimit, ...]] = {}
+        self._by_project: dict[str, tuple[BudgetLimit, ...]] = {}
         self._budgeted: dict[str, bool] = {}
 
-    def use(self, limits: Iterable[tuple[str, SharedLimit]]) -> None:
+    def use(self, limits: Iterable[tuple[str, BudgetLimit]]) -> None:
         """Use these limits, each with its project, from now on."""
-        found: dict[str, list[SharedLimit]] = {}
+        found: dict[str, list[BudgetLimit]] = {}
         for project, limit in limits:
             found.setdefault(project, []).append(limit)
         self._by_project = {project: tuple(own) for project, own in found.items()}
 
-    def scopes_of(self, run_id: UUID, task: RunCreated, snapshot: Snapshot, now: datetime) -> tuple[AppliedScope, ...]:
+    def scopes_of(
+        self, run_id: UUID, task: RunCreated, snapshot: Snapshot, now: datetime
+    ) -> tuple[ChargedAccount, ...]:
         """Return the accounts that a run spends from, the narrow ones first; none where nothing is limited."""
         limits = self._by_project.get(task.project)
         budgets = task.budget is not None or task.carve_outs or self._has_budgets(task.snapshot_digest, snapshot)
@@ -92,7 +94,7 @@ class BudgetScopes:
             self._budgeted[digest] = known
         return known
 
-    def changed_scopes(self, state: RunState, now: datetime) -> BudgetAppliedFact | None:
+    def changed_scopes(self, state: RunState, now: datetime) -> BudgetAccountsAppliedFact | None:
         """Return the fact that tells a run which accounts it spends from, where it knows others."""
         if state.is_final or state.status is Status.QUARANTINED or state.task is None:
             return None
@@ -105,7 +107,9 @@ class BudgetScopes:
             (scope.scope, scope.key) for scope in scopes
         ]:
             return None
-        return BudgetAppliedFact(run_id=state.run_id, scopes=scopes, prices=self.prices(state.task, state.snapshot))
+        return BudgetAccountsAppliedFact(
+            run_id=state.run_id, scopes=scopes, prices=self.prices(state.task, state.snapshot)
+        )
 
     def prices(self, task: RunCreated, snapshot: Snapshot) -> dict[str, ModelPrice]:
         """Return what is known of the prices of every model that the run may ask."""
@@ -113,7 +117,7 @@ class BudgetScopes:
         return {model: price for model, price in found.items() if price is not None}
 
     def check(self, run_id: UUID, task: RunCreated, snapshot: Snapshot, now: datetime) -> bool:
-        """Say whether a run spends from any account; raises ProblemError `price_unknown` for what can't be counted."""
+        """Return whether a run spends from any account; raises ProblemError `price_unknown` without a price."""
         scopes = self.scopes_of(run_id, task, snapshot, now)
         if not scopes:
             return False
@@ -138,8 +142,8 @@ def _name_of(kind: str, task: RunCreated) -> str:
     return task.caller if kind == "caller" else task.project
 
 
-def _own_scope(scope: Any, key: str, budget: Budget, agent_key: str = "") -> AppliedScope:
-    return AppliedScope(
+def _own_scope(scope: Any, key: str, budget: Budget, agent_key: str = "") -> ChargedAccount:
+    return ChargedAccount(
         scope=scope,
         key=key,
         agent_key=agent_key,

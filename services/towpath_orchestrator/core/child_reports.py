@@ -10,7 +10,7 @@ from typing import Any
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import FINAL_STATUSES
-from towpath_contracts.facts import CancelRequested, ChildReported
+from towpath_contracts.facts import CancelRequestedFact, ChildReportedFact
 from towpath_contracts.runs.children import AskChild
 from towpath_engine.handlers.children import UNREADABLE, is_over
 from towpath_engine.reducers.references import inline_or_reference
@@ -34,22 +34,22 @@ def has_news_for_parent(transition: Transition) -> bool:
     return before.status is not state.status and {before.status, state.status} <= REPORTED_STATUSES
 
 
-def answer_parent(request: AskChild, row: Mapping[str, Any] | None) -> list[ChildReported | CancelRequested]:
+def answer_parent(request: AskChild, row: Mapping[str, Any] | None) -> list[ChildReportedFact | CancelRequestedFact]:
     """Return the facts, to the child and to the parent, that answer a parent's question from the child's *row*."""
     if row is None:  # it was created in the transition that made its parent ask: somebody has deleted it
         return [_gone(request)]
-    facts: list[ChildReported | CancelRequested] = []
+    facts: list[ChildReportedFact | CancelRequestedFact] = []
     if request.cancel and row["status"] not in FINAL_STATUSES and row["status"] != CANCELLING:
         by = f"run {request.run_id}"
-        facts.append(CancelRequested(run_id=request.child_id, by=by, reason=request.reason))
+        facts.append(CancelRequestedFact(run_id=request.child_id, by=by, reason=request.reason))
     stoppable = row["status"] == Status.QUARANTINED and row["reason"] != UNREADABLE
     if not (request.cancel and stoppable):  # else the report of its own end, which the cancel brings, is what counts
         facts.append(_report(request, row))
     return facts
 
 
-def _gone(request: AskChild) -> ChildReported:
-    return ChildReported(
+def _gone(request: AskChild) -> ChildReportedFact:
+    return ChildReportedFact(
         run_id=request.run_id,
         child_id=request.child_id,
         child_seq=GONE_SEQ,
@@ -59,9 +59,9 @@ def _gone(request: AskChild) -> ChildReported:
     )
 
 
-def _report(request: AskChild, row: Mapping[str, Any]) -> ChildReported:
+def _report(request: AskChild, row: Mapping[str, Any]) -> ChildReportedFact:
     outcome = json.loads(row["outcome"]) if row["outcome"] else {}
-    return ChildReported(
+    return ChildReportedFact(
         run_id=request.run_id,
         fact_id=f"{request.child_id}:{row['seq']}",
         child_id=request.child_id,

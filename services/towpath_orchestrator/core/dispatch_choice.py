@@ -12,7 +12,7 @@ from towpath_contracts import streams, subjects
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.reducers.calls import TOOL_RESEND_S
-from towpath_engine.requests.effects import Effect, model_for
+from towpath_engine.requests.effects import OutgoingEffect, model_for
 from towpath_engine.state.run import EffectKind, PendingEffect, RunState
 from towpath_fabric.fair_queue import FairQueue, QueueOwner
 from towpath_orchestrator.core.window_policy import WindowWidth
@@ -21,7 +21,7 @@ REQUESTS = frozenset({EffectKind.DECIDE, EffectKind.TOOL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
+class DispatchDestination:
     """Who answers: a pool of deciders for one model, or a toolset for one tool."""
 
     stream: str
@@ -35,11 +35,11 @@ class Destination:
 
 
 @dataclass(slots=True, kw_only=True)
-class HeldRequest:
+class WaitingRequest:
     """A request that waits for its turn. Its run is woken at *wake* of the monotonic clock, if nobody moves that."""
 
-    effect: Effect
-    destination: Destination
+    effect: OutgoingEffect
+    destination: DispatchDestination
     since: float
     wake: float
 
@@ -50,8 +50,8 @@ class HeldRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LateRequest:
-    """An attempt at a request of a run that was sent long after it was asked for; it is due at *due*, not before."""
+class DelayedAttempt:
+    """An attempt that was sent long after its run asked for it; it is due at *due*, not before."""
 
     run_id: UUID
     attempt: int
@@ -68,7 +68,7 @@ class DispatchWindow:
     width: WindowWidth
     credits: int
     debt: int
-    turns: FairQueue[HeldRequest]
+    turns: FairQueue[WaitingRequest]
     moved: float = 0.0
 
     def spend(self, now: float) -> None:
@@ -102,7 +102,7 @@ class DispatchWindow:
         return self.moved > 0 and (out <= 0 or self.moved < since)
 
 
-def resend_interval_s(effect: Effect) -> float:
+def resend_interval_s(effect: OutgoingEffect) -> float:
     """Return the seconds after which a request is sent again where no answer came."""
     message = effect.message
     return message.lease_ms / 1000 if isinstance(message, DecisionRequest) else float(TOOL_RESEND_S)
@@ -121,7 +121,7 @@ def occupying_requests(state: RunState) -> dict[UUID, PendingEffect]:
     return {p.effect_id: p for p in state.pending if p.kind in REQUESTS and p.effect_id not in idle}
 
 
-def destination_of(state: RunState, pending: PendingEffect) -> Destination:
+def destination_of(state: RunState, pending: PendingEffect) -> DispatchDestination:
     """Return who answers a pending request."""
     project = state.created.project
     if pending.kind is EffectKind.DECIDE:
@@ -130,16 +130,16 @@ def destination_of(state: RunState, pending: PendingEffect) -> Destination:
     return tool_destination(project, state.snapshot.tools[opened.call.tool].toolset, opened.call.tool)
 
 
-def decision_destination(model: str, project: str) -> Destination:
+def decision_destination(model: str, project: str) -> DispatchDestination:
     durable = streams.decide_consumer(subjects.pool_of(model, project)).durable
-    return Destination(stream="DECIDE", durable=durable, name=model)
+    return DispatchDestination(stream="DECIDE", durable=durable, name=model)
 
 
-def tool_destination(project: str, toolset: str, tool: str) -> Destination:
-    return Destination(stream="TOOLEXEC", durable=streams.exec_consumer(project, toolset).durable, name=tool)
+def tool_destination(project: str, toolset: str, tool: str) -> DispatchDestination:
+    return DispatchDestination(stream="TOOLEXEC", durable=streams.exec_consumer(project, toolset).durable, name=tool)
 
 
-def destination_of_request(effect: Effect) -> Destination:
+def destination_of_request(effect: OutgoingEffect) -> DispatchDestination:
     """Return who answers the request of an effect; raises TypeError where it is none."""
     match effect.message:
         case DecisionRequest() as message:

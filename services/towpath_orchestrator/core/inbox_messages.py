@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, Usage
-from towpath_contracts.facts import SOURCE_FACTS, AnyFact, DecisionFailed, DecisionMade, fact_adapter
+from towpath_contracts.facts import SOURCE_FACTS, AnyFact, DecisionFailedFact, DecisionMadeFact, fact_adapter
 from towpath_contracts.problems.registry import describe_validation_error
 from towpath_contracts.strict_json import check_json
 from towpath_contracts.subjects import AGENT, agent_model, agent_of_pool
@@ -34,7 +34,7 @@ MAX_FACT_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InboxMessage:
+class ParsedInboxMessage:
     """What a message holds: a fact and its JSON text, or in `reason` why it is none."""
 
     fact: AnyFact | None = None
@@ -42,25 +42,25 @@ class InboxMessage:
     reason: str = ""
 
 
-def read_inbox_message(subject: str, body: bytes) -> InboxMessage:
+def read_inbox_message(subject: str, body: bytes) -> ParsedInboxMessage:
     """Read a message: the fact must be of its source's types and of the run that the subject names."""
     source, pool, run = _source_pool_run(subject)
     try:
         fact = fact_adapter.validate_json(body)
     except ValidationError as error:
-        return InboxMessage(reason=f"not a fact: {describe_validation_error(error)}")
+        return ParsedInboxMessage(reason=f"not a fact: {describe_validation_error(error)}")
     if fact.type not in SOURCE_FACTS.get(source, frozenset()):
-        return InboxMessage(reason=f"{source} may not send {fact.type}")
+        return ParsedInboxMessage(reason=f"{source} may not send {fact.type}")
     if str(fact.run_id) != run:
-        return InboxMessage(reason="the fact is of another run than its subject")
+        return ParsedInboxMessage(reason="the fact is of another run than its subject")
     fault = check_json(body, allow_nul=True)  # a tool's output may hold U+0000; json text can store it
-    if isinstance(fact, DecisionMade | DecisionFailed):
+    if isinstance(fact, DecisionMadeFact | DecisionFailedFact):
         return _read_decision(fact, fault, source, pool, body)
     if fault is not None:
-        return InboxMessage(reason=f"not JSON that can be stored: {fault}")
+        return ParsedInboxMessage(reason=f"not JSON that can be stored: {fault}")
     if len(body) > MAX_FACT_BYTES:
-        return InboxMessage(reason=f"a fact of {len(body)} bytes; the limit is {MAX_FACT_BYTES}")
-    return InboxMessage(fact=fact, text=body.decode())
+        return ParsedInboxMessage(reason=f"a fact of {len(body)} bytes; the limit is {MAX_FACT_BYTES}")
+    return ParsedInboxMessage(fact=fact, text=body.decode())
 
 
 def _source_pool_run(subject: str) -> tuple[str, str, str]:
@@ -75,28 +75,30 @@ def _source_pool_run(subject: str) -> tuple[str, str, str]:
 
 
 def _read_decision(
-    fact: DecisionMade | DecisionFailed, fault: str | None, source: str, pool: str, body: bytes
-) -> InboxMessage:
+    fact: DecisionMadeFact | DecisionFailedFact, fault: str | None, source: str, pool: str, body: bytes
+) -> ParsedInboxMessage:
     """Read an answer to a request for a decision, of deciders or of agents."""
     if fact.pool and not pool:
-        return InboxMessage(reason=f"{source} may not answer for {fact.pool[:MAX_SHOWN]}")
+        return ParsedInboxMessage(reason=f"{source} may not answer for {fact.pool[:MAX_SHOWN]}")
     if pool:
         agent = agent_of_pool(pool)
         if agent is None:
-            return InboxMessage(reason=f"there can be no pool {pool[:MAX_SHOWN]}")
+            return ParsedInboxMessage(reason=f"there can be no pool {pool[:MAX_SHOWN]}")
         fact = _with_known_origin(fact, pool, agent[1])
     size = len(body)
-    if isinstance(fact, DecisionMade) and (fault is not None or size > MAX_DECISION_BYTES):
+    if isinstance(fact, DecisionMadeFact) and (fault is not None or size > MAX_DECISION_BYTES):
         refused = _invalid_output(fact, fault or f"it is larger than {MAX_DECISION_BYTES} bytes")
-        return InboxMessage(fact=refused, text=refused.model_dump_json())
+        return ParsedInboxMessage(fact=refused, text=refused.model_dump_json())
     if fault is not None:
-        return InboxMessage(reason=f"not JSON that can be stored: {fault}")
+        return ParsedInboxMessage(reason=f"not JSON that can be stored: {fault}")
     if size > MAX_FACT_BYTES:
-        return InboxMessage(reason=f"a fact of {size} bytes; the limit is {MAX_FACT_BYTES}")
-    return InboxMessage(fact=fact, text=fact.model_dump_json() if pool else body.decode())
+        return ParsedInboxMessage(reason=f"a fact of {size} bytes; the limit is {MAX_FACT_BYTES}")
+    return ParsedInboxMessage(fact=fact, text=fact.model_dump_json() if pool else body.decode())
 
 
-def _with_known_origin(fact: DecisionMade | DecisionFailed, pool: str, name: str) -> DecisionMade | DecisionFailed:
+def _with_known_origin(
+    fact: DecisionMadeFact | DecisionFailedFact, pool: str, name: str
+) -> DecisionMadeFact | DecisionFailedFact:
     """Return the fact as one of this pool, with usage and texts cut to what is accepted from user code."""
     known: JsonObject = {
         "pool": pool,
@@ -110,7 +112,7 @@ def _with_known_origin(fact: DecisionMade | DecisionFailed, pool: str, name: str
         "prompt_digest": fact.prompt_digest[:MAX_SHOWN],
         "raw_digest": fact.raw_digest[:MAX_SHOWN],
     }
-    if isinstance(fact, DecisionFailed):
+    if isinstance(fact, DecisionFailedFact):
         known |= {"message": fact.message[:MAX_REASON], "code": fact.code[:MAX_SHOWN]}
     return fact.model_copy(update=known)
 
@@ -131,8 +133,8 @@ def _limited_cost(reported: Cost) -> Cost:
     return reported.model_copy(update={"price_source": reported.price_source[:MAX_SHOWN]})
 
 
-def _invalid_output(fact: DecisionMade, why: str) -> DecisionFailed:
-    return DecisionFailed(
+def _invalid_output(fact: DecisionMadeFact, why: str) -> DecisionFailedFact:
+    return DecisionFailedFact(
         code="invalid_output",
         message=f"the decision can't be taken: {why}",
         **fact.model_dump(exclude={"type", "decision"}),

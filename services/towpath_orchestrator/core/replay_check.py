@@ -22,7 +22,7 @@ from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import advance
 from towpath_engine.evolve import evolve
 from towpath_engine.handlers.quarantine import ENGINE_ERROR, quarantine_on_error
-from towpath_engine.replay_diff import Comparison, RecordedEvent, compare
+from towpath_engine.replay_diff import EventComparison, RecordedEvent, compare
 from towpath_engine.state.run import RunState, initial
 
 SHOWN_CHARS = 4_000
@@ -70,7 +70,7 @@ class _Finding(Exception):  # noqa: N818 - it ends a replay with a verdict, it i
     verdict: Verdict
     seq: int
     why: str
-    comparison: Comparison = field(default_factory=lambda: Comparison(same=False))
+    comparison: EventComparison = field(default_factory=lambda: EventComparison(same=False))
     recorded: str = ""
     replayed: str = ""
 

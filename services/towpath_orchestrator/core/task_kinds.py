@@ -77,7 +77,7 @@ def plan_problems(task: SubmitTask, snapshot: Snapshot) -> Iterator[ProblemDetai
         return
     members = {*snapshot.agents, *(snapshot.swarm.swarms if snapshot.swarm is not None else ())}
     silent = not task.user_message and not plan_said(task)
-    _plan, faults = check_plan(asked.plan, agents=members, bindings=asked.bindings, told_all=silent)
+    _plan, faults = check_plan(asked.plan, agents=members, bindings=asked.bindings, self_contained=silent)
     for fault in faults:
         yield fault.model_copy(update={"pointer": f"/plan/plan{fault.pointer}"})
 
@@ -131,7 +131,7 @@ def swarm_problems(task: SubmitTask, snapshot: Snapshot) -> Iterator[ProblemDeta
 
 
 def _may_begin(agent_key: str | None, swarm: CompiledSwarm) -> bool:
-    """Say whether a task may begin with that agent: any of a handoff, else the one who begins anyway."""
+    """Return whether a task may begin with that agent: any of a handoff, else the one who begins anyway."""
     return agent_key == swarm.first_agent or (swarm.mode == "handoff" and agent_key in swarm.handoffs)
 
 
@@ -143,15 +143,15 @@ NEEDED = "plan_setup"
 
 
 @dataclass(slots=True)
-class Mounted:
-    """The files of a task in the order of their paths, their texts by digest, and what is wrong with them."""
+class MountedFiles:
+    """The files mounted for a task in the order of their paths, their texts by digest, and what is wrong with them."""
 
     files: tuple[FileEntry, ...] = ()
     texts: dict[str, str] = field(default_factory=dict)
     problems: tuple[ProblemDetail, ...] = ()
 
 
-def mounted(task: SubmitTask) -> Mounted:
+def mounted(task: SubmitTask) -> MountedFiles:
     """Read the mounts of *task*; those of an objective count like the task's own."""
     named = [(f"/mounts/{place}", mount) for place, mount in enumerate(task.mounts)]
     if task.background is not None:
@@ -179,7 +179,7 @@ def mounted(task: SubmitTask) -> Mounted:
             texts[digest] = file.content
     problems += _too_large(files, size)
     ordered = tuple(files[path] for path in sorted(files))
-    return Mounted(files=ordered, texts=texts, problems=tuple(problems))
+    return MountedFiles(files=ordered, texts=texts, problems=tuple(problems))
 
 
 def _too_large(files: dict[str, FileEntry], size: int) -> Iterator[ProblemDetail]:

@@ -75,14 +75,14 @@ def check_task(
 
 
 def _schema_fault(task: SubmitTask) -> str:
-    """Say why the task's answers can't be held against its schema."""
+    """Return why the task's answers can't be held against its schema."""
     if task.background is not None:
         return "an objective hands over a deliverable: use background.deliverable_schema"
     return unusable_schema(task.response_schema or {})
 
 
 def _grant_problems(grant: Sequence[GrantRule], snapshot: Snapshot) -> list[ProblemDetail]:
-    """Say which entries name a tool or an operation that the network does not have: they would grant nothing."""
+    """Return which entries name a tool or an operation that the network does not have: they would grant nothing."""
     details = []
     for place, entry in enumerate(grant):
         if _is_glob(entry.tool):
@@ -120,7 +120,7 @@ def created_event(
     """Return the first event of the run: the task with every default filled in.
 
     *planner_model* is the platform's choice, for tasks that name no model and may have a plan made.
-    Under *parent* it has every grant of that run and its own: rights only narrow. Raises ChainTooLongError.
+    Under *parent* it has every grant of that run and its own: rights only narrow. Raises GrantChainTooLongError.
     """
     above = chain_above(parent)
     narrow(above, None if task.grant is None else [rule.model_dump(mode="json") for rule in task.grant])

@@ -14,12 +14,12 @@ from typing import Protocol
 
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry
-from towpath_contracts.facts import AnyFact, ToolPermitted
+from towpath_contracts.facts import AnyFact, InternalToolPermittedFact
 from towpath_engine.advance import advance
 from towpath_engine.handlers.children import new_child_run
 from towpath_engine.handlers.quarantine import quarantine_on_error
 from towpath_engine.replay import create
-from towpath_engine.requests.effects import Effect, StoreText, message_of, resendable_effects
+from towpath_engine.requests.effects import OutgoingEffect, TextToStore, message_of, resendable_effects
 from towpath_engine.state.run import RunState
 
 
@@ -55,7 +55,7 @@ class Transition:
     before: RunState | None = None
     children: list["Transition"] = field(default_factory=list)
     stored: dict[str, str] = field(default_factory=dict)
-    effects: list[Effect] = field(default_factory=list)
+    effects: list[OutgoingEffect] = field(default_factory=list)
     failure: Exception | None = None
 
     @property
@@ -70,7 +70,7 @@ def fold_facts(state: RunState, facts: Sequence[IncomingFact], now: datetime) ->
     A fact that the engine can't take parks the run; the facts after it are dropped with it.
     """
     transition = Transition(before_seq=state.seq, state=state, gates=bool(state.gates), before=state)
-    wanted: dict[object, Effect] = {}
+    wanted: dict[object, OutgoingEffect] = {}
     ignored_again = False
     for incoming in facts:
         fact, text = _with_new_texts(incoming, transition.stored)
@@ -112,7 +112,7 @@ def _park(transition: Transition, text: str, error: Exception, now: datetime) ->
 def _with_new_texts(incoming: IncomingFact, stored: Mapping[str, str]) -> tuple[AnyFact, str]:
     """Give a permitted call also what calls before it have written in the same transition."""
     fact = incoming.fact
-    if not stored or not isinstance(fact, ToolPermitted):
+    if not stored or not isinstance(fact, InternalToolPermittedFact):
         return fact, incoming.text
     fact = fact.model_copy(update={"contents": {**fact.contents, **stored}})
     return fact, fact.model_dump_json()
@@ -129,9 +129,9 @@ def child_transitions(parent: RunState, entries: list[LogEntry], now: datetime) 
     return children
 
 
-def texts_to_store(effects: Iterable[Effect]) -> dict[str, str]:
+def texts_to_store(effects: Iterable[OutgoingEffect]) -> dict[str, str]:
     """Return the texts that a transition wants stored, by digest."""
-    return {e.message.digest: e.message.text for e in effects if isinstance(e.message, StoreText)}
+    return {e.message.digest: e.message.text for e in effects if isinstance(e.message, TextToStore)}
 
 
 def event_text(event: ev.AnyEvent) -> str:

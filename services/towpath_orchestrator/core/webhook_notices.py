@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
-from towpath_contracts.gate_notices import NoticeBody
+from towpath_contracts.gate_notices import GateNoticeBody
 from towpath_contracts.switches import PAUSED
 from towpath_contracts.text import truncate
 
@@ -88,7 +88,7 @@ def notice_body(gate: Any, kind: str) -> str:
     if not opened:
         data |= {"verdict": gate["verdict"], "closed_by": gate["closed_by"], "closed_at": _text(gate["closed_at"])}
     at = gate["opened_at"] if opened else gate["closed_at"] or gate["opened_at"]
-    return NoticeBody.model_validate({"type": kind, "timestamp": at, "data": data}).model_dump_json()
+    return GateNoticeBody.model_validate({"type": kind, "timestamp": at, "data": data}).model_dump_json()
 
 
 def new_notices(gate: Any, webhooks: Iterable[Webhook], waiting: Counter[str]) -> list[NewNotice]:

@@ -47,7 +47,7 @@ SELECT size, edge FROM tas.audit_seal WHERE size >= $1 AND size < $2 ORDER BY si
 SELECT leaf_index, hash FROM tas.audit_leaf WHERE leaf_index >= $1 AND leaf_index < $2 ORDER BY leaf_index;
 
 -- name: earlier
--- What let calls go before leaf $3, and the last word of retention before it.
+-- What let calls go before leaf $3, and the last retention entry before it.
 SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
        r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment
 FROM tas.audit_record r JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
@@ -77,7 +77,7 @@ ORDER BY l.leaf_index LIMIT $5;
 SELECT seal_id, size, note FROM tas.audit_seal WHERE seal_id > $1 AND seal_id <= $2 ORDER BY seal_id LIMIT $3;
 
 -- name: leaves
--- A leaf whose record is gone is told too: somebody took it away.
+-- A leaf whose record is gone is returned too: somebody removed it.
 SELECT l.leaf_index, l.hash, l.entry_id AS leaf_entry_id, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase,
        r.verdict, r.tool, r.operation, r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version,
        encode(r.commitment, 'hex') AS commitment, p.salt, p.args_digest, p.detail

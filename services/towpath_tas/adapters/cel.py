@@ -41,6 +41,8 @@ def _library() -> Any:
 
 
 class CelCondition:
+    """A rule's condition written in CEL, compiled once and evaluated for every call."""
+
     __slots__ = ("_names", "_program", "text")
 
     def __init__(self, text: str) -> None:

@@ -11,7 +11,7 @@ from towpath_fabric.telemetry.logs import Logger
 WITNESS_TIMEOUT_S = 5.0
 
 
-class CheckpointFile:
+class CheckpointFilePublisher:
     """Appends every checkpoint to a file, in the form that `towpath audit verify --checkpoint` reads."""
 
     def __init__(self, path: Path, log: Logger) -> None:
@@ -29,7 +29,7 @@ class CheckpointFile:
             file.write(f"{note}\n")
 
 
-class CheckpointLog:
+class CheckpointLogPublisher:
     """Writes every checkpoint into the service's structured log."""
 
     def __init__(self, log: Logger) -> None:
@@ -39,7 +39,7 @@ class CheckpointLog:
         self._log.info("audit checkpoint", note=note)
 
 
-class CheckpointWitness:
+class CheckpointUrlPublisher:
     """Posts every checkpoint to a URL that the operator chose; redirects are not followed."""
 
     def __init__(self, url: str, log: Logger) -> None:

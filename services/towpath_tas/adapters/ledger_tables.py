@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
 from towpath_tas.core.calls.call import Approval, ApprovalVote, AuditNote, LedgerCall, LedgerChange, StartClaim
 from towpath_tas.core.policy.matrix import RateLimit
@@ -38,7 +38,7 @@ _VOTE = ("voter", "vote", "vote_reason", "vote_at", "edits", "args_digest")
 _approval_values = attrgetter(*_APPROVAL)
 
 
-class SeenVersions(NamedTuple):
+class ProjectVersions(NamedTuple):
     """The versions of policy and registry that decisions were made with."""
 
     project: str
@@ -61,7 +61,7 @@ class LimitUse(NamedTuple):
     calls: int | None = None
 
 
-class WriteResult(NamedTuple):
+class LedgerWriteResult(NamedTuple):
     """What a write did: which calls were stored, which projects have newer versions, and Postgres's time."""
 
     calls: frozenset[UUID]
@@ -79,13 +79,13 @@ class StoredCall:
     at: datetime
 
 
-async def read_calls(lane: PinnedConnection, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, StoredCall]:
+async def read_calls(lane: PinnedDatabaseConnection, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, StoredCall]:
     """Read calls by (run id, execution id); the result has every key."""
     rows = await lane.fetch(QUERIES.read_calls, [run for run, _ in keys], [execution for _, execution in keys])
     return {row["asked"]: _stored_call(row) for row in rows}
 
 
-async def read_counts(lane: PinnedConnection, keys: Sequence[tuple[UUID, str]]) -> dict[tuple[UUID, str], int]:
+async def read_counts(lane: PinnedDatabaseConnection, keys: Sequence[tuple[UUID, str]]) -> dict[tuple[UUID, str], int]:
     """Read how often runs have used limited rules."""
     rows = await lane.fetch(QUERIES.read_counts, [run for run, _ in keys], [rule for _, rule in keys])
     return {(row["run_id"], row["rule"]): row["used"] for row in rows}
@@ -103,8 +103,11 @@ async def read_rates(lane: Any, keys: Sequence[tuple[str, RateLimit]]) -> dict[t
 
 
 async def open_calls(
-    lane: PinnedConnection, changes: Sequence[LedgerChange], counts: Sequence[LimitUse], seen: Sequence[SeenVersions]
-) -> WriteResult:
+    lane: PinnedDatabaseConnection,
+    changes: Sequence[LedgerChange],
+    counts: Sequence[LimitUse],
+    seen: Sequence[ProjectVersions],
+) -> LedgerWriteResult:
     """Insert new rows with all that belongs to them, in one commit."""
     calls = sorted(
         (_call_row(change.call) for change in changes if change.call is not None), key=lambda row: (row[0], row[1])
@@ -115,7 +118,9 @@ async def open_calls(
     return _write_result(row)
 
 
-async def change_calls(lane: Any, changes: Sequence[LedgerChange], seen: Sequence[SeenVersions]) -> WriteResult:
+async def change_calls(
+    lane: Any, changes: Sequence[LedgerChange], seen: Sequence[ProjectVersions]
+) -> LedgerWriteResult:
     """Change rows, and store audit notes that belong to no change, in one commit. *lane* may be a connection."""
     rows = sorted(
         (_change_row(change) for change in changes if change.call is not None), key=lambda row: (row[0], row[1])
@@ -170,8 +175,8 @@ def platform_audit_row(
     return (True, project, run_id, None, phase, verdict, tool, "", "", "", "", actor, None, version, "", text)
 
 
-def _write_result(row: Any) -> WriteResult:
-    return WriteResult(calls=frozenset(row["written"]), stale=tuple(row["stale"]), at=row["at"])
+def _write_result(row: Any) -> LedgerWriteResult:
+    return LedgerWriteResult(calls=frozenset(row["written"]), stale=tuple(row["stale"]), at=row["at"])
 
 
 def _call_row(call: LedgerCall) -> tuple[Any, ...]:

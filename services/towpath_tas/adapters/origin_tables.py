@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
 
 QUERIES = Queries.load("towpath_tas.adapters", "origins.sql")
@@ -21,12 +21,12 @@ PAGE_SIZE = 500
 MAX_BLOB_BYTES = 1_048_576
 """Only the beginning of a larger result is read."""
 
-QuerySource = PinnedConnection | Any
+QuerySource = PinnedDatabaseConnection | Any
 """A connection or a pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunTask:
+class RunInputs:
     """What a run begins with: texts, and inputs by name. No caller wrote the task of a `born` run (a child).
 
     `parent` is the run that it is a child or fork of, with the first step of that run which it does not know. A
@@ -54,7 +54,7 @@ class CallOutput:
     fact: Mapping[str, Any]
 
 
-async def read_tasks(source: QuerySource, runs: Collection[UUID]) -> dict[UUID, RunTask]:
+async def read_tasks(source: QuerySource, runs: Collection[UUID]) -> dict[UUID, RunInputs]:
     """Read the tasks of *runs*; unknown runs are left out."""
     rows = await source.fetch(QUERIES.read_tasks, list(runs))
     return {row["run_id"]: _task(json.loads(row["created"])) for row in rows}
@@ -81,11 +81,11 @@ async def read_blob(source: QuerySource, project: str, digest: str) -> tuple[byt
     return bytes(row["head"]), row["size"] <= MAX_BLOB_BYTES
 
 
-def _task(created: Mapping[str, Any]) -> RunTask:
+def _task(created: Mapping[str, Any]) -> RunInputs:
     inputs = {**(created.get("labels") or {}), **(created.get("system_params") or {})}
     goal, background = created.get("goal") or {}, created.get("background") or {}
     texts = (created.get("user_message"), goal.get("goal"), background.get("objective"), *_strings(created.get("plan")))
-    return RunTask(
+    return RunInputs(
         project=str(created.get("project", "")),
         texts=tuple(dict.fromkeys(str(text) for text in texts if text)),
         inputs=inputs,

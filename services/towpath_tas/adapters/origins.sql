@@ -3,7 +3,7 @@ SELECT k.run_id, t.created FROM unnest($1::uuid[]) AS k (run_id)
 CROSS JOIN LATERAL (SELECT v.created FROM tas.run_task v WHERE v.run_id = k.run_id LIMIT 1) t;
 
 -- name: read_outputs
--- What the calls of these runs have told, but for those known already. An ended call tells nothing new.
+-- What the calls of these runs returned, but for those known already. An ended call never changes.
 SELECT t.run_id, t.execution_id, t.project, t.tool, t.tool_version, t.step, t.fact FROM unnest($1::uuid[]) AS k (run_id)
 CROSS JOIN LATERAL (
   SELECT c.run_id, c.execution_id, c.project, c.tool, c.tool_version, c.step, c.fact FROM tas.tool_call c

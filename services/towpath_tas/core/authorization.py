@@ -14,18 +14,18 @@ from uuid import UUID
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import Alternative, Denial, Specialist, ToolRequest
 from towpath_contracts.tools.grants import Grants, grant_chain
+from towpath_contracts.tools.violations import Violation
 from towpath_tas.core.calls.call import LedgerCall
 from towpath_tas.core.denial_alternatives import (
     HELPED_BY_OTHERS,
     AgentDirectory,
-    RefusedCall,
+    DenialContext,
     alternatives,
     escalation,
     specialists,
     with_alternatives,
 )
 from towpath_tas.core.denials import (
-    Violation,
     allowed_tools,
     denied_arguments,
     denied_by_matrix,
@@ -47,7 +47,7 @@ from towpath_tas.core.policy.matrix import (
     Rule,
     RuleEffect,
 )
-from towpath_tas.core.provenance.provenance import CallOrigin, RunKnowledge
+from towpath_tas.core.provenance.provenance import CallProvenance, RunProvenance
 from towpath_tas.core.provenance.provenance_messages import (
     needs_knowledge,
     origin_members,
@@ -77,7 +77,7 @@ class AuthorizationQuery:
     grants: Grants = ()
     spent_usd: float | None = None
     origin: JsonObject | None = None
-    call_origin: CallOrigin | None = None
+    call_origin: CallProvenance | None = None
     snapshot_digest: str = ""
 
     def context(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class AuthorizationDecision:
     counted: tuple[str, ...] = ()
     rated: tuple[RateLimit, ...] = ()
     expires_s: int = 0
-    origin: CallOrigin | None = None
+    origin: CallProvenance | None = None
     needs_origin: bool = False
     quorum: int = 1
     on_expiry: OnExpiry = "deny"
@@ -141,7 +141,7 @@ class PolicyBundle:
         """The agents of snapshots by digest, as far as loaded; denials name them."""
         self._alternatives: dict[tuple[CallPrincipal, str, str, bool], tuple[Alternative, ...]] = {}
 
-    def with_origin(self, query: AuthorizationQuery, known: RunKnowledge) -> AuthorizationQuery:
+    def with_origin(self, query: AuthorizationQuery, known: RunProvenance) -> AuthorizationQuery:
         """Return *query* with the origin of its values, by what is *known* of its run."""
         tool = self.registry.tools.get(query.tool)
         if tool is None:
@@ -276,8 +276,8 @@ class PolicyBundle:
         return self.directories.get(query.snapshot_digest, {})
 
     @staticmethod
-    def _refused(query: AuthorizationQuery) -> RefusedCall:
-        return RefusedCall(principal=query.principal, grants=query.grants, context=query.context())
+    def _refused(query: AuthorizationQuery) -> DenialContext:
+        return DenialContext(principal=query.principal, grants=query.grants, context=query.context())
 
     def _no(
         self,

@@ -14,7 +14,8 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.tools.calls import Alternative, Denial, Escalation, Specialist, ToolSpec
 from towpath_contracts.tools.grants import Grants, covers_operation
-from towpath_tas.core.denials import MAX_ALLOWED, Violation
+from towpath_contracts.tools.violations import Violation
+from towpath_tas.core.denials import MAX_ALLOWED
 from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionContext, ConditionResult
 from towpath_tas.core.policy.grants import granted
 from towpath_tas.core.policy.matrix import CallPrincipal, LimitUsage, Matrix, MatrixVerdict, Rule, names_discovered
@@ -34,7 +35,7 @@ Opening = Literal["allow", "require_approval"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentEntry:
+class CandidateAgent:
     """What other agents have to know of an agent of the network."""
 
     key: str
@@ -44,21 +45,24 @@ class AgentEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedCall:
-    """Who was refused, under which grants, and what conditions saw of the call."""
+class DenialContext:
+    """What alternatives to a denied call are looked up with: who was refused, under which grants.
+
+    Who was refused, under which grants, and the call as conditions are given it.
+    """
 
     principal: CallPrincipal
     grants: Grants
     context: Mapping[str, Any]
 
 
-AgentDirectory = Mapping[str, AgentEntry]
+AgentDirectory = Mapping[str, CandidateAgent]
 """The agents of one snapshot by key; empty if unknown."""
 
 
 def directory_of(snapshot: Snapshot) -> AgentDirectory:
     return {
-        key: AgentEntry(
+        key: CandidateAgent(
             key=key,
             agent_type=agent.agent_type,
             tools=frozenset(agent.equipped_tools),
@@ -69,7 +73,7 @@ def directory_of(snapshot: Snapshot) -> AgentDirectory:
 
 
 def alternatives(
-    refused: RefusedCall,
+    refused: DenialContext,
     specs: Iterable[ToolSpec],
     matrix: Matrix,
     compiler: ConditionCompiler,
@@ -91,7 +95,7 @@ def alternatives(
 
 
 def specialists(
-    refused: RefusedCall,
+    refused: DenialContext,
     spec: ToolSpec,
     matrix: Matrix,
     compiler: ConditionCompiler,
@@ -126,7 +130,7 @@ def escalation(violation: str, verdict: MatrixVerdict | None) -> Escalation:
         case Violation.APPROVAL_EXPIRED:
             return Escalation(role="approver", why="nobody answered in time; asking again asks again")
         case Violation.APPROVAL_DENIED:
-            return Escalation(why="a person has said no")
+            return Escalation(why="a person has denied it")
         case Violation.NOT_GRANTED:
             return Escalation(why="the task was submitted with fewer rights, and only another task can have more")
         case Violation.ARGUMENTS | Violation.TOOL_UNKNOWN | Violation.OPERATION_UNKNOWN:
@@ -155,7 +159,7 @@ def with_alternatives(
 
 
 def _alternative(
-    refused: RefusedCall, spec: ToolSpec, matrix: Matrix, compiler: ConditionCompiler, scene: ConditionContext
+    refused: DenialContext, spec: ToolSpec, matrix: Matrix, compiler: ConditionCompiler, scene: ConditionContext
 ) -> Alternative | None:
     """Return whether the agent may use *spec*, whatever the arguments; None if it may not."""
     lets = _granted(refused.grants, spec, compiler, scene)

@@ -9,24 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from towpath_contracts.tools.calls import Denial, ToolSpec
 from towpath_contracts.tools.grants import Grants, chain_covers
+from towpath_contracts.tools.violations import Violation
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, MatrixVerdict, Rule
 
 MAX_ALLOWED = 10
 """Tools named in a denial; models choose badly from long lists."""
-
-
-class Violation:
-    """The stable names of the reasons."""
-
-    PERMISSION = "permission_denied"
-    TOOL_UNKNOWN = "tool_unknown"
-    OPERATION_UNKNOWN = "operation_unknown"
-    ARGUMENTS = "invalid_arguments"
-    NOT_GRANTED = "not_granted"
-    LIMIT = "limit_exceeded"
-    APPROVAL_DENIED = "approval_denied"
-    APPROVAL_EXPIRED = "approval_expired"
-    DRIFTED = "tool_drifted"
 
 
 def allowed_tools(

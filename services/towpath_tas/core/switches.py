@@ -10,7 +10,7 @@ from towpath_tas.core.policy.matrix import MAX_CACHED, CallPrincipal, glob_match
 
 
 class OpenSwitches:
-    """The open stop switches of one project."""
+    """The open stop switches of one project; `find` says which of them holds a call."""
 
     def __init__(self, switches: Iterable[Switch] = ()) -> None:
         """If several hold a call, the first is named."""

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from nats.aio.msg import Msg
 from pydantic import ValidationError
 
-from towpath_contracts.runs.raw_events import EventBatch
+from towpath_contracts.runs.raw_events import RawRunEvents
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
 from towpath_fabric.telemetry.logs import Logger
-from towpath_watchdog.app.fact_reporter import FactReporter
-from towpath_watchdog.app.run_sweep import RunSweep
-from towpath_watchdog.core.run_memory import RunMemory
+from towpath_watchdog.app.fact_reporter import FindingReporter
+from towpath_watchdog.app.run_sweep import WatchdogSweep
+from towpath_watchdog.core.run_memory import WatchedRuns
 from towpath_watchdog.metrics import WatchdogMetrics
 from towpath_watchdog.settings import WatchdogSettings
 
@@ -23,15 +23,15 @@ BACKLOG = 1_000
 """With more messages than this to come, what is remembered is old: judging waits."""
 
 
-class RunEventReader:
-    """Remembers what the stream brings, and judges the runs it is about."""
+class WatchdogEventReader:
+    """Reads run events from the stream into the watchdog's memory, and judges the runs that they are about."""
 
     def __init__(
         self,
         consumer: PullConsumer,
-        memory: RunMemory,
-        run_sweep: RunSweep,
-        reporter: FactReporter,
+        memory: WatchedRuns,
+        run_sweep: WatchdogSweep,
+        reporter: FindingReporter,
         settings: WatchdogSettings,
         metrics: WatchdogMetrics,
         log: Logger,
@@ -60,11 +60,11 @@ class RunEventReader:
             if int(messages[-1].metadata.num_pending or 0) <= BACKLOG:
                 await self._reporter.report_findings()
 
-    def _read(self, messages: Iterable[Msg]) -> list[EventBatch]:
+    def _read(self, messages: Iterable[Msg]) -> list[RawRunEvents]:
         batches = []
         for message in messages:
             try:
-                batches.append(EventBatch.model_validate_json(message.data))
+                batches.append(RawRunEvents.model_validate_json(message.data))
             except ValidationError:
                 self._metrics.events.labels("unreadable").inc()
                 self._log.warning("an event can't be read", subject=message.subject[:200])

@@ -13,7 +13,7 @@ from towpath_contracts.facts import WatchdogReportedFact
 from towpath_contracts.ids import effect_id
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.telemetry.logs import Logger
-from towpath_watchdog.core.run_memory import FindingReport, RunMemory
+from towpath_watchdog.core.run_memory import FindingReport, WatchedRuns
 from towpath_watchdog.metrics import WatchdogMetrics
 
 SOURCE = "watchdog"
@@ -23,10 +23,10 @@ REPORTED_KEPT = 10_000
 """Findings that are remembered as reported; a forgotten one is reported again, which changes nothing but the log."""
 
 
-class FactReporter:
+class FindingReporter:
     """Reports findings to the runs that they are about."""
 
-    def __init__(self, bus: Bus, memory: RunMemory, metrics: WatchdogMetrics, log: Logger) -> None:
+    def __init__(self, bus: Bus, memory: WatchedRuns, metrics: WatchdogMetrics, log: Logger) -> None:
         self._bus = bus
         self._memory = memory
         self._metrics = metrics

@@ -14,15 +14,15 @@ from pydantic import ValidationError
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import EVENTS_SINCE, IDLE_RUNS, SWEEP_RUNS
-from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, IdleRuns
-from towpath_contracts.runs.raw_events import EntryPage
-from towpath_contracts.runs.views import EventsSince, SweepRuns, SweptRuns
+from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, ListIdleRuns
+from towpath_contracts.runs.raw_events import RawEventPage
+from towpath_contracts.runs.views import ChangedRunList, GetEventsSince, ListChangedRuns
 from towpath_fabric.clock import wall
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.telemetry.logs import Logger
-from towpath_watchdog.app.fact_reporter import FactReporter
+from towpath_watchdog.app.fact_reporter import FindingReporter
 from towpath_watchdog.core.findings import idle_finding, idle_key, lease_of, lease_s
-from towpath_watchdog.core.run_memory import WINDOW_EVENTS, FindingReport, RunMemory
+from towpath_watchdog.core.run_memory import WINDOW_EVENTS, FindingReport, WatchedRuns
 from towpath_watchdog.metrics import WatchdogMetrics
 from towpath_watchdog.settings import WatchdogSettings
 
@@ -33,7 +33,7 @@ OVERLAP = timedelta(seconds=10)
 """A transaction that began earlier may commit later: sweeps look back as long as a commit may take."""
 
 WANTED_KEPT = 2_000
-"""Logs that wait to be read; beyond that the oldest wish is dropped, and the run's next event makes it anew."""
+"""Logs that wait to be read; beyond that the oldest entry is dropped, and the run's next event adds it again."""
 
 PAGE_SIZES = (WINDOW_EVENTS, 50, 10)
 """Events asked for at once, largest first: a page of large results may not fit into one answer."""
@@ -45,15 +45,15 @@ MAX_REFUSALS = 3
 """Logs of idle runs that may be refused in one turn; after that the leases of the others are taken for unknown ones."""
 
 
-class RunSweep:
+class WatchdogSweep:
     """Reads missing events, and asks which runs stand still."""
 
     def __init__(
         self,
         bus: Bus,
-        memory: RunMemory,
+        memory: WatchedRuns,
         settings: WatchdogSettings,
-        reporter: FactReporter,
+        reporter: FindingReporter,
         metrics: WatchdogMetrics,
         log: Logger,
     ) -> None:
@@ -107,7 +107,7 @@ class RunSweep:
 
     async def _sweep_once(self) -> None:
         since = self._swept or wall()
-        swept: SweptRuns = await self._bus.ask(SWEEP_RUNS, SweepRuns(since=since, limit=SWEEP_ROWS))
+        swept: ChangedRunList = await self._bus.request(SWEEP_RUNS, ListChangedRuns(since=since, limit=SWEEP_ROWS))
         for run in self._memory.late(swept.runs):
             self.request_log(run.run_id, run.project, run.seq)
         if swept.runs:
@@ -130,7 +130,7 @@ class RunSweep:
                 return
             after = page.entries[-1].seq
 
-    async def _page(self, run_id: UUID, after: int, limit: int = 0) -> EntryPage:
+    async def _page(self, run_id: UUID, after: int, limit: int = 0) -> RawEventPage:
         """Ask for what follows *after*, in ever smaller pieces; raises ProblemError, and ValidationError."""
         sizes = (limit,) if limit else PAGE_SIZES
         for size in sizes[:-1]:
@@ -141,18 +141,18 @@ class RunSweep:
                     raise
         return await self._ask_page(run_id, after, sizes[-1])
 
-    async def _ask_page(self, run_id: UUID, after: int, limit: int) -> EntryPage:
-        wanted = EventsSince(run_id=run_id, after=after, limit=limit)
-        return await self._bus.ask_subject(EVENTS_SINCE.subject, wanted, EntryPage)
+    async def _ask_page(self, run_id: UUID, after: int, limit: int) -> RawEventPage:
+        wanted = GetEventsSince(run_id=run_id, after=after, limit=limit)
+        return await self._bus.request_subject(EVENTS_SINCE.subject, wanted, RawEventPage)
 
     async def _check_idle_once(self) -> None:
         settings = self._settings
-        question = IdleRuns(
+        question = ListIdleRuns(
             overdue_s=settings.watchdog_overdue_s,
             quiet_s=settings.watchdog_quiet_s,
             queued_s=settings.watchdog_queued_s,
         )
-        idle: IdleRunList = await self._bus.ask(IDLE_RUNS, question)
+        idle: IdleRunList = await self._bus.request(IDLE_RUNS, question)
         for why in ("overdue", "quiet", "queued"):
             runs = [run for run in idle.runs if run.idle == why]
             self._idle.labels(why).set(len(runs))

@@ -13,7 +13,7 @@ from typing import Literal
 from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName, IdleRun
 from towpath_contracts.runs.raw_events import RawEntry
 from towpath_watchdog.core.similarity import SIMILAR, is_same_result, jaccard, rephrased, tokens
-from towpath_watchdog.core.trace import RunAction, RunTrace
+from towpath_watchdog.core.trace import ObservedStep, WatchedRun
 
 SIMILAR_ACTIONS = 5
 """Acts in a row that are alike: two more than equal ones need, for which the run machine has its own detector."""
@@ -41,7 +41,7 @@ class Finding:
     tools: tuple[str, ...] = ()
 
 
-def findings(trace: RunTrace) -> tuple[Finding, ...]:
+def findings(trace: WatchedRun) -> tuple[Finding, ...]:
     """Return what *trace* shows now, the most telling first; nothing for a run that waits for a person or has ended."""
     if trace.ended or trace.gates:
         return ()
@@ -55,12 +55,12 @@ def _tokens(tool: str, args: tuple[tuple[str, str], ...]) -> frozenset[str]:
     return tokens(tool, dict(args))
 
 
-def action_tokens(action: RunAction) -> frozenset[str]:
+def action_tokens(action: ObservedStep) -> frozenset[str]:
     """Return the tokens of all calls of *action*."""
     return frozenset().union(*(_tokens(call.tool, tuple(call.args.items())) for call in action.calls.values()))
 
 
-def similarity_of(left: RunAction, right: RunAction) -> float | None:
+def similarity_of(left: ObservedStep, right: ObservedStep) -> float | None:
     """Return how similar two acts are where they are (Jaccard over 0.7); None where they are not.
 
     Two successful calls that name different things, ids or paths, are work on a list and not alike.
@@ -76,15 +76,15 @@ def similarity_of(left: RunAction, right: RunAction) -> float | None:
     return score if all(rephrased(one.args, other.args) for one, other in pairs) else None
 
 
-def has_new_result(action: RunAction, before: list[RunAction]) -> bool:
-    """Say whether *action* told something that none of the acts before it did, or did something else with success."""
+def has_new_result(action: ObservedStep, before: list[ObservedStep]) -> bool:
+    """Return whether *action* returned something that none before it did, or did something else with success."""
     text = action.result, action.asked
     if not any(is_same_result(text, (earlier.result, earlier.asked)) for earlier in before):
         return True
     return not action.failed and not any(similarity_of(action, earlier) is not None for earlier in before)
 
 
-def _similar(actions: list[RunAction]) -> Finding | None:
+def _similar(actions: list[ObservedStep]) -> Finding | None:
     last = actions[-SIMILAR_ACTIONS:]
     scores = _similarities(last, 1) if len(last) == SIMILAR_ACTIONS else None
     if scores is None or _new_results_in(actions, SIMILAR_ACTIONS - 1) * 2 > SIMILAR_ACTIONS - 1:
@@ -93,7 +93,7 @@ def _similar(actions: list[RunAction]) -> Finding | None:
     return _found("similar_actions", last, score, f"{SIMILAR_ACTIONS} similar actions in a row ({score:.2f})")
 
 
-def _similarities(actions: list[RunAction], apart: int) -> list[float] | None:
+def _similarities(actions: list[ObservedStep], apart: int) -> list[float] | None:
     """Return how similar each act is to the one so many acts before it; None where one of them is not, newest first."""
     scores = []
     for place in range(len(actions) - 1, apart - 1, -1):
@@ -104,20 +104,20 @@ def _similarities(actions: list[RunAction], apart: int) -> list[float] | None:
     return scores
 
 
-def _new_results_in(actions: list[RunAction], count: int) -> int:
+def _new_results_in(actions: list[ObservedStep], count: int) -> int:
     """Return how many of the last *count* acts brought news, each beside all that came before it."""
     return sum(has_new_result(actions[place], actions[:place]) for place in range(len(actions) - count, len(actions)))
 
 
-def _nothing_new_in(actions: list[RunAction], count: int) -> bool:
-    """Say whether none of the last *count* acts brought news; the newest is looked at first, and mostly settles it."""
+def _nothing_new_in(actions: list[ObservedStep], count: int) -> bool:
+    """Return whether none of the last *count* acts had a new result; the newest mostly decides it."""
     return not any(
         has_new_result(actions[place], actions[:place])
         for place in range(len(actions) - 1, len(actions) - count - 1, -1)
     )
 
 
-def _cycle(actions: list[RunAction]) -> Finding | None:
+def _cycle(actions: list[ObservedStep]) -> Finding | None:
     """Find the shortest cycle at the end whose later turns brought nothing new."""
     for length in CYCLE_LENGTHS:
         last = actions[-length * TURNS :]
@@ -130,12 +130,12 @@ def _cycle(actions: list[RunAction]) -> Finding | None:
     return None
 
 
-def _uniform(actions: list[RunAction]) -> bool:
+def _uniform(actions: list[ObservedStep]) -> bool:
     """Whether a turn is one action again and again, which is no cycle."""
     return all(similarity_of(left, right) is not None for left, right in pairwise(actions))
 
 
-def _stalled(trace: RunTrace, actions: list[RunAction]) -> Finding | None:
+def _stalled(trace: WatchedRun, actions: list[ObservedStep]) -> Finding | None:
     """Where progress is measured its score decides, elsewhere what the results say."""
     if trace.score >= 0:
         if trace.scores < STALLED_STEPS:
@@ -146,11 +146,11 @@ def _stalled(trace: RunTrace, actions: list[RunAction]) -> Finding | None:
     last = actions[-STALLED_STEPS:]
     if len(last) < STALLED_STEPS or not _nothing_new_in(actions, STALLED_STEPS - 1):
         return None
-    return _found("stalled_progress", last, 0.0, f"the results of {STALLED_STEPS} steps said nothing new")
+    return _found("stalled_progress", last, 0.0, f"the results of {STALLED_STEPS} steps had nothing new")
 
 
 def _found(
-    name: FindingName, actions: list[RunAction], score: float, detail: str, *, since: int = 0, steps: int = 0
+    name: FindingName, actions: list[ObservedStep], score: float, detail: str, *, since: int = 0, steps: int = 0
 ) -> Finding:
     tools = tuple(sorted({tool for action in actions for tool in action.tools}))
     return Finding(

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from towpath_contracts.runs.raw_events import EventBatch, RawEntry
+from towpath_contracts.runs.raw_events import RawEntry, RawRunEvents
 from towpath_contracts.runs.views import RunSeq
 from towpath_watchdog.core.findings import Finding, findings
-from towpath_watchdog.core.trace import RunTrace
+from towpath_watchdog.core.trace import WatchedRun
 
 RUNS_KEPT = 5_000
 """Traces in memory; at most some 100 MB where every one is full of long texts."""
@@ -26,18 +26,18 @@ WINDOW_EVENTS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingReport:
-    """What is to be told of a run; `seq` is how far its log was seen."""
+    """A finding that is to be reported of a run; `seq` is how far its log was seen."""
 
     run_id: UUID
     seq: int
     finding: Finding
 
 
-class RunMemory:
-    """Every trace, by run."""
+class WatchedRuns:
+    """What the watchdog knows of every run that goes on, and which runs have ended."""
 
     def __init__(self, runs_kept: int = RUNS_KEPT) -> None:
-        self._traces: OrderedDict[UUID, RunTrace] = OrderedDict()
+        self._traces: OrderedDict[UUID, WatchedRun] = OrderedDict()
         self._ended: OrderedDict[UUID, None] = OrderedDict()
         self._touched: dict[UUID, None] = {}
         self._late: dict[UUID, int] = {}
@@ -48,15 +48,15 @@ class RunMemory:
 
     @property
     def changed_runs(self) -> int:
-        """How many runs something was heard of since the last `reports`."""
+        """How many runs had events since the last `reports`."""
         return len(self._touched)
 
-    def trace(self, run_id: UUID) -> RunTrace | None:
+    def trace(self, run_id: UUID) -> WatchedRun | None:
         """Return what is known of a run that goes on."""
         return self._traces.get(run_id)
 
     def ended(self, run_id: UUID) -> bool:
-        """Say whether the run is known to have ended."""
+        """Return whether the run is known to have ended."""
         return run_id in self._ended
 
     def end(self, run_id: UUID) -> None:
@@ -67,7 +67,7 @@ class RunMemory:
         while len(self._ended) > ENDED_KEPT:
             self._ended.popitem(last=False)
 
-    def take(self, batch: EventBatch) -> bool:
+    def take(self, batch: RawRunEvents) -> bool:
         """Take what arrived of a run; False where something before it is missing, so that its log must be read."""
         if batch.run_id in self._ended:
             return True
@@ -101,7 +101,7 @@ class RunMemory:
             return
         trace = self._traces.get(run_id)
         if trace is None:
-            trace = self._traces[run_id] = RunTrace(run_id=run_id, project=project)
+            trace = self._traces[run_id] = WatchedRun(run_id=run_id, project=project)
         self._traces.move_to_end(run_id)
         for entry in entries:
             trace.observe(entry)
@@ -134,9 +134,9 @@ class RunMemory:
         return stuck
 
     def reports(self) -> list[FindingReport]:
-        """Return what the runs show that something was heard of since the last call, one finding each.
+        """Return the findings of runs that had events since the last call, one each.
 
-        What was told begins a new window, also where the run machine makes nothing of it: nobody is told twice.
+        A reported finding begins a new window, also where the run machine ignores it: none is reported twice.
         """
         touched, self._touched = self._touched, {}
         found: list[FindingReport] = []

@@ -74,7 +74,7 @@ def tokens(tool: str, args: dict[str, str]) -> frozenset[str]:
 
 
 def rephrased(left: dict[str, str], right: dict[str, str]) -> bool:
-    """Say whether what varies between two calls is said in other words, and is not another thing."""
+    """Return whether what varies between two calls are other words for the same thing."""
     varying = [path for path in {*left, *right} if left.get(path) != right.get(path)]
     return all(jaccard(words(left.get(path, "")), words(right.get(path, ""))) > REPHRASED for path in varying)
 
@@ -91,10 +91,10 @@ def _numbers(text: str) -> frozenset[str]:
 
 
 def is_same_result(left: tuple[str, str], right: tuple[str, str]) -> bool:
-    """Say whether two results, each with what was asked for, tell the same.
+    """Return whether two results, each with what was asked for, have the same content.
 
-    They do where they are the same texts, or have the same words and numbers but for those that were asked for: an echo
-    tells nothing, and neither does another order.
+    They have where they are the same texts, or have the same words and numbers but for those that were asked for: an
+    echo has no content, and neither does another order.
     """
     one, other = plain_result(left[0]), plain_result(right[0])
     if one == other:

@@ -37,7 +37,7 @@ class ObservedCall:
 
 
 @dataclass(slots=True, kw_only=True)
-class RunAction:
+class ObservedStep:
     """What a step did: its calls, or the handing over of control."""
 
     seq: int
@@ -76,8 +76,8 @@ class RunAction:
 
 
 @dataclass(slots=True, kw_only=True)
-class RunTrace:
-    """One run. `seq` is the last event seen; `window` the one after which the acts that count begin.
+class WatchedRun:
+    """What the watchdog knows of one run, to judge whether it makes progress.
 
     `score` is the best progress that was measured, `score_since` the event of the first measuring since it rose, and
     `scores` how many there were since then.
@@ -88,14 +88,14 @@ class RunTrace:
     seq: int = 0
     window: int = 0
     step_timeout_ms: int | None = None
-    actions: deque[RunAction] = field(default_factory=lambda: deque(maxlen=ACTIONS_KEPT))
+    actions: deque[ObservedStep] = field(default_factory=lambda: deque(maxlen=ACTIONS_KEPT))
     gates: set[UUID] = field(default_factory=set)
     score: float = -1.0
     score_since: int = 0
     scores: int = 0
     ended: bool = False
 
-    def finished_actions(self) -> list[RunAction]:
+    def finished_actions(self) -> list[ObservedStep]:
         """Return the acts that are done, oldest first, without those that failed for a cause outside."""
         return [action for action in self.actions if action.done and not action.external]
 
@@ -151,7 +151,7 @@ class RunTrace:
                 call.call_index: ObservedCall(tool=call.tool, args=leaves(call.args))
                 for call in event.instruction.calls
             }
-            self.actions.append(RunAction(seq=self.seq, step=event.step, calls=calls))
+            self.actions.append(ObservedStep(seq=self.seq, step=event.step, calls=calls))
 
     def _add_transfer(self, event: ev.AgentTransferred) -> None:
         if event.forced:
@@ -160,14 +160,14 @@ class RunTrace:
         call = ObservedCall(
             tool=f"to:{event.target}", args={"context": context[:TEXT_CHARS]}, result=context[:TEXT_CHARS]
         )
-        self.actions.append(RunAction(seq=self.seq, step=event.step, calls={0: call}))
+        self.actions.append(ObservedStep(seq=self.seq, step=event.step, calls={0: call}))
 
     def _finished(self, event: ev.ToolCallFinished) -> None:
         failure = event.failure
         failed = event.status != "succeeded"
         text = failure.message if failed and failure is not None else _text(event.result)
         if event.blob and event.result_digest:
-            text = f"{event.result_digest} {text}"  # what is not in the event is told apart by its digest
+            text = f"{event.result_digest} {text}"  # results that are not in the event differ by their digest
         external = failure is not None and failure.external
         self._set_result(event.call_index, event.step, text, failed=failed, external=external)
 

@@ -54,7 +54,7 @@ async def _put_chunk(bus: Bus, chunk: BlobChunk) -> Problem | None:
     pause_s = 0.2
     while True:
         try:
-            await bus.ask(BLOB_PUT, chunk, timeout_s=ANSWER_S)
+            await bus.request(BLOB_PUT, chunk, timeout_s=ANSWER_S)
         except ProblemError as error:
             if not error.problem.retryable:
                 return error.problem

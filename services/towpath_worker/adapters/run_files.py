@@ -14,13 +14,13 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import BLOB_GET_CALLS
 from towpath_contracts.tools.calls import BlobChunk, ToolInvocation
-from towpath_contracts.tools.internal_outcomes import CallBlob
+from towpath_contracts.tools.internal_outcomes import GetCallBlob
 from towpath_contracts.tools.workspace import (
     MAX_FILE_BYTES,
     MAX_FILES,
     MAX_NAMES_BYTES,
-    ChangesLost,
     FileChange,
+    LostChangesReason,
     PathRefusedError,
     clean_path,
 )
@@ -36,11 +36,11 @@ MAX_SHOWN = 256
 """Characters of a path that an outcome names."""
 
 
-class ChangesLostError(Exception):
+class FileChangesLostError(Exception):
     """What the tool changed can't be handed over; `lost` says why. The call has happened all the same."""
 
     def __init__(self, code: str, path: str = "") -> None:
-        self.lost = ChangesLost(code=code, path=path[:MAX_SHOWN].encode("utf-8", "replace").decode())
+        self.lost = LostChangesReason(code=code, path=path[:MAX_SHOWN].encode("utf-8", "replace").decode())
         super().__init__(f"{code}: {path}")
 
 
@@ -76,17 +76,17 @@ class RunFiles:
             self._digests[path] = about["digest"]
 
     async def changed(self) -> tuple[FileChange, ...]:
-        """Return what is different now, its texts stored; raises ChangesLostError where not all of it can be taken."""
+        """Return what is different now, with texts stored; raises FileChangesLostError if not all can be taken."""
         try:
             found = await asyncio.to_thread(self._read)
         except OSError as error:
-            raise ChangesLostError("workspace_unreadable", _path_in_run(error, self.folder)) from error
+            raise FileChangesLostError("workspace_unreadable", _path_in_run(error, self.folder)) from error
         changes = [FileChange(path=path) for path in sorted(set(self._digests) - set(found))]
         written = {path: digest_text(data) for path, data in sorted(found.items())}
         written = {path: digest for path, digest in written.items() if self._digests.get(path) != digest}
         changes += [FileChange(path=path, digest=digest, size=len(found[path])) for path, digest in written.items()]
         if len(changes) > MAX_FILES or sum(len(change.path) for change in changes) > MAX_NAMES_BYTES:
-            raise ChangesLostError("workspace_full")
+            raise FileChangesLostError("workspace_full")
         for path, digest in written.items():
             await self._store(path, EncodedResult(value=None, data=found[path], digest=digest))
         return tuple(changes)
@@ -95,7 +95,7 @@ class RunFiles:
         try:
             await put_blob(self._bus, self._invocation, text)
         except ResultRefusedError as error:
-            raise ChangesLostError(error.code, path) from error
+            raise FileChangesLostError(error.code, path) from error
 
     def _read(self) -> dict[str, bytes]:
         """Read every plain file; links lead out of the copy and are left out."""
@@ -105,20 +105,20 @@ class RunFiles:
                 continue
             path = location.relative_to(self.folder).as_posix()
             if len(found) >= MAX_FILES or location.stat().st_size > MAX_FILE_BYTES:
-                raise ChangesLostError("workspace_full", path)
+                raise FileChangesLostError("workspace_full", path)
             data = location.read_bytes()
             try:
                 clean_path(path)
                 data.decode()
             except (PathRefusedError, UnicodeDecodeError) as error:
-                raise ChangesLostError("changes_refused", path) from error
+                raise FileChangesLostError("changes_refused", path) from error
             found[path] = data
         return found
 
     async def _blob(self, digest: str) -> bytes:
         parts: list[bytes] = []
         while True:
-            request = CallBlob(digest=digest, index=len(parts), ticket=self._invocation.ticket)
+            request = GetCallBlob(digest=digest, index=len(parts), ticket=self._invocation.ticket)
             chunk = await self._ask(request)
             parts.append(base64.b64decode(chunk.data_base64))
             if len(parts) >= chunk.total:
@@ -128,10 +128,10 @@ class RunFiles:
             raise ResultRefusedError("workspace_unavailable", f"the bytes of {digest} are others")
         return data
 
-    async def _ask(self, request: CallBlob) -> BlobChunk:
+    async def _ask(self, request: GetCallBlob) -> BlobChunk:
         for attempt in range(TRIES):
             try:
-                answer: BlobChunk = await self._bus.ask(BLOB_GET_CALLS, request, timeout_s=ANSWER_S)
+                answer: BlobChunk = await self._bus.request(BLOB_GET_CALLS, request, timeout_s=ANSWER_S)
             except ProblemError as error:
                 if not error.problem.retryable or attempt == TRIES - 1:
                     message = f"the run's files can't be had: {error.problem.code}"

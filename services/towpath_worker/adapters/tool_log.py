@@ -60,7 +60,7 @@ class ToolLogWriter:
         return write
 
     def _post(self, subject: str, body: bytes) -> None:
-        task = asyncio.ensure_future(self._bus.post(subject, body))
+        task = asyncio.ensure_future(self._bus.publish(subject, body))
         self._posting.add(task)
         task.add_done_callback(self._posting.discard)
 

@@ -23,7 +23,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import ToolInvocation
 from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.pull_consumer import PullConsumer
-from towpath_worker.core.results import CutOffError
+from towpath_worker.core.results import CallCutOffError
 
 HANG_GRACE_S = 5.0
 """How long after its time an interrupted async function may take to end before it counts as hung.
@@ -92,7 +92,7 @@ def attempt_key(invocation: ToolInvocation) -> str:
 async def call_function(
     tool: AnyTool, arguments: JsonObject, timeout_s: float, threads: Executor, call: WorkerCall
 ) -> Any:
-    """Run the function for at most *timeout_s*; raises CutOffError, or whatever the function raises."""
+    """Run the function for at most *timeout_s*; raises CallCutOffError, or whatever the function raises."""
     scope = asyncio.timeout(timeout_s)
     try:
         async with scope:
@@ -104,7 +104,7 @@ async def call_function(
             raise
         call.stop.set()
         msg = f"the tool did not end within {timeout_s:g} s"
-        raise CutOffError(msg) from error
+        raise CallCutOffError(msg) from error
 
 
 async def _in_thread(function: Callable[..., Any], arguments: JsonObject, threads: Executor, call: WorkerCall) -> Any:

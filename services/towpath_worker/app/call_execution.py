@@ -25,11 +25,11 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_readings.spans import tool_span
 from towpath_worker.adapters.blobs import put_blob
-from towpath_worker.adapters.run_files import ChangesLostError, RunFiles
+from towpath_worker.adapters.run_files import FileChangesLostError, RunFiles
 from towpath_worker.adapters.tool_log import ToolLogWriter
 from towpath_worker.app.call import CallStage, WorkerCall, call_function
 from towpath_worker.app.probe_runner import ProbeAnswer, outcome_unknown, run_probe
-from towpath_worker.core.results import CutOffError, EncodedResult, ResultRefusedError, encode_result, failure_of
+from towpath_worker.core.results import CallCutOffError, EncodedResult, ResultRefusedError, encode_result, failure_of
 from towpath_worker.metrics import WorkerMetrics
 
 Status = Literal["succeeded", "failed", "ticket_expired"]
@@ -119,7 +119,7 @@ class CallExecutor:
         """
         try:
             return {"changes": await files.changed()}
-        except ChangesLostError as error:
+        except FileChangesLostError as error:
             self._log.warning(
                 "the files that a tool changed are lost",
                 tool=call.invocation.tool,
@@ -209,7 +209,7 @@ class CallExecutor:
                 return ToolFailure(code="tool_exception", message="CancelledError: the tool cancelled itself")
             task.uncancel()  # this cancellation was the call's own and ends here
             return mark_uncertain(tool, cancelled_failure(call))
-        except CutOffError as error:
+        except CallCutOffError as error:
             return mark_uncertain(tool, failure_of(error))
         except (ResultRefusedError, ToolError) as error:
             return failure_of(error)

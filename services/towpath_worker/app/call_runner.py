@@ -25,9 +25,9 @@ from towpath_fabric.tickets import TicketFault, TicketRefusedError
 from towpath_worker.app.call import CallStage, WorkerCall
 from towpath_worker.app.call_execution import NOT_STARTED, CallExecutor, cancelled_failure, mark_uncertain
 from towpath_worker.app.outcome_outbox import LateOutcomeReporter, OutcomeOutbox
-from towpath_worker.app.registration import Registration
+from towpath_worker.app.registration import ToolsetRegistrar
 from towpath_worker.app.start_claims import StartDecision, claim_start
-from towpath_worker.core.results import CutOffError, failure_of
+from towpath_worker.core.results import CallCutOffError, failure_of
 from towpath_worker.metrics import WorkerMetrics
 
 MALFORMED = "malformed"
@@ -47,7 +47,7 @@ class CallRunner:
         *,
         worker: str,
         project: str,
-        registration: Registration,
+        registration: ToolsetRegistrar,
         executor: CallExecutor,
         outbox: OutcomeOutbox,
         metrics: WorkerMetrics,
@@ -115,7 +115,7 @@ class CallRunner:
 
     async def report_hung(self, call: WorkerCall) -> None:
         """Report a call whose function ignores that it was cut off; what it returns later becomes a late outcome."""
-        error = CutOffError("the tool did not end in time and ignores that it was cut off")
+        error = CallCutOffError("the tool did not end in time and ignores that it was cut off")
         call.stage = CallStage.ABANDONED
         tool = self._toolbox.find(call.invocation.tool, call.invocation.toolset)
         failure = failure_of(error) if tool is None else mark_uncertain(tool, failure_of(error))
@@ -182,7 +182,11 @@ class CallRunner:
         return await claim_start(self._bus, request, claims.expires_at, self._registration.now_s)
 
     async def _drop_refused(self, call: WorkerCall, claim: StartDecision) -> None:
-        """Drop a call whose start TAS refused: another worker has it, or nobody may run it. Its deadline ends it."""
+        """Drop a call whose start TAS refused: another worker has it, or nobody may run it.
+
+        The broker does not deliver it again. If the other worker has died, the engine still sends its request again,
+        and TAS decides about the call once the lease of that worker is over.
+        """
         self._metrics.refused.labels("claim").inc()
         self._log.info("claim refused", execution_id=call.key, tool=call.invocation.tool, reason=claim.reason)
         for delivery in call.deliveries:

@@ -12,7 +12,7 @@ from towpath_fabric.nats.pull_consumer import in_progress, nak
 from towpath_worker.app.call import CallSlots, CallStage, WorkerCall
 from towpath_worker.app.call_runner import CallRunner
 from towpath_worker.app.outcome_outbox import HEARTBEAT_S, OutcomeOutbox
-from towpath_worker.app.registration import Registration
+from towpath_worker.app.registration import ToolsetRegistrar
 from towpath_worker.metrics import WorkerMetrics
 
 INTERVAL_S = 0.5
@@ -21,7 +21,7 @@ STRANDED_S = 5.0
 """A message that waited this long at a full worker is given to another one."""
 
 
-class Maintenance:
+class WorkerMaintenance:
     """Keeps calls and outcomes alive, and recovers what the broker lost."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Maintenance:
         slots: CallSlots,
         outbox: OutcomeOutbox,
         runner: CallRunner,
-        registration: Registration,
+        registration: ToolsetRegistrar,
         metrics: WorkerMetrics,
     ) -> None:
         self._bus = bus

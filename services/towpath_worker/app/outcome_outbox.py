@@ -102,7 +102,7 @@ class OutcomeOutbox:
 
     async def _send(self, held: _UnconfirmedOutcome) -> None:
         held.sent_s = monotonic()
-        await self._bus.post(TOOL_OUTCOME, held.body, self._headers)
+        await self._bus.publish(TOOL_OUTCOME, held.body, self._headers)
         await crash_point_after_flush("worker.outcome_sent")
 
     async def _on_confirmed(self, message: Msg) -> None:

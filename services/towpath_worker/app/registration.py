@@ -32,8 +32,8 @@ CLOCK_OFF_S = 60.0
 """A clock that differs by more is worth a warning; what people read from this worker then has odd times."""
 
 
-class Registration:
-    """Registers the toolsets of one worker and keeps the ticket keys."""
+class ToolsetRegistrar:
+    """Registers the toolsets of one worker, also when its queue is missing, and keeps the ticket keys."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Registration:
             proposal = RegisterTools(toolset=toolset, tools=tuple(one.spec for one in offered), **self._identity)
             try:
                 subject = for_toolset(REGISTER_TOOLS.subject, proposal.project, toolset)
-                answer = await self._bus.ask_subject(subject, proposal, ToolsRegistered)
+                answer = await self._bus.request_subject(subject, proposal, ToolsRegistered)
             except ProblemError as error:
                 bad = _refused_tools(error, offered)
                 if not bad:

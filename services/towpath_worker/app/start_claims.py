@@ -76,7 +76,7 @@ async def claim_start(
 async def _request(bus: Bus, request: ClaimStart) -> ClaimAnswer | None:
     """Return TAS's answer, or None where there is none yet."""
     try:
-        answer: ClaimAnswer = await bus.ask(CLAIM_START, request, timeout_s=ANSWER_S)
+        answer: ClaimAnswer = await bus.request(CLAIM_START, request, timeout_s=ANSWER_S)
     except ProblemError as error:
         if error.problem.retryable or error.problem.code == "internal":
             return None

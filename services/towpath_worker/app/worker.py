@@ -32,9 +32,9 @@ from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_worker.app.call import CallSlots, CallStage, WorkerCall, attempt_key
 from towpath_worker.app.call_execution import CallExecutor
 from towpath_worker.app.call_runner import MALFORMED, CallRunner
-from towpath_worker.app.maintenance import Maintenance
+from towpath_worker.app.maintenance import WorkerMaintenance
 from towpath_worker.app.outcome_outbox import OutcomeOutbox
-from towpath_worker.app.registration import Registration
+from towpath_worker.app.registration import ToolsetRegistrar
 from towpath_worker.metrics import WorkerMetrics
 
 DEFAULT_CONCURRENCY = 16
@@ -107,7 +107,7 @@ class Worker:
         self._toolsets = tuple(dict.fromkeys((*toolbox.toolsets(), *(source.toolset for source in sources))))
         confirm_subject = subjects.tool_confirm(options.project, self._toolsets[0], uuid4().hex)
         self._outbox = OutcomeOutbox(bus, self._progress, confirm_subject)
-        self._registration = Registration(
+        self._registration = ToolsetRegistrar(
             bus, toolbox, worker=options.name, owner=options.owner, project=options.project, log=log
         )
         self._runner = self._make_runner()
@@ -140,7 +140,7 @@ class Worker:
         for toolset in self._toolsets:
             cancelled = subjects.tool_cancel_of(self._options.project, toolset)
             await self._bus.nc.subscribe(cancelled, cb=self._on_cancel)
-        maintenance = Maintenance(
+        maintenance = WorkerMaintenance(
             self._bus,
             slots=self._slots,
             outbox=self._outbox,

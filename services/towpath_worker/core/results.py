@@ -20,11 +20,11 @@ MAX_MESSAGE_CHARS = 2_000
 """Of a failure's text: enough to act on; the model pays for every character."""
 
 
-class CutOffError(Exception):
+class CallCutOffError(Exception):
     """The call did not end within its time."""
 
 
-class OutcomeLostError(CutOffError):
+class OutcomeUnreportedError(CallCutOffError):
     """The call was handed to an outside system that did not report its outcome; `code` says how it was lost."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -88,9 +88,9 @@ def failure_of(error: BaseException) -> ToolFailure:
         case SecretMissingError():
             hint = "Nothing was done. Whoever runs the worker has to provide the secret."
             return ToolFailure(code="secret_missing", message=_shorten(str(error)), hint=hint)
-        case OutcomeLostError():
+        case OutcomeUnreportedError():
             return ToolFailure(code=error.code, message=_shorten(str(error)), retryable=True, external=True)
-        case CutOffError():
+        case CallCutOffError():
             return ToolFailure(code="tool_timeout", message=_shorten(str(error)), retryable=True, external=True)
         case ResultRefusedError():
             return ToolFailure(code=error.code, message=_shorten(str(error)))

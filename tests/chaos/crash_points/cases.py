@@ -22,7 +22,7 @@ PROBED: Final = "worker.probed"
 """Passed only by a reconcilable call that was started before and never reported."""
 
 DOUBTFUL: Final[Mapping[str, EffectClass]] = {"worker.after_tool": "reconcilable", "worker.before_tool": "irreversible"}
-"""Killed here, a worker leaves a call of this class behind of which nobody knows whether it happened.
+"""Killed here, a worker leaves a call of this class behind whose outcome is unknown.
 
 In this order: the first is settled by a probe half a minute later, so it comes first.
 """

@@ -56,7 +56,7 @@ class CrashPointHit:
 def list_points() -> tuple[CrashPoint, ...]:
     """Return every point of the installed packages, in the order of roles, files and lines; LookupError without one.
 
-    Raises ValueError where a name is not written as a literal: then nobody could list it.
+    Raises ValueError where a name is not written as a literal: then it could not be listed.
     """
     return tuple(
         point
@@ -95,7 +95,7 @@ def disarm(folder: Path, name: str) -> bool:
 
 
 def is_armed(folder: Path, name: str) -> bool:
-    """Say whether the point still waits for its passing."""
+    """Return whether the point still waits for its passing."""
     return (folder / name).exists()
 
 

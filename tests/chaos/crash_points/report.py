@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from towpath_embedded.chaos.judge import JudgedRuns, UnknownCall
-from towpath_embedded.chaos.outside import Mark
+from towpath_embedded.chaos.judge import JudgeReport, UnknownCall
+from towpath_embedded.chaos.outside import ToolEffectRecord
 from towpath_embedded.chaos.stored_runs import StoredRuns
 
 
@@ -26,7 +26,7 @@ class SweepKill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedUnknown:
-    """An unknown outcome and the kill that made it so. `window` says between which two steps of the worker."""
+    """An unknown outcome and the kill that made it so. `window` names the steps of the worker around it."""
 
     execution_id: str
     effect_class: str
@@ -42,8 +42,8 @@ class SweepReport:
     points: int
     kills: list[SweepKill]
     missed: list[str]
-    """Cases whose point nobody passed."""
-    verdict: JudgedRuns
+    """Cases whose point no process passed."""
+    verdict: JudgeReport
     explained: list[ExplainedUnknown]
     unexplained: list[str]
     differences: list[str]
@@ -82,7 +82,7 @@ class SweepReport:
 
 
 def explain_unknown(
-    unknown: Sequence[UnknownCall], record: StoredRuns, marks: Sequence[Mark], kills: Sequence[SweepKill]
+    unknown: Sequence[UnknownCall], record: StoredRuns, marks: Sequence[ToolEffectRecord], kills: Sequence[SweepKill]
 ) -> tuple[list[ExplainedUnknown], list[str]]:
     """Find for every unknown call the kill of the worker that held its claim, between the claim and the doubt."""
     happened = {mark.execution_id for mark in marks}

@@ -26,12 +26,12 @@ from towpath_embedded.chaos.comparison import describe_difference
 from towpath_embedded.chaos.judge import UnknownCall, judge_record
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.stored_runs import StoredRuns, read_record
-from towpath_embedded.processes import role_process
+from towpath_embedded.processes import role_names, role_process
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic, wall
 
 HIT_PATIENCE_S: Final = 180.0
-"""How long a point may wait for somebody to pass it."""
+"""How long a point may wait for a process to pass it."""
 
 BACK_PATIENCE_S: Final = 120.0
 PEACE_PATIENCE_S: Final = 120.0
@@ -61,7 +61,7 @@ class Sweep:
     _names: dict[int, str] = field(default_factory=dict)
     _numbers: Iterable[int] = field(default_factory=lambda: iter(range(1_000_000)))
     _submitting: list[asyncio.Task[str]] = field(default_factory=list)
-    """Also those that are through: a submission that nobody answered must not be forgotten."""
+    """Also those that are through: a submission without an answer must not be forgotten."""
 
     async def run(self, rounds: Sequence[SweepRound]) -> SweepReport:
         """Kill at every case of *rounds*, one round after the other, and judge."""
@@ -160,7 +160,7 @@ class Sweep:
                 await self._back(case.point.role, killed)
 
     async def _kill(self, case: SweepCase) -> str | None:
-        """Arm the case's point and wait for the kill; return the name of the process, None where nobody passed."""
+        """Arm the case's point and wait for the kill; return the name of the process, None where none passed."""
         before = len(crash.hits(self.armed))
         name, end, provoked = case.point.name, monotonic() + HIT_PATIENCE_S, 0.0
         self._note_process_names()
@@ -213,7 +213,7 @@ class Sweep:
     async def _back(self, role: str, killed: str) -> None:
         """Wait until every process of *role* does its work again, so that the next kill finds two of them."""
         platform, end = self.client.platform, monotonic() + BACK_PATIENCE_S
-        names = [name for name in platform.processes if role_process.role_of(name) == role]
+        names = [name for name in platform.processes if role_names.role_of(name) == role]
         ports = {name: int(platform.health_url(name).rpartition(":")[2]) for name in names}
         while True:
             gone = platform.processes[killed].pid if killed else None

@@ -108,7 +108,7 @@ class SweepClient:
         await self._ask(rpc.CANCEL_RUN.subject, CancelRun.model_validate(asked))
 
     async def until_done(self, subject: str, request: Message, patience_s: float = 60) -> None:
-        """Ask until somebody has done it; TimeoutError after *patience_s*, which says what was answered last."""
+        """Ask until it is done; TimeoutError after *patience_s*, with the last answer."""
         last = "nothing"
         try:
             async with asyncio.timeout(patience_s):
@@ -157,7 +157,7 @@ class SweepClient:
         return rows
 
     async def in_doubt(self, worker: str, effect_class: str) -> bool:
-        """Say whether a call of *effect_class* was started by *worker*, just killed, and not reported."""
+        """Return whether a call of *effect_class* was started by *worker*, just killed, and not reported."""
         rows = await self.fetch(
             "SELECT 1 FROM tas.tool_call c JOIN tas.audit_entry a USING (execution_id) WHERE c.status = 'started'"
             " AND c.effect_class = $1 AND a.phase = 'claim' AND a.verdict = 'granted' AND a.actor = $2",

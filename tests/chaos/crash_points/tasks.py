@@ -9,7 +9,7 @@ from tests.chaos.crash_points.tools import OUTSIDE_VARIABLE
 from tests.support.places import IMPORTS_TESTS
 
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_fabric.crash_points import VARIABLE
 
 EffectClass = Literal["pure", "idempotent", "reconcilable", "irreversible"]
@@ -58,7 +58,7 @@ class SweepTask:
     """One run to submit.
 
     *kind* `cancelled` is stopped by a person at its gate, `enqueued` comes through the stream of tasks, `short` only
-    writes a note and answers, and for `alone` nobody does anything.
+    writes a note and answers, and for `alone` nothing is done.
     """
 
     kind: Kind
@@ -125,7 +125,7 @@ def sweep_platform(
             "orchestrator": {"TOWPATH_MAX_ACTIVE_RUNS": str(MAX_ACTIVE), "TOWPATH_MAX_ACTIVE_SHARE": "1"},
         },
         workers=[
-            WorkerCommand(
+            WorkerLaunch(
                 modules=("tests.chaos.crash_points.tools",),
                 count=count["worker"],
                 concurrency=8,

@@ -9,7 +9,7 @@ from typing import Final
 
 from towpath import ToolContext, tool
 from towpath.tools.probes import DidNotHappen, Happened
-from towpath_embedded.chaos.outside import Mark, append_mark, read_marks
+from towpath_embedded.chaos.outside import ToolEffectRecord, append_mark, read_marks
 from towpath_fabric.clock import wall
 
 OUTSIDE_VARIABLE: Final = "TOWPATH_CHAOS_OUTSIDE"
@@ -19,7 +19,7 @@ TOOLSET: Final = "crash"
 
 
 def _happen(effect_class: str, ctx: ToolContext) -> None:
-    mark = Mark(
+    mark = ToolEffectRecord(
         execution_id=str(ctx.execution_id),
         effect_class=effect_class,
         attempt=ctx.attempt,
@@ -52,7 +52,7 @@ async def irreversible(n: int, ctx: ToolContext) -> dict[str, int]:
 
 
 def _happened(n: int, ctx: ToolContext) -> Happened | DidNotHappen:
-    """Look into the outside file; the worker that had the call before is dead, so nobody works on it any more."""
+    """Look into the outside file; the worker that had the call before is dead, so no worker runs it any more."""
     done = any(mark.execution_id == str(ctx.execution_id) for mark in read_marks(Path(os.environ[OUTSIDE_VARIABLE])))
     return Happened({"n": n}) if done else DidNotHappen()
 

@@ -22,7 +22,7 @@ NS: Final = 1_000_000_000
 
 
 def move(place: Path) -> None:
-    """Move this process's wall clock by the seconds that *place* holds whenever somebody looks."""
+    """Move this process's wall clock by the seconds that *place* holds whenever the clock is read."""
     true_ns = time.time_ns
 
     def moved_ns() -> int:

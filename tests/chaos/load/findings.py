@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 from tests.chaos.load.steady_load import NETWORK, SteadyLoad, scripted_decisions
 from tests.chaos.scenarios.catalogue import Figure, ScenarioReport
 
-from towpath_embedded.chaos.judge import JudgedRuns
+from towpath_embedded.chaos.judge import JudgeReport
 from towpath_embedded.processes.role_process import http_status
 from towpath_fabric.clock import monotonic
 
@@ -41,7 +41,7 @@ class ScenarioFindings:
         if not condition:
             self.problems.append(sentence)
 
-    def add_verdict(self, verdict: JudgedRuns) -> None:
+    def add_verdict(self, verdict: JudgeReport) -> None:
         """Add the judge's figures: those that must be 0, and the work done."""
         counts = {name: len(found) for name, found in verdict.findings.items()}
         self.figures.update(runs=verdict.runs, completed=verdict.completed, effects=verdict.effects)
@@ -90,7 +90,7 @@ def signal_tree(pid: int, number: signal.Signals) -> int:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What HTTP answered: status (0 where nobody did), Retry-After, problem code, and after how many seconds."""
+    """What HTTP answered: status (0 without an answer), Retry-After, problem code, and after how many seconds."""
 
     status: int
     retry_after: str
@@ -99,7 +99,7 @@ class HttpAnswer:
 
     @property
     def refused_clearly(self) -> bool:
-        """Whether it is a refusal that says when to come again."""
+        """Whether it is a refusal that names when to try again."""
         return self.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE) and bool(self.retry_after)
 
 
@@ -142,7 +142,7 @@ def _json(body: bytes) -> dict[str, Any]:
 
 
 async def slowest_liveness_answer(work: SteadyLoad) -> tuple[float, list[str]]:
-    """Ask every service `/livez` at once; return the longest wait in seconds, and who did not answer."""
+    """Ask every service `/livez` at once; return the longest wait in seconds, and the services that did not answer."""
 
     async def one(name: str) -> tuple[str, float, bool]:
         began = monotonic()

@@ -23,9 +23,9 @@ from tests.support.places import IMPORTS_TESTS
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.networks.spec import PublishNetwork
-from towpath_embedded.chaos.judge import FINAL, JudgedRuns, judge
+from towpath_embedded.chaos.judge import FINAL, JudgeReport, judge
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_fabric.clock import monotonic
 
 _log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class SteadyLoad:
         policy.write_text(_POLICY)
         environment = {name: dict(values) for name, values in options.pop("role_environment", {}).items()}
         environment.setdefault("tas", {})["TOWPATH_POLICY_FILE"] = str(policy)
-        worker = WorkerCommand(
+        worker = WorkerLaunch(
             modules=("tests.chaos.load.tools",),
             count=workers,
             concurrency=8,
@@ -123,7 +123,7 @@ class SteadyLoad:
         await self._stop()
 
     async def submit(self, count: int, *, steps: int = 6, patience_s: float = 120, delay_ms: int = 0) -> list[str]:
-        """Submit *count* runs, each again and again under its key until it is accepted; TimeoutError says why not."""
+        """Submit *count* runs, each again and again under its key until it is accepted; TimeoutError names why not."""
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def one(number: int) -> str:
@@ -181,7 +181,7 @@ class SteadyLoad:
         return None if rows is None else int(rows[0]["n"])
 
     async def until_ended(self, share: float = 1.0, *, timeout_s: float = 180) -> None:
-        """Wait until *share* of all runs have ended; TimeoutError tells how many had."""
+        """Wait until *share* of all runs have ended; TimeoutError names how many had."""
         await self.until(lambda count: count >= share * len(self.run_ids), timeout_s)
 
     async def until(self, condition: Callable[[int], bool], timeout_s: float) -> None:
@@ -209,7 +209,7 @@ class SteadyLoad:
             await asyncio.sleep(LOOK_S / 2)
         raise TimeoutError(f"no run moved on within {timeout_s} s")
 
-    async def verdict(self, *, settle_s: float = 60) -> JudgedRuns:
+    async def verdict(self, *, settle_s: float = 60) -> JudgeReport:
         """Judge all runs, once the history holds them whole or after *settle_s*."""
         end = monotonic() + settle_s
         while True:

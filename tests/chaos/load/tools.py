@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from towpath import ToolContext, tool
-from towpath_embedded.chaos.outside import Mark, append_mark
+from towpath_embedded.chaos.outside import ToolEffectRecord, append_mark
 
 OUTSIDE_VARIABLE: Final = "TOWPATH_CHAOS_OUTSIDE"
 TOOLSET: Final = "marking"
@@ -22,7 +22,7 @@ PAUSE_S: Final = "0.01"
 
 
 async def _happen(effect_class: str, ctx: ToolContext) -> None:
-    mark = Mark(
+    mark = ToolEffectRecord(
         execution_id=str(ctx.execution_id),
         effect_class=effect_class,
         attempt=ctx.attempt,

@@ -94,7 +94,7 @@ TOKENS = (b"\xff\xfe", b"a\x00b", b"a\x0bb", b"\xc2\x85", b"not-an-id", b"x" * 2
 """Last tokens of subjects."""
 
 _PILING_UP = ("decide.", "tool.exec.")
-"""Subjects that somebody takes only under names that exist: what else lies there is an alarm, and not for a service."""
+"""Subjects that are taken only under names that exist: anything else there raises an alarm, and reaches no service."""
 
 
 @dataclass(kw_only=True)
@@ -104,7 +104,7 @@ class InjectedMessages:
     sent: Counter[str] = field(default_factory=Counter)
     unanswered: list[str] = field(default_factory=list)
     internal: list[str] = field(default_factory=list)
-    """Answers that name a failure that nobody expected."""
+    """Answers that name an unexpected failure."""
     messages: Counter[tuple[str, bytes]] = field(default_factory=Counter)
     """How often each subject and body was sent."""
 
@@ -218,7 +218,7 @@ async def _send(connection: RawNats, message: HostileMessage, inbox: bytes, inje
 
 
 async def _collect_answers(connection: RawNats, requests: Mapping[str, str], injected: InjectedMessages) -> None:
-    """Wait for the answer to every question that somebody serves."""
+    """Wait for the answer to every request that a service takes."""
     until = monotonic() + ANSWERS_S
     wanted = {reply for reply, what in requests.items() if what}
     while wanted - connection.answers.keys() and monotonic() < until:  # noqa: ASYNC110 - answers come one by one

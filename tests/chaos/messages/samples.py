@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.authority import UserRights
+from towpath_contracts.authority import NatsUserRights
 from towpath_fabric.asyncapi import CHANNELS, asyncapi_document
 
 MAX_LEVELS = 6
@@ -22,9 +22,9 @@ _REFERENCE = "#/components/schemas/"
 
 @dataclass(frozen=True, kw_only=True)
 class PublishTarget:
-    """A subject that *user* may publish on, what belongs there, and whether somebody answers.
+    """A subject that *user* may publish on, what belongs there, and whether a service answers.
 
-    *free* says that the last token is the publisher's choice.
+    *free* means that the last token is the publisher's choice.
     """
 
     user: str
@@ -34,7 +34,7 @@ class PublishTarget:
     free: bool
 
 
-def publish_targets(users: Mapping[str, UserRights], places: Mapping[str, str]) -> Iterator[PublishTarget]:
+def publish_targets(users: Mapping[str, NatsUserRights], places: Mapping[str, str]) -> Iterator[PublishTarget]:
     """Every subject that each of *users* may publish on; *places* fill the parameters of addresses."""
     for user, rights in users.items():
         for channel in CHANNELS:
@@ -184,7 +184,7 @@ def with_one_odd_part(value: Any, chance: Random) -> bytes:
 
 
 def with_odd_keys(value: Any, chance: Random) -> bytes:
-    """Return *value* with a key that nobody knows, one twice, or another version."""
+    """Return *value* with an unknown key, one twice, or another version."""
     text = json.dumps(value)
     if not text.startswith("{") or text == "{}":
         return text.encode()

@@ -33,7 +33,7 @@ Outcome = Literal["passed", "failed", "cannot run here"]
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioReport:
-    """What a scenario found. `problems` are sentences, empty where it passed; `reason` says why it could not run.
+    """What a scenario found. `problems` are sentences, empty where it passed; `reason` is why it could not run.
 
     `figures` hold what the catalogue asks for (their units in their names), of the negative control too:
     a control that did not fail is a problem.
@@ -57,7 +57,7 @@ class ScenarioReport:
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioContext:
-    """What a scenario gets: an empty folder that is removed afterwards, a seed, and somebody to tell one-liners to.
+    """What a scenario gets: an empty folder that is removed afterwards, a seed, and a function that prints progress.
 
     *long* asks for the form whose figures the catalogue names; without it the short form shows the same in less time.
     """

@@ -75,7 +75,7 @@ async def _while_away(work: SteadyLoad, findings: ScenarioFindings, name: str, s
         for mark in read_marks(work.outside)
         if mark.effect_class != "pure" and began_at + GRACE_S < mark.at < until_at
     ]
-    findings.require(not begun, f"{name}: {len(begun)} calls began while nobody could grant a claim")
+    findings.require(not begun, f"{name}: {len(begun)} calls began while no claim could be granted")
     findings.figures.update(
         {f"{name}_s": round(seconds, 1), f"{name}_refusals": refusals, f"{name}_longest_refusal_s": round(longest, 2)}
     )

@@ -33,7 +33,7 @@ INJECTED: Final = "(INJECTED)"
 
 @asynccontextmanager
 async def injected(pids: Sequence[int], calls: str, how: str, log: Path) -> AsyncIterator[None]:
-    """Let *calls* of *pids* and their children fail as *how* says, until the block ends; OSError where it can't be."""
+    """Let *calls* of *pids* and their children fail as *how* names, until the block ends; OSError where it can't be."""
     command = ["strace", "-f", "-qq", "-o", str(log), "-e", f"trace={calls}", "-e", f"inject={calls}:{how}"]
     for pid in pids:
         command += ["-p", str(pid)]

@@ -1,4 +1,4 @@
-"""Messages that nobody should send, and the platform's own messages repeated, late and in any order.
+"""Messages that no client should send, and the platform's own messages repeated, late and in any order.
 
 What must hold: no process ends, the messages have no effect, requests are answered, unreadable messages become dead
 letters once, and the runs end as they would have without them.
@@ -36,7 +36,7 @@ async def send_hostile_messages(
 ) -> InjectedMessages:
     """Send hostile messages everywhere while runs go on; their victims are runs of their own.
 
-    A victim may come to any end, since some of what is sent about it is in good form and from who may send it.
+    A victim may come to any end, since some of what is sent about it is in good form and from a permitted client.
     """
     before = {name: state.restarts for name, state in work.platform.processes.items()}
     victims = await work.submit(5, steps=20)
@@ -56,8 +56,8 @@ async def send_hostile_messages(
     findings.require(after == before, f"processes ended: {after}")
     findings.figures.update(sent=sum(injected.sent.values()), unanswered=len(injected.unanswered))
     findings.figures.update(internal=len(injected.internal), restarts=sum(after.values()) - sum(before.values()))
-    findings.problems += [f"nobody answered {asked}" for asked in injected.unanswered[:5]]
-    findings.problems += [f"nobody expected {answer}" for answer in injected.internal[:5]]
+    findings.problems += [f"no answer to {asked}" for asked in injected.unanswered[:5]]
+    findings.problems += [f"unexpected answer {answer}" for answer in injected.internal[:5]]
     await _set_aside_once(work, findings, injected)
     return injected
 
@@ -174,5 +174,5 @@ async def _repeated(context: ScenarioContext) -> ScenarioReport:
 
 SCENARIOS = (
     Scenario(number=12, name="messages-again", summary="say every message again, late, in any order", run=_repeated),
-    Scenario(number=13, name="messages-hostile", summary="send what nobody should, everywhere", run=_hostile),
+    Scenario(number=13, name="messages-hostile", summary="send what no client should, everywhere", run=_hostile),
 )

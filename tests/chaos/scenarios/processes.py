@@ -140,7 +140,7 @@ async def settle_unknown_calls(work: SteadyLoad) -> None:
 
 
 async def _resolve_gate(gateway: Client, gate_id: str, *, happened: bool) -> None:
-    answer = {"project": "default", "gate_id": gate_id, "actor": "chaos", "reason": "the outside file says so"}
+    answer = {"project": "default", "gate_id": gate_id, "actor": "chaos", "reason": "the outside file shows it"}
     verdict = "happened" if happened else "did_not_happen"
     request = ResolveGate.model_validate(answer | {"verdict": verdict, "roles": ["operator"]})
     # Whatever is answered, the next look shows whether the gate is still open.
@@ -224,7 +224,7 @@ async def _deliver_once(deploy: Client, queues: Sequence[str]) -> None:
         durable = QUEUES[stream]
         found = json.loads((await deploy.request(f"$JS.API.CONSUMER.INFO.{stream}.{durable}", b"", timeout=10)).data)
         if "config" not in found:
-            continue  # nobody has bound it yet
+            continue  # it is not bound yet
         body = {"stream_name": stream, "config": found["config"] | {"max_deliver": 1}}
         subject = f"$JS.API.CONSUMER.DURABLE.CREATE.{stream}.{durable}"
         answer = json.loads((await deploy.request(subject, json.dumps(body).encode(), timeout=10)).data)

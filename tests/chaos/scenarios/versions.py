@@ -32,7 +32,7 @@ REPLACED: Final = ("orchestrator", "tas", "decider", "log_writer")
 TWO: Final = {"orchestrator": 2, "tas": 2, "decider": 2}
 
 HALF: Final = ("orchestrator-2", "tas-2", "decider-2", "log_writer")
-"""Replaced together, they work beside the old version of themselves; nobody waits for the log-writer."""
+"""Replaced together, they work beside the old version of themselves; no service waits for the log-writer."""
 
 POISON_MS: Final = 20_000
 UNREADABLE: Final = '{"type": "of_no_version"}'

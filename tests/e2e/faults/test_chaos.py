@@ -1,4 +1,4 @@
-"""`towpath chaos` on somebody's own network, as a user runs it: by the command line, judged by what it prints."""
+"""`towpath chaos` on a user's own network, as a user runs it: by the command line, judged by what it prints."""
 
 import json
 import subprocess
@@ -54,7 +54,7 @@ DECISIONS = [
 
 @pytest.fixture(scope="module")
 def files() -> Iterator[Path]:
-    """A folder with somebody's network, tools and decisions."""
+    """A folder with a user's network, tools and decisions."""
     with temporary_folder() as folder:
         (folder / "network.yaml").write_text(NETWORK)
         (folder / "tools.py").write_text(TOOLS)
@@ -67,7 +67,7 @@ def chaos(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_a_users_own_network_is_killed_at_and_nothing_is_lost_or_done_twice(files: Path) -> None:
+def test_kills_during_a_users_own_network_lose_and_repeat_nothing(files: Path) -> None:
     done = chaos(
         files,
         *("--network", "network.yaml", "--decisions", "decisions.json", "--tools", "tools.py"),
@@ -94,14 +94,14 @@ def test_a_users_own_network_is_killed_at_and_nothing_is_lost_or_done_twice(file
     assert {mark.key for mark in marks} == {mark.execution_id for mark in marks}
 
 
-def test_everything_that_is_wrong_with_an_order_is_said_at_once_and_nothing_is_started(files: Path) -> None:
+def test_an_invalid_order_is_refused_with_every_problem_and_nothing_starts(files: Path) -> None:
     done = chaos(
         files, "--network", "no.yaml", "--faults", "flood,kill", "--kills", "0", "--data", "not-made", "--json"
     )
     assert done.returncode == 2
-    told = json.loads(done.stderr)
-    assert told["code"] == "request_invalid"
-    assert [entry["pointer"] for entry in told["errors"]] == ["--decisions", "--network", "--kills", "--faults"]
+    problem = json.loads(done.stderr)
+    assert problem["code"] == "request_invalid"
+    assert [entry["pointer"] for entry in problem["errors"]] == ["--decisions", "--network", "--kills", "--faults"]
     assert not (files / "not-made").exists()
 
 
@@ -109,6 +109,6 @@ def test_decisions_that_do_not_bring_an_undisturbed_run_to_its_end_are_refused(f
     (files / "short.json").write_text(json.dumps(DECISIONS[:1]))
     done = chaos(files, "--network", "network.yaml", "--decisions", "short.json", "--kills", "1", "--json")
     assert done.returncode == 2
-    told = json.loads(done.stderr.splitlines()[-1])
-    assert told["code"] == "request_invalid"
-    assert "script_exhausted" in told["detail"]
+    problem = json.loads(done.stderr.splitlines()[-1])
+    assert problem["code"] == "request_invalid"
+    assert "script_exhausted" in problem["detail"]

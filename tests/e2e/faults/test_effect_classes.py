@@ -1,4 +1,4 @@
-"""No effect class is ever run against its word, wherever its worker dies.
+"""Every effect class keeps its guarantee, wherever its worker dies.
 
 One worker per class and place, each killed there while it has one call. What must hold is in one table.
 """
@@ -20,9 +20,9 @@ from tests.support.tas.tas_caller import query
 
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
-from towpath_embedded.chaos.outside import Mark, read_marks
+from towpath_embedded.chaos.outside import ToolEffectRecord, read_marks
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -37,11 +37,11 @@ EXPECTED: dict[str, tuple[str, int | None]] = {
     **{f"idempotent.{place}": ("succeeded", 1 if place in BEFORE | {"confirmed"} else 2) for place in PLACES},
     **{f"reconcilable.{place}": ("succeeded", 1) for place in PLACES},
     **{f"irreversible.{place}": ("unknown", 0 if place in BEFORE else 1) for place in PLACES},
-    "irreversible.verified": ("succeeded", 1),  # it was not claimed yet, so nobody can have begun
+    "irreversible.verified": ("succeeded", 1),  # it was not claimed yet, so no worker can have begun
     "irreversible.confirmed": ("succeeded", 1),
-    "pure.confirmed": ("succeeded", None),  # its delivery comes again: nobody asks the ledger before a pure call
+    "pure.confirmed": ("succeeded", None),  # its delivery comes again: the ledger is not asked before a pure call
 }
-"""What the ledger says and how often it happened outside, by case; None where both once and twice are right."""
+"""The status in the ledger and how often it happened outside, by case; None where both once and twice are right."""
 
 WORDS = {
     "happened": "irreversible.inside",
@@ -62,7 +62,7 @@ def place() -> Any:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def platform(place: Path) -> AsyncIterator[Platform]:
     workers = [
-        WorkerCommand(
+        WorkerLaunch(
             modules=(str(TOOLS),),
             environment={
                 "TOWPATH_TEST_CASE": case,
@@ -143,8 +143,8 @@ async def queue_empty(platform: Platform) -> None:
     url = platform.describe()["nats_monitoring_url"] + "/jsz?streams=true"
     async with asyncio.timeout(120):
         while True:
-            told = json.loads(await asyncio.to_thread(lambda: urlopen(url, timeout=5).read()))
-            streams = [one for account in told["account_details"] for one in account["stream_detail"]]
+            statistics = json.loads(await asyncio.to_thread(lambda: urlopen(url, timeout=5).read()))
+            streams = [one for account in statistics["account_details"] for one in account["stream_detail"]]
             if all(one["state"]["messages"] == 0 for one in streams if one["name"] == "TOOLEXEC"):
                 return
             await asyncio.sleep(0.2)
@@ -155,7 +155,7 @@ async def ledger(platform: Platform) -> dict[str, dict[str, Any]]:
     return {row["tool"].removeprefix("case."): dict(row) for row in rows}
 
 
-def marks(place: Path, case: str) -> list[Mark]:
+def marks(place: Path, case: str) -> list[ToolEffectRecord]:
     return [mark for mark in read_marks(place / "effects.txt") if mark.tool == case]
 
 
@@ -164,7 +164,7 @@ async def gate_of(platform: Platform, run_id: str) -> dict[str, Any]:
     return {**row, "detail": json.loads(row["detail"])}
 
 
-async def test_a_killed_worker_makes_no_class_break_its_word(
+async def test_a_killed_worker_breaks_no_guarantee_of_an_effect_class(
     platform: Platform, client: Client, place: Path, runs: dict[str, str]
 ) -> None:
     rows = await ledger(platform)
@@ -198,11 +198,11 @@ async def test_the_probe_is_what_ended_a_call_that_had_happened(platform: Platfo
         assert (event["probe"], "found" in event["result"]) == (probed, looked_up), place
 
 
-async def test_a_gate_shows_what_is_known_and_a_persons_word_ends_the_doubt(
+async def test_a_gate_shows_what_is_known_and_the_verdict_settles_the_call(
     platform: Platform, client: Client, place: Path, runs: dict[str, str]
 ) -> None:
     gateway = await nats.connect(platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway")
-    for word, case in WORDS.items():
+    for verdict, case in WORDS.items():
         gate = await gate_of(platform, runs[case])
         detail = gate["detail"]
         assert (detail["tool"], detail["args"], detail["starts"]) == (f"case.{case}", {"n": 7}, 1)
@@ -211,7 +211,7 @@ async def test_a_gate_shows_what_is_known_and_a_persons_word_ends_the_doubt(
         said = {
             "project": "default",
             "gate_id": str(gate["gate_id"]),
-            "verdict": word,
+            "verdict": verdict,
             "actor": "ann",
             "roles": ["operator"],
             "reason": "looked",
@@ -219,11 +219,12 @@ async def test_a_gate_shows_what_is_known_and_a_persons_word_ends_the_doubt(
         await ask(gateway, rpc.RESOLVE_GATE.subject, said)
         assert await settled(client, runs[case], gate=False) == "completed"
         (closed,) = await query(platform.dsn(), "SELECT * FROM runs.gate WHERE gate_id = $1", gate["gate_id"])
-        assert (closed["verdict"], closed["closed_by"]) == (word, "ann")
+        assert (closed["verdict"], closed["closed_by"]) == (verdict, "ann")
     await gateway.close()
     rows = await ledger(platform)
     ends = {
-        word: (rows[case]["status"], rows[case]["attempt"], len(marks(place, case))) for word, case in WORDS.items()
+        verdict: (rows[case]["status"], rows[case]["attempt"], len(marks(place, case)))
+        for verdict, case in WORDS.items()
     }
     assert ends == {"happened": ("succeeded", 1, 1), "did_not_happen": ("failed", 1, 0), "retry": ("succeeded", 2, 2)}
     audited = await query(

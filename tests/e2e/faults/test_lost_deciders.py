@@ -20,10 +20,10 @@ from towpath_contracts import rpc, subjects
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.streams import decide_consumer
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import replica_names
+from towpath_embedded.processes.role_names import replica_names
 
 ACK_WAIT_S = 3.0
-"""Instead of 20: so long the broker gives a decider that says nothing."""
+"""Instead of 20: so long the broker gives a decider that sends nothing."""
 
 NEVER_S = 600.0
 FIRST, SECOND = replica_names("decider", 2)

@@ -1,4 +1,4 @@
-"""Hostile messages on every subject, and every message said again: short forms of the catalogue's tests 12 and 13."""
+"""Hostile messages on every subject, and every message repeated: short forms of the catalogue's tests 12 and 13."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ async def test_hostile_messages_end_no_process_and_cause_nothing(folder: Path) -
     assert injected.sent.keys() >= {"svc", "task", "tool", "run", "decide", "log"}
 
 
-async def test_what_is_said_again_late_and_in_any_order_changes_nothing(folder: Path) -> None:
+async def test_messages_repeated_late_and_in_any_order_change_nothing(folder: Path) -> None:
     findings = ScenarioFindings()
     async with SteadyLoad(folder, workers=2, replicas=TWO_OF_EACH, starts="fork") as work:
         await repeat_messages(work, findings, seed=12, runs=20, longest_s=2)

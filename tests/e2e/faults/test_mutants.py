@@ -1,4 +1,4 @@
-"""A service without one of its guards is betrayed by the crash that the guard is for; with it, nothing is found.
+"""A service without one of its guards is detected by the crash that the guard is for; with it, nothing is found.
 
 The same with the services as they are beside the mutants: `python -m tests.chaos.mutant_trials`.
 """
@@ -19,7 +19,7 @@ from tests.mutation.symbols import MutationError
 from towpath_fabric.crash_points import VARIABLE
 
 
-async def test_every_mutant_is_betrayed_by_the_figure_of_its_fault(folder: Path) -> None:
+async def test_every_mutant_is_detected_by_the_figure_of_its_fault(folder: Path) -> None:
     async with asyncio.TaskGroup() as trials:  # where one can't be tried, the platforms of the others stop too
         begun = [trials.create_task(trial(name, folder / name[:4])) for name in MUTANTS]
     found = [one.result() for one in begun]

@@ -1,4 +1,4 @@
-"""The servers under the platform fail; runs end all the same, each effect at most once, and nobody lends a hand.
+"""The servers under the platform fail; runs end all the same, each effect at most once, and without help from a person.
 
 Short forms of the scenarios of `towpath chaos`; the faults share platforms, since each has to leave a whole one behind.
 """

@@ -1,4 +1,4 @@
-"""Cancelled runs prove that nothing of them goes on; slow, stuck and large calls harm nobody else."""
+"""Cancelled runs prove that nothing of them goes on; slow, stuck and large calls disturb no other run."""
 
 import asyncio
 import random
@@ -18,9 +18,9 @@ from tests.support.waiting import eventually
 
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
-from towpath_embedded.chaos.outside import Mark, read_marks
+from towpath_embedded.chaos.outside import ToolEffectRecord, read_marks
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -41,7 +41,7 @@ def place() -> Iterator[Path]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def platform(place: Path) -> AsyncIterator[Platform]:
-    worker = WorkerCommand(
+    worker = WorkerLaunch(
         modules=(str(TOOLS),), count=2, concurrency=12, environment={"TOWPATH_TEST_EFFECTS": str(place / "effects.txt")}
     )
     policy = {"tas": {"TOWPATH_POLICY_FILE": str(place / "policy.yaml")}}
@@ -119,8 +119,8 @@ async def storm(client: Client, number: int) -> dict[str, Any]:
     return await ended(client, run_id)
 
 
-def judge(run: dict[str, Any], marks: dict[str, list[Mark]], at: float) -> list[str]:
-    """Say what the list of effects of a cancelled run claims wrongly, and what happened after its answer."""
+def judge(run: dict[str, Any], marks: dict[str, list[ToolEffectRecord]], at: float) -> list[str]:
+    """Describe what the list of effects of a cancelled run claims wrongly, and what happened after its answer."""
     wrong = []
     for effect in run["effects"]:
         left = [mark for mark in marks.pop(effect["execution_id"], []) if mark.effect_class != "pure"]
@@ -145,7 +145,7 @@ async def test_nothing_starts_after_a_run_says_that_it_is_cancelled(
     assert len(cancelled) >= RUNS // 2, [run["status"] for run in runs]
     times = await query(platform.dsn(), "SELECT run_id::text, extract(epoch FROM ended_at) AS at FROM runs.run")
     ended_at = {row["run_id"]: float(row["at"]) for row in times}
-    marks: dict[str, list[Mark]] = {}
+    marks: dict[str, list[ToolEffectRecord]] = {}
     for mark in read_marks(place / "effects.txt"):
         marks.setdefault(mark.execution_id, []).append(mark)
     wrong = [fault for run in cancelled for fault in judge(run, marks, ended_at[run["run_id"]])]
@@ -176,7 +176,7 @@ async def test_an_outcome_outlives_a_tas_that_is_down_and_a_broker_that_lost_eve
     run_id = await submit(client, "outlives", [("stop.wait",)])
     await eventually(lambda: len(read_marks(place / "effects.txt")) > before, within_s=60)
     await platform.hold("tas")
-    await asyncio.sleep(2)  # the tool ends, and nobody takes what it says
+    await asyncio.sleep(2)  # the tool ends, and its result is not taken
     await platform.hold("nats")
     shutil.rmtree(platform.nats.store)
     platform.release("nats")
@@ -191,7 +191,7 @@ async def test_an_outcome_outlives_a_tas_that_is_down_and_a_broker_that_lost_eve
     assert outcomes == ["succeeded"], "it is in the ledger once, and was never in doubt"
 
 
-async def test_a_stuck_tool_holds_its_slot_and_nobody_else(platform: Platform, client: Client, place: Path) -> None:
+async def test_a_stuck_tool_blocks_its_own_slot_only(platform: Platform, client: Client, place: Path) -> None:
     """Reliability catalogue, test 14: it ends by its timeout, other toolsets go on, large results go by reference."""
     stuck = [submit(client, f"stuck-{n}", [("stop.stuck",)]) for n in range(4)]
     runs = [await run for run in stuck]

@@ -8,7 +8,7 @@ from tests.chaos.scenarios.messages import finish
 from tests.chaos.scenarios.versions import HALF, make_log_unreadable, next_version_options, upgrade_and_roll_back
 
 
-async def test_a_run_whose_log_can_not_be_read_is_parked_alone_and_an_upgrade_costs_nothing(folder: Path) -> None:
+async def test_an_upgrade_loses_nothing_and_an_unreadable_log_quarantines_one_run(folder: Path) -> None:
     findings = ScenarioFindings()
     async with SteadyLoad(folder, starts="fork", **next_version_options(folder)) as work:
         await upgrade_and_roll_back(work, findings, folder, [HALF], runs=4)

@@ -20,9 +20,9 @@ from tests.support.decider.gemini_server import (
 
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
-from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_decider.adapters.gemini import GeminiProvider
-from towpath_decider.app.decision_service import DecisionOutcome, DecisionService, log_calls
+from towpath_decider.app.decision_service import DecisionMaker, DecisionOutcome, log_calls
 from towpath_decider.core.prompt import render
 
 KEY = "test-key-1234567890"
@@ -40,9 +40,9 @@ class Clock:
 
 
 @asynccontextmanager
-async def service(server: GeminiServer, clock: Clock | None = None) -> AsyncIterator[DecisionService]:
+async def service(server: GeminiServer, clock: Clock | None = None) -> AsyncIterator[DecisionMaker]:
     provider = GeminiProvider(api_key=SecretStr(KEY), base_url=server.url)
-    orchestrator = DecisionService({"gemini": provider}, sleep=(clock or Clock()).sleep)
+    orchestrator = DecisionMaker({"gemini": provider}, sleep=(clock or Clock()).sleep)
     try:
         yield orchestrator
     finally:
@@ -62,7 +62,7 @@ async def ask(*answers: Answer, clock: Clock | None = None, **changes: Any) -> t
 async def test_a_decision_is_had_in_json_mode_with_schema_and_without_thinking() -> None:
     outcome, server = await ask(GOOD)
     fact = outcome.fact
-    assert isinstance(fact, DecisionMade)
+    assert isinstance(fact, DecisionMadeFact)
     assert fact.decision == RESPOND
     (seen,) = server.seen
     assert seen.path == "/v1beta/models/gemini-2.5-flash:generateContent"
@@ -92,7 +92,7 @@ async def test_usage_cost_and_digests_are_in_the_fact() -> None:
 
 async def test_malformed_twice_is_invalid_output() -> None:
     outcome, server = await ask(says("I would respond."), says("Really."))
-    assert isinstance(outcome.fact, DecisionFailed)
+    assert isinstance(outcome.fact, DecisionFailedFact)
     assert outcome.fact.code == "invalid_output"
     assert outcome.fact.usage.model_calls == 2
     assert outcome.fact.raw_digest == digest_text("Really.")
@@ -103,7 +103,7 @@ async def test_rate_limit_then_success_waits_as_the_api_asks() -> None:
     clock = Clock()
     info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3s"}
     outcome, server = await ask(fails(429, details=[info]), fails(429, headers={"retry-after": "5"}), GOOD, clock=clock)
-    assert isinstance(outcome.fact, DecisionMade)
+    assert isinstance(outcome.fact, DecisionMadeFact)
     assert clock.waited == [3.0, 5.0]
     assert len(server.seen) == 3
 
@@ -114,7 +114,7 @@ async def test_a_slow_model_ends_at_the_timeout() -> None:
         async with service(server) as orchestrator:
             await orchestrator.answer(to_gemini())  # loads the library, which is not what is timed here
             outcome = await orchestrator.answer(to_gemini(timeout_ms=300))
-    assert isinstance(outcome.fact, DecisionFailed)
+    assert isinstance(outcome.fact, DecisionFailedFact)
     assert outcome.fact.code == "model_timeout"
     assert outcome.fact.message == "no decision within 300 ms"
     assert 300 <= outcome.fact.duration_ms < 5_000
@@ -124,10 +124,10 @@ async def test_nobody_listening_is_unavailable() -> None:
     with gemini(GOOD) as server:
         url = server.url
     clock = Clock()
-    orchestrator = DecisionService({"gemini": GeminiProvider(api_key=SecretStr(KEY), base_url=url)}, sleep=clock.sleep)
+    orchestrator = DecisionMaker({"gemini": GeminiProvider(api_key=SecretStr(KEY), base_url=url)}, sleep=clock.sleep)
     outcome = await orchestrator.answer(to_gemini())
     await orchestrator.close()
-    assert isinstance(outcome.fact, DecisionFailed)
+    assert isinstance(outcome.fact, DecisionFailedFact)
     assert outcome.fact.code == "model_unavailable"
     assert clock.waited == [1.0, 2.0]
 
@@ -147,19 +147,19 @@ async def test_calls_are_logged_with_bodies_only_under_debug() -> None:
 
 
 async def test_a_schema_that_is_none_and_an_unknown_provider_are_refused() -> None:
-    orchestrator = DecisionService({})
+    orchestrator = DecisionMaker({})
     unknown = await orchestrator.answer(request(model="nobody:x"))
-    assert isinstance(unknown.fact, DecisionFailed)
+    assert isinstance(unknown.fact, DecisionFailedFact)
     assert unknown.fact.code == "model_unknown"
-    orchestrator = DecisionService({"gemini": GeminiProvider(api_key=None)})
+    orchestrator = DecisionMaker({"gemini": GeminiProvider(api_key=None)})
     bare = await orchestrator.answer(to_gemini(kind=DecisionKind.VALIDATE, response_schema={"type": 7}))
-    assert isinstance(bare.fact, DecisionFailed)
+    assert isinstance(bare.fact, DecisionFailedFact)
     assert bare.fact.code == "request_invalid"
 
 
 async def test_a_template_that_can_not_be_rendered_fails_the_decision() -> None:
-    orchestrator = DecisionService({"gemini": GeminiProvider(api_key=None)})
+    orchestrator = DecisionMaker({"gemini": GeminiProvider(api_key=None)})
     outcome = await orchestrator.answer(to_gemini(context=context(base_prompt="{{ secret }}")))
-    assert isinstance(outcome.fact, DecisionFailed)
+    assert isinstance(outcome.fact, DecisionFailedFact)
     assert outcome.fact.code == "prompt_invalid"
     assert outcome.fact.cost.usd == 0.0

@@ -17,13 +17,13 @@ from tests.support.decider.decision_requests import (
 from tests.support.decider.decisions import RESPOND, numbered, request
 
 from towpath_contracts import subjects
-from towpath_contracts.facts import DecisionMade
+from towpath_contracts.facts import DecisionMadeFact
 from towpath_contracts.rpc import BLOB_GET_RUNS, DEAD_LETTER_RUNS
 from towpath_contracts.streams import decide_consumer
 from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource
 from towpath_decider.adapters.scripted import ScriptedProvider
 from towpath_decider.app.decider import Decider
-from towpath_decider.app.decision_service import DecisionService
+from towpath_decider.app.decision_service import DecisionMaker
 from towpath_decider.metrics import DeciderMetrics
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric import request_loop
@@ -57,7 +57,7 @@ async def in_process(
     async def start() -> Decider:
         await bus.connect()
         scripted = ScriptedProvider(blobs=BlobScriptSource(bus), files=FileScriptSource(None), allowed=True)
-        decisions, metrics = DecisionService({"scripted": scripted}), DeciderMetrics(CollectorRegistry())
+        decisions, metrics = DecisionMaker({"scripted": scripted}), DeciderMetrics(CollectorRegistry())
         decider = Decider(bus, decisions, configure_logging("decider", settings), metrics, pool=POOL, concurrency=4)
         await decider.start()
         loops = [asyncio.create_task(decider.take_requests()), asyncio.create_task(decider.keep_alive())]
@@ -129,7 +129,7 @@ async def test_an_outage_of_the_platform_is_no_answer_to_a_request(
     assert orchestrator.facts == []
     orchestrator.database_is_away = False
     (fact,) = await orchestrator.until(1)
-    assert isinstance(fact, DecisionMade)
+    assert isinstance(fact, DecisionMadeFact)
     await all_acknowledged(orchestrator)
 
 
@@ -141,4 +141,4 @@ async def test_a_consumer_that_vanished_is_made_again(
     await js.delete_stream("DECIDE")
     await ensure_streams(orchestrator.nc)
     await orchestrator.ask(request(script=orchestrator.script([RESPOND])))
-    assert isinstance((await orchestrator.until(1))[0], DecisionMade)
+    assert isinstance((await orchestrator.until(1))[0], DecisionMadeFact)

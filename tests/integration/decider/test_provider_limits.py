@@ -20,11 +20,11 @@ from tests.support.service_process import ServiceProcess, service_process
 from towpath_contracts import subjects
 from towpath_contracts.decisions.provider_limits import ProviderLimit
 from towpath_contracts.decisions.request import CALL_UNASKED, DecisionRequest
-from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.ids import request_id
 from towpath_contracts.streams import decide_consumer
 from towpath_decider.app.provider_limiter import ProviderLimiter
-from towpath_decider.core.conversation import CallFailure, Question, Turn
+from towpath_decider.core.conversation import ConversationTurn, ModelCallFailure, ModelQuestion
 from towpath_decider.metrics import DeciderMetrics
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
@@ -60,7 +60,7 @@ async def ask_all(orchestrator: OrchestratorPeer, count: int, **changes: Any) ->
 
 
 def made(orchestrator: OrchestratorPeer) -> set[uuid.UUID]:
-    return {fact.run_id for fact in orchestrator.facts if isinstance(fact, DecisionMade)}
+    return {fact.run_id for fact in orchestrator.facts if isinstance(fact, DecisionMadeFact)}
 
 
 async def test_two_deciders_never_have_more_calls_at_once_than_their_provider_allows(
@@ -89,7 +89,7 @@ async def test_tokens_of_a_minute_are_not_exceeded_and_who_finds_no_place_is_ask
             await process.wait_ready()
         await ask_all(orchestrator, 30, timeout_ms=20_000, lease_ms=25_000)
         await eventually(lambda: len(orchestrator.facts) == 30, PATIENT_S)
-    unasked = [fact for fact in orchestrator.facts if isinstance(fact, DecisionFailed)]
+    unasked = [fact for fact in orchestrator.facts if isinstance(fact, DecisionFailedFact)]
     assert {fact.code for fact in unasked} == {CALL_UNASKED}
     assert {fact.usage.model_calls for fact in unasked} == {0}
     assert model.calls == len(made(orchestrator))
@@ -124,18 +124,22 @@ async def limiter(stack: Any, url: str, limit: ProviderLimit, tasks: list[asynci
     await bus.connect()
     stack.append(bus)
     found = ProviderLimiter(
-        {"local": limit}, SharedRegisters(bus, "providers"), structlog.get_logger(), DeciderMetrics(CollectorRegistry())
+        {"local": limit},
+        SharedRegisters(bus, "providers"),
+        structlog.get_logger(),
+        DeciderMetrics(CollectorRegistry()),
+        hold=lambda _: None,
     )
     tasks += [asyncio.create_task(loop()) for loop in found.loops]
     return found
 
 
-def wanted(caller: str = "me") -> tuple[DecisionRequest, Question]:
+def wanted(caller: str = "me") -> tuple[DecisionRequest, ModelQuestion]:
     asked = request(model="local:m", caller=caller, run_id=uuid.uuid4(), timeout_ms=170_000, context=context())
-    return asked, Question(instructions="Decide.", turns=(Turn(role="user", text="Go."),))
+    return asked, ModelQuestion(instructions="Decide.", turns=(ConversationTurn(role="user", text="Go."),))
 
 
-async def test_a_pause_that_one_decider_is_told_of_holds_for_all_and_callers_take_turns(
+async def test_a_pause_that_one_decider_gets_holds_for_all_and_callers_take_turns(
     nats_server: Nats, orchestrator: OrchestratorPeer
 ) -> None:
     """Two limiters on one broker; the provider refuses one for its rate, and names a time."""
@@ -159,7 +163,7 @@ async def test_a_pause_that_one_decider_is_told_of_holds_for_all_and_callers_tak
             await asyncio.gather(*waiting)
         assert order == ["flood", "other", "flood", "flood"]
         last = await one.acquire(*wanted())
-        refused = CallFailure(code="model_rate_limited", message="slowly", retryable=True, retry_after_s=45.0)
+        refused = ModelCallFailure(code="model_rate_limited", message="slowly", retryable=True, retry_after_s=45.0)
         one.release(last, refused)
         assert one.paused_s("local") > 30
         waiter = asyncio.create_task(other.acquire(*wanted()))

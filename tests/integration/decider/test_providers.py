@@ -17,8 +17,8 @@ from tests.support.decider.model_servers import DIALECTS, INPUT_TOKENS, KEY, OUT
 
 from towpath_contracts.decisions.decision import UseTool, decision_adapter
 from towpath_contracts.decisions.request import DecisionKind
-from towpath_contracts.facts import DecisionFailed
-from towpath_decider.app.decision_service import DecisionService, log_calls
+from towpath_contracts.facts import DecisionFailedFact
+from towpath_decider.app.decision_service import DecisionMaker, log_calls
 from towpath_decider.core.prompt import render
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -41,7 +41,7 @@ async def test_b2_the_provider_is_taken_from_the_model_string(api: ProviderApi) 
     """Row B2: provider from the model string `provider:model`."""
     others = {name: one.provider("http://127.0.0.1:9") for name, one in DIALECTS.items() if name != api.name}
     api.server.play(api.dialect.says(GOOD))
-    outcome = await DecisionService({**others, api.name: api.provider}).answer(api.request())
+    outcome = await DecisionMaker({**others, api.name: api.provider}).answer(api.request())
     assert made(outcome).model == f"{api.name}:{api.dialect.model}"
     (seen,) = api.seen
     assert api.dialect.key(seen) == KEY
@@ -152,7 +152,7 @@ async def test_an_answer_cut_off_at_its_limit_is_repaired(api: ProviderApi) -> N
     assert "limit of output tokens" in api.sent_turns(1)[-1][1]
 
 
-async def test_a_refusal_is_told_with_its_reason_and_not_asked_again(api: ProviderApi) -> None:
+async def test_a_refusal_is_reported_with_its_reason_and_not_asked_again(api: ProviderApi) -> None:
     fact = failed(await api.ask(api.dialect.refuses()), "model_refused")
     assert "SAFETY" in fact.message
     assert fact.usage.input_tokens == INPUT_TOKENS
@@ -192,7 +192,7 @@ async def test_what_is_no_answer_of_the_api_is_tried_again(api: ProviderApi) -> 
 async def test_a_redirect_is_not_followed_so_the_key_goes_nowhere_else(api: ProviderApi) -> None:
     with gemini(api.dialect.says(GOOD)) as elsewhere:
         away = Answer(status=307, body={}, headers={"location": f"{elsewhere.url}/v1/stolen"})
-        assert isinstance((await api.ask(away)).fact, DecisionFailed)
+        assert isinstance((await api.ask(away)).fact, DecisionFailedFact)
         assert elsewhere.seen == []
 
 

@@ -30,7 +30,7 @@ from towpath_contracts.decisions.request import (
     ScriptPosition,
     TokenDelta,
 )
-from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.rpc import BLOB_GET_RUNS, DEAD_LETTER_RUNS, PROBLEM_HEADER, RENDER_PROMPT
 from towpath_contracts.streams import decide_consumer
@@ -63,7 +63,7 @@ async def test_a_scripted_request_becomes_a_fact_and_is_acknowledged(
     wanted = request(script=orchestrator.script([USE_TOOL, RESPOND]))
     await orchestrator.ask(wanted)
     (fact,) = await orchestrator.until(1)
-    assert isinstance(fact, DecisionMade)
+    assert isinstance(fact, DecisionMadeFact)
     assert fact.decision == USE_TOOL
     assert (fact.run_id, fact.request_id, fact.attempt) == (wanted.run_id, wanted.request_id, 1)
     assert fact.script is not None
@@ -82,11 +82,11 @@ async def test_a_script_is_fetched_once_and_positions_come_from_the_request(
     for number in range(10):
         await orchestrator.ask(numbered(number, script=orchestrator.script(entries, {"*": 1})))
     facts = await orchestrator.until(10)
-    assert {fact.decision["action"] for fact in facts if isinstance(fact, DecisionMade)} == {"RESPOND"}
+    assert {fact.decision["action"] for fact in facts if isinstance(fact, DecisionMadeFact)} == {"RESPOND"}
     assert orchestrator.blobs_asked == 2  # the two pieces of one script
     await orchestrator.ask(numbered(10, script=orchestrator.script(entries, {"*": 1, "triage": 2})))
     last = (await orchestrator.until(11))[-1]
-    assert isinstance(last, DecisionFailed)
+    assert isinstance(last, DecisionFailedFact)
     assert last.code == "script_exhausted"
     assert last.message == "the script of 2 entries has nothing left for agent triage"
 
@@ -96,17 +96,17 @@ async def test_raw_entries_go_through_repair_and_unknown_actions_are_refused(
 ) -> None:
     await orchestrator.ask(numbered(1, script=orchestrator.script([{"raw": ["no idea", as_text(RESPOND)]}])))
     (repaired,) = await orchestrator.until(1)
-    assert isinstance(repaired, DecisionMade)
+    assert isinstance(repaired, DecisionMadeFact)
     assert repaired.usage.model_calls == 2
     await orchestrator.ask(numbered(2, script=orchestrator.script([{"action": "DANCE", "action_details": {}}])))
     refused = (await orchestrator.until(2))[-1]
-    assert isinstance(refused, DecisionFailed)
+    assert isinstance(refused, DecisionFailedFact)
     assert refused.code == "invalid_output"
     assert "DANCE" in refused.message
     assert refused.script is not None
 
 
-async def test_b12_what_a_model_writes_is_told_while_it_writes_and_a_quick_answer_is_not(
+async def test_b12_what_a_model_writes_is_sent_while_it_writes_and_a_quick_answer_is_not(
     orchestrator: OrchestratorPeer, decider: ServiceProcess
 ) -> None:
     """Row B12: pieces of a decision on core NATS, in order, with attempt and writer; of no assessment."""
@@ -152,8 +152,8 @@ async def test_a_request_that_comes_twice_is_answered_from_memory(
     await orchestrator.until(1)
     await orchestrator.ask(request(script=script, attempt=2))
     first, second = await orchestrator.until(2)
-    assert isinstance(first, DecisionMade)
-    assert isinstance(second, DecisionMade)
+    assert isinstance(first, DecisionMadeFact)
+    assert isinstance(second, DecisionMadeFact)
     assert (second.attempt, second.usage) == (2, first.usage)
     assert orchestrator.message_ids[1].endswith(":2")
     assert 'towpath_decisions_total{provider="scripted",result="made"} 1.0' in await decider.metrics()
@@ -168,7 +168,7 @@ async def test_a_decider_that_is_stopped_hands_its_requests_back(
     with service_process("decider", folder, nats_server.url(), allow_scripts="1") as second:
         await second.wait_ready()
         (fact,) = await orchestrator.until(1)
-        assert isinstance(fact, DecisionMade)
+        assert isinstance(fact, DecisionMadeFact)
         assert orchestrator.blobs_asked == 4  # the second decider asked for the script again: it made the decision
         assert decider.process.wait(15) in (0, -signal.SIGTERM)  # uvicorn raises the signal again at its end
 
@@ -192,10 +192,10 @@ async def test_a_request_of_a_killed_decider_is_answered_by_another(
         facts = {fact.run_id: fact for fact in await orchestrator.until(2)}
         await all_acknowledged(orchestrator)
     lost = facts.pop(counted.run_id)  # with a budget nobody is asked twice in one attempt: the first may have been paid
-    assert isinstance(lost, DecisionFailed)
+    assert isinstance(lost, DecisionFailedFact)
     assert (lost.code, lost.attempt, lost.usage.model_calls) == ("call_lost", 1, 0)
     (fact,) = facts.values()
-    assert isinstance(fact, DecisionMade)
+    assert isinstance(fact, DecisionMadeFact)
     assert len(orchestrator.facts) == 2
 
 
@@ -205,7 +205,7 @@ async def test_a_script_from_a_file_is_played(
     (folder / "demo.json").write_text(json.dumps([USE_TOOL, RESPOND]))
     await orchestrator.ask(request(model="scripted:demo", script=ScriptPosition(cursors={"*": 1})))
     (fact,) = await orchestrator.until(1)
-    assert isinstance(fact, DecisionMade)
+    assert isinstance(fact, DecisionMadeFact)
     assert fact.decision == RESPOND
 
 
@@ -216,7 +216,7 @@ async def test_scripts_are_refused_where_they_are_not_allowed(
         await process.wait_ready()
         await orchestrator.ask(request(script=orchestrator.script([RESPOND])))
         (fact,) = await orchestrator.until(1)
-    assert isinstance(fact, DecisionFailed)
+    assert isinstance(fact, DecisionFailedFact)
     assert fact.code == "script_not_allowed"
     assert orchestrator.blobs_asked == 0
 
@@ -229,7 +229,7 @@ async def test_a_script_that_is_not_what_its_digest_says_is_refused(
     orchestrator.scripts[script.digest] = b'[{"action": "RESPOND", "action_details": {"payload": "forged"}}]'
     await orchestrator.ask(request(script=script))
     (fact,) = await orchestrator.until(1)
-    assert isinstance(fact, DecisionFailed)
+    assert isinstance(fact, DecisionFailedFact)
     assert fact.code == "script_invalid"
 
 
@@ -244,7 +244,7 @@ async def test_malformed_requests_are_reported_and_taken_out(
     endless = request(timeout_ms=1, lease_ms=1).model_dump_json().replace('_ms":1', '_ms":' + "9" * 400)
     await js.publish(subjects.decide(POOL), endless.encode())
     await orchestrator.ask(numbered(1, script=orchestrator.script([RESPOND])))
-    assert isinstance((await orchestrator.until(1))[-1], DecisionMade)
+    assert isinstance((await orchestrator.until(1))[-1], DecisionMadeFact)
     await all_acknowledged(orchestrator)
     assert {(letter.stream, letter.subject, letter.tells) for letter in orchestrator.dead} == {
         ("DECIDE", subjects.decide(POOL), True)
@@ -272,7 +272,7 @@ async def test_a_gemini_decision_is_logged_with_bodies_under_debug(
         await orchestrator.ask(request(model="gemini:gemini-2.5-flash", debug=True))
         (fact,) = await orchestrator.until(1)
         await eventually(lambda: len(logged) == 1)
-    assert isinstance(fact, DecisionMade)
+    assert isinstance(fact, DecisionMadeFact)
     assert logged[0].raw_text == as_text(RESPOND)
     assert logged[0].prompt_digest == fact.prompt_digest
     assert "secret-key" not in process.log.read_text()

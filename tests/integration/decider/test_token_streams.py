@@ -20,7 +20,7 @@ async def api(request: pytest.FixtureRequest) -> AsyncIterator[ProviderApi]:
         yield served
 
 
-async def test_b12_an_answer_is_heard_while_it_is_written_and_counts_as_if_it_came_whole(api: ProviderApi) -> None:
+async def test_b12_an_answer_arrives_while_it_is_written_and_counts_as_if_it_came_whole(api: ProviderApi) -> None:
     """Row B12: text as it comes, through each SDK's own streaming; same retries and repair as without."""
     says, streamed, listener = api.dialect.says, api.dialect.streamed, RecordingListener()
     answers = (streamed(says(GOOD), without_end=True), streamed(says("I would.", cut_off=True)), streamed(says(GOOD)))

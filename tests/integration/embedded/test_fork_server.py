@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes import child_process, fork_client, fork_server
-from towpath_embedded.processes.child_process import ChildProcess, Spawn
+from towpath_embedded.processes.child_process import ChildProcess, ProcessSpawner
 from towpath_embedded.processes.role_process import module_command
 
 WAIT_S = 90
@@ -77,7 +77,7 @@ def server() -> fork_client.ForkServer:
     return running
 
 
-def worker(spawn: Spawn, folder: Path, program: str, **more: str) -> ChildProcess:
+def worker(spawn: ProcessSpawner, folder: Path, program: str, **more: str) -> ChildProcess:
     """Start a worker with *program* as its module and *more* in its environment."""
     (folder / "probe.py").write_text(program)
     return spawn(
@@ -89,7 +89,7 @@ def worker(spawn: Spawn, folder: Path, program: str, **more: str) -> ChildProces
     )
 
 
-def facts(spawn: Spawn, folder: Path, secret: str) -> dict[str, Any]:
+def facts(spawn: ProcessSpawner, folder: Path, secret: str) -> dict[str, Any]:
     folder.mkdir()
     child = worker(spawn, folder, PROBE, TOWPATH_NATS_PASSWORD=secret, TZ="Asia/Tokyo")
     assert child.wait(WAIT_S) == child.returncode == child.poll() == 7, (folder / "worker.log").read_text()
@@ -116,7 +116,7 @@ def in_memory(pid: int, text: str) -> bool:
 
 
 def runs(pid: int) -> bool:
-    """Say whether *pid* runs; one that ended and that nobody asked about does not."""
+    """Return whether *pid* runs; one that ended and that nobody asked about does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -73,9 +73,9 @@ async def test_killed_servers_come_back_where_they_were(servers: Platform) -> No
     assert await streams(servers) == {spec.name for spec in STREAMS}
     assert await count(servers.dsn(), "SELECT count(*) FROM public.towpath_migration") > 0
     assert {name: state.restarts for name, state in servers.processes.items()} == {"postgres": 1, "nats": 1}
-    told = read_state(servers.data)
-    assert told is not None
-    assert told["processes"]["nats"]["pid"] == servers.processes["nats"].pid
+    found = read_state(servers.data)
+    assert found is not None
+    assert found["processes"]["nats"]["pid"] == servers.processes["nats"].pid
 
 
 async def test_postgres_comes_back_after_kill_upon_kill(servers: Platform) -> None:
@@ -188,8 +188,8 @@ async def test_a_second_platform_on_the_same_data_is_refused_and_harms_nothing(s
 
 async def test_the_state_file_tells_no_password(servers: Platform) -> None:
     passwords = json.loads((servers.data / "nats" / "passwords.json").read_text())
-    told = (servers.data / "state.json").read_text()
-    assert not any(password in told for password in passwords.values())
+    found = (servers.data / "state.json").read_text()
+    assert not any(password in found for password in passwords.values())
 
 
 async def test_a_cancelled_start_leaves_nothing_running(folder: Path) -> None:

@@ -84,7 +84,7 @@ class Pairs(RuleBasedStateMachine):
         run, execution, index = which
         found = self.do(self.ledgers.read(run, execution))
         now = self.ledgers.now()
-        said = request(
+        asked = request(
             run_id=run, execution_id=execution, call_index=index, fence=fence, deadline=now + timedelta(hours=1)
         )
         decided = decision(
@@ -93,7 +93,7 @@ class Pairs(RuleBasedStateMachine):
             counted=("limited",) if counted else (),
             rated=(RATE,) if rated else (),
         )
-        step = ask(found.call, said, decided, now=now, fence=found.fence * behind, approval=found.approval)
+        step = ask(found.call, asked, decided, now=now, fence=found.fence * behind, approval=found.approval)
         base = self.do(self.ledgers.used(run, "limited")) + base_off
         self.do(self.ledgers.rated(RATE))
         self.store(step, self.version - behind, base)
@@ -112,8 +112,10 @@ class Pairs(RuleBasedStateMachine):
         found = self.do(self.ledgers.read(which[0], which[1]))
         if found.call is None:
             return
-        said = outcome(found.call, holder, status=status)
-        step = on_outcome(found.call, said, "", lambda _asked: decision(), now=self.ledgers.now(), fence=found.fence)
+        reported = outcome(found.call, holder, status=status)
+        step = on_outcome(
+            found.call, reported, "", lambda _asked: decision(), now=self.ledgers.now(), fence=found.fence
+        )
         self.store(step, self.version)
 
     @rule(which=CALL, verdict=st.sampled_from(["happened", "did_not_happen", "retry"]))

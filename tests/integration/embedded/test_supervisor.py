@@ -86,9 +86,10 @@ async def test_a_killed_child_is_started_again_at_its_address(folder: Path, supe
     assert second.restarts == 1
     assert second.pid not in (None, first.pid)
     assert unit.port == port
-    await eventually(lambda: len(told.lines) == 2)
-    assert told.lines[0] == "decider was ended by SIGKILL; it is started again"
-    assert told.lines[1].startswith("decider is back after")
+    await eventually(lambda: len(told.lines) == 3)
+    assert told.lines[0].startswith("decider is ready after")
+    assert told.lines[1] == "decider was ended by SIGKILL; it is started again"
+    assert told.lines[2].startswith("decider is back after")
     assert told.changes == 1
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from tests.support.places import EXAMPLES
 
 from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import DATABASE_ROLES, WorkerCommand
+from towpath_embedded.processes.role_names import DATABASE_ROLES
+from towpath_embedded.processes.role_process import WorkerLaunch
 
 SAMPLE = EXAMPLES / "support"
 TWO_OF_EACH = {"orchestrator": 2, "decider": 2, "tas": 2, "log_writer": 2}
@@ -28,8 +29,8 @@ TIMEOUT_S = 60.0
 FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}
 
 
-def sample_worker(folder: Path) -> WorkerCommand:
-    return WorkerCommand(modules=(str(SAMPLE / "tools.py"),), builtin=True, directory=folder)
+def sample_worker(folder: Path) -> WorkerLaunch:
+    return WorkerLaunch(modules=(str(SAMPLE / "tools.py"),), builtin=True, directory=folder)
 
 
 async def submit(client: httpx2.AsyncClient, key: str) -> str:
@@ -73,9 +74,9 @@ async def test_a_run_ends_though_every_process_is_killed_once(folder: Path) -> N
         starts="fork",  # two dozen starts; how they are started makes no difference to how they are replaced
     ) as platform:
         assert {"orchestrator", "orchestrator-2", "tas-2", "worker", "gateway"} <= set(platform.processes)
-        told: list[str] = []
-        await NetworkFolder(SAMPLE, platform.gateway_url, told.append).publish_changed()
-        assert told == ["network.yaml: network support version 1"]
+        listed: list[str] = []
+        await NetworkFolder(SAMPLE, platform.gateway_url, listed.append).publish_changed()
+        assert listed == ["network.yaml: network support version 1"]
         async with httpx2.AsyncClient(base_url=platform.gateway_url, timeout=10) as client:
             run_id = await submit(client, "once")
             waiting = asyncio.create_task(ended(client, run_id))
@@ -93,7 +94,8 @@ def environment_of(pid: int | None) -> dict[str, str]:
 
 
 async def test_a_worker_is_added_to_a_platform_that_runs(folder: Path) -> None:
-    async with Platform(folder, workers=[sample_worker(folder)], durable=False, starts="fork") as platform:
+    async with Platform(folder, workers=[sample_worker(folder)], durable=False, starts="exec") as platform:
+        assert_own_credentials({name: state.pid for name, state in platform.processes.items()})
         names = await platform.add_worker(sample_worker(folder))
         assert names == ["worker-2"]
         assert platform.processes["worker-2"].pid is not None
@@ -157,7 +159,8 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         ready = json.loads(out.wait_for("gateway_url"))
         assert set(ready["processes"]) >= {"gateway", "orchestrator", "decider", "tas", "log_writer", "worker"}
         assert ready["data"] == str(folder / ".towpath")
-        assert_own_credentials({name: entry["pid"] for name, entry in ready["processes"].items()})
+        err.wait_for("tas is ready after")
+        assert_no_credentials_shown({name: entry["pid"] for name, entry in ready["processes"].items()})
         err.wait_for("network support version 1")
         run_id = asyncio.run(_submit_and_wait_for_the_gate(ready["gateway_url"]))
         policy.write_text(policy.read_text().replace("<= 100", "<= 50").replace("> 100", "> 50"))
@@ -183,7 +186,13 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         assert asyncio.run(_end(shown[1].removesuffix("/v1"), run_id))["status"] == "completed"
 
 
-def assert_own_credentials(pids: dict[str, int]) -> None:
+def assert_no_credentials_shown(pids: dict[str, int]) -> None:
+    """A process that was forked got its environment by a socket, so the system's list of it has no credentials."""
+    for name, pid in pids.items():
+        assert name in {"nats", "postgres"} or not any("TOWPATH" in variable for variable in environment_of(pid))
+
+
+def assert_own_credentials(pids: Mapping[str, int | None]) -> None:
     """A role gets its own credentials and no other."""
     for name, pid in pids.items():
         if name in {"nats", "postgres"}:

@@ -27,13 +27,13 @@ async def test_what_is_too_large_is_refused_at_once(nats_server: Nats) -> None:
     await tas.broker.start()
     await gateway.connect()
     try:
-        assert (await gateway.ask(ECHO, ActionDone(detail="ab"))).detail == "abab"
+        assert (await gateway.request(ECHO, ActionDone(detail="ab"))).detail == "abab"
         begun = time.monotonic()
         with pytest.raises(ProblemError) as answer:
-            await gateway.ask(ECHO, ActionDone(detail="x" * 600_000))
+            await gateway.request(ECHO, ActionDone(detail="x" * 600_000))
         assert answer.value.problem.code == "answer_too_large"
         with pytest.raises(ProblemError) as request:
-            await gateway.ask(ECHO, ActionDone(detail="x" * 2_000_000))
+            await gateway.request(ECHO, ActionDone(detail="x" * 2_000_000))
         assert request.value.problem.code == "request_too_large"
         assert time.monotonic() - begun < 2
     finally:
@@ -47,8 +47,8 @@ async def test_a_subject_that_no_message_can_have_is_refused_and_logged_once(nat
     try:
         with capture_logs() as logs:
             for subject in ("tool.call.a b", "tool.call.a\tb", "run.event.\r\nPUB x", ""):
-                assert not await bus.post(subject, b"{}")
-            assert await bus.post("tool.call.fine", b"{}")
+                assert not await bus.publish(subject, b"{}")
+            assert await bus.publish("tool.call.fine", b"{}")
         assert [line["subject"] for line in logs] == ["tool.call.a b", "run.event.\r\nPUB x", ""]
     finally:
         await bus.close()

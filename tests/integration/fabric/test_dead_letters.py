@@ -146,12 +146,12 @@ class Reports:
 
 def forged(run_id: str, effect: dict[str, Any], delivery: int, **changes: Any) -> bytes:
     """What whoever has the decider's credential may say of a request that there never was."""
-    said = json.dumps({"run_id": run_id, **effect}).encode()
+    found = json.dumps({"run_id": run_id, **effect}).encode()
     report = {
         "stream": "DECIDE",
         "subject": "decide.default",
         "reason": "forged",
-        "body_base64": base64.b64encode(said).decode(),
+        "body_base64": base64.b64encode(found).decode(),
         "delivery": delivery,
     }
     return json.dumps({**report, **changes}).encode()

@@ -30,7 +30,7 @@ from towpath_contracts.problems.registry import problem
 from towpath_contracts.rpc import PROBLEM_HEADER
 from towpath_fabric.clock import wall
 from towpath_fabric.nats.bus import Bus
-from towpath_fabric.nats.login import BrokerLoginError, connect_options
+from towpath_fabric.nats.login import LoginFileError, connect_options
 from towpath_fabric.settings import BrokerSettings, Settings
 
 NATS = Path(sys.executable).parent / "nats-server"
@@ -89,7 +89,7 @@ class Place:
 
     def login(self, user: str, **changes: Any) -> dict[str, Any]:
         """What the environment of *user* says."""
-        said = {
+        fields = {
             "nats_url": f"nats://127.0.0.1:{self.port}",
             "nats_tls_ca": self.folder / "towpath.pem",
             "nats_tls_cert": self.folder / "service.pem",
@@ -98,7 +98,7 @@ class Place:
             "nats_user": None,
             "nats_password": None,
         }
-        return {**said, **changes}
+        return {**fields, **changes}
 
 
 @pytest.fixture(scope="module")
@@ -162,17 +162,17 @@ async def refused(place: Place, **changes: Any) -> str:
     """Try to connect with another login, once; returns what was said."""
     import nats
 
-    said: list[Exception] = []
+    listed: list[Exception] = []
 
     async def note(error: Exception) -> None:
-        said.append(error)
+        listed.append(error)
 
     options = connect_options(BrokerSettings(**place.login("tas", **changes)))
     with pytest.raises(Exception) as caught:  # what nats-py met first: ssl's error or its own
         await nats.connect(
             f"nats://127.0.0.1:{place.port}", allow_reconnect=False, connect_timeout=20, error_cb=note, **options
         )
-    return " ".join(map(str, [caught.value, *said])).lower()
+    return " ".join(map(str, [caught.value, *listed])).lower()
 
 
 async def answered(bus: Bus, subject: str, data: bytes) -> bytes:
@@ -229,11 +229,11 @@ async def test_the_wrong_key_certificate_or_authority_is_refused(place: Place) -
 
 async def test_not_a_word_goes_out_in_the_clear_where_tls_is_asked_for(place: Place) -> None:
     """Who sits between and asks for no TLS would be told the password by nats-py alone: its first bytes are CONNECT."""
-    heard: list[bytes] = []
+    listed: list[bytes] = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"auth_required":true}\r\n')
-        heard.append(await reader.read(8))
+        listed.append(await reader.read(8))
         writer.close()
 
     server = await asyncio.start_server(listen, "127.0.0.1", 0)
@@ -242,37 +242,37 @@ async def test_not_a_word_goes_out_in_the_clear_where_tls_is_asked_for(place: Pl
         login = {"nats_url": url, "nats_tls_ca": file, "nats_user": "tas", "nats_password": "secret-word"}
         bus = Bus("tas", Settings(**login))
         trying = asyncio.ensure_future(bus.connect())
-        before = len(heard)
-        await eventually(lambda before=before: len(heard) > before)
+        before = len(listed)
+        await eventually(lambda before=before: len(listed) > before)
         trying.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await trying
         await bus.close()
     server.close()
     await server.wait_closed()
-    assert heard and all(first[:1] == b"\x16" for first in heard), heard  # a TLS handshake
+    assert listed and all(first[:1] == b"\x16" for first in listed), listed  # a TLS handshake
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("expected", "words"),
     [
         ({"nats_password": "p", "nats_nkey_file": "tas.nkey"}, "one way to log in"),
         ({"nats_tls_cert": "service.pem"}, "given together"),
         ({"nats_nkey_file": "nowhere.nkey"}, "nats_nkey_file"),
     ],
 )
-def test_a_login_that_can_not_be_is_refused_at_the_start(place: Place, said: dict[str, str], words: str) -> None:
-    here = {name: place.folder / text if "file" in name or "tls" in name else text for name, text in said.items()}
+def test_a_login_that_can_not_be_is_refused_at_the_start(place: Place, expected: dict[str, str], words: str) -> None:
+    here = {name: place.folder / text if "file" in name or "tls" in name else text for name, text in expected.items()}
     with pytest.raises(ValidationError, match=words):
         Settings(**here)
 
 
 def test_files_that_hold_no_key_are_named_and_not_shown(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     pem = place.folder / "server.key"
-    with pytest.raises(BrokerLoginError, match=r"server.key holds no seed") as caught:
+    with pytest.raises(LoginFileError, match=r"server.key holds no seed") as caught:
         Bus("tas", Settings(**place.login("tas", nats_nkey_file=pem)))
     assert "PRIVATE" not in str(caught.value)
-    with pytest.raises(BrokerLoginError, match=r"can't be used"):
+    with pytest.raises(LoginFileError, match=r"can't be used"):
         Bus("tas", Settings(**place.login("tas", nats_tls_ca=place.folder / "tas.nkey")))
     assert main(["keys", "nkey", str(pem)]) == 2
     assert "PRIVATE" not in capsys.readouterr().err

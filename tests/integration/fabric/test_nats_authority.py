@@ -97,7 +97,7 @@ def noting(place: str, found: list[str]) -> Callable[[Msg], Awaitable[None]]:
 
 
 @pytest.mark.parametrize("user", OUTSIDE)
-async def test_nobody_outside_hears_more_than_the_file_says(server: Nats, user: str) -> None:
+async def test_nobody_outside_receives_more_than_the_file_says(server: Nats, user: str) -> None:
     """What is said among the core services reaches only who may subscribe it."""
     async with Trial(server, user) as trial:
         allowed = set(await trial.listen(spoken()))

@@ -36,12 +36,12 @@ async def test_every_statement_on_every_table_is_refused_unless_the_file_has_it(
     try:
         tables = [(row["name"], row["view"]) for row in await connection.fetch(_TABLES)]
         for role in ROLES:
-            said: dict[str, str] = written()[role]["tables"]
+            found: dict[str, str] = written()[role]["tables"]
             for table, view in tables:
                 columns = [row["name"] for row in await connection.fetch(_COLUMNS, table)]
                 for verb, statement, column in statements(table, columns, view=view):
                     tried += 1
-                    if await allowed(connection, role, statement) != listed(said.get(table, ""), verb, column):
+                    if await allowed(connection, role, statement) != listed(found.get(table, ""), verb, column):
                         wrong.append(f"{role}: {statement}")
     finally:
         await connection.close()
@@ -72,9 +72,9 @@ def statements(table: str, columns: list[str], *, view: bool) -> list[tuple[str,
     return [*found, ("DELETE", f"EXPLAIN DELETE FROM {table}", ""), ("TRUNCATE", f"TRUNCATE {table}", "")]
 
 
-def listed(said: str, verb: str, column: str) -> bool:
-    """Say whether the file's words allow *verb*, on *column* where one is named."""
-    words = dict(re.findall(r"(\w+)(?:\(([^)]*)\))?", said.replace(", ", ",")) if said else [])
+def listed(given: str, verb: str, column: str) -> bool:
+    """Return whether the file's words allow *verb*, on *column* where one is named."""
+    words = dict(re.findall(r"(\w+)(?:\(([^)]*)\))?", given.replace(", ", ",")) if given else [])
     if verb not in words:
         return False
     return not words[verb] or not column or column in words[verb].split(",")

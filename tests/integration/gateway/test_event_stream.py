@@ -158,7 +158,7 @@ async def test_a_silent_stream_is_kept_open(
     try:
         platform = PlatformClient(bus, stopping, Telemetry("gateway", settings))
         first = await platform.page("default", run.run_id, 0)
-        stream = event_stream.RunStream(platform, "default", first, event_stream.SingleRunLayout(run.run_id)).frames()
+        stream = event_stream.RunStream(platform, "default", first, event_stream.SingleRunFraming(run.run_id)).frames()
         assert (await anext(stream)).startswith(b"retry:")
         assert (await anext(stream)).startswith(b"id: 1\n")
         begun = time.monotonic()

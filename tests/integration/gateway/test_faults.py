@@ -12,7 +12,7 @@ from tests.support.platform.platform_peer import PlatformPeer
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
 from towpath_fabric.postgres.migrations import migrate
-from towpath_gateway.adapters.key_store import CACHE_S, NewKey
+from towpath_gateway.adapters.key_store import CACHE_S, CreateKeyBody
 from towpath_gateway.settings import GatewaySettings
 from towpath_gateway.wiring import create_key
 
@@ -27,7 +27,7 @@ async def test_without_postgres_nobody_is_let_in_and_all_is_well_again_by_itself
     try:
         owner, role = postgres.dsn(database="postgres"), postgres.dsn(user="towpath_gateway", database="postgres")
         await migrate(owner)
-        new = NewKey(caller="alice", scopes=("runs:read", "runs:write"))
+        new = CreateKeyBody(caller="alice", scopes=("runs:read", "runs:write"))
         key = await create_key(GatewaySettings(database_url=SecretStr(role)), new, "shop")
         with gateway_process(tmp_path, nats_server.url(), database_url=role) as gateway:
             await gateway.wait_ready()

@@ -22,7 +22,7 @@ from towpath_contracts import rpc
 from towpath_contracts.dead_letters import DeadLetterPage
 from towpath_contracts.runs.views import ActionDone, GatePage, GateView
 from towpath_contracts.tools.access import AuditPage, Permissions, PolicyApplied, ToolsDescribed
-from towpath_gateway.adapters.key_store import NewKey
+from towpath_gateway.adapters.key_store import CreateKeyBody
 from towpath_gateway.core.api_keys import OPERATE_PLATFORM, SCOPES
 from towpath_gateway.settings import GatewaySettings
 from towpath_gateway.wiring import create_key
@@ -39,7 +39,7 @@ class Place:
     async def key(self, project: str, caller: str, scopes: Sequence[str] = SCOPES, **more: Any) -> str:
         """Make a key, with every scope and role unless told otherwise."""
         self.peer.projects[caller] = project
-        new = NewKey(caller=caller, scopes=tuple(scopes), **{"roles": ("approver", "policy_admin"), **more})
+        new = CreateKeyBody(caller=caller, scopes=tuple(scopes), **{"roles": ("approver", "policy_admin"), **more})
         return await create_key(GatewaySettings(database_url=SecretStr(self.dsn)), new, project)
 
     async def client(
@@ -305,7 +305,7 @@ async def test_the_gateway_role_can_neither_change_nor_delete_keys(place: Place)
         await connection.close()
 
 
-async def test_the_orchestrator_may_read_whose_a_caller_is(database: Any) -> None:
+async def test_the_orchestrator_may_read_the_project_of_a_caller(database: Any) -> None:
     connection = await asyncpg.connect(database("orchestrator"))
     try:
         found = await connection.fetchval("SELECT project FROM gateway.principal WHERE caller = 'anonymous'")
@@ -344,12 +344,19 @@ async def test_tool_access_is_asked_in_the_name_of_the_credential(place: Place) 
 
 def a_gate(gate_type: str, **more: Any) -> GateView:
     now = datetime.now(UTC)
-    told = {"run_id": uuid.uuid4(), "status": "pending", "reason": "look", "opened_at": now, "expires_at": now, **more}
-    return GateView.model_validate({"gate_id": uuid.uuid4(), "gate_type": gate_type, **told})
+    fields = {
+        "run_id": uuid.uuid4(),
+        "status": "pending",
+        "reason": "look",
+        "opened_at": now,
+        "expires_at": now,
+        **more,
+    }
+    return GateView.model_validate({"gate_id": uuid.uuid4(), "gate_type": gate_type, **fields})
 
 
 @pytest.mark.parametrize(
-    ("scopes", "roles", "said"),
+    ("scopes", "roles", "expected"),
     [
         (SCOPES, (), ["operator"]),
         (SCOPES, ("policy_admin",), ["operator", "policy_admin"]),
@@ -359,7 +366,7 @@ def a_gate(gate_type: str, **more: Any) -> GateView:
     ],
 )
 async def test_a_key_speaks_in_its_roles_and_with_every_scope_as_an_operator_beside_approvals(
-    place: Place, scopes: Sequence[str], roles: tuple[str, ...], said: list[str]
+    place: Place, scopes: Sequence[str], roles: tuple[str, ...], expected: list[str]
 ) -> None:
     peer, doubt = place.peer, a_gate("unknown_effect", project="shop")
     approval = a_gate("approval", project="shop", approval_id=uuid.uuid4())
@@ -371,5 +378,5 @@ async def test_a_key_speaks_in_its_roles_and_with_every_scope_as_an_operator_bes
         settled = await alice.post(f"/v1/gates/{doubt.gate_id}/resolve", json={"verdict": "happened"})
         decided = await alice.post(f"/v1/gates/{approval.gate_id}/approve")
         assert (settled.status_code, decided.status_code) == (200, 200)
-    assert peer.requests(rpc.RESOLVE_GATE.subject)[0]["roles"] == said
+    assert peer.requests(rpc.RESOLVE_GATE.subject)[0]["roles"] == expected
     assert peer.requests(rpc.RESOLVE_APPROVAL.subject)[0]["roles"] == sorted(roles)

@@ -171,6 +171,6 @@ async def test_a_flood_of_requests_is_refused_at_the_door(nats_url: str, tmp_pat
         async with narrow.client() as client:
             answers = await asyncio.gather(*(client.post("/v1/runs", json=TASK) for _ in range(50)))
             assert {answer.status_code for answer in answers} == {429}
-            said = {(answer.headers["retry-after"], answer.json()["code"]) for answer in answers}
-            assert said == {("9", "overloaded"), ("1", "overloaded")}
+            seen = {(answer.headers["retry-after"], answer.json()["code"]) for answer in answers}
+            assert seen == {("9", "overloaded"), ("1", "overloaded")}
             assert (await client.get("/readyz")).status_code == 200

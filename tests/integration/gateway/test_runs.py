@@ -117,7 +117,7 @@ async def test_what_became_of_calls_is_asked_for_who_looks_and_not_while_waiting
     assert asked[-1] is True and set(asked[:-1]) == {False}
 
 
-async def test_an_end_that_nobody_told_is_seen_all_the_same(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
+async def test_an_end_that_nobody_reported_is_seen_all_the_same(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
     async def in_silence(run: PeerRun) -> None:
         await asyncio.sleep(0.2)
         await peer.finish(run, tell=False)

@@ -37,7 +37,7 @@ from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_gateway.adapters.event_feed import MAX_DELTAS, TokenFeed
 from towpath_gateway.adapters.platform_client import PlatformClient
-from towpath_gateway.app.event_stream import RunStream, RunTreeLayout
+from towpath_gateway.app.event_stream import RunStream, RunTreeFraming
 from towpath_readings.stream.tree import TreeEntry
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -226,8 +226,8 @@ async def test_b12_a_retried_call_supersedes_its_text_and_no_viewer_sees_two_ans
         stream = frames(response)
         await until_told(stream, "decision_requested")
         await write(peer, child, asked, BEGUN, "wro", "ng")
-        heard = [await until_told(stream, "delta") for _ in range(2)]
-        assert [json.loads(one[-1].data)["text"] for one in heard] == ["wro", "ng"]
+        listed = [await until_told(stream, "delta") for _ in range(2)]
+        assert [json.loads(one[-1].data)["text"] for one in listed] == ["wro", "ng"]
         await write(peer, child, asked, BEGUN + "ri", "ght", attempt=2)
         again = await until_told(stream, "superseded")
         assert json.loads(again[-1].data) | {"step": 1} == {
@@ -253,31 +253,31 @@ async def test_b12_a_retried_call_supersedes_its_text_and_no_viewer_sees_two_ans
     assert all(one.event not in {"delta", "superseded"} for one in await read(client, root, "children=true"))
 
 
-async def test_b12_what_was_told_of_an_answer_before_a_cut_is_taken_back(
+async def test_b12_what_was_sent_of_an_answer_before_a_cut_is_taken_back(
     gateway: GatewayProcess, peer: PlatformPeer
 ) -> None:
     """Row B12: a viewer that was cut off has no two answers before it either."""
     run, asked = a_run(peer), uuid.uuid4()
     await peer.add(run, RunStarted(), asks(asked))
-    heard: list[str] = []
+    listed: list[str] = []
     port = urlsplit(gateway.url).port or 0
     async with tcp_proxy(port) as proxy, Client(f"http://127.0.0.1:{proxy.port}") as sdk:
 
         async def follow() -> None:
             async for one in sdk.stream(run.run_id, event_types=["text", "step"], deltas=True):
                 word = getattr(one, "text", "") or getattr(one, "reason", "") or one.type
-                heard.append(word)
+                listed.append(word)
 
         following = asyncio.create_task(follow())
-        await eventually(lambda: heard == ["step"])
+        await eventually(lambda: listed == ["step"])
         await write(peer, run, asked, BEGUN + "half")
-        await eventually(lambda: heard[-1] == "half")
+        await eventually(lambda: listed[-1] == "half")
         proxy.cut()
-        await eventually(lambda: heard[-1] == "interrupted" and proxy.connections >= 2)
+        await eventually(lambda: listed[-1] == "interrupted" and proxy.connections >= 2)
         await peer.add(run, *answers(asked, "the whole"))
         await peer.finish(run)
         await asyncio.wait_for(following, 60)
-    assert heard == ["step", "half", "interrupted", "the whole", "step"]
+    assert listed == ["step", "half", "interrupted", "the whole", "step"]
 
 
 async def test_b12_of_pieces_that_nobody_takes_only_the_last_are_kept(nats_url: str, peer: PlatformPeer) -> None:
@@ -343,7 +343,7 @@ async def test_a_client_that_goes_away_leaves_no_subscription_behind(nats_url: s
         platform = PlatformClient(bus, asyncio.Event(), Telemetry("gateway", settings))
         first = await platform.page("default", root.run_id, 0)
         asked = len(bus.nc._subs)
-        stream = RunStream(platform, "default", first, RunTreeLayout(root.run_id, {}), deltas=True)
+        stream = RunStream(platform, "default", first, RunTreeFraming(root.run_id, {}), deltas=True)
 
         async def follow() -> None:
             async for _ in stream.frames():

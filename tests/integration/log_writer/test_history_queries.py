@@ -42,7 +42,7 @@ async def test_history_is_shown_only_to_its_project(place: Place, writer: Servic
     with pytest.raises(ProblemError) as refused:
         await place.history(run, "theirs")
     assert refused.value.problem.code == "run_not_found"
-    theirs = await place.bus.ask(GET_LLM_CALLS, GetLlmCalls(project="theirs", run_id=run))
+    theirs = await place.bus.request(GET_LLM_CALLS, GetLlmCalls(project="theirs", run_id=run))
     assert theirs.calls == ()
 
 
@@ -66,8 +66,8 @@ async def test_a_long_history_comes_in_pages(place: Place, writer: ServiceProces
         place_of = 2 * step + 1
         large = h.finished(run, step, result={"text": "x" * 60_000})
         transitions[place_of] = [large, *transitions[place_of][1:]]
-    told = place.log.keep(run, transitions)
-    await place.log.tell(told[:20])  # the rest must be read in pages that fit into a message
+    messages = place.log.keep(run, transitions)
+    await place.log.tell(messages[:20])  # the rest must be read in pages that fit into a message
     await place.complete(run, within_s=60)
     steps: list[Any] = []
     calls: list[Any] = []
@@ -85,7 +85,7 @@ async def test_a_long_history_comes_in_pages(place: Place, writer: ServiceProces
     assert pages > 1
 
 
-async def test_model_calls_are_told_from_logs_and_where_these_are_missing_from_events(
+async def test_model_calls_are_taken_from_logs_and_where_these_are_missing_from_events(
     place: Place, writer: ServiceProcess
 ) -> None:
     run = new_run()
@@ -111,12 +111,12 @@ async def test_model_calls_are_told_from_logs_and_where_these_are_missing_from_e
             raw_digest="sha256:r",
             **bodies,
         )
-        for _ in range(2):  # delivered twice, told once
+        for _ in range(2):  # delivered twice, written once
             await js.publish(subjects.LOG_LLM_CALL, call.model_dump_json().encode())
     await place.complete(run)
 
     async def calls() -> LlmCalls:
-        answer = await place.bus.ask(GET_LLM_CALLS, GetLlmCalls(project="default", run_id=run))
+        answer = await place.bus.request(GET_LLM_CALLS, GetLlmCalls(project="default", run_id=run))
         assert isinstance(answer, LlmCalls)
         return answer
 
@@ -124,12 +124,12 @@ async def test_model_calls_are_told_from_logs_and_where_these_are_missing_from_e
         return len((await calls()).calls) == 4
 
     await wait_for(all_told)
-    told = (await calls()).calls
-    assert [call["step_number"] for call in told] == [1, 2, 2, 3]
-    assert [call.get("prompt") for call in told] == [None, "What now?\ufffd", "What now?\ufffd", None]
-    assert told[0]["model"] == "scripted:task"
-    assert told[0]["total_tokens"] == 110
-    assert told[1]["raw_text"] == '{"action": "RESPOND"}'
+    found = (await calls()).calls
+    assert [call["step_number"] for call in found] == [1, 2, 2, 3]
+    assert [call.get("prompt") for call in found] == [None, "What now?\ufffd", "What now?\ufffd", None]
+    assert found[0]["model"] == "scripted:task"
+    assert found[0]["total_tokens"] == 110
+    assert found[1]["raw_text"] == '{"action": "RESPOND"}'
 
 
 async def test_what_a_tool_wrote_is_kept_once(place: Place, writer: ServiceProcess) -> None:

@@ -1,4 +1,4 @@
-"""Writers side by side on one database: every event is told exactly once, whoever believes what."""
+"""Writers side by side on one database: every event is written exactly once, whatever cursor a writer has."""
 
 import json
 import uuid
@@ -12,7 +12,7 @@ from tests.support.orchestrator import run_history as h
 
 from towpath_contracts.events.log import RunEvents
 from towpath_contracts.runs.children import ParentRun
-from towpath_contracts.runs.raw_events import EventBatch
+from towpath_contracts.runs.raw_events import RawRunEvents
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.logs import configure_logging
 from towpath_log_writer.adapters.history_tables import HistoryTables
@@ -32,8 +32,8 @@ def writer(pool: Any) -> HistoryWriter:
     return HistoryWriter(HistoryTables(pool), configure_logging("log_writer", Settings.load(log_level="error")))
 
 
-def batches(messages: Sequence[RunEvents]) -> list[EventBatch]:
-    return [EventBatch.model_validate_json(message.model_dump_json()) for message in messages]
+def batches(messages: Sequence[RunEvents]) -> list[RawRunEvents]:
+    return [RawRunEvents.model_validate_json(message.model_dump_json()) for message in messages]
 
 
 async def counted(pool: Any) -> list[tuple[int, int, int]]:
@@ -41,31 +41,31 @@ async def counted(pool: Any) -> list[tuple[int, int, int]]:
     return [tuple(row) for row in await pool.fetch(query)]
 
 
-async def test_a_writer_that_believes_an_old_cursor_tells_nothing_twice(pool: Any) -> None:
-    told = batches(h.messages(RUN, h.whole_run(RUN, 6)))
+async def test_a_writer_that_believes_an_old_cursor_writes_nothing_twice(pool: Any) -> None:
+    messages = batches(h.messages(RUN, h.whole_run(RUN, 6)))
     first, second = writer(pool), writer(pool)
-    assert await first.add(told[:4]) == {}
-    assert await second.add(told[:6]) == {}
-    assert await first.add(told[2:8]) == {}  # believes that it holds four; the other told six
-    assert await second.add(told) == {}
-    assert await first.add(told) == {}
+    assert await first.add(messages[:4]) == {}
+    assert await second.add(messages[:6]) == {}
+    assert await first.add(messages[2:8]) == {}  # believes that it holds four; the other wrote six
+    assert await second.add(messages) == {}
+    assert await first.add(messages) == {}
     assert await counted(pool) == [(step, 1, 110) for step in range(1, 7)]
-    assert (await first.held([RUN]))[RUN] == (await second.held([RUN]))[RUN] == told[-1].entries[-1].seq
+    assert (await first.held([RUN]))[RUN] == (await second.held([RUN]))[RUN] == messages[-1].entries[-1].seq
 
 
-async def test_a_new_writer_that_is_told_from_the_beginning_tells_nothing_twice(pool: Any) -> None:
-    told = batches(h.messages(RUN, h.whole_run(RUN, 3)))
-    await writer(pool).add(told)
-    await writer(pool).add(told)
+async def test_a_new_writer_that_reads_from_the_beginning_writes_nothing_twice(pool: Any) -> None:
+    messages = batches(h.messages(RUN, h.whole_run(RUN, 3)))
+    await writer(pool).add(messages)
+    await writer(pool).add(messages)
     assert await counted(pool) == [(step, 1, 110) for step in range(1, 4)]
 
 
-async def test_a_gap_is_named_and_nothing_behind_it_is_told(pool: Any) -> None:
-    told = batches(h.messages(RUN, h.whole_run(RUN, 4)))
+async def test_a_gap_is_named_and_nothing_behind_it_is_written(pool: Any) -> None:
+    messages = batches(h.messages(RUN, h.whole_run(RUN, 4)))
     late = writer(pool)
-    assert await late.add([*told[:3], *told[4:]]) == {RUN: "default"}
-    assert (await late.held([RUN]))[RUN] == told[2].entries[-1].seq
-    assert await late.add(told[3:]) == {}
+    assert await late.add([*messages[:3], *messages[4:]]) == {RUN: "default"}
+    assert (await late.held([RUN]))[RUN] == messages[2].entries[-1].seq
+    assert await late.add(messages[3:]) == {}
     assert await counted(pool) == [(step, 1, 110) for step in range(1, 5)]
 
 
@@ -73,15 +73,15 @@ async def test_a_run_whose_rows_a_crash_took_begins_anew_and_nothing_is_set_asid
     pool: Any, database: DatabaseUrl
 ) -> None:
     """Commits of history are not waited for on disk; a writer may miss the crash that took the last of them."""
-    told = batches(h.messages(RUN, h.whole_run(RUN, 4)))
+    messages = batches(h.messages(RUN, h.whole_run(RUN, 4)))
     own = writer(pool)
-    assert await own.add(told[:4]) == {}
+    assert await own.add(messages[:4]) == {}
     owner = await asyncpg.connect(database())
     for table in ("run_cursor", "tool_execution", "agent_execution_steps", "agent_execution_history"):
         await owner.execute(f"DELETE FROM history.{table}")
     await owner.close()
-    assert await own.add(told[4:]) == {RUN: "default"}
-    assert await own.add(told) == {}
+    assert await own.add(messages[4:]) == {RUN: "default"}
+    assert await own.add(messages) == {}
     assert await pool.fetchval("SELECT count(*) FROM history.skipped_event") == 0
     assert await counted(pool) == [(step, 1, 110) for step in range(1, 5)]
 
@@ -107,7 +107,7 @@ async def test_c12_a_goal_run_fills_every_column_of_the_source_however_its_log_a
         assert json.loads(step["result"])["0"]["status"] == "succeeded"
         validation = json.loads(step["validation"])
         assert (validation["success"], validation["reason"], validation["criteria"]) == (True, "they pass", [0])
-        assert [told["kind"] for told in json.loads(step["decisions"]).values()].count("validate") == 1
+        assert [found["kind"] for found in json.loads(step["decisions"]).values()].count("validate") == 1
         assert (whole["final_status"], whole["total_steps"], whole["total_tokens"]) == ("escalated", 1, 110)
         assert whole["escalation_reason"] == "low_confidence: stopped"
         assert float(whole["total_cost_usd"]) == pytest.approx(0.0005)
@@ -127,7 +127,7 @@ async def test_c12_a_goal_run_fills_every_column_of_the_source_however_its_log_a
         assert state["last_gate"] == {"type": "low_confidence", "reason": "Low confidence: 0.43"}
 
 
-async def test_history_tells_whose_child_a_run_is(pool: Any) -> None:
+async def test_history_has_the_parent_of_a_run(pool: Any) -> None:
     own, below = uuid.uuid5(RUN, "parent"), uuid.uuid5(RUN, "child")
     above = ParentRun(run_id=own, root_id=own, step=1, index=0, depth=1)
     for run, first in ((own, h.created()), (below, h.created(parent=above))):

@@ -30,7 +30,7 @@ async def writer(place: Place, nats_server: Nats, folder: Path) -> AsyncIterator
         yield process
 
 
-async def test_f3_a_run_that_was_told_is_in_history_with_every_step(place: Place, writer: ServiceProcess) -> None:
+async def test_f3_a_run_that_was_reported_is_in_history_with_every_step(place: Place, writer: ServiceProcess) -> None:
     run = new_run()
     await place.log.tell(place.log.keep(run, h.whole_run(run, 5)))
     await place.complete(run)
@@ -54,8 +54,8 @@ async def test_f3_a_run_that_was_told_is_in_history_with_every_step(place: Place
 async def test_duplicates_and_disorder_change_nothing(place: Place, writer: ServiceProcess) -> None:
     straight, disturbed = new_run(), new_run()
     await place.log.tell(place.log.keep(straight, h.whole_run(straight, 6)))
-    told = place.log.keep(disturbed, h.whole_run(disturbed, 6))
-    again = [*told, *told[2:5], told[0]]
+    messages = place.log.keep(disturbed, h.whole_run(disturbed, 6))
+    again = [*messages, *messages[2:5], messages[0]]
     random.Random(7).shuffle(again)
     await place.log.tell(again)
     await place.complete(straight, disturbed)
@@ -64,8 +64,8 @@ async def test_duplicates_and_disorder_change_nothing(place: Place, writer: Serv
 
 async def test_lost_messages_are_read_from_the_run_log(place: Place, writer: ServiceProcess) -> None:
     middle, last, never = new_run(), new_run(), new_run()
-    told = place.log.keep(middle, h.whole_run(middle, 4))
-    await place.log.tell(told[:3] + told[5:])
+    messages = place.log.keep(middle, h.whole_run(middle, 4))
+    await place.log.tell(messages[:3] + messages[5:])
     await place.log.tell(place.log.keep(last, h.whole_run(last, 4))[:-2])
     place.log.keep(never, h.whole_run(never, 4))
     await place.complete(middle, last, never)
@@ -74,14 +74,14 @@ async def test_lost_messages_are_read_from_the_run_log(place: Place, writer: Ser
     assert len((await place.history(never)).steps) == 4
 
 
-async def test_many_runs_told_badly_are_all_complete(place: Place, writer: ServiceProcess) -> None:
+async def test_many_runs_reported_badly_are_all_complete(place: Place, writer: ServiceProcess) -> None:
     chance = random.Random(11)
     runs = [new_run() for _ in range(30)]
-    told = [message for run in runs for message in place.log.keep(run, h.whole_run(run, 5))]
-    told = [message for message in told if chance.random() > 0.15]
-    told += chance.sample(told, len(told) // 5)
-    chance.shuffle(told)
-    await place.log.tell(told)
+    messages = [message for run in runs for message in place.log.keep(run, h.whole_run(run, 5))]
+    messages = [message for message in messages if chance.random() > 0.15]
+    messages += chance.sample(messages, len(messages) // 5)
+    chance.shuffle(messages)
+    await place.log.tell(messages)
     await place.complete(*runs)
     first = await place.told(runs[0])
     for run in runs[1:]:
@@ -94,11 +94,11 @@ async def test_a_log_writer_that_was_away_catches_up(place: Place, nats_server: 
     with service_process("log_writer", folder, nats_server.url(), **place.settings()) as first:
         await first.wait_ready()
         begun = new_run()
-        told = place.log.keep(begun, h.whole_run(begun, 6))
-        await place.log.tell(told[:4])
+        messages = place.log.keep(begun, h.whole_run(begun, 6))
+        await place.log.tell(messages[:4])
         await wait_for(lambda: place.seq(begun))
         first.kill()
-    await place.log.tell(told[4:])
+    await place.log.tell(messages[4:])
     missed, lost = new_run(), new_run()
     await place.log.tell(place.log.keep(missed, h.whole_run(missed, 6)))
     place.log.keep(lost, h.whole_run(lost, 6))
@@ -108,15 +108,15 @@ async def test_a_log_writer_that_was_away_catches_up(place: Place, nats_server: 
     assert await place.told(begun) == await place.told(missed) == await place.told(lost)
 
 
-async def test_two_log_writers_tell_everything_once(
+async def test_two_log_writers_write_everything_once(
     place: Place, writer: ServiceProcess, nats_server: Nats, folder: Path
 ) -> None:
     with service_process("log_writer", folder, nats_server.url(), **place.settings()) as second:
         await second.wait_ready()
         runs = [new_run() for _ in range(10)]
-        told = [place.log.keep(run, h.whole_run(run, 8)) for run in runs]
-        for number in range(len(told[0])):
-            await place.log.tell(messages[number] for messages in told)
+        batch = [place.log.keep(run, h.whole_run(run, 8)) for run in runs]
+        for number in range(len(batch[0])):
+            await place.log.tell(messages[number] for messages in batch)
         await place.complete(*runs)
     first = await place.told(runs[0])
     for run in runs:
@@ -125,14 +125,14 @@ async def test_two_log_writers_tell_everything_once(
     assert await place.rows(counted) == [(1, 110)]
 
 
-async def test_what_postgres_refuses_is_set_aside_and_the_rest_is_told(place: Place, writer: ServiceProcess) -> None:
+async def test_what_postgres_refuses_is_set_aside_and_the_rest_is_written(place: Place, writer: ServiceProcess) -> None:
     good, bad = new_run(), new_run()
     transitions = h.whole_run(bad, 3)
     huge = h.decided(bad, 1, {"action": "USE_TOOL"}, usage=Usage(total_tokens=2**80))
     transitions[2] = [huge, *transitions[2][1:]]
-    told = place.log.keep(bad, transitions)
+    messages = place.log.keep(bad, transitions)
     others = place.log.keep(good, h.whole_run(good, 3))
-    await place.log.tell([*told[:4], *others, *told[4:]])
+    await place.log.tell([*messages[:4], *others, *messages[4:]])
     await place.complete(good, bad)
     assert await place.rows("SELECT run_id, seq, type FROM history.skipped_event") == [(bad, 4, "decision_received")]
     history = await place.history(bad)
@@ -155,9 +155,9 @@ async def test_messages_that_can_not_be_read_stop_nothing(place: Place, writer: 
 
 async def test_events_of_a_newer_orchestrator_are_passed_over(place: Place, writer: ServiceProcess) -> None:
     run = new_run()
-    told = place.log.keep(run, h.whole_run(run, 2))
+    messages = place.log.keep(run, h.whole_run(run, 2))
     js = place.log.nc.jetstream()
-    for message in told:
+    for message in messages:
         body = message.model_dump(mode="json")
         for entry in body["entries"]:
             if entry["event"]["type"] == "run_started":
@@ -169,9 +169,9 @@ async def test_events_of_a_newer_orchestrator_are_passed_over(place: Place, writ
 
 async def test_lost_connections_to_postgres_lose_nothing(place: Place, writer: ServiceProcess) -> None:
     runs = [new_run() for _ in range(20)]
-    told = [place.log.keep(run, h.whole_run(run, 6)) for run in runs]
-    for number in range(len(told[0])):
-        await place.log.tell(messages[number] for messages in told)
+    batch = [place.log.keep(run, h.whole_run(run, 6)) for run in runs]
+    for number in range(len(batch[0])):
+        await place.log.tell(messages[number] for messages in batch)
         if number % 3 == 1:
             await place.database.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -186,8 +186,8 @@ async def test_lost_connections_to_postgres_lose_nothing(place: Place, writer: S
 
 async def test_a_broker_that_was_away_is_no_gap(place: Place, writer: ServiceProcess, nats_server: Nats) -> None:
     run = new_run()
-    told = place.log.keep(run, h.whole_run(run, 6))
-    await place.log.tell(told[:4])
+    messages = place.log.keep(run, h.whole_run(run, 6))
+    await place.log.tell(messages[:4])
     await wait_for(lambda: place.seq(run))
     assert nats_server.process is not None
     nats_server.process.kill()

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
 
 from towpath_contracts import rpc
-from towpath_contracts.facts import ApprovalRequired
+from towpath_contracts.facts import ApprovalRequiredFact
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.runs.views import GetRun
 from towpath_contracts.tasks import SubmitTask
@@ -95,7 +95,7 @@ async def test_a_run_that_waits_for_a_person_holds_no_room(database: Any, nats_s
         other = await submit(peers, "solo")
         assert other["status"] == "queued"
         [request] = peers.requests
-        fact = ApprovalRequired(
+        fact = ApprovalRequiredFact(
             run_id=request.run_id,
             execution_id=request.execution_id,
             approval_id=uuid4(),

@@ -15,9 +15,9 @@ from tests.simulation.tables.budget_rows import BudgetRows
 from tests.support.tas.two_ledgers import memory
 
 from towpath_contracts.budgets import UNITS
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import open_pool
-from towpath_orchestrator.adapters.budget_store import BUDGETS, BatchResult, read_batch_result
+from towpath_orchestrator.adapters.budget_store import BUDGETS, BudgetBatchResult, read_batch_result
 from towpath_orchestrator.adapters.run_store import QUERIES
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -51,7 +51,7 @@ def values(runs: dict[uuid.UUID, int], charges: list[dict[str, Any]]) -> list[An
     return [*columns, NOW, [], [], [], [], [], [], [], "5", 0, "[]", "[]", "[]", "[]", "[]", json.dumps(charges)]
 
 
-def comparable(done: BatchResult) -> Any:
+def comparable(done: BudgetBatchResult) -> Any:
     soft = sorted((row["scope"], row["key"]) for row in done.soft)
     return done.moved, done.refused, done.crowded, done.unopened, soft
 
@@ -70,7 +70,7 @@ async def test_budget_accounts_say_the_same_in_postgres_and_in_the_simulation(po
     rows = BudgetRows(runs.database, runs)
     for run in RUNS:
         runs.runs[run] = {"seq": 1, "ended_at": None}
-    lanes = (PinnedConnection(pool), PinnedConnection(simulated))
+    lanes = (PinnedDatabaseConnection(pool), PinnedDatabaseConnection(simulated))
     for lane in lanes:
         await lane.fetch(BUDGETS.open_own_accounts, json.dumps(OPENED))
     chance = random.Random(7)
@@ -120,7 +120,7 @@ async def test_budget_many_at_once_never_overdraw_an_account(pool: "asyncpg.Pool
     await pool.execute(BUDGETS.open_own_accounts, json.dumps(OPENED))
 
     async def reserve(run: uuid.UUID) -> int:
-        lane, seq, got = PinnedConnection(pool), 1, 0
+        lane, seq, got = PinnedDatabaseConnection(pool), 1, 0
         for _ in range(12):
             wanted = [charge(run, PLACES[0], tokens_asked=30), charge(run, PLACES[1], tokens_asked=30)]
             done = read_batch_result(await lane.fetch(QUERIES.commit_batch, *values({run: seq}, wanted)))
@@ -148,7 +148,7 @@ async def test_budget_nobody_spends_what_another_of_the_batch_would_have_given_b
     gives = charge(RUNS[0], project, model_calls_freed=3, tool_calls_asked=1)
     stays = charge(RUNS[0], own, model_calls_freed=3, tool_calls_asked=1)
     wants = charge(RUNS[1], project, model_calls_asked=3)
-    for lane in (PinnedConnection(pool), PinnedConnection(simulated)):
+    for lane in (PinnedDatabaseConnection(pool), PinnedDatabaseConnection(simulated)):
         await lane.fetch(BUDGETS.open_own_accounts, json.dumps(OPENED))
         for run, wanted in ((RUNS[7], full), (RUNS[6], used_up)):
             assert read_batch_result(await lane.fetch(QUERIES.commit_batch, *values({run: 1}, [wanted]))).moved == {run}

@@ -137,7 +137,7 @@ async def accounts_stored(dsn: str) -> int:
 async def test_budget_limit_holds_from_the_moment_it_is_set_on_every_replica(
     database: Any, nats_server: Any, peers: Peers
 ) -> None:
-    """One replica is told of a limit; the other, which never looks by itself, and one that has just begun know it."""
+    """One replica gets a limit; the other, which never looks by itself, and one that has just begun know it."""
     settings = {"dsn": database("orchestrator"), "nats_url": nats_server.url(), "TOWPATH_RECONCILE_MS": "3600000"}
     async with orchestrator(**settings) as first:
         await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project="default", actor="test", spec=NETWORK))

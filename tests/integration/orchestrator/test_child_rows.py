@@ -19,7 +19,7 @@ from towpath_engine.handlers.children import new_child_run, spawn_children
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.replay import create
 from towpath_engine.state.run import RunState
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries, open_pool
 from towpath_orchestrator.adapters.batch_rows import child_columns
 from towpath_orchestrator.adapters.budget_store import BUDGETS
@@ -84,13 +84,13 @@ async def known(pool: Any, children: list[Transition]) -> list[Any]:
     found: list[Any] = []
     for child in children:
         run_id = child.state.run_id
-        told = await pool.fetchrow(QUERIES.child_report, run_id, RUN)
+        shown = await pool.fetchrow(QUERIES.child_report, run_id, RUN)
         whole = await pool.fetchrow(RECORDS.whole_run, run_id, "default")
         names = ("kind", "status", "seq", "wake_at", "caller", "agent_key", "max_steps", "user_message", "created_at")
         row = None if whole is None else [whole[name] for name in (*names, "parent_run_id", "root_run_id", "depth")]
         rows = await pool.fetch(QUERIES.load_tail, run_id, 0)
         log = [(one["seq"], one["at"], json.loads(one["event"])) for one in rows]
-        found.append((None if told is None else dict(told), row, log))
+        found.append((None if shown is None else dict(shown), row, log))
     return found
 
 
@@ -99,7 +99,7 @@ async def test_children_are_born_with_their_parents_transition_or_not_at_all(
     pools: tuple[Any, Any], charges: tuple[dict[str, Any], ...]
 ) -> None:
     children = born(Machine().state, "expert", "clerk")
-    lanes = [PinnedConnection(pool) for pool in pools]
+    lanes = [PinnedDatabaseConnection(pool) for pool in pools]
     real: list[Any] = []
     moved: list[set[uuid.UUID]] = []
     for expected, seq in ((False, 9), (True, 1)):
@@ -108,10 +108,10 @@ async def test_children_are_born_with_their_parents_transition_or_not_at_all(
         moved = [{row["run_id"] for row in rows if row.get("what", "moved") == "moved"} for rows in answers]
         real, simulated = [await known(pool, children) for pool in pools]
         assert moved[0] == moved[1] and real == simulated
-        assert [told is not None for told, _, _ in real] == [expected, expected], "a contested parent bears no child"
+        assert [found is not None for found, _, _ in real] == [expected, expected], "a contested parent bears no child"
         assert (RUN in moved[0]) is expected
-    told, row, log = real[0]
-    assert told == {"seq": 1, "status": "queued", "reason": "", "outcome": None, "ended": False}
+    found, row, log = real[0]
+    assert found == {"seq": 1, "status": "queued", "reason": "", "outcome": None, "ended": False}
     assert row[4:8] == ["me", "expert", 10, "help\ufffd expert"] and row[9:] == [RUN, RUN, 1]
     assert [(seq, event["type"], event["parent"]["index"]) for seq, _, event in log] == [(1, "run_created", 0)]
 
@@ -120,6 +120,6 @@ async def test_a_run_that_may_not_spend_bears_no_child(pools: tuple[Any, Any]) -
     children = born(Machine().state, "expert")
     statement, values = commit(1, children, charge(2))
     for pool in pools:
-        rows = await PinnedConnection(pool).fetch(statement, *values)
+        rows = await PinnedDatabaseConnection(pool).fetch(statement, *values)
         assert {row["what"]: row["run_id"] for row in rows} == {"short": RUN, "moved": OTHER}
         assert await known(pool, children) == [(None, None, [])]

@@ -18,11 +18,11 @@ from tests.conftest import DatabaseUrl
 from tests.support.gateway.web import Web, web
 from tests.support.waiting import eventually
 
-from towpath_contracts.gate_notices import ListNotices, RetryNotice
+from towpath_contracts.gate_notices import ListGateNotices, RetryGateNotice
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.postgres.pool import open_pool
 from towpath_orchestrator.adapters.webhooks import Webhook
-from towpath_orchestrator.app.webhook_delivery import LEASE_S, TIMEOUT_S, WebhookDeliveryLoop
+from towpath_orchestrator.app.webhook_delivery import LEASE_S, TIMEOUT_S, GateNoticeLoop
 
 KEY = b"k" * 24
 TAKEN = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
@@ -48,12 +48,12 @@ class Place:
         kinds = ("gate.opened", "gate.closed")
         self.webhook = Webhook(name="ops", url=receiver.url("/h"), secrets=(KEY,), projects=("shop",), kinds=kinds)
 
-    def replica(self, *webhooks: Webhook, try_s: float = TIMEOUT_S) -> WebhookDeliveryLoop:
+    def replica(self, *webhooks: Webhook, try_s: float = TIMEOUT_S) -> GateNoticeLoop:
         log = structlog.get_logger()
-        return WebhookDeliveryLoop(self.pool, webhooks or (self.webhook,), log, look_s=0.02, try_s=try_s)
+        return GateNoticeLoop(self.pool, webhooks or (self.webhook,), log, look_s=0.02, try_s=try_s)
 
     @asynccontextmanager
-    async def running(self, *replicas: WebhookDeliveryLoop) -> AsyncIterator[None]:
+    async def running(self, *replicas: GateNoticeLoop) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(replica.run()) for replica in replicas or (self.replica(),)]
         try:
             yield
@@ -68,7 +68,7 @@ class Place:
         await self.pool.executemany(OPEN, [(gate, uuid.uuid4(), detail, gate_type) for gate in gates])
         return gates
 
-    def told(self) -> list[dict[str, Any]]:
+    def received_notices(self) -> list[dict[str, Any]]:
         return [json.loads(asked.body) for asked in self.receiver.asked]
 
     async def statuses(self) -> list[tuple[str, int, str]]:
@@ -91,7 +91,7 @@ async def place(database: DatabaseUrl) -> AsyncIterator[Place]:
         await pool.close()
 
 
-async def test_a_gate_is_told_when_it_opens_and_when_it_closes_signed_and_without_arguments(place: Place) -> None:
+async def test_a_gate_is_reported_when_it_opens_and_when_it_closes_signed_and_without_arguments(place: Place) -> None:
     (gate,) = await place.open()
     async with place.running():
         await eventually(lambda: len(place.receiver.asked) == 1)
@@ -114,7 +114,7 @@ async def test_replicas_share_the_work_and_each_notice_is_sent_once(place: Place
     gates = await place.open(40)
     async with place.running(*(place.replica() for _ in range(3))):
         await place.until(lambda rows: [row[0] for row in rows] == ["sent"] * 40)
-    assert sorted(one["data"]["gate_id"] for one in place.told()) == sorted(map(str, gates))
+    assert sorted(one["data"]["gate_id"] for one in place.received_notices()) == sorted(map(str, gates))
 
 
 async def test_what_a_sender_took_down_with_it_comes_again_under_the_same_id(place: Place) -> None:
@@ -123,7 +123,7 @@ async def test_what_a_sender_took_down_with_it_comes_again_under_the_same_id(pla
     async with place.running():
         await eventually(lambda: len(place.receiver.asked) == 1)
     ((status, tries, _),) = await place.statuses()
-    assert (status, tries) == ("pending", 1), "it died in the middle, and nobody knows whether it was heard"
+    assert (status, tries) == ("pending", 1), "it died in the middle, and nobody knows whether it arrived"
     lease = "SELECT extract(epoch FROM due_at - now())::float FROM runs.notice"
     assert 0 < await place.pool.fetchval(lease) <= LEASE_S
     place.receiver.answer = lambda _asked: TAKEN
@@ -154,13 +154,13 @@ async def test_who_wants_nothing_more_is_left_alone_and_a_person_may_try_again(p
     replica = place.replica()
     async with place.running(replica):
         await place.until(lambda rows: rows == [("dead", 1, "it answered 410")])
-        (notice,) = (await replica.list(ListNotices(project="shop"))).notices
+        (notice,) = (await replica.list(ListGateNotices(project="shop"))).notices
         assert (notice.webhook, notice.kind, notice.error) == ("ops", "gate.opened", "it answered 410")
-        assert (await replica.list(ListNotices(project="other", status=None))).notices == ()
+        assert (await replica.list(ListGateNotices(project="other", status=None))).notices == ()
         with pytest.raises(ProblemError, match="not_found"):
-            await replica.retry(RetryNotice(project="other", notice_id=notice.notice_id))
+            await replica.retry(RetryGateNotice(project="other", notice_id=notice.notice_id))
         place.receiver.answer = lambda _asked: TAKEN
-        await replica.retry(RetryNotice(project="shop", notice_id=notice.notice_id))
+        await replica.retry(RetryGateNotice(project="shop", notice_id=notice.notice_id))
         await place.until(lambda rows: rows == [("sent", 1, "")])
 
 
@@ -186,14 +186,14 @@ async def test_an_old_sender_has_no_say_in_a_newer_try(place: Place) -> None:
     assert await place.statuses() == [("sent", 2, "")]
 
 
-async def test_without_webhooks_nothing_is_kept_and_whoever_comes_later_hears_nothing_old(place: Place) -> None:
+async def test_without_webhooks_nothing_is_kept_and_whoever_comes_later_gets_nothing_old(place: Place) -> None:
     await place.open(3)
-    silent = WebhookDeliveryLoop(place.pool, (), structlog.get_logger())
+    silent = GateNoticeLoop(place.pool, (), structlog.get_logger())
     assert await silent.make_notices() is False
     await place.open()
     async with place.running():
         await place.until(lambda rows: [row[0] for row in rows] == ["sent"])
-    assert len(place.told()) == 1
+    assert len(place.received_notices()) == 1
 
 
 async def test_gates_of_a_switch_crowd_out_no_approval_and_are_looked_at_once(place: Place) -> None:
@@ -203,7 +203,7 @@ async def test_gates_of_a_switch_crowd_out_no_approval_and_are_looked_at_once(pl
         await place.until(lambda rows: rows == [("sent", 1, "")])
         await place.pool.execute(CLOSE)
         await place.until(lambda rows: rows == [("sent", 1, "")] * 2)
-    assert {one["data"]["gate_id"] for one in place.told()} == {str(gate)}
+    assert {one["data"]["gate_id"] for one in place.received_notices()} == {str(gate)}
     left = "SELECT count(*) FROM runs.gate WHERE noticed <> status"
     assert await place.pool.fetchval(left) == 0, "closed ones are done with too"
 

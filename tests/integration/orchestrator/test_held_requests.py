@@ -10,16 +10,16 @@ from tests.conftest import DatabaseUrl
 from tests.support.engine.machine import START, snapshot, task
 
 from towpath_contracts.events.log import LogEntry
-from towpath_contracts.facts import CancelRequested, RunAdmitted
+from towpath_contracts.facts import CancelRequestedFact, RunAdmittedFact
 from towpath_engine.advance import advance
 from towpath_engine.replay import create
-from towpath_engine.requests.effects import Effect
+from towpath_engine.requests.effects import OutgoingEffect
 from towpath_engine.state.run import RunState
 from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import open_pool
 from towpath_orchestrator.adapters.run_store import RunStore
-from towpath_orchestrator.app.dispatch.dispatch_windows import DispatchWindows
-from towpath_orchestrator.app.dispatch.held_request_timers import AHEAD_S, HeldRequestTimers
+from towpath_orchestrator.app.dispatch.dispatch_windows import WindowedDispatcher
+from towpath_orchestrator.app.dispatch.held_request_timers import AHEAD_S, WaitingRequestTimers
 from towpath_orchestrator.app.state_cache import StateCache
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -32,10 +32,10 @@ RUN = (
 EVENT = "INSERT INTO runs.run_event (run_id, seq, at, type, event) VALUES ($1, $2, $3, $4, $5)"
 
 
-def begun(run: int) -> tuple[RunState, list[LogEntry], Effect]:
+def begun(run: int) -> tuple[RunState, list[LogEntry], OutgoingEffect]:
     network = snapshot()
     state, first = create(UUID(int=run), network, task(network, timeout_ms=3_153_600_000_000), START)
-    entries, (effect,), state = advance(state, RunAdmitted(run_id=state.run_id), START)
+    entries, (effect,), state = advance(state, RunAdmittedFact(run_id=state.run_id), START)
     return state, [first, *entries], effect
 
 
@@ -46,18 +46,18 @@ async def tell(owner: Any, run_id: UUID, entries: list[LogEntry]) -> None:
 
 async def test_a_held_request_does_not_wake_its_run_and_leaves_when_the_run_has_ended(database: DatabaseUrl) -> None:
     owner, pool = await asyncpg.connect(database()), await open_pool(database("orchestrator"), 2, "test")
-    sent: list[Effect] = []
+    sent: list[OutgoingEffect] = []
 
-    async def send(effect: Effect) -> None:
+    async def send(effect: OutgoingEffect) -> None:
         sent.append(effect)
 
     settings = OrchestratorSettings().model_copy(update={"message_window": 1})
     windows, cache, tables = (
-        DispatchWindows(send, settings, OrchestratorMetrics(CollectorRegistry())),
+        WindowedDispatcher(send, settings, OrchestratorMetrics(CollectorRegistry())),
         StateCache(10),
         RunStore(pool),
     )
-    holding = HeldRequestTimers(pool, tables, cache, windows, structlog.get_logger())
+    holding = WaitingRequestTimers(pool, tables, cache, windows, structlog.get_logger())
     try:
         await owner.execute("INSERT INTO runs.snapshot VALUES ('sha256:00', $1)", snapshot().model_dump_json())
         for run in (1, 2, 3):
@@ -70,7 +70,7 @@ async def test_a_held_request_does_not_wake_its_run_and_leaves_when_the_run_has_
         for held in windows.held():
             held.wake = monotonic()  # as if it had waited nearly as long as its resend
         state, _, _ = begun(3)
-        ended, _, after = advance(state, CancelRequested(run_id=state.run_id, by="me"), START)
+        ended, _, after = advance(state, CancelRequestedFact(run_id=state.run_id, by="me"), START)
         await tell(owner, state.run_id, list(ended))
         await owner.execute("UPDATE runs.run SET seq = $2 WHERE run_id = $1", state.run_id, after.seq)
         await holding.look()
@@ -83,7 +83,7 @@ async def test_a_held_request_does_not_wake_its_run_and_leaves_when_the_run_has_
         assert not await owner.fetchval(woken, UUID(int=2), AHEAD_S + 1)
         held.since -= 1_000
         first, _, _ = begun(1)
-        windows.settle(first, advance(first, CancelRequested(run_id=first.run_id, by="me"), START)[2])
+        windows.settle(first, advance(first, CancelRequestedFact(run_id=first.run_id, by="me"), START)[2])
         await windows.pump()
         assert [effect.message.run_id.int for effect in sent] == [1, 2]
         await holding.look()

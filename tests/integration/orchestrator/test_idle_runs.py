@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import asyncpg
 from tests.conftest import DatabaseUrl
 
-from towpath_contracts.runs.idle_runs import IdleRuns
+from towpath_contracts.runs.idle_runs import ListIdleRuns
 from towpath_fabric.postgres.pool import open_pool
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.state_cache import RunWaiters
@@ -19,7 +19,7 @@ SELECT $1, 'default', 'network', 'n', 1, '', $2, 7, 'me', now() - make_interval(
 """
 
 
-async def test_runs_that_stand_still_are_told_by_why_they_do(database: DatabaseUrl) -> None:
+async def test_runs_that_stand_still_are_listed_by_their_reason(database: DatabaseUrl) -> None:
     made: dict[str, UUID] = {}
     owner = await asyncpg.connect(database())
     for name, status, created, updated, overdue in (
@@ -40,7 +40,7 @@ async def test_runs_that_stand_still_are_told_by_why_they_do(database: DatabaseU
     await owner.close()
     pool = await open_pool(database("orchestrator"), 1, "test")
     try:
-        question = IdleRuns(overdue_s=30, quiet_s=60, queued_s=3_600)
+        question = ListIdleRuns(overdue_s=30, quiet_s=60, queued_s=3_600)
         idle = await _reading(pool).idle(question)
         assert [(run.run_id, run.idle) for run in idle.runs] == [
             (made["overdue"], "overdue"),

@@ -213,14 +213,14 @@ async def test_while_the_service_is_away_nothing_runs_and_nothing_is_granted(pla
     assert len(sent) == 1
 
 
-async def test_a_refused_model_hears_of_tools_agents_and_people_that_may(place: Place) -> None:
+async def test_a_refused_model_gets_tools_agents_and_people_that_may(place: Place) -> None:
     run_id = (await place.submit("Ship it.", use("orders.ship")))["run_id"]
     await place.until(run_id, lambda view: view.status == "completed")
-    said = json.loads(place.shown(run_id, 2).context.outputs[0].text)
-    assert [one["tool"] for one in said["alternatives"]] == ["orders.find", "orders.refund"], "not tag: not its tool"
-    assert said["specialists"] == [{"agent_key": "depot", "reachable": True, "why": "rule depot allows it"}]
-    assert said["escalation"]["role"] == "policy_admin"
-    assert "Agent depot may do it: hand over to it." in said["suggestion"]
+    parsed = json.loads(place.shown(run_id, 2).context.outputs[0].text)
+    assert [one["tool"] for one in parsed["alternatives"]] == ["orders.find", "orders.refund"], "not tag: not its tool"
+    assert parsed["specialists"] == [{"agent_key": "depot", "reachable": True, "why": "rule depot allows it"}]
+    assert parsed["escalation"]["role"] == "policy_admin"
+    assert "Agent depot may do it: hand over to it." in parsed["suggestion"]
     with pytest.raises(ProblemError, match="role_missing"):
         await place.caller.ask(
             rpc.SET_SWITCH, project="default", kind="tool", name="*", paused=True, actor="eve", reason="x"

@@ -14,7 +14,7 @@ from towpath_contracts.canonical import digest
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun, ListGates, ListRuns, PreviewPrompt, ResolveGate
 from towpath_contracts.tools.access import GetPolicy
-from towpath_contracts.tools.calls import BlobGet
+from towpath_contracts.tools.calls import GetBlobChunk
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ async def test_a_run_reaches_only_the_blobs_of_its_own_project(database: Any, na
         task = json.dumps({**plain, "script": script}).encode()
         theirs = json.loads((await peers.raw("task.submit.bob", task)).data)["run_id"]
         name = digest(script)
-        wanted = BlobGet(digest=name, run_id=theirs)
+        wanted = GetBlobChunk(digest=name, run_id=theirs)
         assert (await peers.ask(rpc.BLOB_GET_RUNS, wanted)).digest == name
         for run_id in (mine, None):
-            body = BlobGet(digest=name, run_id=run_id).model_dump_json().encode()
+            body = GetBlobChunk(digest=name, run_id=run_id).model_dump_json().encode()
             assert await refused(peers, rpc.BLOB_GET_RUNS.subject, body) == "not_found"

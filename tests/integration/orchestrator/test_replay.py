@@ -99,7 +99,7 @@ async def test_stored_runs_replay_and_a_changed_record_is_found(
         assert codes.count(None) >= 8
 
     url = {"TOWPATH_DATABASE_URL": database("orchestrator")}
-    (code, lines), (kept, said), (lost, _) = await asyncio.gather(
+    (code, lines), (kept, item), (lost, _) = await asyncio.gather(
         command("--network", "solo", **url),
         command("--file", str(golden), "--each"),
         command("--file", str(tmp_path / "nothing")),
@@ -114,7 +114,7 @@ async def test_stored_runs_replay_and_a_changed_record_is_found(
         "incomplete": 1,
         "unreadable": 1,
     }
-    assert (kept, said[0]["verdict"], said[0]["events"], lost) == (0, "identical", views[0].seq, 2)
+    assert (kept, item[0]["verdict"], item[0]["events"], lost) == (0, "identical", views[0].seq, 2)
 
 
 async def test_a_field_that_is_new_since_changes_no_verdict(

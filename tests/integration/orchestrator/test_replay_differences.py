@@ -67,8 +67,8 @@ async def test_an_export_of_a_run_that_goes_on_is_of_one_moment(
     assert lines[-1]["seq"] < view.seq, "it tells nothing of what came after its first piece"
     golden = tmp_path / "live.jsonl"
     golden.write_text(text, "utf-8")
-    code, (said, _totals) = await command("--each", "--file", str(golden))
-    assert (code, said["verdict"], said["events"]) == (0, "identical", lines[-1]["seq"])
+    code, (found, _totals) = await command("--each", "--file", str(golden))
+    assert (code, found["verdict"], found["events"]) == (0, "identical", lines[-1]["seq"])
 
 
 async def test_unreadable_and_many_diverged_runs_do_not_stop_the_gate(
@@ -93,9 +93,9 @@ async def test_unreadable_and_many_diverged_runs_do_not_stop_the_gate(
             ask = ReplayRuns(project="default", limit=500, budget_ms=20_000, after=after)
             reply = await peers.raw(rpc.REPLAY_RUNS.subject, ask.model_dump_json().encode())
             assert len(reply.data) < 1_000_000
-            told = json.loads(reply.data)
-            seen, pages = seen + told["runs"], pages + 1
-            if told["next_after"] is None:
+            parsed = json.loads(reply.data)
+            seen, pages = seen + parsed["runs"], pages + 1
+            if parsed["next_after"] is None:
                 break
-            after = UUID(told["next_after"])
+            after = UUID(parsed["next_after"])
         assert (seen, pages > 1) == (252, True)

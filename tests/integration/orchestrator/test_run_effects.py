@@ -1,4 +1,4 @@
-"""What became of the calls of a stopped run is told where it is asked, and read without arguments and results."""
+"""What became of the calls of a stopped run is returned where asked for, and read without arguments and results."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ async def stopped(peers: Peers) -> str:
     return run_id
 
 
-async def test_the_calls_of_a_stopped_run_are_told_where_that_is_asked(
+async def test_the_calls_of_a_stopped_run_are_reported_where_that_is_asked(
     database: Any, nats_server: Any, peers: Peers
 ) -> None:
     peers.answer_tools = False
@@ -51,9 +51,9 @@ async def test_the_calls_of_a_stopped_run_are_told_where_that_is_asked(
         await publish(peers)
         run_id = await stopped(peers)
         page = await peers.ask(rpc.EVENTS, GetEvents(project="default", run_id=run_id))
-        told = await view_of(peers, run_id, effects=True)
-        assert told.effects == effects_of(entry.event for entry in page.entries)
-        assert [effect.tool for effect in told.effects] == ["echo", "echo"]
+        found = await view_of(peers, run_id, effects=True)
+        assert found.effects == effects_of(entry.event for entry in page.entries)
+        assert [effect.tool for effect in found.effects] == ["echo", "echo"]
         assert (await view_of(peers, run_id)).effects == ()
         for extra, known in (({}, 2), ({"effects": False}, 0)):
             reply = await peers.raw("task.get.anonymous", json.dumps({"run_id": run_id, **extra}).encode())
@@ -66,10 +66,10 @@ async def test_the_calls_of_a_stopped_run_are_told_where_that_is_asked(
             " WHERE run_id = $1 AND type = 'tool_call_finished'",
             run_id,
         )
-        assert (await view_of(peers, run_id, effects=True)).effects == told.effects
+        assert (await view_of(peers, run_id, effects=True)).effects == found.effects
 
 
-async def test_a_run_whose_log_can_not_be_read_says_so_when_it_is_told_to_stop(
+async def test_a_run_whose_log_can_not_be_read_says_so_when_it_is_asked_to_stop(
     database: Any, nats_server: Any, peers: Peers
 ) -> None:
     peers.answer_tools = False

@@ -242,7 +242,7 @@ async def test_a_log_that_can_not_be_read_parks_its_run_alone(database: Any, nat
     assert status == "quarantined"
 
 
-async def test_what_is_pending_is_said_again_at_once_when_the_broker_lost_everything(
+async def test_what_is_pending_is_sent_again_at_once_when_the_broker_lost_everything(
     database: Any, nats_server: Any, peers: Peers
 ) -> None:
     """The attempt stays the same, so it is not the reconciler's resend after the lease, which raises it."""

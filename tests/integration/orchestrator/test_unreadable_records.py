@@ -76,8 +76,8 @@ async def test_texts_with_nul_and_trees_that_are_too_large(reading: tuple[RunQue
     rows = await pool.fetch(RECORDS.paused_gates, "default", str(SWITCH), uuid.UUID(int=0), AT_ONCE)
     assert [(row["gate_id"], row["run_id"]) for row in rows] == [(GATE, RUN)], "a pause that is over wakes its runs"
 
-    told = await place.get_run(GetRun(project="default", run_id=RUN, effects=True))
-    assert [(effect.tool, effect.execution_id) for effect in told.effects] == [("pay", CALL)]
+    found = await place.get_run(GetRun(project="default", run_id=RUN, effects=True))
+    assert [(effect.tool, effect.execution_id) for effect in found.effects] == [("pay", CALL)]
 
     whole = await place.tree(GetTree(project="default", run_id=RUN, limit=4))
     assert [child.run_id for child in whole.children] == CHILDREN and not whole.truncated

@@ -20,7 +20,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_OUTCOME
 from towpath_contracts.tools.calls import ToolFailure
-from towpath_contracts.tools.internal_outcomes import InternalOutcome, RecordOutcome
+from towpath_contracts.tools.internal_outcomes import InternalOutcomeAnswer, RecordInternalOutcome
 from towpath_contracts.tools.workspace import MAX_FILE_BYTES, MAX_WORKSPACE_BYTES, FileChange
 from towpath_embedded.servers.nats import Nats
 from towpath_engine.handlers.calls.internal_tools import digests_for
@@ -29,7 +29,7 @@ from towpath_fabric.postgres.pool import open_pool
 from towpath_fabric.settings import Settings
 from towpath_orchestrator.adapters.run_store import RunStore
 from towpath_orchestrator.app.commit.inbox import InboxFact
-from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTexts
+from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTextStore
 from towpath_orchestrator.app.dispatch.effect_dispatcher import record_outcome
 
 BROKEN = "broken.txt"
@@ -67,7 +67,7 @@ def _unreadable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_unreadable")
 async def test_d6_a_call_that_happened_stays_succeeded_where_its_changes_are_lost(nats_server: Nats) -> None:
-    """Row D6: changes of a scratch copy come back as one set or not at all; what happened is never told as failed."""
+    """Row D6: changes of a scratch copy come back as one set or not at all; what happened never becomes failed."""
     lost = [
         ({"name": "a.bin", "content": "binary"}, "changes_refused", "a.bin"),
         ({"name": "big.txt", "content": "x" * (MAX_FILE_BYTES + 1)}, "workspace_full", "big.txt"),
@@ -121,7 +121,7 @@ async def test_d6_sizes_are_those_of_what_is_stored_and_a_fact_loads_no_more_tha
         for name, text in texts.items():
             add = "INSERT INTO runs.blob (project, digest, data, size) VALUES ('default', $1, $2, $3)"
             await pool.execute(add, digests[name], text.encode(), len(text))
-        texts_of_runs = WorkspaceTexts(pool, RunStore(pool))
+        texts_of_runs = WorkspaceTextStore(pool, RunStore(pool))
         for changed, fault in (
             ({"small.txt": digests["small"], "big.txt": digests["big"]}, "big.txt would have 600000 bytes"),
             (
@@ -132,9 +132,9 @@ async def test_d6_sizes_are_those_of_what_is_stored_and_a_fact_loads_no_more_tha
         ):
             run = goal_run()
             run.decide(use("scratch"))
-            told = tuple(FileChange(path=path, digest=digest, size=1) for path, digest in changed.items())
-            fact = facts.ToolFinished(
-                run_id=run.state.run_id, execution_id=run.call_id(), status="succeeded", result="ok", changes=told
+            found = tuple(FileChange(path=path, digest=digest, size=1) for path, digest in changed.items())
+            fact = facts.ToolFinishedFact(
+                run_id=run.state.run_id, execution_id=run.call_id(), status="succeeded", result="ok", changes=found
             )
             item = InboxFact(fact=fact, text=fact.model_dump_json())
             await texts_of_runs.load({run.state.run_id: run.state}, {run.state.run_id: [item]})
@@ -146,31 +146,31 @@ async def test_d6_sizes_are_those_of_what_is_stored_and_a_fact_loads_no_more_tha
         run = BackgroundRun(mounts=texts)
         run.plan()
         run.decide(use("workspace_grep", text="zzz"))
-        asked = facts.ToolPermitted(run_id=run.state.run_id, execution_id=run.call_id())
+        asked = facts.InternalToolPermittedFact(run_id=run.state.run_id, execution_id=run.call_id())
         item = InboxFact(fact=asked, text="")
         await texts_of_runs.load({run.state.run_id: run.state}, {run.state.run_id: [item]})
-        assert isinstance(item.fact, facts.ToolPermitted) and len(digests_for(run.state, asked)) == 3
+        assert isinstance(item.fact, facts.InternalToolPermittedFact) and len(digests_for(run.state, asked)) == 3
         assert 600_000 < sum(map(len, item.fact.contents.values())) <= MAX_WORKSPACE_BYTES
 
 
 async def test_the_ledger_gets_an_outcome_without_its_contents_where_it_cannot_take_them(nats_server: Nats) -> None:
     tas, orchestrator = (Bus(name, Settings.load(nats_url=nats_server.url())) for name in ("tas", "orchestrator"))
-    recorded: list[RecordOutcome] = []
+    recorded: list[RecordInternalOutcome] = []
 
-    async def take(request: RecordOutcome) -> InternalOutcome:
+    async def take(request: RecordInternalOutcome) -> InternalOutcomeAnswer:
         if request.tool == "later":
             raise ProblemError(problem("unavailable", "the database is away", retry_after_s=1))
         if "\\x00" in str(request.result):
             raise ProblemError(problem("request_invalid", "a value can't be stored"))
         recorded.append(request)
-        return InternalOutcome(execution_id=request.execution_id)
+        return InternalOutcomeAnswer(execution_id=request.execution_id)
 
     tas.subscriber(RECORD_OUTCOME)(take)
     await tas.connect()
     await tas.broker.start()
     await orchestrator.connect()
     try:
-        request = RecordOutcome(run_id=RUN, project="p", execution_id=RUN, tool="plan_read", status="succeeded")
+        request = RecordInternalOutcome(run_id=RUN, project="p", execution_id=RUN, tool="plan_read", status="succeeded")
         for result in ({"text": "x" * 2_000_000}, {"text": "a\x00b"}):
             assert await record_outcome(orchestrator, request.model_copy(update={"result": result})) is not None
             assert recorded[-1].result["left_out"] and recorded[-1].result["digest"] == digest(result)
@@ -179,9 +179,9 @@ async def test_the_ledger_gets_an_outcome_without_its_contents_where_it_cannot_t
         assert await record_outcome(orchestrator, failed) is not None
         assert recorded[-1].failure == ToolFailure(code="path_invalid", message="", began=False)
         assert await record_outcome(orchestrator, request.model_copy(update={"result": {"a": 1}})) is not None
-        assert recorded[-1].result == {"a": 1}, "what fits is told whole"
+        assert recorded[-1].result == {"a": 1}, "what fits is returned whole"
         assert await record_outcome(orchestrator, request.model_copy(update={"tool": "later"})) is None, (
-            "told again later"
+            "reported again later"
         )
     finally:
         await orchestrator.close()

@@ -32,7 +32,7 @@ def policy(more: str = "note: somebody looks") -> str:
 
 async def vote(caller: TasCaller, asked: dict[str, Any], verdict: str, actor: str = "paula", **changes: Any) -> str:
     """Vote on an approval; returns its progress."""
-    said = {
+    fields = {
         "project": caller.project,
         "gate_id": str(uuid.uuid4()),
         "approval_id": asked["approval_id"],
@@ -42,7 +42,7 @@ async def vote(caller: TasCaller, asked: dict[str, Any], verdict: str, actor: st
         "roles": ["approver"],
         "digest": asked["digest"],
     }
-    done = await caller.ask(rpc.RESOLVE_APPROVAL, **{**said, **changes})
+    done = await caller.ask(rpc.RESOLVE_APPROVAL, **{**fields, **changes})
     return str(done.detail.partition(": ")[2])
 
 
@@ -71,15 +71,15 @@ async def test_one_yes_of_two_lets_nothing_through_and_the_second_one_does(tas: 
     await tas.caller.again(request)
     await tas.caller.dispatched(request)
     entries = await tas.caller.audit(execution_id=request.execution_id)
-    said = [(one.phase, one.actor, one.detail.get("votes")) for one in entries if one.phase.startswith("approval.")]
-    assert said == [
+    listed = [(one.phase, one.actor, one.detail.get("votes")) for one in entries if one.phase.startswith("approval.")]
+    assert listed == [
         ("approval.vote", "paula", "1 of 2"),
         ("approval.approved", "peter", "2 of 2"),
         ("approval.consumed", "", None),
     ]
 
 
-async def test_one_no_denies_whatever_others_said(tas: Running) -> None:
+async def test_one_no_denies_whatever_others_decided(tas: Running) -> None:
     request, asked = await waiting(tas, "quorum: 3")
     await vote(tas.caller, asked, "approved", "peter")
     assert await vote(tas.caller, asked, "denied", reason="not him") == "denied, 1 of 3"
@@ -112,7 +112,7 @@ async def test_many_people_at_two_replicas_make_one_quorum_and_one_call(tas: Run
     assert phases.count("approval.consumed") == 1, "used once"
 
 
-async def test_an_edited_call_runs_as_edited_and_everybody_hears_so(tas: Running) -> None:
+async def test_an_edited_call_runs_as_edited_and_everybody_is_informed(tas: Running) -> None:
     caller = tas.caller
     request, asked = await waiting(tas)
     args = {"order_id": "A-1", "amount": 150}
@@ -128,15 +128,15 @@ async def test_an_edited_call_runs_as_edited_and_everybody_hears_so(tas: Running
     assert (await caller.claim(invocation, claim_id)).granted, "its ticket is for what it carries"
     await caller.again(request)
     await caller.report(invocation, claim_id)
-    told = await caller.fact(request, "tool.finished")
-    assert (told["status"], told["executed_args"], told["edited_by"]) == ("succeeded", args, "paula")
+    found = await caller.fact(request, "tool.finished")
+    assert (found["status"], found["executed_args"], found["edited_by"]) == ("succeeded", args, "paula")
     stored = await row(tas.dsn, request.execution_id)
     assert stored["asked_digest"] == asked["args_digest"] != stored["args_digest"]
     assert (stored["asked_args"], stored["edited_by"]) == ('{"amount":500,"order_id":"A-1"}', "paula")
     (entry,) = await caller.audit(execution_id=request.execution_id, phase="approval.edited")
     assert entry.detail["changes"] == fresh["diff"] and entry.detail["before"]["args_digest"] == asked["args_digest"]
     await caller.again(request)
-    assert await caller.fact(request, "tool.finished", times=2) == told
+    assert await caller.fact(request, "tool.finished", times=2) == found
     await caller.again(request, args={"order_id": "A-1", "amount": 151})
     assert "arguments" in (await caller.fact(request, "execution.conflict"))["message"]
 
@@ -144,13 +144,13 @@ async def test_an_edited_call_runs_as_edited_and_everybody_hears_so(tas: Running
 async def test_an_edit_is_refused_whole_where_the_call_would_be(tas: Running) -> None:
     caller = tas.caller
     request, asked = await waiting(tas)
-    for args, said in (
+    for args, found in (
         ({"order_id": "A-1", "amount": 5_000}, "denied by rule never"),
         ({"order_id": 7, "amount": 150}, "not valid"),
         (LARGE, "already"),
         (None, "all arguments"),
     ):
-        with pytest.raises(ProblemError, match=said) as caught:
+        with pytest.raises(ProblemError, match=found) as caught:
             await vote(caller, asked, "edit", args=args)
         assert caught.value.problem.code == "edit_refused"
     small = {"order_id": "A-1", "amount": 150}
@@ -230,7 +230,7 @@ async def test_a_changed_tool_is_shown_before_it_runs(tas: Running) -> None:
     assert request.execution_id not in caller.invocations
 
 
-async def test_what_people_said_outlives_the_service_and_counts_once(
+async def test_what_people_decided_outlives_the_service_and_counts_once(
     nats_server: Nats, database: Callable[..., str], folder: Path
 ) -> None:
     async with running(nats_server, database, folder) as tas:

@@ -14,12 +14,12 @@ from tests.support.waiting import eventually
 from towpath_audit import bundle
 from towpath_audit.verifier import verify
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.tools.audit import AuditExport, AuditPiece, EraseAudit, GetCheckpoint
+from towpath_contracts.tools.audit import AuditPiece, EraseAudit, ExportAudit, GetCheckpoint
 from towpath_fabric.clock import wall
 from towpath_tas.adapters.ledger_tables import platform_audit_row
 from towpath_tas.app.audit import audit_export, export_piece
 from towpath_tas.app.audit.housekeeping import AuditRetention
-from towpath_tas.app.audit.sealer import BrokenLogError
+from towpath_tas.app.audit.sealer import AuditLogMismatchError
 
 
 @pytest.fixture
@@ -32,14 +32,14 @@ async def log(database: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
         yield found
 
 
-def after(request: AuditExport, piece: AuditPiece, **cursor: Any) -> AuditExport:
+def after(request: ExportAudit, piece: AuditPiece, **cursor: Any) -> ExportAudit:
     """The request for the piece after *piece*, with other words in the cursor."""
     assert piece.cursor is not None
     given = piece.cursor.model_copy(update=cursor)
     return request.model_copy(update={"cursor": given, "previous": bundle.digest(piece.lines[-1])})
 
 
-async def refusal(log: AuditLog, request: AuditExport) -> str:
+async def refusal(log: AuditLog, request: ExportAudit) -> str:
     with pytest.raises(ProblemError) as refused:
         await log.exports.export(request)
     assert refused.value.problem.remedy
@@ -47,7 +47,7 @@ async def refusal(log: AuditLog, request: AuditExport) -> str:
 
 
 async def test_a_cursor_counts_only_as_it_was_given_and_for_what(log: AuditLog) -> None:
-    first = AuditExport(project=PROJECT, actor="ann")
+    first = ExportAudit(project=PROJECT, actor="ann")
     piece = await log.exports.export(first)
     given = after(first, piece)
     tomorrow = wall() + timedelta(days=1)
@@ -67,7 +67,7 @@ async def test_a_cursor_counts_only_as_it_was_given_and_for_what(log: AuditLog) 
         assert await refusal(log, changed) == "cursor_refused"
     before_all_years = first.model_copy(update={"since": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=9)))})
     assert await refusal(log, before_all_years) == "request_invalid"
-    again = AuditExport.model_validate_json(given.model_dump_json())
+    again = ExportAudit.model_validate_json(given.model_dump_json())
     assert (await log.another_exports().export(again)).lines != (), "as it was given it counts, at any replica"
 
 
@@ -79,7 +79,7 @@ async def test_a_cursor_with_times_counts_in_whatever_zone_they_come_back(log: A
 
 async def test_an_export_ends_where_its_own_payloads_are_erased_meanwhile(log: AuditLog) -> None:
     await log.write(platform_audit_row("bank", "a", "x", actor="mia"))
-    first = AuditExport(project=PROJECT, actor="ann")
+    first = ExportAudit(project=PROJECT, actor="ann")
     piece = await log.exports.export(first)
     elsewhere = EraseAudit(project="bank", actor="dana", reason="r", before=wall() + timedelta(days=1))
     assert (await log.exports.erase(elsewhere)).erased == 1
@@ -96,7 +96,7 @@ async def test_an_export_ends_where_its_own_payloads_are_erased_meanwhile(log: A
 async def test_an_export_ends_where_retention_drops_a_segment_meanwhile(log: AuditLog) -> None:
     await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
     await fill(log, 10)
-    first = AuditExport(project=PROJECT, actor="ann")
+    first = ExportAudit(project=PROJECT, actor="ann")
     piece = await log.exports.export(first)
     assert await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments() > 0
     assert await refusal(log, after(first, piece)) == "export_moved"
@@ -118,12 +118,12 @@ async def test_a_sealer_signs_no_second_history_of_what_it_knows(log: AuditLog) 
     await roll_back(log, 1)
     await log.write(platform_audit_row(PROJECT, "b", "x", actor=""))
     for _ in range(2):
-        with pytest.raises(BrokenLogError, match="is not stored"):
+        with pytest.raises(AuditLogMismatchError, match="is not stored"):
             await witness.seal()
     stranger = log.another_sealer()
     for _ in range(3):
         await stranger.current(fresh=True)
-    with pytest.raises(BrokenLogError, match="is not stored"):
+    with pytest.raises(AuditLogMismatchError, match="is not stored"):
         await witness.seal()
 
 
@@ -147,7 +147,7 @@ async def test_leaves_that_no_checkpoint_covers_are_not_sealed_over(log: AuditLo
     )
     await log.owner("DELETE FROM tas.audit_seal WHERE size > 50")
     await log.write(platform_audit_row(PROJECT, "a", "x", actor=""))
-    with pytest.raises(BrokenLogError, match="does not cover"):
+    with pytest.raises(AuditLogMismatchError, match="does not cover"):
         await log.another_sealer().seal()
 
 

@@ -18,13 +18,13 @@ from tests.support.waiting import eventually
 from towpath_audit.notes import Signer
 from towpath_audit.verifier import verify
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.tools.audit import AuditExport, EraseAudit, GetCheckpoint
+from towpath_contracts.tools.audit import EraseAudit, ExportAudit, GetCheckpoint
 from towpath_fabric.clock import wall
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_tas.adapters.ledger_tables import platform_audit_row
 from towpath_tas.app.audit.housekeeping import AuditRetention
-from towpath_tas.app.audit.sealer import QUERIES, BrokenLogError
+from towpath_tas.app.audit.sealer import QUERIES, AuditLogMismatchError
 
 CALLS = 700
 MUTANTS = 7
@@ -188,8 +188,8 @@ async def test_erased_payloads_leave_every_proof_whole(log: AuditLog) -> None:
     await fill(log, 60)
     gone = await log.owner("SELECT DISTINCT execution_id FROM tas.audit_record WHERE execution_id IS NOT NULL LIMIT 6")
     for row in gone:
-        said = EraseAudit(project=PROJECT, actor="dana", reason="request 4711", execution_id=row["execution_id"])
-        assert (await log.exports.erase(said)).erased == 3
+        found = EraseAudit(project=PROJECT, actor="dana", reason="request 4711", execution_id=row["execution_id"])
+        assert (await log.exports.erase(found)).erased == 3
     elsewhere = EraseAudit(project="other", actor="dana", reason="request 4711", caller="cäller")
     assert (await log.exports.erase(elsewhere)).erased == 0
     with pytest.raises(ProblemError, match="request_invalid"):
@@ -227,7 +227,7 @@ async def test_what_the_owner_of_the_database_changes_is_found(log: AuditLog) ->
     await log.owner(
         "UPDATE tas.audit_seal SET size = size - 1 WHERE seal_id = (SELECT max(seal_id) FROM tas.audit_seal)"
     )
-    with pytest.raises(BrokenLogError):
+    with pytest.raises(AuditLogMismatchError):
         await log.sealer.seal()
     with pytest.raises(ProblemError, match="audit_broken"):
         await log.exports.checkpoint(GetCheckpoint())
@@ -273,10 +273,10 @@ async def test_a_bundle_shows_one_project_and_one_time(log: AuditLog) -> None:
     assert (other.faults, other.figures["leaves"]) == ([], 2), "its entry, and the log's own about its key"
 
 
-async def test_a_payload_that_is_too_large_for_a_message_is_withheld_and_said_to_be(log: AuditLog) -> None:
+async def test_a_payload_that_is_too_large_for_a_message_is_withheld_and_marked_so(log: AuditLog) -> None:
     await fill(log, 10)
     await log.write(platform_audit_row(PROJECT, "large", "x", actor="", detail={"args": '"' * 400_000}))
-    piece = await log.exports.export(AuditExport(project=PROJECT, actor="ann"))
+    piece = await log.exports.export(ExportAudit(project=PROJECT, actor="ann"))
     assert len(piece.model_dump_json()) < 1_000_000
     report = verify(await log.export(), checkpoints=log.kept.notes)
     assert report.faults == []

@@ -89,12 +89,12 @@ async def test_an_entry_is_proved_without_the_rest_of_the_log(log: AuditLog, mon
     for size in sizes(log.kept.notes, log.notes):
         made = await proving.prove(ProveRun(**asked, size=size))
         assert verify_proof(made.proof, checkpoints=log.kept.notes, keys=[key]).faults == []
-    said = json.loads(made.proof)
-    said["entries"][1]["entry"]["verdict"] = "refused"
-    assert [one.code for one in verify_proof(json.dumps(said)).faults] == ["entry_unproved"]
-    said["entries"].pop(1)
-    said["entries"][0]["payload"]["detail"] = '{"amount": 1}'
-    assert [one.code for one in verify_proof(json.dumps(said)).faults] == ["payload_changed"]
+    parsed = json.loads(made.proof)
+    parsed["entries"][1]["entry"]["verdict"] = "refused"
+    assert [one.code for one in verify_proof(json.dumps(parsed)).faults] == ["entry_unproved"]
+    parsed["entries"].pop(1)
+    parsed["entries"][0]["payload"]["detail"] = '{"amount": 1}'
+    assert [one.code for one in verify_proof(json.dumps(parsed)).faults] == ["payload_changed"]
     assert any("no checkpoint from outside" in note for note in verify_proof(made.proof).notes)
     assert [one.code for one in verify_proof(made.proof, keys=["sha256:00"]).faults] == ["checkpoint_signature"]
     with pytest.raises(ProblemError, match="no entry"):

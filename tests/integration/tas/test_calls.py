@@ -20,7 +20,7 @@ def soon(seconds: float) -> datetime:
     return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
-async def test_f6_a_call_is_permitted_run_told_and_audited(tas: Running) -> None:
+async def test_f6_a_call_is_permitted_run_reported_and_audited(tas: Running) -> None:
     caller = tas.caller
     invocation = await caller.call("orders.find")
     key = await caller.report(invocation)
@@ -309,10 +309,10 @@ async def test_a_fence_voids_what_waits_stops_what_runs_and_refuses_what_comes(t
     elsewhere = await caller.call("orders.refund")
     claim_id = uuid.uuid4()
     assert (await caller.claim(live, claim_id)).granted
-    said = {"run_id": run_id, "project": caller.project, "fence": 1, "reason": "cancelled"}
-    answer = await caller.ask(rpc.RAISE_FENCE, **said)
+    fields = {"run_id": run_id, "project": caller.project, "fence": 1, "reason": "cancelled"}
+    answer = await caller.ask(rpc.RAISE_FENCE, **fields)
     assert (set(answer.voided), answer.live) == ({idle.execution_id, pure.execution_id}, (live.execution_id,))
-    assert await caller.ask(rpc.RAISE_FENCE, **said) == answer, "asked again, answered the same"
+    assert await caller.ask(rpc.RAISE_FENCE, **fields) == answer, "asked again, answered the same"
     await eventually(lambda: {pure.execution_id, live.execution_id} <= set(caller.stops))
     assert (await caller.claim(idle)).reason == "void"
     late = await caller.put(caller.request("orders.find", run_id=run_id))

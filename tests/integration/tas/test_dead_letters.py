@@ -10,24 +10,24 @@ from tests.support.tas.tas_caller import query, row, settled
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
 from towpath_contracts import rpc, subjects
-from towpath_contracts.dead_letters import ReportDead
+from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.calls import RegisterTools, ToolInvocation, ToolSpec
 
 __all__ = ["shared_tas", "tas"]
 
 
-def letter(said: ToolInvocation, delivery: int, **changes: Any) -> ReportDead:
+def letter(given: ToolInvocation, delivery: int, **changes: Any) -> ReportDeadLetter:
     """What a worker reports of a delivery whose arguments it can't read."""
-    body = said.model_dump_json().replace('"args":', '"arg":').encode()
+    body = given.model_dump_json().replace('"args":', '"arg":').encode()
     fields = {
         "stream": "TOOLEXEC",
-        "subject": subjects.tool_exec(said.project, said.toolset),
+        "subject": subjects.tool_exec(given.project, given.toolset),
         "reason": "malformed",
         "body_base64": base64.b64encode(body).decode(),
         "delivery": delivery,
     }
-    return ReportDead.model_validate({**fields, **changes})
+    return ReportDeadLetter.model_validate({**fields, **changes})
 
 
 async def test_a_delivery_nobody_can_read_goes_out_again_and_then_fails(tas: Running) -> None:
@@ -131,18 +131,18 @@ async def test_a_worker_registers_tools_of_its_own_toolset_only(
 ) -> None:
     own = tas.caller.project
     request = RegisterTools(toolset="mine", worker="w", owner="o", project=project or own, tools=(SPEC,))
-    said, body = await ask(tas, rpc.REGISTER_TOOLS, (own, toolset), request)
-    assert said == code, body
+    found, body = await ask(tas, rpc.REGISTER_TOOLS, (own, toolset), request)
+    assert found == code, body
 
 
 @pytest.mark.parametrize(("toolset", "code"), [("mine", ""), ("other", "forbidden")])
 async def test_a_worker_reports_deliveries_of_its_own_toolset_only(tas: Running, toolset: str, code: str) -> None:
-    letter = ReportDead(
+    letter = ReportDeadLetter(
         stream="TOOLEXEC",
         subject=subjects.tool_exec(tas.caller.project, toolset),
         reason="malformed",
         body_base64="e30=",
         delivery=len(toolset),
     )
-    said, body = await ask(tas, rpc.DEAD_LETTER_CALLS, (tas.caller.project, "mine"), letter)
-    assert said == code, body
+    found, body = await ask(tas, rpc.DEAD_LETTER_CALLS, (tas.caller.project, "mine"), letter)
+    assert found == code, body

@@ -167,10 +167,10 @@ async def judge(dsn: str, world: World, requests: list[ToolRequest]) -> None:
         "SELECT execution_id, phase, verdict FROM tas.audit_entry"
         " WHERE phase IN ('decision', 'outcome') AND verdict <> 'deny'",
     )
-    said = Counter((entry["execution_id"], entry["phase"], entry["verdict"]) for entry in entries)
+    found = Counter((entry["execution_id"], entry["phase"], entry["verdict"]) for entry in entries)
     for execution_id in by_id:
-        assert said[execution_id, "decision", "allow"] == 1, "one decision for every effect"
-        assert said[execution_id, "outcome", "succeeded"] == 1, "one outcome for every effect"
+        assert found[execution_id, "decision", "allow"] == 1, "one decision for every effect"
+        assert found[execution_id, "outcome", "succeeded"] == 1, "one outcome for every effect"
 
 
 async def test_a_broker_that_lost_everything_is_set_up_again_and_calls_go_on(

@@ -79,20 +79,20 @@ async def test_a_rate_holds_for_the_whole_project_and_all_replicas(tas: Running,
     assert (found.count("allow"), found.count("limit_exceeded")) == (7, 23)
     assert await verdicts(caller, [caller.request("orders.find")]) == ["limit_exceeded"]
     assert await decisions(replica) > 0
-    said = {"project": caller.project, "network": "support", "agent_key": "billing", "tool": "orders.find"}
-    dry = await caller.ask(rpc.CHECK_ACCESS, **said, args=ARGS)
+    fields = {"project": caller.project, "network": "support", "agent_key": "billing", "tool": "orders.find"}
+    dry = await caller.ask(rpc.CHECK_ACCESS, **fields, args=ARGS)
     assert (dry.verdict, dry.violation_type) == ("deny", "limit_exceeded"), "a dry run sees the window of now"
-    dry = await caller.ask(rpc.CHECK_ACCESS, **said, args=ARGS, rates=False)
+    dry = await caller.ask(rpc.CHECK_ACCESS, **fields, args=ARGS, rates=False)
     assert dry.verdict == "allow", "what others have used says nothing of the matrix"
 
 
 async def test_a_rate_begins_again_with_every_window(tas: Running) -> None:
     caller = tas.caller
     await caller.apply(OPEN.replace("effect: allow", "effect: allow, rate: {calls: 1, per_s: 1}"))
-    said: list[str] = []
-    while said.count("allow") < 2 or "limit_exceeded" not in said:
-        assert len(said) < 5_000
-        said += await verdicts(caller, [caller.request("orders.find") for _ in range(3)])
+    listed: list[str] = []
+    while listed.count("allow") < 2 or "limit_exceeded" not in listed:
+        assert len(listed) < 5_000
+        listed += await verdicts(caller, [caller.request("orders.find") for _ in range(3)])
 
 
 async def test_a_call_that_waits_for_a_person_uses_the_rate_once(tas: Running) -> None:

@@ -16,7 +16,7 @@ from tests.support.tas.tas_running import Running, Shared, shared_tas, tas
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.calls import ToolSpec
-from towpath_contracts.tools.policy import DiffGroup, PolicyDiff, merge_diffs
+from towpath_contracts.tools.policy import DiffGroup, PolicyImpact, merge_diffs
 from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
 from towpath_tas.app.policy.policy_cache import PolicyCache
 from towpath_tas.metrics import TasMetrics
@@ -138,15 +138,15 @@ async def test_accepting_an_older_definition_does_not_let_go_what_a_newer_one_ho
     for definition in ("sha256:a", "sha256:b", "sha256:c"):
         await tas.caller.register(defined(definition))
     held = "SELECT version FROM tas.tool WHERE project = $1 AND held"
-    said = {"name": "orders.look", "actor": "ann", "accept": True}
+    fields = {"name": "orders.look", "actor": "ann", "accept": True}
     for version, left in ((2, [3]), (3, [])):
-        await ask(tas, rpc.DECIDE_PROPOSAL, **said, version=version)
+        await ask(tas, rpc.DECIDE_PROPOSAL, **fields, version=version)
         assert [found["version"] for found in await query(tas.dsn, held, tas.caller.project)] == left
 
 
-async def diff(tas: Running, text: str, limit: int = 2_000, **more: Any) -> PolicyDiff:
+async def diff(tas: Running, text: str, limit: int = 2_000, **more: Any) -> PolicyImpact:
     """Ask piece by piece, as the client does."""
-    pieces: list[PolicyDiff] = [await ask(tas, rpc.DIFF_POLICY, text=text, limit=limit, **more)]
+    pieces: list[PolicyImpact] = [await ask(tas, rpc.DIFF_POLICY, text=text, limit=limit, **more)]
     while pieces[-1].next_after is not None:
         cursor = {"after": pieces[-1].next_after, "last": pieces[-1].last}
         pieces.append(await ask(tas, rpc.DIFF_POLICY, text=text, limit=limit, **cursor, **more))
@@ -184,8 +184,8 @@ async def test_a_gated_or_denied_call_counts_once_by_its_first_decision(tas: Run
     await caller.apply(CAREFUL)
     refused = await caller.put(caller.request("orders.refund", args=LARGE))
     asked = await caller.fact(refused, "approval.required")
-    said = {"approval_id": asked["approval_id"], "gate_id": asked["approval_id"], "actor": "ben"}
-    await ask(tas, rpc.RESOLVE_APPROVAL, **said, roles=["approver"], verdict="denied", reason="no")
+    fields = {"approval_id": asked["approval_id"], "gate_id": asked["approval_id"], "actor": "ben"}
+    await ask(tas, rpc.RESOLVE_APPROVAL, **fields, roles=["approver"], verdict="denied", reason="no")
     await caller.fact(await caller.again(refused), "tool.denied")
     await caller.fact(await caller.put(caller.request("orders.ship")), "tool.denied")
     assert (await diff(tas, CAREFUL)).groups == ()
@@ -329,7 +329,7 @@ async def test_a_diff_over_recorded_calls_is_what_brute_force_says(shared_tas: S
             assert len({group.change for group in got.groups}) == 3
 
 
-async def test_what_is_said_of_rights_knows_the_tools_that_ask_a_team(tas: Running) -> None:
+async def test_what_is_reported_of_rights_includes_the_tools_that_ask_a_team(tas: Running) -> None:
     """Nobody registers them: they come with the network that is in force, and rules name them like any other."""
     caller = tas.caller
     team = {"name": "crew", "swarm": {"mode": "team"}, "agents": [{"key": key} for key in ("lead", "ann", "bob")]}

@@ -77,13 +77,13 @@ async def test_every_change_of_a_policy_is_in_the_audit(tas: Running) -> None:
 async def test_a_rule_for_a_tool_that_nobody_offers_is_warned_about(tas: Running) -> None:
     text = "kind: Policy\nrules:\n  - {name: typo, tool: order.find, effect: allow}"
     applied = await tas.caller.apply(text)
-    said = "line 3: rule typo: no registered tool matches 'order.find'; did you mean 'orders.find'?"
-    assert applied.warnings == (said,)
+    found = "line 3: rule typo: no registered tool matches 'order.find'; did you mean 'orders.find'?"
+    assert applied.warnings == (found,)
     with pytest.raises(ProblemError) as caught:
         await tas.caller.ask(
             rpc.APPLY_POLICY, project=tas.caller.project, actor="x", text=text + "\n", source="p.yaml", strict=True
         )
-    assert [error.detail for error in caught.value.problem.errors] == [said]
+    assert [error.detail for error in caught.value.problem.errors] == [found]
     assert caught.value.problem.detail == "1 problem(s) in p.yaml"
 
 
@@ -109,8 +109,8 @@ rules:
   - {name: five, who: {agent: billing}, tool: orders.refund, effect: allow}
 """
     )
-    said = "line 7: rule five: no agent that it names is equipped with a tool that matches 'orders.refund'"
-    assert applied.hints == (said,)
+    found = "line 7: rule five: no agent that it names is equipped with a tool that matches 'orders.refund'"
+    assert applied.hints == (found,)
     assert applied.warnings == (
         "line 3: rule one: no agent of support matches 'biling'; did you mean 'billing'?",
         "line 4: rule two: no published network matches 'suport'; did you mean 'support'?",
@@ -131,10 +131,10 @@ async def test_a_rule_that_gave_no_right_for_long_is_hinted_at(tas: Running) -> 
 async def test_a_dry_run_decides_like_the_real_thing_and_changes_nothing(tas: Running) -> None:
     caller = tas.caller
     await caller.apply(ASK)
-    said = {"project": caller.project, "network": "support", "agent_key": "billing"}
+    fields = {"project": caller.project, "network": "support", "agent_key": "billing"}
 
     async def check(name: str, args: Any) -> AccessVerdict:
-        verdict: AccessVerdict = await caller.ask(rpc.CHECK_ACCESS, **said, tool=name, args=args)
+        verdict: AccessVerdict = await caller.ask(rpc.CHECK_ACCESS, **fields, tool=name, args=args)
         return verdict
 
     assert (await check("orders.refund", ARGS)).rule == "small"
@@ -151,8 +151,8 @@ async def test_the_permissions_of_an_agent(tas: Running) -> None:
     found = await tas.caller.ask(
         rpc.GET_PERMISSIONS, project=tas.caller.project, network="support", agent_key="billing"
     )
-    told = {one.tool: (one.verdict, one.conditional) for one in found.permissions}
-    assert told == {"orders.find": ("allow", False), "orders.refund": ("allow", True)}
+    seen = {one.tool: (one.verdict, one.conditional) for one in found.permissions}
+    assert seen == {"orders.find": ("allow", False), "orders.refund": ("allow", True)}
 
 
 async def test_tools_are_described_with_their_versions(tas: Running) -> None:
@@ -347,11 +347,11 @@ async def test_in_production_a_weaker_tool_waits_for_an_admin(
         assert (await caller.register(tool("orders.find", "pure", operation="read"), owner="x")).standings[
             0
         ].status == "pending"
-        said = {"project": "default", "name": "orders.refund", "version": 2, "actor": "paula"}
-        await caller.ask(rpc.DECIDE_PROPOSAL, **said, accept=True)
+        fields = {"project": "default", "name": "orders.refund", "version": 2, "actor": "paula"}
+        await caller.ask(rpc.DECIDE_PROPOSAL, **fields, accept=True)
         assert (await caller.call("orders.refund")).effect_class == "pure"
         with pytest.raises(ProblemError, match="not_found"):
-            await caller.ask(rpc.DECIDE_PROPOSAL, **said, accept=False)
+            await caller.ask(rpc.DECIDE_PROPOSAL, **fields, accept=False)
         assert [entry.phase for entry in await caller.audit(tool="orders.refund", actor="paula")] == ["tool.accepted"]
 
 
@@ -376,7 +376,7 @@ async def test_a_policy_file_is_followed_and_a_bad_one_changes_nothing(
 
 async def resolve(caller: TasCaller, asked: dict[str, Any], verdict: str, **changes: Any) -> Any:
     """Vote on an approval."""
-    said = {
+    fields = {
         "project": caller.project,
         "gate_id": str(uuid.uuid4()),
         "approval_id": asked["approval_id"],
@@ -386,7 +386,7 @@ async def resolve(caller: TasCaller, asked: dict[str, Any], verdict: str, **chan
         "roles": ["approver"],
         "digest": asked["digest"],
     }
-    return await caller.ask(rpc.RESOLVE_APPROVAL, **{**said, **changes})
+    return await caller.ask(rpc.RESOLVE_APPROVAL, **{**fields, **changes})
 
 
 async def gate_resolved(caller: TasCaller, run_id: uuid.UUID) -> dict[str, Any]:

@@ -27,8 +27,8 @@ VALUES ($1, $2, $3, 'network', 'support', 1, 'sha256:snapshot', 1, 'bob', now(),
 
 
 async def switch(caller: TasCaller, verb: str, kind: str = "tool", name: str = "orders.*", **more: Any) -> SwitchSet:
-    said = {"project": caller.project, "kind": kind, "name": name, "paused": verb == "pause", "reason": "it leaks"}
-    done: SwitchSet = await caller.ask(rpc.SET_SWITCH, **{**said, "actor": "ann", "roles": ("operator",), **more})
+    fields = {"project": caller.project, "kind": kind, "name": name, "paused": verb == "pause", "reason": "it leaks"}
+    done: SwitchSet = await caller.ask(rpc.SET_SWITCH, **{**fields, "actor": "ann", "roles": ("operator",), **more})
     return done
 
 
@@ -56,8 +56,8 @@ async def test_a_paused_tool_waits_and_goes_on_and_the_audit_says_who(tas: Runni
         assert paused.changed
         assert paused.switch is not None
         request = await caller.put(caller.request("orders.refund"))
-        told = await caller.fact(request, "call.paused")
-        assert told["switch"]["switch_id"] == str(paused.switch.switch_id)
+        found = await caller.fact(request, "call.paused")
+        assert found["switch"]["switch_id"] == str(paused.switch.switch_id)
         assert (await row(tas.dsn, request.execution_id))["status"] == "requested"
         await caller.fact(await caller.again(request), "call.paused", times=2)
         assert not caller.invocations.get(request.execution_id)
@@ -106,9 +106,9 @@ async def test_stopping_what_runs_asks_its_workers(tas: Running) -> None:
     assert (done.changed, done.stopping) == (False, 1)
     await eventually(lambda: len(caller.stop_reasons) == 2)
     assert caller.stop_reasons[1] == "caller bob is paused by ben: it leaks still", "the words of who stopped it"
-    told = [entry for entry in await caller.audit() if entry.phase.startswith("switch")]
-    assert [(entry.phase, entry.actor) for entry in told] == [("switch.paused", "ann"), ("switch.stopping", "ben")]
-    assert told[1].detail["reason"] == "it leaks still"
+    listed = [entry for entry in await caller.audit() if entry.phase.startswith("switch")]
+    assert [(entry.phase, entry.actor) for entry in listed] == [("switch.paused", "ann"), ("switch.stopping", "ben")]
+    assert listed[1].detail["reason"] == "it leaks still"
 
 
 async def test_only_an_operator_with_a_reason_sets_it_and_an_equal_setting_changes_nothing(tas: Running) -> None:

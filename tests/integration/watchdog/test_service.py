@@ -18,7 +18,7 @@ from towpath_contracts import subjects
 from towpath_contracts.events import log as ev
 from towpath_contracts.facts import SOURCE_FACTS, WatchdogReportedFact
 from towpath_contracts.rpc import IDLE_RUNS
-from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, IdleRuns
+from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, ListIdleRuns
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.streams import ensure_streams
 
@@ -58,11 +58,11 @@ async def test_what_the_stream_lost_is_read_and_what_stands_still_is_asked_for(
 ) -> None:
     """What stands still is told once while it does; a log that is refused stands in the way of no other run."""
     gap, lost, over, slow, silent, overdue, unread, unread_long = (uuid4() for _ in range(8))
-    log, questions, facts = RunLog(nc), list[IdleRuns](), dict[UUID, WatchdogReportedFact]()
+    log, questions, facts = RunLog(nc), list[ListIdleRuns](), dict[UUID, WatchdogReportedFact]()
     log.unreadable, told_of = {unread, unread_long}, list[UUID]()
 
     async def on_idle(message: Msg) -> None:
-        questions.append(IdleRuns.model_validate_json(message.data))
+        questions.append(ListIdleRuns.model_validate_json(message.data))
         standing = [idle(overdue, "overdue", 31), idle(unread, "quiet", 599), idle(unread_long, "quiet", 661)]
         standing += [idle(slow, "quiet", 119), idle(silent, "quiet", 121)]
         await message.respond(IdleRunList(runs=tuple(standing)).model_dump_json().encode())

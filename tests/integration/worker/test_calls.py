@@ -97,8 +97,8 @@ async def test_whatever_a_tool_raises_or_returns_is_an_outcome(
 @pytest.mark.parametrize("kind", ["not_started", "code_cancelled", "invalid_arguments"])
 async def test_whether_a_call_began_is_not_for_its_tool_to_say(nats_server: Nats, kind: str) -> None:
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
-        said = (await tas.call("fail", {"kind": kind})).failure
-        assert said is not None and (said.code, said.began) == (kind.removeprefix("code_"), True)
+        found = (await tas.call("fail", {"kind": kind})).failure
+        assert found is not None and (found.code, found.began) == (kind.removeprefix("code_"), True)
         never = (await tas.call("fail", {})).failure
         assert never is not None and (never.code, never.began) == ("invalid_arguments", False)
 
@@ -227,7 +227,7 @@ async def test_a_cancelled_async_call_stops_and_says_so(nats_server: Nats) -> No
         await tas.all_acknowledged()
 
 
-async def test_a_cancelled_plain_call_is_told_through_its_context(nats_server: Nats) -> None:
+async def test_a_cancelled_plain_call_sees_it_in_its_context(nats_server: Nats) -> None:
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
         call = await tas.dispatch(tas.invocation("look_at_the_stop", {}))
         await eventually(lambda: CALLS != [])
@@ -237,24 +237,24 @@ async def test_a_cancelled_plain_call_is_told_through_its_context(nats_server: N
         assert failure.code == "stopped"
 
 
-async def test_what_a_tool_logs_is_told_and_never_harms_it(nats_server: Nats) -> None:
+async def test_what_a_tool_logs_is_reported_and_never_harms_it(nats_server: Nats) -> None:
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
-        heard = await tas.nc.subscribe("log.tool.default.default")
+        found = await tas.nc.subscribe("log.tool.default.default")
         await tas.nc.flush()
         outcome = await tas.call("talk", {"text": "hello"})
         assert outcome.status == "succeeded"
-        line = json.loads((await heard.next_msg(timeout=3)).data)
+        line = json.loads((await found.next_msg(timeout=3)).data)
         assert (line["level"], line["message"], line["tool"]) == ("warning", "hello", "talk")
         assert line["execution_id"] == str(outcome.execution_id)
         assert line["fields"]["number"] == 1
 
 
-async def test_hooks_hear_every_call_and_a_failing_one_is_contained(nats_server: Nats) -> None:
-    heard: list[str] = []
+async def test_hooks_get_every_call_and_a_failing_one_is_contained(nats_server: Nats) -> None:
+    listed: list[str] = []
 
     @hook("pre_tool_call")
     async def before(event: HookEvent) -> None:
-        heard.append(f"before {event.tool}")
+        listed.append(f"before {event.tool}")
 
     @hook("pre_tool_call")
     def broken(event: HookEvent) -> None:
@@ -262,26 +262,26 @@ async def test_hooks_hear_every_call_and_a_failing_one_is_contained(nats_server:
 
     @hook("post_tool_call")
     def after(event: HookEvent) -> None:
-        heard.append(f"after {event.tool} {event.status}")
+        listed.append(f"after {event.tool} {event.status}")
 
     @hook("error")
     async def failed(event: HookEvent) -> None:
-        heard.append(f"error {event.failure.code if event.failure else ''}")
+        listed.append(f"error {event.failure.code if event.failure else ''}")
 
     @hook("start")
     async def started(event: HookEvent) -> None:
-        heard.append(f"start {event.worker}")
+        listed.append(f"start {event.worker}")
 
     @hook("finished")
     async def finished(event: HookEvent) -> None:
-        heard.append("finished")
+        listed.append("finished")
 
     hooks = (before, broken, after, failed, started, finished)
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url(), hooks=hooks) as held:
         assert (await tas.call("add", {"a": 1, "b": 2})).status == "succeeded"
         assert (await tas.call("fail", {"kind": "tool_error"})).status == "failed"
         assert held.count("towpath_worker_hook_failures_total", event="pre_tool_call") == 2
-    assert heard == [
+    assert listed == [
         "start worker-1",
         "before add",
         "after add succeeded",

@@ -34,13 +34,13 @@ def test_it_shows_digests_hints_warnings_and_what_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, rows = inspected(tmp_path, capsys, sys.executable)
-    told = {row["tool"]: row for row in rows}
+    seen = {row["tool"]: row for row in rows}
     assert code == 0
-    assert told["bad.broken"]["hints"]["readOnlyHint"] is True
-    assert told["bad.broken"]["effect_class"] == "irreversible"
-    assert told["bad.broken"]["definition"].startswith("sha256:")
-    assert "asks to ignore" in told["bad.odd"]["notes"]
-    assert {told[name]["standing"] for name in ("echo", "ech0", "br\\u200boken")} == {"refused"}
+    assert seen["bad.broken"]["hints"]["readOnlyHint"] is True
+    assert seen["bad.broken"]["effect_class"] == "irreversible"
+    assert seen["bad.broken"]["definition"].startswith("sha256:")
+    assert "asks to ignore" in seen["bad.odd"]["notes"]
+    assert {seen[name]["standing"] for name in ("echo", "ech0", "br\\u200boken")} == {"refused"}
 
 
 def test_a_server_that_can_not_be_started_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -189,8 +189,8 @@ async def test_a_tool_that_its_server_defines_anew_is_held_until_somebody_accept
         fact = await caller.fact(request, "tool.finished")
         if fact["status"] == "failed":  # the worker asks every few seconds whether it was accepted
             assert fact["failure"]["code"] == "tool_drifted"
-        told = [entry.phase for entry in await caller.audit(tool="bad.echo") if entry.phase.startswith("tool.")]
-        assert told == [
+        listed = [entry.phase for entry in await caller.audit(tool="bad.echo") if entry.phase.startswith("tool.")]
+        assert listed == [
             *("tool.registered", "tool.proposed", "tool.drifted", "tool.restored", "tool.drifted", "tool.accepted")
         ]
 

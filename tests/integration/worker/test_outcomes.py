@@ -10,7 +10,7 @@ from tests.support.waiting import eventually
 from tests.support.worker.running_worker import serving
 from tests.support.worker.worker_tools import CALLS
 
-from towpath_contracts.authority import USERS, UserRights
+from towpath_contracts.authority import USERS, NatsUserRights
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools.calls import OutcomeConfirmed
 from towpath_embedded.servers.nats import Nats
@@ -98,8 +98,8 @@ async def test_an_outcome_survives_the_loss_of_the_broker_and_of_everything_it_h
         call = await tas.dispatch(tas.invocation("pay", {"amount": 1}, effect_class="irreversible"))
         await tas.outcome(call)
         await lose_broker(nats_server, tas)
-        heard = len(tas.outcomes_of(call))
-        await eventually(lambda: len(tas.outcomes_of(call)) > heard)
+        found = len(tas.outcomes_of(call))
+        await eventually(lambda: len(tas.outcomes_of(call)) > found)
         tas.confirming = True
         await tas.confirm()
         assert len(CALLS) == 1
@@ -171,7 +171,7 @@ async def test_a_drained_worker_finishes_what_runs_and_hands_back_the_rest(nats_
 
 
 async def test_a_worker_needs_no_more_rights_than_its_user_has(folder: Path) -> None:
-    everything = UserRights(publish=(">",), subscribe=(">",))
+    everything = NatsUserRights(publish=(">",), subscribe=(">",))
     server = Nats(folder / "nats", users={"worker": USERS["worker"], "everything": everything})
     await server.start()
     try:

@@ -20,10 +20,10 @@ SAYS: dict[str, Any] = {}
 
 def _said(order_id: str, ctx: ToolContext) -> Any:
     PROBED.append(f"{order_id} {ctx.execution_id}")
-    said = SAYS["probe"]
-    if isinstance(said, Exception):
-        raise said
-    return said
+    found = SAYS["probe"]
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 async def look(order_id: str, ctx: ToolContext) -> Any:

@@ -89,7 +89,7 @@ async def test_ten_megabytes_travel_as_a_reference(nats_server: Nats) -> None:
 
 
 @pytest.mark.parametrize("name", ["pay_late", "pay_stubbornly"])
-async def test_what_a_call_came_to_after_its_time_is_told_too(nats_server: Nats, name: str) -> None:
+async def test_what_a_call_came_to_after_its_time_is_reported_too(nats_server: Nats, name: str) -> None:
     """It settles what the ledger calls unknown, and is evidence otherwise."""
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()) as held:
         tas.confirming = False
@@ -120,8 +120,8 @@ async def test_a_repeated_confirmation_of_the_first_outcome_is_none_of_the_late_
         await eventually(lambda: tas.outcomes_of(call)[-1].late, within_s=60)
         await tas.confirm(first.key)  # it was sent more than once, and so it is confirmed
         await tas.call("add", {"a": 1, "b": 1})  # whatever was confirmed before this is forgotten by now
-        heard = len(tas.outcomes_of(call))
-        await eventually(lambda: len(tas.outcomes_of(call)) >= heard + 2, within_s=60)
+        found = len(tas.outcomes_of(call))
+        await eventually(lambda: len(tas.outcomes_of(call)) >= found + 2, within_s=60)
         late = tas.outcomes_of(call)[-1]
         assert (late.key, late.status) == (f"{first.key}:late", "succeeded")
         await tas.confirm()

@@ -1,7 +1,7 @@
 """NATS in memory: work-queue streams with redelivery, core messages, and everything that goes wrong between.
 
 It promises as little as the real one. Acknowledgements are hints, message ids are forgotten by a restart, what was
-acknowledged just before one may come again, and a wiped or restored store knows nothing of what was said since.
+acknowledged just before one may come again, and a wiped or restored store knows nothing of what was sent since.
 """
 
 import random
@@ -87,7 +87,7 @@ class SimBroker:
     def publish(
         self, data: bytes, subject: str, headers: dict[str, str], stored: Callable[[bool], None] | None
     ) -> None:
-        """Take a message from a client; *stored* hears, if at all, whether a stream has it."""
+        """Take a message from a client; *stored* gets, if at all, whether a stream has it."""
         times = 1
         draw = self.chance.random()
         faults = self.faults
@@ -138,8 +138,8 @@ class SimBroker:
     def _known(self, queue: StreamQueue, message_id: str | None) -> bool:
         if message_id is None:
             return False
-        heard = queue.ids.get(message_id)
-        if heard is not None and self.loop.time() - heard < DEDUPE_S:
+        stored_at = queue.ids.get(message_id)
+        if stored_at is not None and self.loop.time() - stored_at < DEDUPE_S:
             self.seen.note("deduplicated")
             return True
         if message_id in queue.forgotten:
@@ -165,7 +165,7 @@ class SimBroker:
             self.loop.call_in(process, self._hop_s(), callback, subject, data, headers)
 
     def subscribe(self, process: SimProcess, subject: str, group: str, callback: Callable[..., None]) -> None:
-        """Let *callback* hear of messages on *subject*; of a group, one member hears each."""
+        """Call *callback* with messages on *subject*; of a group, one member gets each."""
         self.subscribers.setdefault(subject, []).append((process, group, callback))
         if "*" in subject:
             self.wild[subject] = None
@@ -180,7 +180,7 @@ class SimBroker:
             queue.feeds[:] = [feed for feed in queue.feeds if feed.process is not process]
 
     def _offer(self, queue: StreamQueue, message: StoredMessage) -> None:
-        """Deliver to somebody who has room; without one the message waits until somebody asks."""
+        """Deliver to a consumer that has room; without one the message waits until one asks."""
         if not self.up or message.held_until > self.loop.time() or queue.messages.get(message.seq) is not message:
             return
         willing = [feed for feed in queue.feeds if feed.has_room and not feed.process.dead]
@@ -200,7 +200,7 @@ class SimBroker:
         self.loop.call_in(self.loop.outside, seconds, self._offer, queue, message)
 
     def offer_all(self, queue: StreamQueue) -> None:
-        """Offer everything that waits: somebody has room again."""
+        """Offer everything that waits: a consumer has room again."""
         for message in list(queue.messages.values()):
             self._offer(queue, message)
 

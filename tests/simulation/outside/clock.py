@@ -1,7 +1,7 @@
 """An asyncio loop in virtual time that runs several processes, one step at a time, in an order drawn from a seed.
 
 Inside a process callbacks keep the order that asyncio promises; between processes every order is possible. Time
-moves only when nobody can do anything, so a simulated minute costs as much as what happens in it. A process that is
+moves only when no task can run, so a simulated minute costs as much as what happens in it. A process that is
 killed never runs again, whatever it was waiting for; one that is stopped finds everything waiting when it goes on.
 """
 

@@ -85,7 +85,7 @@ class FaultSchedule:
             await asyncio.sleep(0)
 
     async def perhaps_silence(self, process: SimProcess) -> None:
-        """Stop a process that has acted and not said so, for longer than a person's retry and its lease take."""
+        """Stop a process that has acted and not reported it, for longer than a person's retry and its lease take."""
         if "freeze" in self._kinds and self._chance.random() < 0.15:
             self._freeze(process, 60.0)
             await asyncio.sleep(0)
@@ -154,11 +154,11 @@ class FaultSchedule:
 
 
 @contextlib.contextmanager
-def crash_points_call(told: Callable[[str], None]) -> Iterator[None]:
-    """Have every passing of a crash point told, instead of looking for files."""
+def crash_points_call(reached: Callable[[str], None]) -> Iterator[None]:
+    """Call *reached* at every passing of a crash point, instead of looking for files."""
     code: Any = crash_points
     before = (code._folder, code._reached, code.Path)
-    code._folder, code._reached, code.Path = (lambda: "simulation"), told, _CrashPointFolder
+    code._folder, code._reached, code.Path = (lambda: "simulation"), reached, _CrashPointFolder
     try:
         yield
     finally:

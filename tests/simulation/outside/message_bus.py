@@ -15,7 +15,7 @@ from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, Method
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.fair_request_queue import FairQueueLimits
-from towpath_fabric.nats.replies import Replies, request_type
+from towpath_fabric.nats.replies import ReplyBuilder, request_type
 from towpath_fabric.ports import Handler
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 
@@ -34,7 +34,7 @@ class ReceivedMessage:
 
 
 class Delivery(ReceivedMessage):
-    """A message of a stream; what is said about it goes back to the broker."""
+    """A message of a stream; its acknowledgement goes back to the broker."""
 
     def __init__(self, feed: "MessageFeed", queue: StreamQueue, message: StoredMessage, life: int) -> None:
         super().__init__(feed.bus, message.subject, message.data, message.headers, "ack")
@@ -46,10 +46,10 @@ class Delivery(ReceivedMessage):
         )
         self._broker = feed.bus.broker
 
-    async def publish(self, _reply: str, word: bytes) -> None:
-        """Tell the broker."""
+    async def publish(self, _reply: str, acknowledgement: bytes) -> None:
+        """Acknowledge the message."""
         if not self._broker_away():
-            self._broker.settle(self._queue, self._stored.seq, self._life, word)
+            self._broker.settle(self._queue, self._stored.seq, self._life, acknowledgement)
 
     def _broker_away(self) -> bool:
         return not self._broker.up
@@ -124,7 +124,7 @@ class SimBus:
         self.broker = broker
         self.process = process
         self.role = role
-        self.replies = Replies(role, unavailable_errors=DATABASE_DOWN)
+        self.replies = ReplyBuilder(role, unavailable_errors=DATABASE_DOWN)
         self.complaints: list[str] = []
         self._inboxes = 0
         broker.clients += 1
@@ -142,7 +142,7 @@ class SimBus:
         self._inboxes += 1
         return f"_INBOX_{self.process.name}.{self.number}.{self._inboxes}"
 
-    async def post(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
+    async def publish(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
         if not self.broker.up:
             return False
         self.broker.publish(body, subject, dict(headers or {}), None)
@@ -154,56 +154,56 @@ class SimBus:
         if not self.broker.up:
             return False
         loop = self.broker.loop
-        word: asyncio.Future[bool] = loop.create_future()
+        acknowledged: asyncio.Future[bool] = loop.create_future()
         process = self.process
 
         def stored(answer: bool) -> None:
-            loop.call_in(process, 0.0005, _settle, word, answer)
+            loop.call_in(process, 0.0005, _settle, acknowledged, answer)
 
         self.broker.publish(body, subject, dict(headers or {}), stored)
-        timer = loop.call_later(timeout_s, _settle, word, False)
+        timer = loop.call_later(timeout_s, _settle, acknowledged, False)
         try:
-            return await word
+            return await acknowledged
         finally:
             timer.cancel()
 
-    async def ask(self, method: Method, request: Message, timeout_s: float = 5.0) -> Any:
-        return await self.ask_subject(method.subject, request, method.answer, timeout_s=timeout_s)
+    async def request(self, method: Method, request: Message, timeout_s: float = 5.0) -> Any:
+        return await self.request_subject(method.subject, request, method.answer, timeout_s=timeout_s)
 
-    async def ask_subject(self, subject: str, request: BaseModel, answer: Any, timeout_s: float = 5.0) -> Any:
+    async def request_subject(self, subject: str, request: BaseModel, answer: Any, timeout_s: float = 5.0) -> Any:
         loop = self.broker.loop
         if not self.broker.up:
             raise ProblemError(problem("unavailable", f"no broker for {subject}", retry_after_s=2))
         inbox = self.new_inbox()
         reply: asyncio.Future[Any] = loop.create_future()
-        heard = lambda _subject, data, headers: _settle(reply, (data, headers))  # noqa: E731
-        self.broker.subscribe(self.process, inbox, "", heard)
+        on_reply = lambda _subject, data, headers: _settle(reply, (data, headers))  # noqa: E731
+        self.broker.subscribe(self.process, inbox, "", on_reply)
         self.broker.publish(request.model_dump_json().encode(), subject, {REPLY: inbox}, None)
         timer = loop.call_later(timeout_s, _settle, reply, None)
         try:
-            said = await reply
+            answered = await reply
         finally:
             timer.cancel()
             self.broker.subscribers.pop(inbox, None)
-        if said is None:
+        if answered is None:
             raise ProblemError(problem("unavailable", f"no answer on {subject}", retry_after_s=2))
-        data, headers = said
+        data, headers = answered
         if PROBLEM_HEADER in headers:
             raise ProblemError(Problem.model_validate_json(data))
         return answer.model_validate_json(data)
 
-    async def listen(
+    async def subscribe(
         self, subject: str, callback: Callable[[Any], Awaitable[None]], *, shared: bool = False
     ) -> "SimSubscription":
         """Call *callback* for every message on *subject*; replicas of a role share them if *shared*."""
 
-        def heard(said: str, data: bytes, headers: dict[str, str]) -> None:
+        def deliver(address: str, data: bytes, headers: dict[str, str]) -> None:
             task = self.broker.loop.create_task(
-                callback(ReceivedMessage(self, said, data, headers)), name=f"on {subject}"
+                callback(ReceivedMessage(self, address, data, headers)), name=f"on {subject}"
             )
             task.add_done_callback(self._ended)
 
-        self.broker.subscribe(self.process, subject, self.role if shared else "", heard)
+        self.broker.subscribe(self.process, subject, self.role if shared else "", deliver)
         return SimSubscription()
 
     def subscriber(self, address: Method | str) -> Callable[[Handler], Handler]:
@@ -232,14 +232,14 @@ class SimBus:
             except (ValidationError, ProblemError, *DATABASE_DOWN) as error:
                 reply = self.replies.problem_of(error, message.subject)
             headers = {PROBLEM_HEADER: reply.code} if isinstance(reply, Problem) else {}
-            await self.post(message.reply, reply.model_dump_json().encode(), headers)
+            await self.publish(message.reply, reply.model_dump_json().encode(), headers)
 
         self._serving = [*getattr(self, "_serving", []), (pattern, answer)]
 
     async def subscribe_fairly(
         self, subjects: tuple[str, ...], handler: Callable[..., Awaitable[Message]], limits: FairQueueLimits
     ) -> Callable[[], Awaitable[None]]:
-        """Every task is taken at once: who comes first is not what is tested here."""
+        """Every task is taken at once: the order of callers is not what is tested here."""
         for subject in subjects:
             self._register(subject, handler, lambda asked: {"caller": limits.caller_of(asked)})
         return self.serve
@@ -247,7 +247,7 @@ class SimBus:
     async def serve(self) -> None:
         """Begin to answer."""
         for subject, handler in getattr(self, "_serving", []):
-            await self.listen(subject, handler, shared=True)
+            await self.subscribe(subject, handler, shared=True)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and task.exception() is not None and not self.process.dead:

@@ -1,4 +1,4 @@
-"""Somebody who pauses things in a rough time, forgets them for a while, and resumes all of them at peace."""
+"""An operator that pauses things while faults happen, and resumes all of them once faults have ended."""
 
 import asyncio
 import random
@@ -40,7 +40,7 @@ class SwitchOperator:
     async def _resume(self) -> None:
         """Resume what is paused."""
         try:
-            found = await self._bus.ask(rpc.LIST_SWITCHES, ListSwitches(project=PROJECT))
+            found = await self._bus.request(rpc.LIST_SWITCHES, ListSwitches(project=PROJECT))
         except ProblemError:
             return
         open_ones: tuple[Switch, ...] = found.switches
@@ -50,8 +50,8 @@ class SwitchOperator:
     async def _set(self, kind: str, name: str, *, paused: bool) -> None:
         what = {"project": PROJECT, "kind": kind, "name": name, "paused": paused}
         stop = paused and self._chance.random() < 0.2
-        word = {"actor": "ann", "roles": (OPERATOR,), "reason": "to see", "stop_running": stop}
+        values = {"actor": "ann", "roles": (OPERATOR,), "reason": "to see", "stop_running": stop}
         try:
-            await self._bus.ask(rpc.SET_SWITCH, SetSwitch.model_validate({**what, **word}))
+            await self._bus.request(rpc.SET_SWITCH, SetSwitch.model_validate({**what, **values}))
         except ProblemError as error:
             self._world.seen.note(f"switch_refused_{error.problem.code}")

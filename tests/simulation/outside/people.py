@@ -17,7 +17,7 @@ from tests.simulation.outside.message_bus import Delivery, MessageFeed, SimBus
 from towpath_contracts import rpc, subjects
 from towpath_contracts.canonical import digest
 from towpath_contracts.decisions.request import DecisionRequest
-from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.views import ActionDone, ListGates, ResolveGate
 from towpath_contracts.streams import decide_consumer, exec_consumer
@@ -68,17 +68,17 @@ class OutsideWorld:
     retries: dict[UUID, int] = field(default_factory=dict)
 
     def happened(self, execution_id: UUID) -> bool:
-        """Say whether anything came of the call."""
+        """Return whether anything came of the call."""
         return any(act.execution_id == execution_id for act in self.acts)
 
 
 class SimDecider:
     """Answers decision requests with whatever comes to its mind."""
 
-    def __init__(self, bus: SimBus, chance: random.Random, wish: Any) -> None:
+    def __init__(self, bus: SimBus, chance: random.Random, answers: Any) -> None:
         self._bus = bus
         self._chance = chance
-        self._wish = wish
+        self._answers = answers
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -94,9 +94,9 @@ class SimDecider:
         await asyncio.sleep(self._chance.choice((0.005, 0.02, 0.3, 2.0)))
         name: dict[str, Any] = {"run_id": request.run_id, "request_id": request.request_id, "attempt": request.attempt}
         fact: Any = (
-            DecisionFailed(**name, code="invalid_output", message="it said nothing")
+            DecisionFailedFact(**name, code="invalid_output", message="it said nothing")
             if self._chance.random() < 0.03
-            else DecisionMade(**name, decision=self._wish(request))
+            else DecisionMadeFact(**name, decision=self._answers(request))
         )
         subject = subjects.run_inbox("decider", request.run_id)
         for _ in range(3):
@@ -130,23 +130,23 @@ class SimWorker:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        await self._bus.listen(self._inbox, self._on_confirmed)
-        await self._bus.listen(subjects.TOOL_CANCEL_ALL, self._on_cancel)
+        await self._bus.subscribe(self._inbox, self._on_confirmed)
+        await self._bus.subscribe(subjects.TOOL_CANCEL_ALL, self._on_cancel)
         feed = MessageFeed(self._bus, exec_consumer(PROJECT, "sim"), window=8)
         while True:
             for message in await feed.take(8):
                 self._begin(message)
 
     def _begin(self, message: Delivery) -> None:
-        said = ToolInvocation.model_validate_json(message.data)
-        key = f"{said.execution_id}:{said.attempt}"
+        call = ToolInvocation.model_validate_json(message.data)
+        key = f"{call.execution_id}:{call.attempt}"
         if key in self._held:
             self._held[key].deliveries.append(message)
         elif key in self._running:
             self._running[key].append(message)
         else:
             self._running[key] = [message]
-            self._spawn(self._serve(key, said))
+            self._spawn(self._serve(key, call))
 
     def _spawn(self, coro: Any) -> None:
         task = asyncio.create_task(coro)
@@ -158,10 +158,10 @@ class SimWorker:
         if not task.cancelled() and task.exception() is not None and not self._bus.process.dead:
             self._world.complain(f"worker: {task.exception()!r}")
 
-    async def _serve(self, key: str, said: ToolInvocation) -> None:
+    async def _serve(self, key: str, call: ToolInvocation) -> None:
         self._spawn(self._beat(key))
         try:
-            outcome = await self._outcome(said)
+            outcome = await self._outcome(call)
         finally:
             deliveries = self._running.pop(key, [])
         if outcome is None:
@@ -170,7 +170,7 @@ class SimWorker:
             return
         held = self._held[key] = HeldCall(outcome.model_dump_json().encode(), deliveries)
         while self._held.get(key) is held:
-            await self._bus.post(subjects.TOOL_OUTCOME, held.body, {rpc.CONFIRM_HEADER: self._inbox})
+            await self._bus.publish(subjects.TOOL_OUTCOME, held.body, {rpc.CONFIRM_HEADER: self._inbox})
             await asyncio.sleep(RESEND_S)
             if self._held.get(key) is held:
                 self._world.seen.note("outcome_resent")
@@ -183,76 +183,76 @@ class SimWorker:
                 return
             await in_progress(messages[-1])
 
-    async def _outcome(self, said: ToolInvocation) -> ToolOutcome | None:
+    async def _outcome(self, call: ToolInvocation) -> ToolOutcome | None:
         """Return the outcome, or None where the call must not run here."""
         try:
             ticket = self._verifier.verify(
-                said.ticket,
-                execution_id=said.execution_id,
-                attempt=said.attempt,
-                run_id=said.run_id,
-                tool=said.tool,
-                args_digest=digest(said.args),
+                call.ticket,
+                execution_id=call.execution_id,
+                attempt=call.attempt,
+                run_id=call.run_id,
+                tool=call.tool,
+                args_digest=digest(call.args),
                 now=wall().timestamp(),
             )
         except TicketRefusedError as error:
             self._world.seen.note(f"ticket_{error.reason}")
             if error.reason is not TicketFault.EXPIRED:
                 self._world.complain(f"a ticket is {error.reason}")
-            return self._make(said, None, status="ticket_expired")
-        if said.effect_class is EffectClass.PURE:
-            return await self._act(said, None, said.timeout_ms / 1000)
+            return self._make(call, None, status="ticket_expired")
+        if call.effect_class is EffectClass.PURE:
+            return await self._act(call, None, call.timeout_ms / 1000)
         claim_id = UUID(int=self._chance.getrandbits(128), version=4)
         question = ClaimStart(
-            execution_id=said.execution_id,
-            run_id=said.run_id,
+            execution_id=call.execution_id,
+            run_id=call.run_id,
             claim_id=claim_id,
-            attempt=said.attempt,
+            attempt=call.attempt,
             worker=self._bus.process.name,
-            ticket=said.ticket,
+            ticket=call.ticket,
         )
         claim = await claim_start(self._bus, question, ticket.expires_at)  # type: ignore[arg-type]
         if claim.expired:
-            return self._make(said, claim_id, status="ticket_expired")
+            return self._make(call, claim_id, status="ticket_expired")
         if not claim.granted:
             return None
         await self._world.disasters.perhaps_stop(self._bus.process)
         if monotonic() >= min(claim.start_by_s, claim.lease_until_s):
             self._world.seen.note("late_start_refused")
             failure = ToolFailure(code="not_started", message="too late to start", retryable=True, began=False)
-            return self._make(said, claim_id, status="failed", failure=failure)
-        if said.effect_class is EffectClass.RECONCILABLE and self._world.outside.happened(said.execution_id):
+            return self._make(call, claim_id, status="failed", failure=failure)
+        if call.effect_class is EffectClass.RECONCILABLE and self._world.outside.happened(call.execution_id):
             self._world.seen.note("probe_found_it")
-            return self._make(said, claim_id, status="succeeded", result={"probed": True})
-        return await self._act(said, claim_id, said.timeout_ms / 1000)
+            return self._make(call, claim_id, status="succeeded", result={"probed": True})
+        return await self._act(call, claim_id, call.timeout_ms / 1000)
 
-    async def _act(self, said: ToolInvocation, claim_id: UUID | None, timeout_s: float) -> ToolOutcome:
+    async def _act(self, call: ToolInvocation, claim_id: UUID | None, timeout_s: float) -> ToolOutcome:
         """Run the tool: nothing, the effect, nothing; cut off where it takes too long or is cancelled."""
         world, began, thaws = self._world, self._world.now(), self._bus.process.thaws
-        cancel = self._cancelled[said.execution_id] = asyncio.Event()
+        cancel = self._cancelled[call.execution_id] = asyncio.Event()
         fate = self._chance.random()
         before = self._chance.choice((0.0, 0.01, 0.5, timeout_s * 1.1 if fate < 0.1 else 0.1))
         if await self._wait(cancel, min(before, timeout_s)) or before > timeout_s:
-            return self._cut_off(said, claim_id)
+            return self._cut_off(call, claim_id)
         await world.disasters.perhaps_stop(self._bus.process)
-        lost = 0.04 if said.attempt == 1 else 0.15  # once more, and lost once more: what a person's retry has to bear
+        lost = 0.04 if call.attempt == 1 else 0.15  # once more, and lost once more: what a person's retry has to bear
         if 0.1 < fate < 0.1 + lost:
             world.seen.note("worker_lost")
             world.lose(self._bus.process)
             await asyncio.sleep(3600)
         if fate > 0.94:
             failure = ToolFailure(code="tool_exception", message=self._chance.choice(("row 7", "timeout", "no")))
-            return self._make(said, claim_id, status="failed", failure=failure)
+            return self._make(call, claim_id, status="failed", failure=failure)
         stale = self._bus.process.thaws != thaws
-        world.acted(said, self._bus.process.name, began, stale=stale)
+        world.acted(call, self._bus.process.name, began, stale=stale)
         await world.disasters.perhaps_silence(self._bus.process)
         if 0.5 < fate < 0.5 + lost:
             world.seen.note("worker_lost")
             world.lose(self._bus.process)
             await asyncio.sleep(3600)
         if await self._wait(cancel, self._chance.choice((0.0, 0.0, 0.05, 1.0))):
-            return self._cut_off(said, claim_id)
-        return self._make(said, claim_id, status="succeeded", result={"done": said.tool}, duration_ms=5)
+            return self._cut_off(call, claim_id)
+        return self._make(call, claim_id, status="succeeded", result={"done": call.tool}, duration_ms=5)
 
     @staticmethod
     async def _wait(cancel: asyncio.Event, seconds: float) -> bool:
@@ -263,20 +263,20 @@ class SimWorker:
                 return False
         return cancel.is_set()
 
-    def _cut_off(self, said: ToolInvocation, claim_id: UUID | None) -> ToolOutcome:
-        uncertain = said.effect_class not in REPEATABLE
+    def _cut_off(self, call: ToolInvocation, claim_id: UUID | None) -> ToolOutcome:
+        uncertain = call.effect_class not in REPEATABLE
         failure = ToolFailure(code="timeout", message="cut off", uncertain=uncertain, external=True)
-        return self._make(said, claim_id, status="failed", failure=failure)
+        return self._make(call, claim_id, status="failed", failure=failure)
 
-    def _make(self, said: ToolInvocation, claim_id: UUID | None, **more: Any) -> ToolOutcome:
+    def _make(self, call: ToolInvocation, claim_id: UUID | None, **more: Any) -> ToolOutcome:
         return ToolOutcome(
-            execution_id=said.execution_id,
-            run_id=said.run_id,
-            attempt=said.attempt,
+            execution_id=call.execution_id,
+            run_id=call.run_id,
+            attempt=call.attempt,
             claim_id=claim_id,
-            tool=said.tool,
+            tool=call.tool,
             worker=self._bus.process.name,
-            ticket=said.ticket,
+            ticket=call.ticket,
             **more,
         )
 
@@ -311,10 +311,10 @@ class SimClient:
     async def submit(self, number: int) -> UUID:
         """Return the run, once it is accepted; a repetition must give the same one."""
         key = f"task-{number}"
-        task = self.task(number, key)
+        subject, task = subjects.task_submit("alice"), self.task(number, key)
         while True:
             try:
-                accepted = await self._bus.ask_subject(subjects.task_submit("alice"), task, RunAccepted, timeout_s=12)
+                accepted = await self._bus.request_subject(subject, task, RunAccepted, timeout_s=12)
             except ProblemError as error:
                 if not error.problem.retryable:
                     self._world.complain(f"a task was refused: {error.problem}")
@@ -331,7 +331,7 @@ class SimClient:
         while True:
             try:
                 request = ClientCancel(run_id=str(run_id), reason="enough")
-                await self._bus.ask_subject(subjects.task_cancel("alice"), request, ActionDone)
+                await self._bus.request_subject(subjects.task_cancel("alice"), request, ActionDone)
             except ProblemError as error:
                 if error.problem.code == "run_finished":
                     return
@@ -341,7 +341,7 @@ class SimClient:
                 return
 
     async def live(self, number: int) -> None:
-        """One task from its beginning; perhaps somebody changes their mind."""
+        """One task from its beginning; perhaps it is cancelled later."""
         await asyncio.sleep(self._chance.random() * 3)
         run_id = await self.submit(number)
         if self._chance.random() < self._world.cancels:
@@ -365,7 +365,7 @@ class SimPerson:
 
     async def _look(self) -> None:
         try:
-            page = await self._bus.ask(rpc.LIST_GATES, ListGates(project=PROJECT))
+            page = await self._bus.request(rpc.LIST_GATES, ListGates(project=PROJECT))
         except ProblemError:
             return
         for gate in page.gates:
@@ -373,27 +373,27 @@ class SimPerson:
                 await self._settle(gate)
 
     async def _settle(self, gate: Any) -> None:
-        word: dict[str, Any] = {"project": PROJECT, "gate_id": gate.gate_id, "actor": "bob", "reason": "looked"}
+        vote: dict[str, Any] = {"project": PROJECT, "gate_id": gate.gate_id, "actor": "bob", "reason": "looked"}
         if gate.gate_type == "approval":
             verdict = self._chance.choice(("approved", "approved", "denied"))
-            word |= {"approval_id": gate.approval_id, "roles": ("approver",), "verdict": verdict}
+            vote |= {"approval_id": gate.approval_id, "roles": ("approver",), "verdict": verdict}
             method = rpc.RESOLVE_APPROVAL
         elif gate.execution_id is None:
             verdict = self._chance.choice(("approved", "denied", "denied", "stop"))
-            word |= {"roles": ("operator",), "verdict": verdict}
+            vote |= {"roles": ("operator",), "verdict": verdict}
             method = rpc.RESOLVE_GATE
         else:
             verdict = "happened"
             mistaken = self._chance.random() < 0.2
             if mistaken or not self._world.outside.happened(gate.execution_id):
                 verdict = self._chance.choice(("did_not_happen", "retry")) if not mistaken else "retry"
-            word |= {"roles": ("operator",), "verdict": verdict}
+            vote |= {"roles": ("operator",), "verdict": verdict}
             method = rpc.RESOLVE_GATE
-        if verdict == "retry":  # counted before it is said: it may count although nobody hears so
+        if verdict == "retry":  # counted before it is sent: it may count although no answer comes
             retries = self._world.outside.retries
             retries[gate.execution_id] = retries.get(gate.execution_id, 0) + 1
         try:
-            await self._bus.ask(method, ResolveGate(**word))
+            await self._bus.request(method, ResolveGate(**vote))
         except ProblemError as error:
             self._world.seen.note(f"word_refused_{error.problem.code}")
         else:

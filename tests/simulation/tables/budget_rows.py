@@ -76,7 +76,7 @@ class BudgetRows:
             self.accounts[place] = {**names, **{f"{unit}_limit": limits[unit] for unit in UNITS}, **counted}
 
     def commit(self, session: Session, *v: Any) -> list[Row]:
-        """`commit_batch`: who does not fit is left out, the others move and are charged."""
+        """`commit_batch`: runs that do not fit are left out, the others move and are charged."""
         if self.runs.outdated(v[21]):
             return []
         wanted = dict(zip(v[0], v[1], strict=True))
@@ -89,10 +89,10 @@ class BudgetRows:
         kept = [list(column) for column in columns] if columns else [[] for _ in range(12)]
         moved = {row["run_id"] for row in self.runs.commit_batch(session, *kept, *v[12:])}
         changed = self._charge([row for row in charges if UUID(row["run_id"]) in moved])
-        told: list[Row] = [{"what": "moved", "run_id": run_id, "detail": None} for run_id in moved]
-        told += [{"what": "short", "run_id": UUID(one["run_id"]), "detail": json.dumps(one)} for one in short]
-        told += [{"what": "soft", "run_id": None, "detail": json.dumps(row)} for row in changed if _much(row)]
-        return told
+        rows: list[Row] = [{"what": "moved", "run_id": run_id, "detail": None} for run_id in moved]
+        rows += [{"what": "short", "run_id": UUID(one["run_id"]), "detail": json.dumps(one)} for one in short]
+        rows += [{"what": "soft", "run_id": None, "detail": json.dumps(row)} for row in changed if _much(row)]
+        return rows
 
     def _is_at(self, run_id: UUID, seq: int) -> bool:
         return run_id in self.runs.runs and self.runs.runs[run_id]["seq"] == seq
@@ -108,9 +108,9 @@ class BudgetRows:
                 own = row[f"{unit}_asked"] - row[f"{unit}_freed"] + row[f"{unit}_spent"]
                 used_up = so_far[place, unit] + own
                 so_far[place, unit] += max(0, own) if row["run_id"] in unsure else own
-                told = {"run_id": row["run_id"], "scope": row["scope"], "key": row["key"], "unit": unit}
+                row_of_run = {"run_id": row["run_id"], "scope": row["scope"], "key": row["key"], "unit": unit}
                 if account is None:
-                    short.append({**told, "missing": True, "alone": None})
+                    short.append({**row_of_run, "missing": True, "alone": None})
                     continue
                 most, used = account[f"{unit}_limit"], account[f"{unit}_spent"] + account[f"{unit}_reserved"]
                 unpriced = row.get("unpriced") or None if unit == "usd_micros" and most is not None else None
@@ -119,7 +119,7 @@ class BudgetRows:
                     alone = most < used + own or bool(unpriced)
                     amounts = {name: account[f"{unit}_{name}"] for name in ("spent", "reserved")}
                     amounts |= {"asked": row[f"{unit}_asked"], "most": most, "unpriced": unpriced}
-                    short.append({**told, **amounts, "missing": False, "alone": alone})
+                    short.append({**row_of_run, **amounts, "missing": False, "alone": alone})
                     self.database.seen.note("budget_short_alone" if alone else "budget_short_beside")
         return short
 
@@ -136,7 +136,7 @@ class BudgetRows:
                 account[f"{unit}_spent"] += row[f"{unit}_spent"]
                 account[f"{unit}_reserved"] += row[f"{unit}_asked"] - row[f"{unit}_freed"]
                 account[f"{unit}_estimated"] += row[f"{unit}_estimated"]
-        for place, account in changed.items():  # nobody sees what one statement changes but as a whole
+        for place, account in changed.items():  # the changes of one statement become visible together
             for unit in UNITS:
                 used = account[f"{unit}_spent"] + account[f"{unit}_reserved"]
                 self.worst[place][unit] = max(self.worst[place].get(unit, 0), used)

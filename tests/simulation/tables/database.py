@@ -1,6 +1,6 @@
 """Postgres in memory: sessions, transactions, locks and faults, over tables that `run_rows` and `ledger_rows` hold.
 
-A statement is known by its text and does what the SQL says, whole or not at all, at one moment between two network
+A statement is known by its text and does what the SQL does, whole or not at all, at one moment between two network
 hops; what it did stands even where its answer is lost. A transaction's writes are seen by others from its commit on.
 """
 

@@ -195,7 +195,7 @@ class LedgerRows:
             self._vote(vote)
 
     def _vote(self, vote: Row) -> None:
-        """Keep the word that an approval takes in, and make its arguments those of its call."""
+        """Keep the verdict that an approval takes, and make its arguments those of its call."""
         if vote["voter"] is not None:
             key = (vote["approval_id"], vote["voter"], vote["vote"])
             self.votes[key] = (vote["vote_at"], vote["vote_reason"])
@@ -206,8 +206,8 @@ class LedgerRows:
 
     def _trace(self, what: str, row: Row, at: datetime) -> None:
         name = str(row["execution_id"])[:6]
-        said = f"{row['status']} attempt {row['attempt']} fence {row['fence']} revision {row['revision']}"
-        self.database.seen.trace(f"{at:%H:%M:%S.%f} ledger {what} {name} of {str(row['run_id'])[-4:]} {said}")
+        state = f"{row['status']} attempt {row['attempt']} fence {row['fence']} revision {row['revision']}"
+        self.database.seen.trace(f"{at:%H:%M:%S.%f} ledger {what} {name} of {str(row['run_id'])[-4:]} {state}")
         if row["status"] in ("void", "unknown"):
             self.database.seen.note(f"call_{row['status']}")
 

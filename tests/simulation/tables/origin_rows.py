@@ -1,4 +1,4 @@
-"""What the tool-access service reads of a run to tell where values come from, in memory.
+"""What the tool-access service reads of a run to find where values come from, in memory.
 
 As the SQL: the first event and no other, and ended calls that are not known yet, in the order of their steps.
 """

@@ -120,7 +120,7 @@ class RunRows:
         return [{**{name: run[name] for name in names}, "ended": run["ended_at"] is not None}]
 
     def outdated(self, budgets: int) -> bool:
-        """Say whether limits were set since version *budgets*."""
+        """Return whether limits were set since version *budgets*."""
         if budgets != self.budget_version:
             self.database.seen.note("limits_moved")
         return budgets != self.budget_version

@@ -104,10 +104,12 @@ class SwitchRows:
             self._complain(f"{after['execution_id']} became {after['status']} while a switch held it")
 
     def holds(self, call: Row) -> bool:
-        """Say whether anything holds *call* now."""
+        """Return whether anything holds *call* now."""
         rows = self.open_switches(None, call["project"])
-        who = CallPrincipal(call["network"], call["agent_key"], call["agent_type"], call["caller"], call["project"])
-        return OpenSwitches(Switch(**row) for row in rows).find(who, call["tool"]) is not None
+        principal = CallPrincipal(
+            call["network"], call["agent_key"], call["agent_type"], call["caller"], call["project"]
+        )
+        return OpenSwitches(Switch(**row) for row in rows).find(principal, call["tool"]) is not None
 
 
 def _place(values: tuple[Any, ...]) -> Place:

@@ -9,9 +9,9 @@ from tests.support.decider.gemini_server import Answer, GeminiServer, RecordedRe
 from tests.support.decider.model_servers import KEY, Dialect
 
 from towpath_contracts.decisions.request import DecisionRequest
-from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_decider.adapters.provider import Provider
-from towpath_decider.app.decision_service import DecisionOutcome, DecisionService
+from towpath_decider.app.decision_service import DecisionMaker, DecisionOutcome
 from towpath_fabric.telemetry.logs import Logger
 
 GOOD = as_text(RESPOND)
@@ -72,9 +72,7 @@ class ProviderApi:
     ) -> DecisionOutcome:
         self.server.play(*answers)
         open_listener = listener.begin if listener is not None else None
-        service = DecisionService(
-            {self.name: self.provider}, sleep=(clock or Clock()).sleep, open_listener=open_listener
-        )
+        service = DecisionMaker({self.name: self.provider}, sleep=(clock or Clock()).sleep, open_listener=open_listener)
         return await service.answer(self.request(**changes))
 
 
@@ -88,12 +86,12 @@ async def serve(dialect: Dialect, key: str | None = KEY, log: Logger | None = No
             await provider.close()
 
 
-def made(outcome: DecisionOutcome) -> DecisionMade:
-    assert isinstance(outcome.fact, DecisionMade), outcome.fact
+def made(outcome: DecisionOutcome) -> DecisionMadeFact:
+    assert isinstance(outcome.fact, DecisionMadeFact), outcome.fact
     return outcome.fact
 
 
-def failed(outcome: DecisionOutcome, code: str) -> DecisionFailed:
-    assert isinstance(outcome.fact, DecisionFailed), outcome.fact
+def failed(outcome: DecisionOutcome, code: str) -> DecisionFailedFact:
+    assert isinstance(outcome.fact, DecisionFailedFact), outcome.fact
     assert outcome.fact.code == code, outcome.fact
     return outcome.fact

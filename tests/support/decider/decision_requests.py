@@ -12,14 +12,14 @@ from nats.aio.msg import Msg
 
 from towpath_contracts import subjects
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.dead_letters import ReportDead
+from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.decisions.request import DecisionRequest, ScriptPosition
 from towpath_contracts.facts import AnyFact, fact_adapter
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.rpc import PROBLEM_HEADER
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import ConsumerSpec, decide_consumer
-from towpath_contracts.tools.calls import BlobChunk, BlobGet
+from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
 from towpath_fabric.nats.streams import ensure_consumer
 
 POOL = "default"
@@ -34,7 +34,7 @@ class OrchestratorPeer:
     scripts: dict[str, bytes] = field(default_factory=dict)
     facts: list[AnyFact] = field(default_factory=list)
     message_ids: list[str] = field(default_factory=list)
-    dead: list[ReportDead] = field(default_factory=list)
+    dead: list[ReportDeadLetter] = field(default_factory=list)
     blobs_asked: int = 0
     blobs_refused: int = 0
     database_is_away: bool = False
@@ -55,11 +55,11 @@ class OrchestratorPeer:
         self.message_ids.append((message.headers or {}).get("Nats-Msg-Id", ""))
 
     async def on_dead(self, message: Msg) -> None:
-        self.dead.append(ReportDead.model_validate_json(message.data))
+        self.dead.append(ReportDeadLetter.model_validate_json(message.data))
         await message.respond(ActionDone().model_dump_json().encode())
 
     async def on_blob_get(self, message: Msg) -> None:
-        wanted = BlobGet.model_validate_json(message.data)
+        wanted = GetBlobChunk.model_validate_json(message.data)
         if self.database_is_away:
             self.blobs_refused += 1
             away = problem("unavailable", f"{message.subject}: ConnectionRefusedError", retry_after_s=2)

@@ -8,7 +8,7 @@ from uuid import UUID
 from towpath_contracts.decisions.request import DecisionRequest, OfferedRoute, OfferedTool, PromptContext
 from towpath_contracts.ids import request_id
 from towpath_decider.core.answer_checks import decision_check
-from towpath_decider.core.answers import Refused
+from towpath_decider.core.answers import RefusedAnswer
 
 RUN = UUID("0192f0c1-2f00-7000-8000-000000000001")
 LOOKUP = OfferedTool(
@@ -71,7 +71,7 @@ def as_text(decision: dict[str, Any]) -> str:
 def check_decision(value: dict[str, Any]) -> str:
     """Say what keeps *value* from being a decision of `context()`."""
     check = decision_check(context())
-    assert not isinstance(check, Refused)
+    assert not isinstance(check, RefusedAnswer)
     return check(value)
 
 

@@ -11,7 +11,7 @@ from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS
 from towpath_contracts.tools.workspace import FileEntry
 from towpath_engine.handlers.calls.internal_tools import digests_for
-from towpath_engine.requests.effects import StoreText
+from towpath_engine.requests.effects import TextToStore
 
 EQUIPPED = (*INTERNAL_TOOLS, "lint", "look")
 
@@ -47,14 +47,14 @@ class BackgroundRun(Machine):
     def feed(self, fact: facts.AnyFact, *, after: float = 0.0) -> list[ev.AnyEvent]:
         made = super().feed(fact, after=after)
         for effect in self.sent:
-            if isinstance(effect.message, StoreText):
+            if isinstance(effect.message, TextToStore):
                 self.texts[effect.message.digest] = effect.message.text
         return made
 
     def permit(self, index: int = 0, *, after: float = 0.0, **more: Any) -> list[ev.AnyEvent]:
         """Permit a call, with the texts that it reads, as the orchestrator adds them."""
         execution_id = self.state.calls[index].call.execution_id
-        bare = facts.ToolPermitted(run_id=RUN, execution_id=execution_id, policy_version=1, **more)
+        bare = facts.InternalToolPermittedFact(run_id=RUN, execution_id=execution_id, policy_version=1, **more)
         wanted = digests_for(self.state, bare)
         return self.feed(bare.model_copy(update={"contents": {d: self.texts[d] for d in wanted}}), after=after)
 

@@ -10,10 +10,10 @@ from tests.support.engine.machine import RUN
 from tests.support.engine.world import Call, World
 
 from towpath_contracts import facts
-from towpath_contracts.budgets import AppliedScope
+from towpath_contracts.budgets import ChargedAccount
 from towpath_contracts.runs.children import AskChild
 from towpath_contracts.tools.calls import Denial
-from towpath_engine.requests.effects import Effect
+from towpath_engine.requests.effects import OutgoingEffect
 
 ENDS = ("completed", "completed", "failed", "cancelled", "escalated")
 
@@ -36,16 +36,16 @@ class FamilyWorld(World):
 
     def begin(self) -> None:
         """Admit the run under a budget."""
-        scopes = (AppliedScope(scope="project", key="default"),)
-        self.feed(facts.BudgetAppliedFact(run_id=RUN, scopes=scopes, prices={}))
-        self.feed(facts.RunAdmitted(run_id=RUN))
+        scopes = (ChargedAccount(scope="project", key="default"),)
+        self.feed(facts.BudgetAccountsAppliedFact(run_id=RUN, scopes=scopes, prices={}))
+        self.feed(facts.RunAdmittedFact(run_id=RUN))
 
     def turn(self) -> None:
         """Let one thing happen; before it, an account may come near its end, and somebody may say "go on" at once."""
         if not self.calm and not self.machine.state.is_final and self.chance.happens(12):
             self._warn()
         if not self.calm and self.machine.state.children and self.chance.happens(4):
-            self.feed(facts.ExecutionConflict(run_id=RUN, execution_id=RUN, message="differs"))  # it is parked
+            self.feed(facts.ExecutionConflictFact(run_id=RUN, execution_id=RUN, message="differs"))  # it is parked
         super().turn()
 
     def _warn(self) -> None:
@@ -61,9 +61,9 @@ class FamilyWorld(World):
             for gate in self.machine.state.gates:
                 if gate.execution_id is None:
                     said = {"gate_id": gate.gate_id, "verdict": verdict, "by": "ann", "reason": "go on"}
-                    self.feed(facts.GateResolved.model_validate({"run_id": RUN, **said}))
+                    self.feed(facts.GateResolvedFact.model_validate({"run_id": RUN, **said}))
 
-    def _serve(self, effect: Effect) -> None:
+    def _serve(self, effect: OutgoingEffect) -> None:
         if isinstance(effect.message, AskChild):
             self._child(effect.message)
         else:
@@ -82,7 +82,7 @@ class FamilyWorld(World):
         if not self.calm and self.chance.happens(15):
             return
         self.inbox.append(
-            facts.ChildReported(
+            facts.ChildReportedFact(
                 run_id=RUN,
                 child_id=asked.child_id,
                 child_seq=child.seq,
@@ -105,5 +105,5 @@ class FamilyWorld(World):
                 "escalation": {"role": "policy_admin"},
             }
         )
-        call.fact = facts.ToolDenied(run_id=RUN, execution_id=key, denial=denial)
+        call.fact = facts.ToolDeniedFact(run_id=RUN, execution_id=key, denial=denial)
         self.inbox.append(call.fact)

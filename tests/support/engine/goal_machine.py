@@ -45,5 +45,5 @@ def asked(machine: Machine) -> str:
 
 def deny(machine: Machine, **denial: Any) -> list[ev.AnyEvent]:
     body = {"violation_type": "permission_denied", "reason": "no rule", **denial}
-    fact = facts.ToolDenied(run_id=machine.state.run_id, execution_id=machine.call_id(), denial=Denial(**body))
+    fact = facts.ToolDeniedFact(run_id=machine.state.run_id, execution_id=machine.call_id(), denial=Denial(**body))
     return machine.feed(fact)

@@ -18,7 +18,7 @@ from tests.support.places import TESTS
 
 from towpath_contracts import facts
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.decisions.request import ScriptUse, Usage
+from towpath_contracts.decisions.request import PlayedScriptEntry, Usage
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.networks.swarm import CompiledSwarm
@@ -44,7 +44,7 @@ def wandering() -> Machine:
     machine.decide(respond("not mine to say"))
     machine.decide(use("pay", amount="5"))
     machine.decide({"action": "DANCE"})
-    machine.miss("invalid_output", "no JSON", script=ScriptUse(queue="*", index=3), usage=Usage(model_calls=2))
+    machine.miss("invalid_output", "no JSON", script=PlayedScriptEntry(queue="*", index=3), usage=Usage(model_calls=2))
     machine.decide(route("triage"))
     machine.decide(respond("Refunded."))
     return machine
@@ -118,7 +118,7 @@ def forked() -> Machine:
     machine.admit()
     for attempt in (1, 2):
         dead = {"run_id": RUN, "stream": "DECIDE", "reason": "malformed", "attempt": attempt}
-        machine.feed(facts.MessageDead.model_validate({**dead, "effect_id": machine.request_id}), after=1)
+        machine.feed(facts.MessageDeadFact.model_validate({**dead, "effect_id": machine.request_id}), after=1)
     machine.decide(use("lookup", text="again"), after=1)
     machine.finish(result="found", after=1)
     machine.decide(respond("Found."), after=1)
@@ -208,7 +208,7 @@ def handed() -> Machine:
     machine.decide(respond("pair"), after=1)
     child = machine.state.children[0].child_id
     told = {"run_id": RUN, "child_id": child, "child_seq": 9, "status": "completed", "ended": True}
-    machine.feed(facts.ChildReported.model_validate({**told, "final": {"message": "Both say no."}}), after=2)
+    machine.feed(facts.ChildReportedFact.model_validate({**told, "final": {"message": "Both say no."}}), after=2)
     return machine
 
 

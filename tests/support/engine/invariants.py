@@ -13,14 +13,14 @@ from towpath_contracts.networks.goal import OUT_OF_TIME
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.tools.access import RaiseFence
 from towpath_contracts.tools.calls import ToolRequest
-from towpath_contracts.tools.internal_outcomes import RecordOutcome
+from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
 from towpath_contracts.tree_limits import MAX_PARALLEL, PLAN_STEPS
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.evolve import evolve
 from towpath_engine.handlers.plan_status import PLAN_TRANSITIONS
 from towpath_engine.reducers.workspace import outcome_effect
-from towpath_engine.requests.effects import Effect
+from towpath_engine.requests.effects import OutgoingEffect
 from towpath_engine.state.run import EffectKind, RunState, dump_state, initial, load_state
 
 AFTER_THE_END = frozenset(
@@ -54,6 +54,7 @@ class InvariantChecker:
         self.attempts: dict[UUID, int] = {}
         self.polls = 0
         self.stored: RunState | None = None
+        self.reloaded: tuple[RunState | None, RunState | None] = None, None
 
     def observe(
         self,
@@ -61,12 +62,14 @@ class InvariantChecker:
         fact: facts.AnyFact,
         now: datetime,
         entries: Sequence[LogEntry],
-        effects: Sequence[Effect],
+        effects: Sequence[OutgoingEffect],
         after: RunState,
     ) -> None:
         """Check one transition."""
-        self._folds(before, entries, after)
-        self._is_deterministic(before, fact, now, entries, after)
+        texts = [entry.event.model_dump_json() for entry in entries]
+        reloaded = self._folds(before, entries, texts, after)
+        self._is_deterministic(before, fact, now, entries, texts, after)
+        self.reloaded = after, reloaded
         expected = self._may_count(before.run_id, fact)
         for entry in entries:
             self._entry(entry)
@@ -74,27 +77,45 @@ class InvariantChecker:
         assert not effects or entries, "an effect without an event would not be sent again after a crash"
         self._effects(effects)
         self._bounds(after)
-        if isinstance(fact, facts.TimerFired) and after.is_final == before.is_final:  # its children hear of an end next
+        if (
+            isinstance(fact, facts.TimerFiredFact) and after.is_final == before.is_final
+        ):  # its children hear of an end next
             due = wake_at(after)
             assert due is None or due > now, "a timer must move wake_at forward, or the run is woken for ever"
 
-    def _folds(self, before: RunState, entries: Sequence[LogEntry], after: RunState) -> None:
-        """The log gives the state, live and when read back from storage; and a dumped state is the state."""
+    def _folds(self, before: RunState, entries: Sequence[LogEntry], texts: Sequence[str], after: RunState) -> RunState:
+        """The log gives the state, live and when read back from storage; and a dumped state is the state.
+
+        Returns *after* as it was dumped and loaded.
+        """
         live, stored = before, self.stored or _reread(before, initial(before.run_id, self.network), self.task)
-        for entry in entries:
+        for entry, text in zip(entries, texts, strict=True):
             live = evolve(live, entry)
-            event = event_adapter.validate_json(entry.event.model_dump_json())
+            event = event_adapter.validate_json(text)
             stored = evolve(stored, LogEntry.model_construct(seq=entry.seq, at=entry.at, event=event))
         assert live == after
         assert stored == after
-        assert load_state(dump_state(after), self.task, self.network) == after
-        self.stored = load_state(dump_state(stored), self.task, self.network)
+        dumped = dump_state(after)
+        assert dump_state(stored) == dumped
+        self.stored = load_state(dumped, self.task, self.network)
+        assert self.stored == after
+        return self.stored
 
     def _is_deterministic(
-        self, before: RunState, fact: facts.AnyFact, now: datetime, entries: Sequence[LogEntry], after: RunState
+        self,
+        before: RunState,
+        fact: facts.AnyFact,
+        now: datetime,
+        entries: Sequence[LogEntry],
+        texts: Sequence[str],
+        after: RunState,
     ) -> None:
-        again, _, state = advance(load_state(dump_state(before), self.task, self.network), fact, now)
-        assert [e.model_dump_json() for e in again] == [e.model_dump_json() for e in entries]
+        known, reloaded = self.reloaded
+        if known is not before:  # the caller goes back to an older state, or began with a later one
+            reloaded = load_state(dump_state(before), self.task, self.network)
+        again, _, state = advance(reloaded, fact, now)
+        assert [e.event.model_dump_json() for e in again] == texts
+        assert [(e.seq, e.at) for e in again] == [(e.seq, e.at) for e in entries]
         assert state == after
 
     def _may_count(self, run_id: UUID, fact: facts.AnyFact) -> bool:  # noqa: C901 - one table of facts
@@ -102,37 +123,46 @@ class InvariantChecker:
         if fact.run_id != run_id:
             return False
         if self.ended:
-            if isinstance(fact, facts.ChildReported):
+            if isinstance(fact, facts.ChildReportedFact):
                 return fact.child_id in self.children
-            late = isinstance(fact, facts.DecisionMade | facts.DecisionFailed) and fact.request_id in self.reserved
-            return late or isinstance(fact, facts.TimerFired | facts.FenceRaised | facts.OutcomeRecordedFact)
+            late = (
+                isinstance(fact, facts.DecisionMadeFact | facts.DecisionFailedFact) and fact.request_id in self.reserved
+            )
+            return late or isinstance(
+                fact, facts.TimerFiredFact | facts.FenceRaisedFact | facts.InternalOutcomeRecordedFact
+            )
         match fact:
-            case facts.DecisionMade() | facts.DecisionFailed():
+            case facts.DecisionMadeFact() | facts.DecisionFailedFact():
                 return fact.request_id in self.asked or fact.request_id in self.reserved
-            case facts.ToolFinished() | facts.ToolDenied() | facts.ApprovalRequired() | facts.CallPaused():
+            case (
+                facts.ToolFinishedFact()
+                | facts.ToolDeniedFact()
+                | facts.ApprovalRequiredFact()
+                | facts.CallPausedFact()
+            ):
                 return fact.execution_id in self.open
-            case facts.ToolPermitted():
+            case facts.InternalToolPermittedFact():
                 return fact.execution_id in self.open and not self.cancelled
-            case facts.OutcomeRecordedFact():
+            case facts.InternalOutcomeRecordedFact():
                 return fact.execution_id in self.applied
-            case facts.ChildReported():
+            case facts.ChildReportedFact():
                 return fact.child_id in self.children
-            case facts.GateResolved():
+            case facts.GateResolvedFact():
                 return bool(self.gates)
-            case facts.CancelRequested():
+            case facts.CancelRequestedFact():
                 return not self.cancelled
-            case facts.FenceRaised():
+            case facts.FenceRaisedFact():
                 return self.cancelled and fact.fence == self.fence
-            case facts.RunAdmitted():
+            case facts.RunAdmittedFact():
                 return not self.started
             case facts.RunForkedFact():
                 return self.seq == 1 and self.task.forked_from is not None
-            case facts.MessageDead():
+            case facts.MessageDeadFact():
                 told = {outcome_effect(run_id, execution_id) for execution_id in self.applied}
                 return fact.effect_id in self.asked | self.children | told or fact.effect_id in self.open
-            case facts.TimerFired() | facts.ExecutionConflict() | facts.WatchdogReportedFact():
+            case facts.TimerFiredFact() | facts.ExecutionConflictFact() | facts.WatchdogReportedFact():
                 return True
-            case facts.BudgetAppliedFact() | facts.BudgetRefusedFact() | facts.BudgetWarnedFact():
+            case facts.BudgetAccountsAppliedFact() | facts.BudgetRefusedFact() | facts.BudgetWarnedFact():
                 return True
 
     def _entry(self, entry: LogEntry) -> None:  # noqa: C901 - one table of events
@@ -154,7 +184,7 @@ class InvariantChecker:
             case ev.BackedOff():
                 assert event.until > entry.at
                 self.backs_off = True
-            case ev.DecisionReceived() | ev.DecisionMissed():
+            case ev.DecisionReceived() | ev.DecisionRequestFailed():
                 assert event.request_id in self.asked
                 self.asked = set()
             case ev.InstructionIssued() if isinstance(event.instruction, CallTools):
@@ -164,7 +194,7 @@ class InvariantChecker:
                 self._done(event.execution_id)
                 if isinstance(event, ev.ToolCallFinished) and event.worker == PLATFORM_WORKER:
                     self.applied.add(event.execution_id)
-            case ev.OutcomeRecorded():
+            case ev.InternalOutcomeRecorded():
                 self.applied.remove(event.execution_id)
             case ev.ChildStarted():
                 assert event.child_id not in self.children and not self.asked
@@ -208,7 +238,7 @@ class InvariantChecker:
 
     def _control(self, event: ev.AnyEvent) -> None:
         match event:
-            case ev.PlanMoved():
+            case ev.PlanStateChanged():
                 assert event.source == self.phase, "the composition is where the last transition left it"
                 assert event.target == PLAN_TRANSITIONS[event.source, event.trigger]
                 self.phase = event.target
@@ -251,7 +281,7 @@ class InvariantChecker:
         assert execution_id not in self.done, "a call finishes once"
         self.done.add(execution_id)
 
-    def _effects(self, effects: Sequence[Effect]) -> None:
+    def _effects(self, effects: Sequence[OutgoingEffect]) -> None:
         assert len({e.message_id for e in effects}) == len(effects)
         for effect in effects:
             assert effect.effect.attempt == self.attempts.get(effect.effect.effect_id, 1)
@@ -262,7 +292,7 @@ class InvariantChecker:
                     assert effect.message.execution_id in self.open, "a finished call is not asked for again"
                     first = self.requested_at_fence.setdefault(effect.message.execution_id, effect.message.fence)
                     assert effect.message.fence == first, "a resend must not pass a fence that was raised to stop it"
-                case RecordOutcome():
+                case RecordInternalOutcome():
                     assert effect.message.execution_id in self.applied, "only what the run did itself is told"
                 case RaiseFence():
                     assert effect.message.fence == self.fence and (self.cancelled or self.ended)

@@ -14,10 +14,10 @@ from towpath_contracts.networks.spec import CompiledAgent, Snapshot
 from towpath_contracts.tools.calls import Denial, EffectClass, ToolFailure, ToolRequest, ToolSpec
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.replay import create
-from towpath_engine.requests.effects import Effect
+from towpath_engine.requests.effects import OutgoingEffect
 from towpath_engine.requests.network_context import build_context
 from towpath_engine.state.run import EffectKind
-from towpath_readings.execution_log import ExecutionLog, project_execution_log
+from towpath_readings.execution_log import ExecutionLogs, project_execution_log
 
 RUN = UUID("01930000-0000-7000-8000-000000000001")
 START = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
@@ -128,7 +128,7 @@ class Machine:
         self.state, first = create(RUN, self.network, task(self.network, **options), self.now)
         self.entries: list[LogEntry] = [first]
         self.facts: list[tuple[facts.AnyFact, datetime]] = []
-        self.sent: list[Effect] = []
+        self.sent: list[OutgoingEffect] = []
         self.watch = InvariantChecker(self.network, first)
         if start:
             self.admit()
@@ -145,24 +145,26 @@ class Machine:
         return [entry.event for entry in entries]
 
     def admit(self) -> list[ev.AnyEvent]:
-        return self.feed(facts.RunAdmitted(run_id=RUN))
+        return self.feed(facts.RunAdmittedFact(run_id=RUN))
 
     def decide(self, decision: dict[str, Any], **more: Any) -> list[ev.AnyEvent]:
         """Answer the pending request with *decision*."""
         return self.feed(
-            facts.DecisionMade(run_id=RUN, request_id=self.request_id, attempt=1, decision=decision), **more
+            facts.DecisionMadeFact(run_id=RUN, request_id=self.request_id, attempt=1, decision=decision), **more
         )
 
     def miss(self, code: str, message: str = "it failed", **more: Any) -> list[ev.AnyEvent]:
         """Answer the pending request with a failure."""
         return self.feed(
-            facts.DecisionFailed(run_id=RUN, request_id=self.request_id, attempt=1, code=code, message=message, **more)
+            facts.DecisionFailedFact(
+                run_id=RUN, request_id=self.request_id, attempt=1, code=code, message=message, **more
+            )
         )
 
     def finish(self, index: int = 0, result: Any = "ok", *, after: float = 0.0, **more: Any) -> list[ev.AnyEvent]:
         """Finish the step's call *index*."""
         body = {"status": "succeeded", "result": result, **more}
-        fact = facts.ToolFinished.model_validate({"run_id": RUN, "execution_id": self.call_id(index), **body})
+        fact = facts.ToolFinishedFact.model_validate({"run_id": RUN, "execution_id": self.call_id(index), **body})
         return self.feed(fact, after=after)
 
     def fail(self, index: int = 0, code: str = "tool_exception", message: str = "boom", **more: Any) -> list[Any]:
@@ -174,10 +176,10 @@ class Machine:
 
     def deny(self, index: int = 0, violation: str = "permission_denied") -> list[ev.AnyEvent]:
         denial = Denial(violation_type=violation, reason="not yours", allowed_tools=("echo",), suggestion="use echo")
-        return self.feed(facts.ToolDenied(run_id=RUN, execution_id=self.call_id(index), denial=denial))
+        return self.feed(facts.ToolDeniedFact(run_id=RUN, execution_id=self.call_id(index), denial=denial))
 
     def want_approval(self, approval_id: UUID, index: int = 0, hours: float = 1, **more: Any) -> list[ev.AnyEvent]:
-        fact = facts.ApprovalRequired(
+        fact = facts.ApprovalRequiredFact(
             run_id=RUN,
             execution_id=self.call_id(index),
             approval_id=approval_id,
@@ -194,11 +196,11 @@ class Machine:
     def resolve(self, verdict: str, *, after: float = 0.0, **who: Any) -> list[ev.AnyEvent]:
         """Settle a gate; the first open one unless *who* names it."""
         named = who or {"gate_id": self.state.gates[0].gate_id}
-        fact = facts.GateResolved.model_validate({"run_id": RUN, "verdict": verdict, "by": "ann", **named})
+        fact = facts.GateResolvedFact.model_validate({"run_id": RUN, "verdict": verdict, "by": "ann", **named})
         return self.feed(fact, after=after)
 
     def timer(self, *, after: float = 0.0) -> list[ev.AnyEvent]:
-        return self.feed(facts.TimerFired(run_id=RUN), after=after)
+        return self.feed(facts.TimerFiredFact(run_id=RUN), after=after)
 
     def wake(self) -> list[ev.AnyEvent]:
         """Let time pass until the run wants to be looked at, and look."""
@@ -207,12 +209,12 @@ class Machine:
         return self.timer(after=max(0.0, (wanted - self.now).total_seconds()))
 
     def cancel(self, **more: Any) -> list[ev.AnyEvent]:
-        return self.feed(facts.CancelRequested(run_id=RUN, by="ann", reason="enough"), **more)
+        return self.feed(facts.CancelRequestedFact(run_id=RUN, by="ann", reason="enough"), **more)
 
     def fenced(self, *, voided: Any = (), live: Any = (), fence: int | None = None, after: float = 0.0) -> list[Any]:
         wanted = self.state.fence if fence is None else fence
         return self.feed(
-            facts.FenceRaised(run_id=RUN, fence=wanted, voided=tuple(voided), live=tuple(live)), after=after
+            facts.FenceRaisedFact(run_id=RUN, fence=wanted, voided=tuple(voided), live=tuple(live)), after=after
         )
 
     def call_id(self, index: int = 0) -> UUID:
@@ -229,7 +231,7 @@ class Machine:
         return build_context(self.state)
 
     @property
-    def log(self) -> ExecutionLog:
+    def log(self) -> ExecutionLogs:
         return project_execution_log(self.entries)
 
     @property

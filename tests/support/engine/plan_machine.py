@@ -45,7 +45,7 @@ class PlanRun(Machine):
         """End the child at *place* of the step."""
         child = self.state.children[place]
         said = {"message": f"{child.agent_key} did it"} if final is None and status == "completed" else final
-        fact = facts.ChildReported(
+        fact = facts.ChildReportedFact(
             run_id=RUN,
             child_id=child.child_id,
             child_seq=99,
@@ -69,12 +69,12 @@ class PlanRun(Machine):
     @property
     def path(self) -> list[str]:
         """The states of the run's composition, in order."""
-        return ["plan_init", *(moved.target for moved in self.events(ev.PlanMoved))]
+        return ["plan_init", *(moved.target for moved in self.events(ev.PlanStateChanged))]
 
     @property
     def triggers(self) -> list[str]:
         """What moved it."""
-        return [moved.trigger for moved in self.events(ev.PlanMoved)]
+        return [moved.trigger for moved in self.events(ev.PlanStateChanged)]
 
     @property
     def output(self) -> dict[str, Any]:

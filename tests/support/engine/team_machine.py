@@ -11,7 +11,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
-from towpath_contracts.tools.internal_outcomes import RecordOutcome
+from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 
 MEMBERS = ("ann", "bob", "cid", "dan", "eve", "fay")
 INNER = CompiledSwarm(mode="team", members=("gus", "hal"), stages=(("gus",),), delegates=("hal",))
@@ -39,12 +39,14 @@ class TeamLeadRun(PlanRun):
     def permit(self, index: int = 0, **more: Any) -> list[ev.AnyEvent]:
         """Let the call at *index* go on."""
         return self.feed(
-            facts.ToolPermitted(run_id=self.state.run_id, execution_id=self.call_id(index), policy_version=7, **more)
+            facts.InternalToolPermittedFact(
+                run_id=self.state.run_id, execution_id=self.call_id(index), policy_version=7, **more
+            )
         )
 
     def fence(self, voided: tuple[UUID, ...]) -> list[ev.AnyEvent]:
         """Answer the raised fence."""
-        return self.feed(facts.FenceRaised(run_id=self.state.run_id, fence=self.state.fence, voided=voided))
+        return self.feed(facts.FenceRaisedFact(run_id=self.state.run_id, fence=self.state.fence, voided=voided))
 
     @property
     def requested(self) -> list[UUID]:
@@ -57,9 +59,9 @@ class TeamLeadRun(PlanRun):
         return self.events(ev.ToolCallFinished)
 
     @property
-    def outcomes(self) -> list[RecordOutcome]:
+    def outcomes(self) -> list[RecordInternalOutcome]:
         """What the ledger is told now."""
-        return [effect.message for effect in self.sent if isinstance(effect.message, RecordOutcome)]
+        return [effect.message for effect in self.sent if isinstance(effect.message, RecordInternalOutcome)]
 
 
 def asks(*names: str) -> dict[str, Any]:

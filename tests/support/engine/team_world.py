@@ -13,8 +13,8 @@ from towpath_contracts import facts
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.tools.calls import Denial, ToolRequest
 from towpath_contracts.tools.child_tools import ORCHESTRATE
-from towpath_contracts.tools.internal_outcomes import RecordOutcome
-from towpath_engine.requests.effects import Effect
+from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
+from towpath_engine.requests.effects import OutgoingEffect
 
 PLAN = {"steps": [step("ann", result_key="a"), step("bob", "{{ result.a }}")]}
 WISHES: tuple[dict[str, Any], ...] = (
@@ -35,13 +35,13 @@ FATES = ("permit", "permit", "permit", "permit", "deny", "approval", "silent")
 class TeamWorld(FamilyWorld):
     """`row.status` of a permitted call stays so until the run says what came of it, or a fence voids it."""
 
-    def _serve(self, effect: Effect) -> None:
-        if isinstance(effect.message, RecordOutcome):
+    def _serve(self, effect: OutgoingEffect) -> None:
+        if isinstance(effect.message, RecordInternalOutcome):
             key = effect.message.execution_id
             row = self.ledger[key]
             assert row.status == "permitted", "only what was permitted can have been done"
-            row.fact = facts.ToolFinished(run_id=RUN, execution_id=key, status=effect.message.status)
-            self.inbox.append(facts.OutcomeRecordedFact(run_id=RUN, execution_id=key))
+            row.fact = facts.ToolFinishedFact(run_id=RUN, execution_id=key, status=effect.message.status)
+            self.inbox.append(facts.InternalOutcomeRecordedFact(run_id=RUN, execution_id=key))
         else:
             super()._serve(effect)
 
@@ -50,7 +50,7 @@ class TeamWorld(FamilyWorld):
             super()._decide(request)
             return
         name: dict[str, Any] = {"run_id": RUN, "request_id": request.request_id, "attempt": request.attempt}
-        self.inbox.append(facts.DecisionMade(**name, decision=self.chance.pick(WISHES)))
+        self.inbox.append(facts.DecisionMadeFact(**name, decision=self.chance.pick(WISHES)))
 
     def _ledger(self, request: ToolRequest) -> None:
         self._internal = request.toolset == "platform"
@@ -64,10 +64,10 @@ class TeamWorld(FamilyWorld):
         if fate == "permit":
             call.status = "permitted"
             edited = {"executed_args": {"task": "edited"}, "edited_by": "eve"} if call.approvals else {}
-            self.inbox.append(facts.ToolPermitted(run_id=RUN, execution_id=key, policy_version=3, **edited))
+            self.inbox.append(facts.InternalToolPermittedFact(run_id=RUN, execution_id=key, policy_version=3, **edited))
         elif fate == "deny":
             denial = Denial(violation_type="permission_denied", reason="no rule")
-            call.fact = facts.ToolDenied(run_id=RUN, execution_id=key, denial=denial)
+            call.fact = facts.ToolDeniedFact(run_id=RUN, execution_id=key, denial=denial)
             self.inbox.append(call.fact)
         elif fate == "approval":
             call.status = "awaiting"

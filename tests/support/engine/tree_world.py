@@ -89,7 +89,7 @@ class TreeWorld:
         state = self.runs[run_id]
         due = wake_at(state)
         if due is not None and due <= self.now:
-            self._feed(run_id, facts.TimerFired(run_id=run_id))
+            self._feed(run_id, facts.TimerFiredFact(run_id=run_id))
             return
         asked = [
             one for one in state.pending if one.effect_id not in state.unasked and one.kind is not EffectKind.CHILD
@@ -98,16 +98,18 @@ class TreeWorld:
             match one.kind:
                 case EffectKind.DECIDE:
                     said = self._decision(state)
-                    fact: Any = facts.DecisionMade(run_id=run_id, request_id=one.effect_id, attempt=1, decision=said)
+                    fact: Any = facts.DecisionMadeFact(
+                        run_id=run_id, request_id=one.effect_id, attempt=1, decision=said
+                    )
                 case EffectKind.TOOL if self.dice.random() < (0.02 if state.goal is None else 0.7):
                     denial = Denial(violation_type="permission_denied", reason="no rule", specialists=SPECIALISTS)
-                    fact = facts.ToolDenied(run_id=run_id, execution_id=one.effect_id, denial=denial)
+                    fact = facts.ToolDeniedFact(run_id=run_id, execution_id=one.effect_id, denial=denial)
                 case EffectKind.TOOL:
-                    fact = facts.ToolPermitted(run_id=run_id, execution_id=one.effect_id, policy_version=1)
+                    fact = facts.InternalToolPermittedFact(run_id=run_id, execution_id=one.effect_id, policy_version=1)
                 case EffectKind.FENCE:
-                    fact = facts.FenceRaised(run_id=run_id, fence=state.fence, voided=(), live=())
+                    fact = facts.FenceRaisedFact(run_id=run_id, fence=state.fence, voided=(), live=())
                 case _:
-                    fact = facts.OutcomeRecordedFact(run_id=run_id, execution_id=one.effect_id)
+                    fact = facts.InternalOutcomeRecordedFact(run_id=run_id, execution_id=one.effect_id)
             self._feed(run_id, fact)
 
     def _decision(self, state: RunState) -> dict[str, Any]:
@@ -149,7 +151,7 @@ class TreeWorld:
 
     def _begin(self, run_id: UUID, created: ev.RunCreated) -> None:
         self.runs[run_id], _entry = create(run_id, NETWORK, created, self.now)
-        self._feed(run_id, facts.RunAdmitted(run_id=run_id))
+        self._feed(run_id, facts.RunAdmittedFact(run_id=run_id))
 
     def _feed(self, run_id: UUID, fact: facts.AnyFact) -> None:
         before = self.runs[run_id]

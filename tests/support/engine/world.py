@@ -14,12 +14,12 @@ from uuid import UUID, uuid5
 from tests.support.engine.machine import RUN, Machine, respond, route, use, use_all
 
 from towpath_contracts import facts
-from towpath_contracts.decisions.request import Cost, DecisionKind, DecisionRequest, ScriptUse, Usage
+from towpath_contracts.decisions.request import Cost, DecisionKind, DecisionRequest, PlayedScriptEntry, Usage
 from towpath_contracts.tools.access import RaiseFence
 from towpath_contracts.tools.calls import Denial, ToolFailure, ToolRequest
 from towpath_engine.advance import wake_at
 from towpath_engine.handlers.timers import MAX_DEAD
-from towpath_engine.requests.effects import Effect
+from towpath_engine.requests.effects import OutgoingEffect
 
 T = TypeVar("T")
 
@@ -99,7 +99,7 @@ class World:
     machine: Machine
     chance: Chance
     calm: bool = False
-    messages: list[Effect] = field(default_factory=list)
+    messages: list[OutgoingEffect] = field(default_factory=list)
     inbox: list[facts.AnyFact] = field(default_factory=list)
     old: list[facts.AnyFact] = field(default_factory=list)
     ledger: dict[UUID, Call] = field(default_factory=dict)
@@ -147,15 +147,15 @@ class World:
             return
         due = wake_at(self.machine.state)
         if due is None:
-            self.feed(facts.CancelRequested(run_id=RUN, by="operator"), 1.0)  # parked: only a person ends it
+            self.feed(facts.CancelRequestedFact(run_id=RUN, by="operator"), 1.0)  # parked: only a person ends it
             return
-        self.feed(facts.TimerFired(run_id=RUN), max(0.0, (due - self.machine.now).total_seconds()))
+        self.feed(facts.TimerFiredFact(run_id=RUN), max(0.0, (due - self.machine.now).total_seconds()))
 
     def _disturb(self) -> None:
         """Something happens that need not: an early or late timer, a repetition, a stranger, a person who stops it."""
         kind = self.chance.pick(("timer", "repeat", "repeat", "stranger", "forged", "people", "watchdog", "stop"))
         if kind == "timer":
-            self.feed(facts.TimerFired(run_id=RUN), self.chance.pick((0.0, 0.5, 8.0, 70.0)))
+            self.feed(facts.TimerFiredFact(run_id=RUN), self.chance.pick((0.0, 0.5, 8.0, 70.0)))
         elif kind == "repeat" and self.old:
             self.feed(self.chance.pick(self.old), self._moment())
         elif kind == "stranger":
@@ -168,10 +168,10 @@ class World:
             self.feed(self.chance.pick(reports(self)), self._moment())
         elif self.chance.happens(15):
             stop = self.chance.pick(stops(self))
-            for _ in range(MAX_DEAD if isinstance(stop, facts.MessageDead) else 1):
+            for _ in range(MAX_DEAD if isinstance(stop, facts.MessageDeadFact) else 1):
                 self.feed(stop)
 
-    def _serve(self, effect: Effect) -> None:
+    def _serve(self, effect: OutgoingEffect) -> None:
         match effect.message:
             case DecisionRequest():
                 self._decide(effect.message)
@@ -183,13 +183,13 @@ class World:
     def _decide(self, request: DecisionRequest) -> None:
         name: dict[str, Any] = {"run_id": RUN, "request_id": request.request_id, "attempt": request.attempt}
         name |= {"usage": Usage(total_tokens=7, model_calls=1), "cost": Cost(usd=0.1, price_known=True)}
-        name |= {"script": ScriptUse(queue=self.chance.pick(("*", "triage")), index=request.step)}
+        name |= {"script": PlayedScriptEntry(queue=self.chance.pick(("*", "triage")), index=request.step)}
         if self.chance.happens(6):
             code = self.chance.pick(("invalid_output", "invalid_output", "provider_unavailable"))
-            self.inbox.append(facts.DecisionFailed(**name, code=code, message="it said nothing"))
+            self.inbox.append(facts.DecisionFailedFact(**name, code=code, message="it said nothing"))
         else:
             words = DECISIONS if request.kind in (DecisionKind.DECIDE, DecisionKind.REPLAN) else JUDGEMENTS
-            self.inbox.append(facts.DecisionMade(**name, decision=self.chance.pick(words)))
+            self.inbox.append(facts.DecisionMadeFact(**name, decision=self.chance.pick(words)))
 
     def _ledger(self, request: ToolRequest) -> None:
         """The tool-access service: one row per call, answers from the row, nothing new under an old fence."""
@@ -214,7 +214,7 @@ class World:
             self._tell(key, status="failed", failure=failure)
         elif fate == "deny":
             denial = Denial(violation_type="permission_denied", reason="no rule")
-            call.fact = facts.ToolDenied(run_id=RUN, execution_id=key, denial=denial)
+            call.fact = facts.ToolDeniedFact(run_id=RUN, execution_id=key, denial=denial)
             self.inbox.append(call.fact)
         elif fate == "approval":
             call.status = "awaiting"
@@ -226,7 +226,7 @@ class World:
             call.status = "started"
 
     def _tell(self, key: UUID, **outcome: Any) -> None:
-        fact = facts.ToolFinished.model_validate({"run_id": RUN, "execution_id": key, **outcome})
+        fact = facts.ToolFinishedFact.model_validate({"run_id": RUN, "execution_id": key, **outcome})
         self.ledger[key].fact = fact
         self.inbox.append(fact)
 
@@ -234,7 +234,7 @@ class World:
         if self.chance.happens(15):
             call.approvals += 1  # the call or its rules have drifted
         self.inbox.append(
-            facts.ApprovalRequired(
+            facts.ApprovalRequiredFact(
                 run_id=RUN,
                 execution_id=key,
                 approval_id=uuid5(key, f"approval {call.approvals}"),
@@ -253,7 +253,7 @@ class World:
             if gate.execution_id is None and self.chance.happens(50):
                 verdict = self.chance.pick(("approved", "approved", "denied", "stop"))
                 word = {"run_id": RUN, "gate_id": gate.gate_id, "verdict": verdict, "by": "ann", "reason": "so be it"}
-                self.inbox.append(facts.GateResolved.model_validate(word))
+                self.inbox.append(facts.GateResolvedFact.model_validate(word))
         waiting = [(key, call) for key, call in self.ledger.items() if call.status in ("awaiting", "unknown")]
         if not waiting:
             return
@@ -268,16 +268,16 @@ class World:
                 self._tell(key, status="succeeded" if verdict == "happened" else "failed", settled_by="ann")
             for gate in self.machine.state.gates:  # what people see is the run's own list of gates
                 if gate.execution_id == key and gate.gate_type == "unknown_effect":
-                    self.inbox.append(facts.GateResolved(**named, gate_id=gate.gate_id, verdict=verdict))
+                    self.inbox.append(facts.GateResolvedFact(**named, gate_id=gate.gate_id, verdict=verdict))
             return
         verdict = self.chance.pick(("approved", "approved", "denied", "expired"))
         approval_id = uuid5(key, f"approval {call.approvals}")
         call.status, call.approvals = "requested", call.approvals + 1
         if verdict != "approved":
             denial = Denial(violation_type=f"approval_{verdict}", reason="no")
-            call.fact = facts.ToolDenied(run_id=RUN, execution_id=key, denial=denial)
+            call.fact = facts.ToolDeniedFact(run_id=RUN, execution_id=key, denial=denial)
         if self.calm or not self.chance.happens(20):
-            self.inbox.append(facts.GateResolved(**named, approval_id=approval_id, verdict=verdict))
+            self.inbox.append(facts.GateResolvedFact(**named, approval_id=approval_id, verdict=verdict))
 
     def _raise(self, request: RaiseFence) -> None:
         """Store the fence; what was not started is void, what was may end now or later."""
@@ -291,9 +291,9 @@ class World:
             elif call.status == "started":
                 self._tell(key, status=self.chance.pick(("succeeded", "unknown")))
             else:
-                call.fact = facts.ToolFinished(run_id=RUN, execution_id=key, status="void")
+                call.fact = facts.ToolFinishedFact(run_id=RUN, execution_id=key, status="void")
                 voided.append(key)
-        answer = facts.FenceRaised(run_id=RUN, fence=request.fence, voided=tuple(voided), live=tuple(live))
+        answer = facts.FenceRaisedFact(run_id=RUN, fence=request.fence, voided=tuple(voided), live=tuple(live))
         self.inbox.append(answer)
 
 
@@ -301,15 +301,15 @@ def strange_facts(name: UUID, run_id: UUID, world: World) -> list[facts.AnyFact]
     """Facts about something that never was, and, for another run, about everything."""
     failure = {"code": "provider_error", "message": "m"}
     return [
-        facts.RunAdmitted(run_id=run_id),
-        facts.DecisionMade(run_id=run_id, request_id=name, attempt=1, decision=respond("forged")),
-        facts.DecisionFailed(run_id=run_id, request_id=name, attempt=1, **failure),
-        facts.ToolFinished(run_id=run_id, execution_id=name, status="succeeded"),
-        facts.ToolDenied(run_id=run_id, execution_id=name, denial=Denial(violation_type="x", reason="y")),
-        facts.GateResolved(run_id=run_id, gate_id=name, approval_id=name, verdict="approved"),
-        facts.FenceRaised(run_id=run_id, fence=world.fence + 5),
-        facts.MessageDead(run_id=run_id, stream="S", reason="r", effect_id=name),
-        facts.MessageDead(run_id=run_id, stream="S", reason="r"),
+        facts.RunAdmittedFact(run_id=run_id),
+        facts.DecisionMadeFact(run_id=run_id, request_id=name, attempt=1, decision=respond("forged")),
+        facts.DecisionFailedFact(run_id=run_id, request_id=name, attempt=1, **failure),
+        facts.ToolFinishedFact(run_id=run_id, execution_id=name, status="succeeded"),
+        facts.ToolDeniedFact(run_id=run_id, execution_id=name, denial=Denial(violation_type="x", reason="y")),
+        facts.GateResolvedFact(run_id=run_id, gate_id=name, approval_id=name, verdict="approved"),
+        facts.FenceRaisedFact(run_id=run_id, fence=world.fence + 5),
+        facts.MessageDeadFact(run_id=run_id, stream="S", reason="r", effect_id=name),
+        facts.MessageDeadFact(run_id=run_id, stream="S", reason="r"),
     ]
 
 
@@ -324,8 +324,10 @@ def stops(world: World) -> list[facts.AnyFact]:
     """Facts that end or park a run before its time."""
     pending: list[UUID | None] = [effect.effect.effect_id for effect in world.messages] or [None]
     return [
-        facts.CancelRequested(run_id=RUN, by="ann"),
-        facts.CancelRequested(run_id=RUN, by="bob"),
-        facts.MessageDead(run_id=RUN, stream="S", reason="r", effect_id=world.chance.pick(pending)),
-        facts.ExecutionConflict(run_id=RUN, execution_id=world.chance.pick([*world.ledger, RUN]), message="differs"),
+        facts.CancelRequestedFact(run_id=RUN, by="ann"),
+        facts.CancelRequestedFact(run_id=RUN, by="bob"),
+        facts.MessageDeadFact(run_id=RUN, stream="S", reason="r", effect_id=world.chance.pick(pending)),
+        facts.ExecutionConflictFact(
+            run_id=RUN, execution_id=world.chance.pick([*world.ledger, RUN]), message="differs"
+        ),
     ]

@@ -14,7 +14,7 @@ from tests.support.service_process import ServiceProcess, started
 
 from towpath_contracts import rpc, streams, subjects
 from towpath_contracts.decisions.request import DecisionRequest, Usage
-from towpath_contracts.facts import DecisionMade, ToolFinished
+from towpath_contracts.facts import DecisionMadeFact, ToolFinishedFact
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import FenceAnswer, RecordAction, ToolsDescribed
 from towpath_contracts.tools.calls import EffectClass, ToolRequest, ToolSpec
@@ -125,7 +125,7 @@ class Peers:
         self.decisions.append(request)
         if not self.answer_decisions:
             return None
-        fact = DecisionMade(
+        fact = DecisionMadeFact(
             run_id=request.run_id,
             request_id=request.request_id,
             attempt=request.attempt,
@@ -142,7 +142,7 @@ class Peers:
             await self.finish(request)
 
     async def finish(self, request: ToolRequest) -> None:
-        fact = ToolFinished(
+        fact = ToolFinishedFact(
             run_id=request.run_id, execution_id=request.execution_id, status="succeeded", result=request.args
         )
         await self.send("tas", fact.run_id, fact.model_dump_json().encode())

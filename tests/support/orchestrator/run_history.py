@@ -173,7 +173,7 @@ def goal_run(run: UUID) -> list[list[AnyEvent]]:
             ev.StepValidated(step=1, attempt=2, source="model", success=True, reason="they pass", criteria=(0,)),
             ev.ProgressMeasured(step=1, source="tests", score=0.5, metrics={"passed": 1, "total": 2}),
         ],
-        [ev.ConfidenceMeasured(step=1, score=0.43, trigger="interval")],
+        [ev.ModelConfidenceMeasured(step=1, score=0.43, trigger="interval")],
         [gate(run)],
         [ended(1, status="escalated", reason="low_confidence", final={"status": "error", "message": "stopped"})],
     ]

@@ -17,7 +17,7 @@ from towpath_contracts import subjects
 from towpath_contracts.events.log import AnyEvent, LogEntry, RunEvents
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.rpc import EVENTS_SINCE, PROBLEM_HEADER, SWEEP_RUNS
-from towpath_contracts.runs.views import EventPage, EventsSince, RunSeq, SweepRuns, SweptRuns
+from towpath_contracts.runs.views import ChangedRunList, EventPage, GetEventsSince, ListChangedRuns, RunSeq
 
 MOST_BYTES = 900_000
 
@@ -37,7 +37,7 @@ class RunLog:
 
     nc: Client
     runs: dict[UUID, KeptRun] = field(default_factory=dict)
-    reads: list[EventsSince] = field(default_factory=list)
+    reads: list[GetEventsSince] = field(default_factory=list)
     answering: bool = True
     spoilt: dict[tuple[UUID, int], str] = field(default_factory=dict)
     unreadable: set[UUID] = field(default_factory=set)
@@ -61,7 +61,7 @@ class RunLog:
             await js.publish(subjects.run_event(message.run_id), message.model_dump_json().encode())
 
     async def _on_events_since(self, message: Msg) -> None:
-        wanted = EventsSince.model_validate_json(message.data)
+        wanted = GetEventsSince.model_validate_json(message.data)
         self.reads.append(wanted)
         if wanted.run_id in self.unreadable:
             await self._refuse(message, problem("internal", "this log can't be read"))
@@ -92,7 +92,7 @@ class RunLog:
         if not self.answering:
             await self._refuse(message, problem("unavailable", "not now"))
             return
-        wanted = SweepRuns.model_validate_json(message.data)
+        wanted = ListChangedRuns.model_validate_json(message.data)
         moved = sorted(
             (
                 RunSeq(run_id=key, project=run.project, seq=len(run.entries), updated_at=run.updated_at)
@@ -101,7 +101,7 @@ class RunLog:
             ),
             key=lambda run: run.updated_at,
         )[: wanted.limit]
-        swept = SweptRuns(runs=tuple(moved), until=moved[-1].updated_at if moved else wanted.since)
+        swept = ChangedRunList(runs=tuple(moved), until=moved[-1].updated_at if moved else wanted.since)
         await message.respond(swept.model_dump_json().encode())
 
     async def _refuse(self, message: Msg, refused: Problem) -> None:

@@ -13,7 +13,7 @@ from towpath import Client
 from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 EXAMPLE = ROOT / "examples" / "goal"
@@ -107,7 +107,7 @@ async def goal_place() -> AsyncIterator[Place]:
         (folder / "networks" / "lab.yaml").write_text(NETWORK)
         (folder / "policy.yaml").write_text((EXAMPLE / "policy.yaml").read_text() + POLICY)
         modules = (str(EXAMPLE / "tools.py"), str(ROOT / "tests" / "support" / "worker" / "goal_tools.py"))
-        workers = [WorkerCommand(modules=modules, environment={"GOAL_FOLDER": str(folder / "project")})]
+        workers = [WorkerLaunch(modules=modules, environment={"GOAL_FOLDER": str(folder / "project")})]
         policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}}
         async with Platform(
             folder / "d", role_environment=policy, workers=workers, durable=False, starts="fork"

@@ -68,7 +68,7 @@ class Place:
 
     async def history(self, run: uuid.UUID, project: str = "default", after: int = -1) -> History:
         """Ask the log-writer."""
-        answer = await self.bus.ask(GET_HISTORY, GetHistory(project=project, run_id=run, after_step=after))
+        answer = await self.bus.request(GET_HISTORY, GetHistory(project=project, run_id=run, after_step=after))
         assert isinstance(answer, History)
         return answer
 

@@ -13,11 +13,13 @@ from tests.support.places import ROOT
 
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
-from towpath_embedded.chaos.judge import JudgedRuns, judge
+from towpath_embedded.chaos.judge import JudgeReport, judge
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 
 TOOLS = ("mark.pure", "mark.idempotent", "mark.irreversible")
+SLOTS = 8
+"""Calls that one worker executes at a time."""
 POLICY = "kind: Policy\nrules:\n  - {name: marks, tool: 'mark.*', effect: allow}\n"
 NETWORK = {
     "name": "marks",
@@ -50,10 +52,10 @@ def platform_of(
         environment=environment,
         role_environment={"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}},
         workers=[
-            WorkerCommand(
+            WorkerLaunch(
                 modules=(str(tools),),
                 count=workers,
-                concurrency=8,
+                concurrency=SLOTS,
                 environment={"TOWPATH_TEST_EFFECTS": str(folder / "effects.txt")},
             )
         ],
@@ -118,7 +120,7 @@ async def submit(nc: Client, number: int, steps: int, tools: tuple[str, ...] = T
     return str(answer["run_id"])
 
 
-async def judged(platform: Platform, effects: Path, run_ids: list[str], within_s: float = 60) -> JudgedRuns:
+async def judged(platform: Platform, effects: Path, run_ids: list[str], within_s: float = 60) -> JudgeReport:
     """Judge when a last stray effect would have shown; again while the log-writer is still telling what happened.
 
     What was lost, doubled or done twice stays so, however often one looks.

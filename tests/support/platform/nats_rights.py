@@ -17,7 +17,7 @@ from nats.aio.msg import Msg
 from tests.support.places import TESTS
 
 from towpath_contracts import rpc, streams, subjects
-from towpath_contracts.authority import USERS, UserRights, agent_rights, client_rights, worker_rights
+from towpath_contracts.authority import USERS, NatsUserRights, agent_rights, client_rights, worker_rights
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
@@ -29,7 +29,7 @@ HEAD = """\
 # whatever agent is started by hand, `critic` the credential of the agent critic of project shop.
 # A new method, stream or right: python -m tests.support.platform.nats_rights write, and read the diff.
 """
-CREDENTIALS: dict[str, UserRights] = {
+CREDENTIALS: dict[str, NatsUserRights] = {
     **USERS,
     "billing": worker_rights("billing", "shop", ("billing",)),
     "critic": agent_rights("critic", "shop", "critic"),
@@ -182,7 +182,7 @@ class Trial:
 
 def broker(folder: Path) -> Nats:
     """A broker, not yet started, with every credential and a witness that may do anything in CORE."""
-    everything = UserRights(publish=(">",), subscribe=(">",))
+    everything = NatsUserRights(publish=(">",), subscribe=(">",))
     return Nats(folder / "nats", users={**CREDENTIALS, WITNESS: everything})
 
 

@@ -13,7 +13,7 @@ from tests.support.places import EXAMPLES
 
 from towpath_embedded.network_folder import NetworkFolder
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerCommand
+from towpath_embedded.processes.role_process import WorkerLaunch
 
 SAMPLE = EXAMPLES / "support"
 
@@ -26,7 +26,7 @@ async def serve(folder: Path) -> None:
         folder / "data",
         environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
         role_environment={"tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml")}},
-        workers=[WorkerCommand(modules=(str(SAMPLE / "tools.py"),))],
+        workers=[WorkerLaunch(modules=(str(SAMPLE / "tools.py"),))],
         durable=False,
         starts="fork",
     )

@@ -18,13 +18,13 @@ from prometheus_client import CollectorRegistry
 
 from towpath_audit import bundle
 from towpath_audit.entries import AuditLogEntry, EntryPayload
-from towpath_audit.merkle import TreeEdge
+from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Checkpoint, Signer, open_note
-from towpath_contracts.tools.audit import AuditExport
+from towpath_contracts.tools.audit import ExportAudit
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import open_pool
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
-from towpath_tas.app.audit.audit_export import AuditExports
+from towpath_tas.app.audit.audit_export import AuditLogRequests
 from towpath_tas.app.audit.sealer import CheckpointPublisher, Sealer
 from towpath_tas.metrics import TasMetrics
 
@@ -60,16 +60,16 @@ class AuditLog:
 
     def __post_init__(self) -> None:
         self.sealer = self.another_sealer()
-        self.exports = AuditExports(self.pool, self.sealer)
+        self.exports = AuditLogRequests(self.pool, self.sealer)
 
     def another_sealer(self, *, outlets: Sequence[CheckpointPublisher] = (), **settings: Any) -> Sealer:
         """What another replica would have; unless said otherwise it hands its checkpoints to `kept`."""
         log = structlog.get_logger()
         return Sealer(self.pool, self.notes, outlets or [self.kept], TasMetrics(CollectorRegistry()), log, **settings)
 
-    def another_exports(self) -> AuditExports:
+    def another_exports(self) -> AuditLogRequests:
         """What answers at another replica."""
-        return AuditExports(self.pool, self.another_sealer())
+        return AuditLogRequests(self.pool, self.another_sealer())
 
     async def write(self, *rows: tuple[Any, ...]) -> None:
         """Write entries as the service does."""
@@ -78,7 +78,7 @@ class AuditLog:
     async def export(self, project: str = PROJECT, **asked: Any) -> list[str]:
         """Return a whole bundle."""
         lines: list[str] = []
-        request = AuditExport(project=project, actor="ann", **asked)
+        request = ExportAudit(project=project, actor="ann", **asked)
         while True:
             piece = await self.exports.export(request)
             lines += piece.lines
@@ -220,7 +220,7 @@ class Forger:
 
     def lines(self) -> list[str]:
         """Everything anew: leaf numbers, leaf hashes, commitments, roots, signatures, pages."""
-        edge = TreeEdge(self.header["first"], tuple(bytes.fromhex(one) for one in self.header["edge"]))
+        edge = MerkleFrontier(self.header["first"], tuple(bytes.fromhex(one) for one in self.header["edge"]))
         done: list[Line] = []
         for line in self.body:
             made, edge = self._again(line, edge)
@@ -228,7 +228,7 @@ class Forger:
         written = [bundle.serialize_line({**self.header, "size": edge.size}), *map(bundle.serialize_line, done)]
         return [*written, bundle.page(0, "", written, self.key, last=True)]
 
-    def _again(self, line: Line, edge: TreeEdge) -> tuple[Line, TreeEdge]:
+    def _again(self, line: Line, edge: MerkleFrontier) -> tuple[Line, MerkleFrontier]:
         match line["kind"]:
             case "leaf":
                 return self._leaf(line, edge)
@@ -240,7 +240,7 @@ class Forger:
             case _:
                 return line, edge
 
-    def _leaf(self, line: Line, edge: TreeEdge) -> tuple[Line, TreeEdge]:
+    def _leaf(self, line: Line, edge: MerkleFrontier) -> tuple[Line, MerkleFrontier]:
         entry = dict(line["entry"])
         if line["payload"] is not None:
             entry["commitment"] = EntryPayload.read(line["payload"]).commitment()
@@ -248,7 +248,7 @@ class Forger:
         again = {**line, "leaf": edge.size, "entry": entry, "hash": made.leaf_hash().hex()}
         return again, edge.extended([made.leaf_hash()])
 
-    def _checkpoint(self, line: Line, edge: TreeEdge) -> Line:
+    def _checkpoint(self, line: Line, edge: MerkleFrontier) -> Line:
         text = line["note"].rpartition("\n\n")[0] + "\n"
         said = Checkpoint.read(text)
         return {**line, "note": self.key.note(Checkpoint(said.origin, edge.size, edge.root, said.at).text())}

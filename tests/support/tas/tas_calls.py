@@ -1,5 +1,6 @@
 """Calls, messages and decisions for tests of the ledger's rules, without any process."""
 
+import functools
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -35,6 +36,7 @@ def after(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
+@functools.cache
 def version(effect_class: EffectClass, number: int = 1) -> ToolVersion:
     spec = ToolSpec(
         name="orders.refund",

@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import Message
 from towpath_contracts.canonical import digest
-from towpath_contracts.dead_letters import ReportDead
+from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import exec_consumer
@@ -61,7 +61,7 @@ class TasPeer:
         self.ack_wait_s: float | None = None
         self.clock_ahead_s = 0.0
         self.claim: Callable[[ClaimStart], ClaimAnswer | None] = lambda _asked: GRANTED
-        self.dead: list[ReportDead] = []
+        self.dead: list[ReportDeadLetter] = []
         self._inboxes: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
@@ -116,7 +116,7 @@ class TasPeer:
         self.claims.append(asked)
         return self.refusal or self.claim(asked)
 
-    async def _on_dead(self, letter: ReportDead) -> Message:
+    async def _on_dead(self, letter: ReportDeadLetter) -> Message:
         self.dead.append(letter)
         return ActionDone()
 

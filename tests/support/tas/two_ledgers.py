@@ -15,10 +15,10 @@ from tests.simulation.tables.run_rows import RunRows
 
 from towpath_contracts.tools.access import FenceAnswer, RaiseFence
 from towpath_fabric.clock import wall
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_tas.adapters.ledger_tables import (
     LimitUse,
-    SeenVersions,
+    ProjectVersions,
     StoredCall,
     change_calls,
     open_calls,
@@ -59,7 +59,7 @@ class TwoLedgers:
     def __init__(self, postgres: "asyncpg.Pool[Any]") -> None:
         self.postgres = postgres
         self.pool, _, self.tables = memory()
-        self.lanes = (PinnedConnection(postgres), PinnedConnection(self.pool))
+        self.lanes = (PinnedDatabaseConnection(postgres), PinnedDatabaseConnection(self.pool))
         nothing: Any = Silent()
         unused: Any = None
         self.settlings = (LedgerCommands(postgres, unused, nothing), LedgerCommands(self.pool, unused, nothing))
@@ -105,7 +105,7 @@ class TwoLedgers:
         self, steps: list[LedgerChange], version: int, bases: dict[tuple[UUID, str], int]
     ) -> frozenset[UUID]:
         """Store steps in both; they must store the same ones."""
-        seen = [SeenVersions(PROJECT, version, 1)]
+        seen = [ProjectVersions(PROJECT, version, 1)]
         fresh = [step for step in steps if step.call is not None and step.call.revision == 1]
         others = [step for step in steps if step not in fresh]
         counts = [

@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 
 from towpath import DidNotHappen, Happened, ToolContext, tool
-from towpath_embedded.chaos.outside import Mark, append_mark, read_marks
+from towpath_embedded.chaos.outside import ToolEffectRecord, append_mark, read_marks
 
 CASE = os.environ["TOWPATH_TEST_CASE"]
 EFFECT_CLASS, _, PLACE = CASE.partition(".")
@@ -37,7 +37,8 @@ async def act(n: int, ctx: ToolContext) -> dict[str, int]:
     """Leave a mark."""
     first = not happened(ctx)
     append_mark(
-        OUTSIDE, Mark(execution_id=str(ctx.execution_id), effect_class=EFFECT_CLASS, attempt=ctx.attempt, tool=CASE)
+        OUTSIDE,
+        ToolEffectRecord(execution_id=str(ctx.execution_id), effect_class=EFFECT_CLASS, attempt=ctx.attempt, tool=CASE),
     )
     if PLACE == "inside" and first:
         os.kill(os.getpid(), signal.SIGKILL)

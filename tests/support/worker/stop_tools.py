@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from towpath import DidNotHappen, Happened, ToolContext, tool
-from towpath_embedded.chaos.outside import Mark, append_mark, read_marks
+from towpath_embedded.chaos.outside import ToolEffectRecord, append_mark, read_marks
 
 OUTSIDE = Path(os.environ["TOWPATH_TEST_EFFECTS"])
 PAUSE_S = 0.15
@@ -15,7 +15,7 @@ PAUSE_S = 0.15
 
 
 def _mark(ctx: ToolContext, effect_class: str) -> None:
-    mark = Mark(
+    mark = ToolEffectRecord(
         execution_id=str(ctx.execution_id),
         effect_class=effect_class,
         attempt=ctx.attempt,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from towpath_audit.merkle import (
     EMPTY_ROOT,
+    MerkleFrontier,
     ProofError,
-    TreeEdge,
     check_consistency,
     check_inclusion,
     consistency_proof,
@@ -90,9 +90,9 @@ def test_the_published_roots_are_ours() -> None:
 @settings(max_examples=60, deadline=None)
 def test_a_tree_that_grew_in_pieces_has_the_root_of_the_definition(n: int, cuts: list[int]) -> None:
     data, hashes = some(n)
-    edge, done = TreeEdge(), 0
+    edge, done = MerkleFrontier(), 0
     for cut in [*sorted(one for one in cuts if one <= n), n]:
-        edge = TreeEdge.unpacked(edge.size, edge.packed()).extended(hashes[done:cut])
+        edge = MerkleFrontier.unpacked(edge.size, edge.packed()).extended(hashes[done:cut])
         done = max(done, cut)
     assert (edge.size, edge.root) == (n, mth(data))
 
@@ -152,4 +152,4 @@ def test_what_can_not_be_proved_is_refused() -> None:
             check_consistency(*values)
     for size, data in ((1, b""), (2, bytes(31)), (3, bytes(32)), (-1, b"")):
         with pytest.raises(ValueError, match="hash"):
-            TreeEdge.unpacked(size, data)
+            MerkleFrontier.unpacked(size, data)

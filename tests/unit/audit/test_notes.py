@@ -55,9 +55,9 @@ def test_a_key_has_a_name_without_spaces() -> None:
             Signer(name, Ed25519PrivateKey.generate())
 
 
-def test_a_checkpoint_says_what_it_said() -> None:
-    said = Checkpoint("towpath.test/audit", 7, leaf_hash(b"x"), AT)
-    assert Checkpoint.read(said.text()) == said
+def test_a_checkpoint_keeps_its_content() -> None:
+    checkpoint = Checkpoint("towpath.test/audit", 7, leaf_hash(b"x"), AT)
+    assert Checkpoint.read(checkpoint.text()) == checkpoint
     timeless = Checkpoint("towpath.test/audit", 0, EMPTY_ROOT)
     assert Checkpoint.read(timeless.text()) == timeless
     assert Checkpoint.read(timeless.text() + "an extension of others\n") == timeless
@@ -82,7 +82,7 @@ def test_notes_are_found_one_after_the_other() -> None:
 
 
 def entry(**changes: object) -> dict[str, object]:
-    said = {
+    fields = {
         "entry_id": 1,
         "at": write_time(AT),
         "project": "p",
@@ -100,27 +100,27 @@ def entry(**changes: object) -> dict[str, object]:
         "policy_version": 0,
         "commitment": "00",
     }
-    return {**said, **changes}
+    return {**fields, **changes}
 
 
 def test_no_two_entries_have_the_same_bytes() -> None:
-    said = [
+    listed = [
         *(entry(), entry(entry_id=11), entry(rule=""), entry(rule="-"), entry(phase="", verdict="x")),
         *(entry(phase="x0:"), entry(tool="0:\n"), entry(tool="0:", operation="\n"), entry(verdict="ä"), entry(at="")),
     ]
-    assert len({AuditLogEntry.read(one).leaf_hash() for one in said}) == len(said)
+    assert len({AuditLogEntry.read(one).leaf_hash() for one in listed}) == len(listed)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "expected",
     [
         *(None, {}, entry(more=1), entry(entry_id="1"), entry(entry_id=True), entry(project=None), entry(tool=7)),
         *(entry(rule=1), entry(caller="\ud800")),
     ],
 )
-def test_what_is_no_entry_is_refused(said: object) -> None:
+def test_what_is_no_entry_is_refused(expected: object) -> None:
     with pytest.raises(EntryError):
-        AuditLogEntry.read(said)
+        AuditLogEntry.read(expected)
 
 
 @pytest.mark.parametrize(

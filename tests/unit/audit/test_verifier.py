@@ -11,7 +11,7 @@ from tests.support.tas.audit_log import ORIGIN, signer
 
 from towpath_audit import bundle
 from towpath_audit.entries import AuditLogEntry, EntryPayload
-from towpath_audit.merkle import TreeEdge
+from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Checkpoint
 from towpath_audit.proof import ProvedEntry, is_proof, serialize_proof, verify_proof
 from towpath_audit.verifier import MAX_FAULTS, verify
@@ -25,11 +25,14 @@ def made(
     *changes: dict[str, Any], extra: tuple[bundle.Line, ...] = (), tail: tuple[bundle.Line, ...] = ()
 ) -> list[str]:
     """A bundle with one entry for each of *changes*, sealed two by two."""
-    edge, body = TreeEdge(), [bundle.policy("p", 1, "sha256:00", ""), bundle.step(CALL, RUN, 3, kept=True), *extra]
+    edge, body = (
+        MerkleFrontier(),
+        [bundle.policy("p", 1, "sha256:00", ""), bundle.step(CALL, RUN, 3, kept=True), *extra],
+    )
     for number, change in enumerate(changes):
         payload = EntryPayload(salt=bytes(16), args_digest="", detail=json.dumps(change.pop("detail", {})))
         payload = change.pop("payload", payload)
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "entry_id": number,
             "at": "2026-11-22T09:00:00.000000Z",
             "project": "p",
@@ -48,13 +51,20 @@ def made(
             "commitment": payload.commitment(),
         }
         erased = change.pop("erased", False)
-        entry = AuditLogEntry(**{**said, **change})
+        entry = AuditLogEntry(**{**fields, **change})
         body.append(bundle.leaf(number, entry, None if erased else payload, entry.leaf_hash()))
         edge = edge.extended([entry.leaf_hash()])
         if number % 2 or number == len(changes) - 1:
             body.append(bundle.checkpoint(KEY.note(Checkpoint(ORIGIN, edge.size, edge.root).text())))
     head = bundle.header(
-        *(), origin=ORIGIN, project="p", since=None, until=None, edge=TreeEdge(), size=edge.size, keys=[KEY.public],
+        *(),
+        origin=ORIGIN,
+        project="p",
+        since=None,
+        until=None,
+        edge=MerkleFrontier(),
+        size=edge.size,
+        keys=[KEY.public],
         exported_at="", exported_by="ann",
     )  # fmt: skip
     lines = [bundle.serialize_line(line) for line in (head, *body, *tail)]
@@ -94,11 +104,11 @@ def found(lines: list[str]) -> list[tuple[str, int | None]]:
         ([{"erased": True}, {"phase": "audit.erased", "detail": ["entries"]}], [("payload_missing", 0)]),
     ],
 )  # fmt: skip
-def test_the_record_is_whole_or_it_is_said_where_not(entries: list[dict[str, Any]], faults: list[Any]) -> None:
+def test_the_record_is_whole_or_its_gaps_are_reported(entries: list[dict[str, Any]], faults: list[Any]) -> None:
     assert found(made(*(dict(entry) for entry in entries))) == faults
 
 
-def test_a_run_that_is_not_kept_is_said_and_not_held_against_anybody() -> None:
+def test_a_run_that_is_not_kept_is_reported_and_not_held_against_anybody() -> None:
     lines = made(dict(ALLOW), extra=(bundle.step(CALL, RUN, None, kept=False),))
     report = verify(lines)
     assert report.holds
@@ -114,7 +124,7 @@ def test_a_call_of_the_ledger_needs_its_decision_here() -> None:
     assert found(made(dict(DONE, verdict="void"), tail=(effect,))) == [("effect_without_decision", None)]
 
 
-def test_places_are_said_in_words() -> None:
+def test_places_are_given_in_words() -> None:
     lines = made(*({} for _ in range(6)))
     del lines[6]
     report = verify(lines)
@@ -183,7 +193,7 @@ def test_a_header_of_another_kind_is_a_fault_whoever_signed_it(changes: dict[str
     json.dumps(report.as_json(), allow_nan=False)
 
 
-def test_it_is_said_what_part_of_the_log_a_bundle_shows() -> None:
+def test_it_is_shown_which_part_of_the_log_a_bundle_has() -> None:
     asked = {"since": "2026-11-01T00:00:00.000000Z", "until": "2026-11-22T00:00:00.000000Z", "exported_by": "eve"}
     report = verify(with_header(**asked))
     assert report.holds
@@ -237,6 +247,6 @@ def test_an_entry_of_another_kind_is_not_proved(changes: dict[str, Any]) -> None
     note = KEY.note(Checkpoint(KEY.public.name, 1, entry.leaf_hash(), None).text())
     text = serialize_proof(note, [KEY.public], [ProvedEntry(leaf=0, entry=entry, payload=None, path=())])
     assert verify_proof(text).holds and is_proof(text)
-    said = json.loads(text)
-    said["entries"][0] |= changes
-    assert [fault.code for fault in verify_proof(json.dumps(said)).faults] == ["entry_unproved"]
+    parsed = json.loads(text)
+    parsed["entries"][0] |= changes
+    assert [fault.code for fault in verify_proof(json.dumps(parsed)).faults] == ["entry_unproved"]

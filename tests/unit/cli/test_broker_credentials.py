@@ -58,7 +58,7 @@ def test_a_credential_is_added_with_rights_and_a_password_that_nobody_sees(
     assert password not in written
 
 
-def test_a_credential_before_its_secrets_is_kept_and_it_is_said_what_is_missing(
+def test_a_credential_before_its_secrets_is_kept_and_what_is_missing_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("credentials.yaml", "authority.conf", "make-secrets"):
@@ -116,8 +116,8 @@ def test_names_that_are_no_part_of_a_subject_are_refused_with_their_place(
 ) -> None:
     before = (deploy / "credentials.yaml").read_text("utf-8")
     assert said(deploy, "add", "billing", "--project", "shop.>", "--toolset", "*") == 2
-    told = capsys.readouterr().err
-    assert "/workers/billing/project" in told and "/workers/billing/toolsets/0" in told
+    errors = capsys.readouterr().err
+    assert "/workers/billing/project" in errors and "/workers/billing/toolsets/0" in errors
     assert (deploy / "credentials.yaml").read_text("utf-8") == before
 
 

@@ -70,6 +70,8 @@ def test_help_comes_at_once() -> None:
         subprocess.run([TOWPATH, "--help"], check=True, capture_output=True)
         after = os.times()
         took.append(after.children_user + after.children_system - before.children_user - before.children_system)
+        if took[-1] < 0.4:
+            break
     assert min(took) < 0.4  # seconds of processor time, so that a busy machine doesn't count
 
 
@@ -91,8 +93,8 @@ def test_a_status_that_no_gate_has_is_refused_with_those_there_are(capsys: pytes
     with pytest.raises(SystemExit) as stopped:
         main(["gates", "list", "--status", "foo"])
     assert stopped.value.code == 2
-    said = capsys.readouterr().err
-    assert all(word in said for word in ("pending", "approved", "denied", "expired", "settled", "void", "all"))
+    errors = capsys.readouterr().err
+    assert all(word in errors for word in ("pending", "approved", "denied", "expired", "settled", "void", "all"))
 
 
 def test_nothing_is_erased_unasked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,20 +139,20 @@ def test_a_typing_mistake_gets_a_suggestion(typed: str, meant: str, capsys: pyte
     assert f'"{meant}"' in capsys.readouterr().err
 
 
-def test_no_server_is_said_at_once_with_its_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_server_is_reported_at_once_with_its_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     first_entry = time.monotonic()
     assert main(["runs", "list", "--server", nobody_listens()]) == 6
-    said = capsys.readouterr().err
-    assert said.startswith("server_unreachable  No Towpath answers there: http://127.0.0.1:")
-    assert "Start it: towpath up" in said
-    assert "Traceback" not in said
+    errors = capsys.readouterr().err
+    assert errors.startswith("server_unreachable  No Towpath answers there: http://127.0.0.1:")
+    assert "Start it: towpath up" in errors
+    assert "Traceback" not in errors
     assert time.monotonic() - first_entry < 3
 
 
 def test_a_failure_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "list", "-o", "json", "--server", nobody_listens()]) == 6
-    said = json.loads(capsys.readouterr().err)
-    assert (said["code"], said["remedy"]) == ("server_unreachable", REGISTRY["server_unreachable"].remedy)
+    errors = json.loads(capsys.readouterr().err)
+    assert (errors["code"], errors["remedy"]) == ("server_unreachable", REGISTRY["server_unreachable"].remedy)
 
 
 def test_every_problem_of_the_registry_has_an_exit_code_that_is_a_failure() -> None:

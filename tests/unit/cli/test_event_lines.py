@@ -130,7 +130,7 @@ def test_what_is_known_of_a_doubt_is_shown_beside_the_retry() -> None:
     assert unknown_call_lines(detail) == [
         "worker: w 1",
         "claimed: then",
-        "its probe said: unclear",
+        "its probe found: unclear",
         "retry: it may still act",
     ]
     assert unknown_call_lines({"worker": "", "tool": "t"}) == []
@@ -201,7 +201,7 @@ def test_reflections_summaries_and_validations_have_a_line() -> None:
         step=3, verdict="reset_plan", followed=False, refusal="the plan of this run may not be reset"
     )
     judged = ev.StepValidated(step=4, attempt=1, source="model", success=False, reason="nothing changed")
-    assert shown(kept, refused, ev.Summarized(summary="Two files mended."), judged) == [
+    assert shown(kept, refused, ev.RunSummarized(summary="Two files mended."), judged) == [
         "· model reflects: retry try the other file",
         "✕ model reflects: reset_plan, not followed the plan of this run may not be reset",
         "✓ model sums up Two files mended.",

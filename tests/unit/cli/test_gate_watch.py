@@ -13,7 +13,7 @@ AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 def gate(number: int = 1, *yes: str, **more: Any) -> GateView:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "gate_id": UUID(int=number),
         "run_id": uuid.uuid4(),
         "project": "shop",
@@ -27,14 +27,14 @@ def gate(number: int = 1, *yes: str, **more: Any) -> GateView:
         "votes": tuple(GateVote(actor=actor, verdict="approved", at=AT) for actor in yes),
         **more,
     }
-    return GateView.model_validate(said)
+    return GateView.model_validate(fields)
 
 
 def by_id(*gates: GateView) -> dict[UUID, GateView]:
     return {one.gate_id: one for one in gates}
 
 
-def test_a_gate_is_told_when_it_comes_when_it_is_voted_on_and_when_it_is_gone() -> None:
+def test_a_gate_is_reported_when_it_comes_when_it_is_voted_on_and_when_it_is_gone() -> None:
     first, second = gate(1), gate(2)
     assert differences({}, by_id(first)) == ([("opened", first)], [])
     voted = gate(1, "paula")

@@ -34,8 +34,12 @@ def cases(tmp_path: Path) -> Path:
 
 def test_expected_verdicts_are_checked_without_a_platform(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policy", "test", str(cases), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["cases"], told["failed"], [one["rule"] for one in told["results"]]) == (3, 0, ["small", "large", None])
+    output = json.loads(capsys.readouterr().out)
+    assert (output["cases"], output["failed"], [one["rule"] for one in output["results"]]) == (
+        3,
+        0,
+        ["small", "large", None],
+    )
     loose = cases.parent / "loose.yaml"
     loose.write_text(POLICY.replace("<= 100", "<= 1000").replace("> 100", "> 1000"), "utf-8")
     assert main(["policy", "test", str(cases), "--policy", str(loose), "-o", "table"]) == 1

@@ -30,8 +30,8 @@ def test_an_unknown_word_of_a_script_s_entry_is_warned_of(tmp_path: Path, capsys
         json.dumps([{**RESPOND, "agent": "a"}, {**RESPOND, "agent_key": "a"}, "no decision", {"raw": "x"}])
     )
     assert len(read_script(script)) == 4
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1 and "entry 1 has agent_key" in said[0] and " agent, " in said[0]
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 1 and "entry 1 has agent_key" in errors[0] and " agent, " in errors[0]
 
 
 def test_links_that_a_mount_leaves_out_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,14 +53,14 @@ async def test_an_agent_that_nobody_serves_is_named(capsys: pytest.CaptureFixtur
             yield LogEntry(seq=1, at=AT, event=DecisionRequested(**asked, model="agent:early"))
             yield LogEntry(seq=2, at=AT, event=DecisionRequested(**asked, model="agent:sayer"))
             async with asyncio.timeout(60):
-                while not said:
+                while not listed:
                     await asyncio.sleep(0.001)
-                    said.extend(capsys.readouterr().err.splitlines())
+                    listed.extend(capsys.readouterr().err.splitlines())
 
-    said: list[str] = []
+    listed: list[str] = []
     async with Log("http://127.0.0.1:9") as client:
         await RunFollower(client, Output("json"), unanswered_s=0.01).follow(RUN)
-    assert len(said) == 1 and "waits for an agent named sayer" in said[0]
+    assert len(listed) == 1 and "waits for an agent named sayer" in listed[0]
 
 
 async def test_b12_the_runs_below_are_shown_under_their_names(capsys: pytest.CaptureFixture[str]) -> None:

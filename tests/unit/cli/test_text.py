@@ -102,7 +102,7 @@ def test_a_pipe_gets_json_without_being_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         ({"path": "to[0]", "from": "task", "sink": True}, "to[0] (sink): the task"),
         ({"path": "n", "from": "record", "tool": "bank.list", "step": 2}, "n: record of bank.list, step 2"),
@@ -113,5 +113,5 @@ def test_a_pipe_gets_json_without_being_asked() -> None:
         ({"path": "x", "from": "unknown"}, "x: nowhere known"),
     ],
 )
-def test_where_a_value_comes_from_is_said_in_a_line(value: dict[str, Any], said: str) -> None:
-    assert value_origin(value) == said
+def test_where_a_value_comes_from_is_written_in_a_line(value: dict[str, Any], expected: str) -> None:
+    assert value_origin(value) == expected

@@ -7,39 +7,41 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from towpath_contracts.gate_notices import ListNotices
+from towpath_contracts.gate_notices import ListGateNotices
 from towpath_contracts.tools.access import AuditQuery
-from towpath_contracts.tools.audit import AuditCursor, AuditExport, EraseAudit
+from towpath_contracts.tools.audit import AuditExportCursor, EraseAudit, ExportAudit
 from towpath_contracts.tools.policy import DiffPolicy, GetStatistics
 from towpath_gateway.app.routes.access import search_audit
-from towpath_gateway.app.routes.audit_log import Erase, Export
+from towpath_gateway.app.routes.audit_log import EraseAuditBody, ExportAuditBody
 from towpath_gateway.app.routes.notices import list_notices
-from towpath_gateway.app.routes.policies import Proposal, get_statistics
+from towpath_gateway.app.routes.policies import PolicyImpactBody, get_statistics
 
 NAIVE = "2026-11-22T09:00:00"
 CURSOR = {"page": 1, "end_seal": 1, "size": 1, "seal_id": 1, "leaf": 1}
 
 
 @pytest.mark.parametrize(
-    ("kind", "said", "names"),
+    ("kind", "expected", "names"),
     [
-        (AuditExport, {"project": "p", "actor": "a"}, ("since", "until")),
-        (AuditCursor, CURSOR, ("effects_since",)),
+        (ExportAudit, {"project": "p", "actor": "a"}, ("since", "until")),
+        (AuditExportCursor, CURSOR, ("effects_since",)),
         (EraseAudit, {"project": "p", "actor": "a", "reason": "r"}, ("before",)),
         (DiffPolicy, {"project": "p", "text": ""}, ("since", "until")),
         (GetStatistics, {"project": "p"}, ("since", "until")),
         (AuditQuery, {"project": "p"}, ("since", "until")),
-        (ListNotices, {"project": "p"}, ("before",)),
-        (Export, {}, ("since", "until")),
-        (Erase, {"reason": "r"}, ("before",)),
-        (Proposal, {"text": ""}, ("since", "until")),
+        (ListGateNotices, {"project": "p"}, ("before",)),
+        (ExportAuditBody, {}, ("since", "until")),
+        (EraseAuditBody, {"reason": "r"}, ("before",)),
+        (PolicyImpactBody, {"text": ""}, ("since", "until")),
     ],
 )
-def test_a_time_without_a_zone_is_refused(kind: type[BaseModel], said: dict[str, Any], names: tuple[str, ...]) -> None:
+def test_a_time_without_a_zone_is_refused(
+    kind: type[BaseModel], expected: dict[str, Any], names: tuple[str, ...]
+) -> None:
     for name in names:
         with pytest.raises(ValidationError, match="timezone"):
-            kind.model_validate({**said, name: NAIVE})
-        found = getattr(kind.model_validate({**said, name: f"{NAIVE}+02:00"}), name)
+            kind.model_validate({**expected, name: NAIVE})
+        found = getattr(kind.model_validate({**expected, name: f"{NAIVE}+02:00"}), name)
         assert found == datetime(2026, 11, 22, 7, tzinfo=UTC)
 
 

@@ -25,7 +25,7 @@ def test_a_flow_is_a_row_of_stages_each_in_the_order_of_names(text: str, stages:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("", "column 1: the flow is empty"),
         (" \n\t", "column 1: the flow is empty"),
@@ -54,14 +54,14 @@ def test_a_flow_is_a_row_of_stages_each_in_the_order_of_names(text: str, stages:
         (f"a >> {'x' * 129}", "column 6: a name has at most 128 characters, this one 129"),
     ],
 )
-def test_a_mistake_of_form_is_told_with_its_column(text: str, said: str) -> None:
+def test_a_mistake_of_form_is_reported_with_its_column(text: str, expected: str) -> None:
     with pytest.raises(FlowError) as caught:
         parse_flow(text)
-    assert str(caught.value) == said
+    assert str(caught.value) == expected
     assert [fault.code for fault in caught.value.faults] == ["flow_invalid"]
 
 
-def test_every_name_that_stands_twice_is_told_at_once() -> None:
+def test_every_name_that_stands_twice_is_reported_at_once() -> None:
     with pytest.raises(FlowError) as caught:
         parse_flow("a >> (b | b) >> a >> (c | a)")
     assert [(fault.code, fault.column) for fault in caught.value.faults] == [

@@ -12,7 +12,7 @@ from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.problems.registry import REGISTRY
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.calls import ToolRequest
-from towpath_contracts.tools.grants import MAX_CHAIN, ChainTooLongError, chain_covers, grant_chain, narrow
+from towpath_contracts.tools.grants import MAX_CHAIN, GrantChainTooLongError, chain_covers, grant_chain, narrow
 from towpath_engine.requests.network_context import build_context
 from towpath_engine.state.run import EffectKind
 from towpath_orchestrator.core.tasks import check_task, created_event
@@ -33,10 +33,10 @@ def run(grant: Any = None, parent: RunCreated | None = None) -> RunCreated:
 
 
 def test_random_trees_of_delegation_give_nobody_more_than_a_brute_force_oracle() -> None:
-    said: Counter[str] = Counter()
-    for tree, faults in delegation.trees(40, 7, said):
+    found: Counter[str] = Counter()
+    for tree, faults in delegation.trees(40, 7, found):
         assert faults == [], f"{tree.rules}\n{tree.nodes}"
-    assert set(said) == {"allow", "deny", "require_approval"}
+    assert set(found) == {"allow", "deny", "require_approval"}
 
 
 def test_a_chain_grows_by_every_grant_and_repeats_none() -> None:
@@ -48,7 +48,7 @@ def test_a_chain_grows_by_every_grant_and_repeats_none() -> None:
     assert grant_chain((ANY,), READ) == (ANY, READ) == grant_chain((ANY, READ), READ)
     assert grant_chain([[*ANY]], [*READ]) == (ANY, READ)
     long = tuple(({"tool": f"t{number}"},) for number in range(MAX_CHAIN))
-    with pytest.raises(ChainTooLongError):
+    with pytest.raises(GrantChainTooLongError):
         narrow(long, READ)
 
 

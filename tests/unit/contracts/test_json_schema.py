@@ -1,12 +1,12 @@
 """Values against JSON Schemas, whatever people write into schemas and models into values."""
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
 
-from towpath_contracts.json_schema import MAX_FAULTS, MAX_SCHEMA_BYTES, schema_faults, unusable_schema
+from towpath_contracts.json_schema import MAX_FAULTS, MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH, schema_faults, unusable_schema
 
 VERDICT = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
 
@@ -17,7 +17,7 @@ class Price(BaseModel):
     amount: Decimal
 
 
-def test_b5_faults_are_told_with_their_places() -> None:
+def test_b5_faults_are_reported_with_their_places() -> None:
     """Row B5: structured output validated against a schema."""
     assert schema_faults(VERDICT, {"score": 7}) == ()
     assert schema_faults(VERDICT, {"score": "7"}) == ("$.score: '7' is not of type 'integer'",)
@@ -40,6 +40,22 @@ def test_a_schema_that_can_not_be_used_says_why(schema: dict[str, Any], fault: s
     assert bool(unusable_schema(schema)) == bool(fault)
 
 
+def nested(levels: int, keyword: str) -> dict[str, Any]:
+    """Return a schema of exactly *levels* levels."""
+    inner: Any = {}
+    for _ in range(levels - 1):
+        inner = {keyword: inner}
+    return cast("dict[str, Any]", inner)
+
+
+def test_a_schema_may_have_so_many_levels_and_a_deeper_one_is_refused_before_anything_recurses_into_it() -> None:
+    for keyword in ("not", "items"):  # one level each, so as many schemas inside each other as there are levels
+        assert unusable_schema(nested(MAX_SCHEMA_DEPTH, keyword)) == ""
+        for levels in (MAX_SCHEMA_DEPTH + 1, 150, 100_000):
+            assert unusable_schema(nested(levels, keyword)) == "the schema is nested deeper than 64 levels"
+            assert schema_faults(nested(levels, keyword), 1) == ("the schema is nested deeper than 64 levels",)
+
+
 def test_nothing_in_a_schema_makes_a_check_slow_or_fetch_anything() -> None:
     slow = {"type": "string", "pattern": "^(a+)+$"}
     assert schema_faults(slow, "a" * 5_000 + "!")
@@ -57,9 +73,9 @@ def test_a_pattern_of_another_dialect_is_not_checked() -> None:
     assert schema_faults({"patternProperties": {"^n_": {"type": "integer"}}}, {"n_a": "x", "b": "x"})
 
 
-def test_of_a_choice_the_meant_one_is_told() -> None:
+def test_of_a_choice_the_meant_one_is_reported() -> None:
     wanted = {"type": "object", "properties": {"title": {"type": "string"}}}
     schema = {"properties": {"deliverable": {"anyOf": [wanted, {"type": "null"}]}}}
     assert schema_faults(schema, {"deliverable": {"title": 7}}) == ("$.deliverable.title: 7 is not of type 'string'",)
-    (told,) = schema_faults({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {})
-    assert "any of the given schemas" in told, "nobody knows which was meant"
+    (found,) = schema_faults({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {})
+    assert "any of the given schemas" in found, "nobody knows which was meant"

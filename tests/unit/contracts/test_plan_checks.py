@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.engine.plan_machine import ask, block, step
 
 from towpath_contracts.networks.plan import Plan
-from towpath_contracts.networks.plan_checks import BLOCK_AGENTS, MAX_TOLD, PLAN_BYTES, check_plan
+from towpath_contracts.networks.plan_checks import BLOCK_AGENTS, MAX_REPORTED, PLAN_BYTES, check_plan
 
 AGENTS = ("ann", "bob", "cid")
 
@@ -28,7 +28,7 @@ def accepted(*steps: dict[str, Any], **more: Any) -> Plan:
     return plan
 
 
-def test_e2_every_fault_is_told_at_once_with_its_path() -> None:
+def test_e2_every_fault_is_reported_at_once_with_its_path() -> None:
     """Row E2: plan validation, all errors at once with paths; ids, result keys, duplicates, exactly one payload."""
     bad = {
         "steps": [
@@ -44,8 +44,8 @@ def test_e2_every_fault_is_told_at_once_with_its_path() -> None:
             {"id": "none", "type": "agent", "timeout_ms": -5},
         ]
     }
-    told = faults(bad)
-    assert [one.split(" ")[0].rstrip(":") for one in told] == [
+    listed = faults(bad)
+    assert [one.split(" ")[0].rstrip(":") for one in listed] == [
         "steps[0].agent.agent_key",
         "steps[1].id",
         "steps[1].parallel.max_concurrency",
@@ -62,17 +62,17 @@ def test_e2_every_fault_is_told_at_once_with_its_path() -> None:
         "steps[5]",
         "steps[5].timeout_ms",
     ]
-    assert told[0] == "steps[0].agent.agent_key is required"
-    assert "needs at least 1 agent" in told[4] and "exactly one of agent and parallel" in told[5]
-    assert "'two' is used by steps[2].id already" in told[8]
+    assert listed[0] == "steps[0].agent.agent_key is required"
+    assert "needs at least 1 agent" in listed[4] and "exactly one of agent and parallel" in listed[5]
+    assert "'two' is used by steps[2].id already" in listed[8]
     _plan, found = check_plan(bad, agents=AGENTS)
     assert found[11].pointer == "/steps/4/parallel/steps/0/timeout_ms"
 
 
 def test_e2_result_keys_are_used_once_across_steps_and_the_agents_of_parallel_ones() -> None:
     """Row E2: duplicates."""
-    told = faults({"steps": [step("ann", result_key="x"), block(ask("bob", result_key="x"), ask("cid"), id="fan")]})
-    assert told == [
+    found = faults({"steps": [step("ann", result_key="x"), block(ask("bob", result_key="x"), ask("cid"), id="fan")]})
+    assert found == [
         "steps[1].parallel.steps[0].result_key 'x' is used by steps[0].agent.result_key already",
     ]
     clash = faults({"steps": [step("ann", id="one", result_key="fan"), block(ask("bob"), id="fan")]})
@@ -126,11 +126,11 @@ def test_e4_a_reference_to_what_no_earlier_step_gives_is_a_fault_of_the_plan() -
 
 
 @pytest.mark.parametrize("given", [None, [], "plan", 7])
-def test_what_is_no_object_is_told_so(given: Any) -> None:
+def test_what_is_no_object_is_refused_as_such(given: Any) -> None:
     assert faults(given)[0].startswith("a plan is an object, not ")
 
 
-def test_a_plan_is_bounded_in_size_depth_and_in_what_is_told() -> None:
+def test_a_plan_is_bounded_in_size_depth_and_in_what_is_reported() -> None:
     assert "the limit is" in faults({"steps": [step("ann", "x" * PLAN_BYTES)]})[0]
     deep: Any = "x"
     for _ in range(60):
@@ -138,7 +138,7 @@ def test_a_plan_is_bounded_in_size_depth_and_in_what_is_told() -> None:
     assert "levels of nesting" in faults({"steps": [], "bindings": deep})[0]
     assert faults({"steps": [], "bindings": {"x": float("nan")}}) == ["NaN is not JSON"]
     many = [{"id": f"s{n}", "type": "agent", "agent": {"agent_key": "ghost"}} for n in range(3_000)]
-    assert len(faults({"steps": many})) == MAX_TOLD
+    assert len(faults({"steps": many})) == MAX_REPORTED
     long = {"type": "agent", "k" * 9_000: 1, "agent": ask("a" * 9_000, "{{ bindings.x }}", result_key="r" * 9_000)}
     bindings = {f"{n}" * 900: n for n in range(90)}
     assert max(map(len, faults({"steps": [long, long], "bindings": bindings}))) < 2_000
@@ -170,8 +170,8 @@ def test_e2_agents_need_words_where_nothing_but_the_plan_tells_them_what_to_do()
     """Row E2: plan validation."""
     plan = {"steps": [block(ask("ann", ""), ask("bob"), ask("cid", "", **{"with": {"x": 1}})), step("ann", "")]}
     assert not faults(plan)
-    said = "needs a prompt or with: nothing else says what it is to do"
-    assert faults(plan, told_all=True) == [f"steps[0].parallel.steps[0] {said}", f"steps[1].agent {said}"]
+    found = "needs a prompt or with: nothing else says what it is to do"
+    assert faults(plan, self_contained=True) == [f"steps[0].parallel.steps[0] {found}", f"steps[1].agent {found}"]
 
 
 def _names(count: int) -> dict[str, int]:
@@ -208,8 +208,8 @@ def test_e2_what_checking_costs_does_not_multiply(about: str, plan: dict[str, An
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        told = faults(plan)
+        found = faults(plan)
     finally:
         sys.setprofile(before)
-    assert told and len(told) <= MAX_TOLD, about
+    assert found and len(found) <= MAX_REPORTED, about
     assert calls[0] < most, f"{about}: {calls[0]} calls"

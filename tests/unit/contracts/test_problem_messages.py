@@ -15,15 +15,15 @@ def refused(text: str) -> str:
 
 
 def test_the_first_problems_are_named_and_the_others_counted() -> None:
-    said = refused('{"schema_version": 1, "execution_id": 7}')
-    assert said.startswith("execution_id: ") and "run_id: Field required" in said
-    assert said.endswith("more)") and len(said) < 600
+    found = refused('{"schema_version": 1, "execution_id": 7}')
+    assert found.startswith("execution_id: ") and "run_id: Field required" in found
+    assert found.endswith("more)") and len(found) < 600
 
 
 @pytest.mark.parametrize(
     "text", ['{"execution_id": "sk-secret-1"}', '"sk-secret-1"', '{"schema_version": "sk-secret-1"}']
 )
-def test_no_value_of_the_message_is_said(text: str) -> None:
+def test_no_value_of_the_message_is_repeated(text: str) -> None:
     assert "sk-secret-1" not in refused(text)
 
 

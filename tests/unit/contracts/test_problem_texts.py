@@ -45,5 +45,5 @@ def test_a_detail_that_begins_with_the_first_problem_is_cut_before_it() -> None:
     ("text", "hinted"),
     [("tests.failed = 0", True), ("last_output == 'a = b' )", False), ("tests.failed =< 0", False)],
 )
-def test_an_assignment_in_a_criterion_is_told_what_was_meant(text: str, hinted: bool) -> None:
+def test_an_assignment_in_a_criterion_gets_a_hint_at_what_was_meant(text: str, hinted: bool) -> None:
     assert fault_of(text).endswith("did you mean ==?") is hinted

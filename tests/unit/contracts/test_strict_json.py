@@ -38,9 +38,9 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(s
     ],
 )
 def test_what_somebody_could_not_read_is_refused(data: bytes, why: str) -> None:
-    said = check_json(data)
-    assert said is not None
-    assert re.search(why, said)
+    found = check_json(data)
+    assert found is not None
+    assert re.search(why, found)
 
 
 @pytest.mark.parametrize(

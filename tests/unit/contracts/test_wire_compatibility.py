@@ -72,7 +72,7 @@ def test_the_summary_has_messages_operations_subjects_streams_and_problems(now: 
         (("by ORDERS", "by core"), "subject order.new.{caller}: by was ORDERS, is core"),
     ],
 )
-def test_what_breaks_compatibility_is_told(change: tuple[str, str], sentence: str) -> None:
+def test_what_breaks_compatibility_is_reported(change: tuple[str, str], sentence: str) -> None:
     assert breaks(written(OLD), written(OLD.replace(*change))) == [sentence]
 
 

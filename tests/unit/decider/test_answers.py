@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.decider.decisions import RESPOND, USE_TOOL, as_text, check_decision
 
 from towpath_decider.core.answer_checks import schema_check
-from towpath_decider.core.answers import Accepted, Refused, find_object, read_answer
+from towpath_decider.core.answers import AcceptedAnswer, RefusedAnswer, find_object, read_answer
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ from towpath_decider.core.answers import Accepted, Refused, find_object, read_an
     ],
 )
 def test_an_object_is_found_in_fences_and_prose(text: str) -> None:
-    assert find_object(text) == Accepted(value=RESPOND)
+    assert find_object(text) == AcceptedAnswer(value=RESPOND)
 
 
 def test_braces_and_quotes_inside_strings_do_not_end_the_object() -> None:
     text = 'so: {"a": "} \\" {", "b": {"c": "\\\\"}} done }'
-    assert find_object(text) == Accepted(value={"a": '} " {', "b": {"c": "\\"}})
+    assert find_object(text) == AcceptedAnswer(value={"a": '} " {', "b": {"c": "\\"}})
 
 
 @pytest.mark.parametrize(
@@ -55,22 +55,22 @@ def test_braces_and_quotes_inside_strings_do_not_end_the_object() -> None:
 )
 def test_what_is_no_usable_object_is_refused_with_a_reason(text: str, reason: str) -> None:
     found = find_object(text)
-    assert isinstance(found, Refused)
+    assert isinstance(found, RefusedAnswer)
     assert re.search(reason, found.reason)
 
 
 def test_an_answer_may_be_as_deep_as_values_may() -> None:
-    assert isinstance(find_object('{"a":' * 48 + "1" + "}" * 48), Accepted)
+    assert isinstance(find_object('{"a":' * 48 + "1" + "}" * 48), AcceptedAnswer)
 
 
 @given(st.text(alphabet=st.sampled_from('{}"\\`\n abc:1,[]')) | st.text())
 def test_reading_never_raises(text: str) -> None:
-    assert isinstance(read_answer(text, check_decision), Accepted | Refused)
+    assert isinstance(read_answer(text, check_decision), AcceptedAnswer | RefusedAnswer)
 
 
 @pytest.mark.parametrize("decision", [USE_TOOL, RESPOND])
 def test_a_decision_is_accepted_as_it_was_written(decision: dict[str, object]) -> None:
-    assert read_answer(as_text(decision), check_decision) == Accepted(value=decision)
+    assert read_answer(as_text(decision), check_decision) == AcceptedAnswer(value=decision)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_decision_is_accepted_as_it_was_written(decision: dict[str, object]) -
 )
 def test_unknown_actions_and_fields_are_refused(change: dict[str, object], reason: str) -> None:
     read = read_answer(as_text({**RESPOND, **change}), check_decision)
-    assert isinstance(read, Refused)
+    assert isinstance(read, RefusedAnswer)
     assert reason in read.reason
 
 
@@ -97,16 +97,16 @@ def test_other_answers_are_held_against_their_schema() -> None:
     check = schema_check(
         {"type": "object", "properties": {"confidence": {"type": "number"}}, "required": ["confidence"]}
     )
-    assert not isinstance(check, Refused)
+    assert not isinstance(check, RefusedAnswer)
     assert check({"confidence": 0.5}) == ""
     assert "is not of type 'number'" in check({"confidence": "high"})
 
 
 def test_a_schema_that_is_none_is_refused() -> None:
-    assert isinstance(schema_check({"type": 7}), Refused)
+    assert isinstance(schema_check({"type": 7}), RefusedAnswer)
 
 
 def test_a_schema_never_leads_outside() -> None:
     check = schema_check({"$ref": "http://127.0.0.1:9/schema.json"})
-    assert not isinstance(check, Refused)
+    assert not isinstance(check, RefusedAnswer)
     assert "which is not part of it" in check({})

@@ -9,36 +9,38 @@ from towpath_contracts.decisions.request import Cost, Usage
 from towpath_decider.core.conversation import (
     MAX_WAIT_S,
     Answered,
-    Ask,
-    CallFailure,
+    AskModel,
     GaveUp,
-    Question,
-    Reply,
+    ModelCallFailure,
+    ModelQuestion,
+    ModelReply,
     converse,
 )
 from towpath_decider.core.prompt import render
 from towpath_decider.core.usage import NOTHING, add_costs, add_usage
 
-GOOD = Reply(text=as_text(RESPOND), usage=Usage(model_calls=1), cost=NOTHING)
-BAD = Reply(text="no idea", usage=Usage(model_calls=1), cost=NOTHING)
-LATER = CallFailure(code="model_unavailable", message="503", retryable=True)
-NEVER = CallFailure(code="context_too_long", message="too long")
+GOOD = ModelReply(text=as_text(RESPOND), usage=Usage(model_calls=1), cost=NOTHING)
+BAD = ModelReply(text="no idea", usage=Usage(model_calls=1), cost=NOTHING)
+LATER = ModelCallFailure(code="model_unavailable", message="503", retryable=True)
+NEVER = ModelCallFailure(code="context_too_long", message="too long")
 
 
-def play(*replies: Reply | CallFailure) -> tuple[list[Question], list[float], Answered | GaveUp]:
+def play(*replies: ModelReply | ModelCallFailure) -> tuple[list[ModelQuestion], list[float], Answered | GaveUp]:
     """Answer in order; return what was asked, how long was waited, and the result."""
     return _play(list(replies))
 
 
-def _play(replies: Sequence[Reply | CallFailure]) -> tuple[list[Question], list[float], Answered | GaveUp]:
+def _play(
+    replies: Sequence[ModelReply | ModelCallFailure],
+) -> tuple[list[ModelQuestion], list[float], Answered | GaveUp]:
     dialogue = converse(render(context()), check_decision)
-    asked: list[Question] = []
+    asked: list[ModelQuestion] = []
     waits: list[float] = []
     answers = iter(replies)
     step = next(dialogue)
     while True:
         try:
-            if isinstance(step, Ask):
+            if isinstance(step, AskModel):
                 asked.append(step.question)
                 step = dialogue.send(next(answers))
             else:
@@ -57,7 +59,7 @@ def test_a_good_answer_is_asked_for_once() -> None:
 @pytest.mark.parametrize("hostile", ['{"a":' * 60 + "1" + "}" * 60, '{"a":' * 300 + "1" + "}" * 300, "NaN", "1e999"])
 def test_what_others_can_not_read_is_fed_back_and_then_given_up(hostile: str) -> None:
     text = as_text({**RESPOND, "action_details": {"payload": {"deep": "HERE"}}}).replace('"HERE"', hostile)
-    reply = Reply(text=text, usage=Usage(model_calls=1), cost=NOTHING)
+    reply = ModelReply(text=text, usage=Usage(model_calls=1), cost=NOTHING)
     asked, _, result = play(reply, reply)
     assert len(asked) == 2
     assert isinstance(result, GaveUp)
@@ -82,13 +84,13 @@ def test_a_second_malformed_answer_is_invalid_output() -> None:
     assert "no idea" in result.message
 
 
-def test_an_empty_answer_is_told_in_words_to_the_model() -> None:
-    asked, _, _ = play(Reply(text="", usage=Usage(), cost=NOTHING), GOOD)
+def test_an_empty_answer_is_named_in_words_for_the_model() -> None:
+    asked, _, _ = play(ModelReply(text="", usage=Usage(), cost=NOTHING), GOOD)
     assert asked[1].turns[1].text == "(nothing)"
 
 
 def test_a_cut_off_answer_is_repaired_with_the_reason() -> None:
-    asked, _, _ = play(Reply(text='{"action', usage=Usage(), cost=NOTHING, cut_off=True), GOOD)
+    asked, _, _ = play(ModelReply(text='{"action', usage=Usage(), cost=NOTHING, cut_off=True), GOOD)
     assert "limit of output tokens" in asked[1].turns[2].text
 
 
@@ -98,7 +100,9 @@ def test_failures_are_waited_out_one_and_two_seconds() -> None:
 
 
 def test_the_third_failure_is_the_result_and_names_all_causes() -> None:
-    asked, waits, result = play(LATER, CallFailure(code="model_rate_limited", message="429", retryable=True), LATER)
+    asked, waits, result = play(
+        LATER, ModelCallFailure(code="model_rate_limited", message="429", retryable=True), LATER
+    )
     assert len(asked) == 3
     assert waits == [1.0, 2.0]
     assert result == GaveUp(code="model_unavailable", message="503 (attempt 3; before: 503; 429)")
@@ -111,7 +115,7 @@ def test_what_can_not_succeed_is_not_asked_again() -> None:
 
 @pytest.mark.parametrize(("wished", "waited"), [(0.5, 1.0), (4.0, 4.0), (3_600.0, MAX_WAIT_S)])
 def test_retry_after_is_honoured_up_to_a_cap(wished: float, waited: float) -> None:
-    failure = CallFailure(code="model_rate_limited", message="429", retryable=True, retry_after_s=wished)
+    failure = ModelCallFailure(code="model_rate_limited", message="429", retryable=True, retry_after_s=wished)
     _, waits, _ = play(failure, GOOD)
     assert waits == [waited]
 

@@ -1,4 +1,4 @@
-"""Goals, objectives and assessments as a model is told of them, and what counts as an answer."""
+"""Goals, objectives and assessments in the prompt, and what counts as an answer."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ from towpath_contracts.decisions.assessments import ANSWERS, NEUTRAL
 from towpath_contracts.decisions.request import DecisionKind, OfferedRoute
 from towpath_decider.core.answer_checks import check_for, expected_schema
 from towpath_decider.core.answer_schema import closed, schema_of
-from towpath_decider.core.answers import Accepted, Refused, read_answer
+from towpath_decider.core.answers import AcceptedAnswer, RefusedAnswer, read_answer
 from towpath_decider.core.prompt import Prompt, render
 from towpath_decider.core.script import Script, queue_of
 
@@ -32,11 +32,11 @@ DELIVERABLE = {
 
 
 def faults(value: Any, **changes: Any) -> str:
-    """Say what is wrong with *value* as the answer to a request."""
+    """Return what is wrong with *value* as the answer to a request."""
     check = check_for(request(**changes))
-    assert not isinstance(check, Refused), check
+    assert not isinstance(check, RefusedAnswer), check
     read = read_answer(as_text(value), check)
-    return "" if isinstance(read, Accepted) else read.reason
+    return "" if isinstance(read, AcceptedAnswer) else read.reason
 
 
 def prompt_of(kind: DecisionKind, **changes: Any) -> Prompt:

@@ -6,7 +6,7 @@ from tests.support.decider.decisions import request
 
 from towpath_contracts.problems.registry import REGISTRY
 from towpath_decider.adapters.sdk_provider import SdkProvider
-from towpath_decider.core.conversation import CallFailure, Question
+from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion
 
 
 class Absent(SdkProvider):
@@ -26,7 +26,7 @@ class Absent(SdkProvider):
 
 async def test_a_missing_extra_has_a_code_and_a_remedy_of_its_own() -> None:
     provider = Absent(name="Nobody", module="towpath_no_such_sdk", api_key=None, options=(), log=None)
-    failed = await provider.complete(request(), Question(instructions="", turns=()))
-    assert isinstance(failed, CallFailure) and failed.code == "provider_missing" and failed.code in REGISTRY
+    failed = await provider.complete(request(), ModelQuestion(instructions="", turns=()))
+    assert isinstance(failed, ModelCallFailure) and failed.code == "provider_missing" and failed.code in REGISTRY
     assert "uv sync --extra towpath_no_such_sdk" in failed.message
     assert "pip install 'towpath[towpath_no_such_sdk]'" in failed.message and not failed.retryable

@@ -12,7 +12,7 @@ from towpath_contracts.json_schema import schema_faults, unusable_schema
 from towpath_contracts.networks.plan_checks import check_plan
 from towpath_decider.core.answer_checks import check_for, expected_schema
 from towpath_decider.core.answer_schema import schema_of
-from towpath_decider.core.answers import Refused
+from towpath_decider.core.answers import RefusedAnswer
 from towpath_decider.core.prompt import render
 from towpath_decider.core.script import Script
 
@@ -62,7 +62,7 @@ def test_e3_a_written_plan_is_carried_out() -> None:
 
 
 @pytest.mark.parametrize("unreadable", [False, True])
-def test_e3_a_wrong_plan_is_mended_once_with_every_fault_told(unreadable: bool) -> None:
+def test_e3_a_wrong_plan_is_mended_once_with_every_fault_listed(unreadable: bool) -> None:
     """Row E3: one corrective retry."""
     run = planner()
     if unreadable:
@@ -121,7 +121,7 @@ def test_e3_the_schema_and_the_check_agree_on_what_a_model_may_write() -> None:
 
 def test_e3_the_decider_leaves_the_faults_of_a_plan_to_the_run() -> None:
     check = check_for(request_of(planner()))
-    assert not isinstance(check, Refused) and check({"steps": "wrong"}) == ""
+    assert not isinstance(check, RefusedAnswer) and check({"steps": "wrong"}) == ""
 
 
 def test_e3_a_script_has_a_queue_of_its_own_for_plans() -> None:

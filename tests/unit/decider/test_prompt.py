@@ -1,4 +1,4 @@
-"""What a model is told."""
+"""The prompt of a model."""
 
 import uuid
 
@@ -56,19 +56,19 @@ def test_tool_outputs_are_whole_labelled_and_newest_first() -> None:
     assert f"### crm.lookup (execution_id {outputs[1].execution_id}, step 3, succeeded)" in text
 
 
-def test_outputs_injected_by_the_base_prompt_are_not_told_twice() -> None:
+def test_outputs_injected_by_the_base_prompt_are_not_shown_twice() -> None:
     text = render(context(base_prompt="{{ tool_history }}", outputs=(output(1, "ONCE"),))).text
     assert text.count("ONCE") == 1
 
 
-def test_older_outputs_are_told_as_previews_with_a_count() -> None:
+def test_older_outputs_are_shown_as_previews_with_a_count() -> None:
     older = OlderOutput(execution_id=uuid.UUID(int=7), tool="crm.lookup", preview="ada…")
     text = render(context(older_outputs=(older,), older_count=9)).context
     assert "## Older tool outputs (9, previews only)" in text
     assert f'- crm.lookup (execution_id {uuid.UUID(int=7)}): "ada…"' in text
 
 
-def test_handoff_log_feedback_notes_and_steps_left_are_told() -> None:
+def test_handoff_log_feedback_notes_and_steps_left_are_in_the_prompt() -> None:
     text = render(
         context(
             handoff="Customer is angry.",

@@ -12,18 +12,18 @@ from prometheus_client import CollectorRegistry
 from tests.support.decider.decision_requests import eventually
 from tests.support.decider.decisions import request
 
-from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderUse
+from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderLimitState
 from towpath_contracts.decisions.request import CALL_UNASKED, Usage
-from towpath_contracts.facts import DecisionFailed
+from towpath_contracts.facts import DecisionFailedFact
 from towpath_decider.app import provider_limiter as limits
-from towpath_decider.app.decision_service import DecisionService
+from towpath_decider.app.decision_service import DecisionMaker
 from towpath_decider.app.provider_limiter import (
     NoProviderCapacityError,
     ProviderLimiter,
     ProviderPermit,
     SharedProviderLimit,
 )
-from towpath_decider.core.conversation import CallFailure, Question, Reply, Turn
+from towpath_decider.core.conversation import ConversationTurn, ModelCallFailure, ModelQuestion, ModelReply
 from towpath_decider.core.rate_policy import LONGEST_PAUSE_S
 from towpath_decider.core.usage import NOTHING
 from towpath_decider.metrics import DeciderMetrics
@@ -34,7 +34,7 @@ from towpath_fabric.nats.kv_register import RegisterEntry, SharedRegisters
 from towpath_fabric.settings import Settings
 
 ME = QueueOwner(caller="me", root=uuid4())
-GO = Question(instructions="Decide.", turns=(Turn(role="user", text="Go."),))
+GO = ModelQuestion(instructions="Decide.", turns=(ConversationTurn(role="user", text="Go."),))
 PATIENT_S = 60.0
 
 
@@ -62,8 +62,8 @@ class MemoryRegisters(SharedRegisters):
         return True
 
     @property
-    def use(self) -> ProviderUse:
-        return ProviderUse() if self.body is None else ProviderUse.model_validate_json(self.body)
+    def use(self) -> ProviderLimitState:
+        return ProviderLimitState() if self.body is None else ProviderLimitState.model_validate_json(self.body)
 
 
 @asynccontextmanager
@@ -139,12 +139,14 @@ async def test_a_register_that_cannot_be_read_is_an_empty_one() -> None:
 
 def limiter_of(places: int, held: list[int] | None = None) -> ProviderLimiter:
     limit = {"local": ProviderLimit(concurrency=1)}
-    found = ProviderLimiter(
-        limit, MemoryRegisters(), structlog.get_logger(), DeciderMetrics(CollectorRegistry()), places=places
+    return ProviderLimiter(
+        limit,
+        MemoryRegisters(),
+        structlog.get_logger(),
+        DeciderMetrics(CollectorRegistry()),
+        hold=[].append if held is None else held.append,
+        places=places,
     )
-    if held is not None:
-        found.lend_slots_to(held.append)
-    return found
 
 
 async def test_who_waits_for_a_limited_provider_gives_its_place_to_others_and_who_is_too_many_soon_goes(
@@ -174,10 +176,10 @@ async def test_who_waits_for_a_limited_provider_gives_its_place_to_others_and_wh
 class FixedReply:
     """A provider whose answers are never of the form; it is asked again, or fails for a while."""
 
-    def __init__(self, reply: Reply | CallFailure) -> None:
+    def __init__(self, reply: ModelReply | ModelCallFailure) -> None:
         self.reply = reply
 
-    async def complete(self, _request: Any, _question: Question, _hear: Any) -> Reply | CallFailure:
+    async def complete(self, _request: Any, _question: ModelQuestion, _hear: Any) -> ModelReply | ModelCallFailure:
         return self.reply
 
     async def close(self) -> None:
@@ -188,10 +190,12 @@ class SingleCallLimiter(ProviderLimiter):
     """Lets one call in, and no other."""
 
     def __init__(self) -> None:
-        super().__init__({}, MemoryRegisters(), structlog.get_logger(), DeciderMetrics(CollectorRegistry()))
+        super().__init__(
+            {}, MemoryRegisters(), structlog.get_logger(), DeciderMetrics(CollectorRegistry()), hold=[].append
+        )
         self.turns = 1
 
-    async def acquire(self, request: Any, question: Question, *, begun: bool = False) -> ProviderPermit:
+    async def acquire(self, request: Any, question: ModelQuestion, *, begun: bool = False) -> ProviderPermit:
         self.turns -= 1
         if self.turns < 0:
             provider = "local"
@@ -202,15 +206,17 @@ class SingleCallLimiter(ProviderLimiter):
 @pytest.mark.parametrize(
     ("reply", "code"),
     [
-        (Reply(text="no idea", usage=Usage(model_calls=1), cost=NOTHING), "invalid_output"),
-        (CallFailure(code="model_unavailable", message="503", retryable=True), "model_unavailable"),
+        (ModelReply(text="no idea", usage=Usage(model_calls=1), cost=NOTHING), "invalid_output"),
+        (ModelCallFailure(code="model_unavailable", message="503", retryable=True), "model_unavailable"),
     ],
 )
-async def test_a_request_that_was_paid_is_not_said_to_be_unasked(reply: Reply | CallFailure, code: str) -> None:
+async def test_a_request_that_was_paid_is_not_reported_as_unasked(
+    reply: ModelReply | ModelCallFailure, code: str
+) -> None:
     """It would be asked anew, and paid anew, without an end; what its first call said is its answer."""
     limiter = SingleCallLimiter()
-    service = DecisionService({"local": FixedReply(reply)}, sleep=lambda _seconds: asyncio.sleep(0), limiter=limiter)
+    service = DecisionMaker({"local": FixedReply(reply)}, sleep=lambda _seconds: asyncio.sleep(0), limiter=limiter)
     first, second = [(await service.answer(request(model="local:m"))).fact for _ in "ab"]
-    assert isinstance(first, DecisionFailed)
-    assert isinstance(second, DecisionFailed)
+    assert isinstance(first, DecisionFailedFact)
+    assert isinstance(second, DecisionFailedFact)
     assert (first.code, second.code) == (code, CALL_UNASKED)

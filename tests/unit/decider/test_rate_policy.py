@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderUse
+from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderLimitState
 from towpath_decider.core.rate_policy import LEASE_S, MINUTE_S, LimitRequest, fair_share, grant_request
 
 SLOTS = ProviderLimit(concurrency=7)
@@ -23,7 +23,7 @@ def test_whatever_deciders_do_they_never_hold_more_slots_than_there_are() -> Non
     """Each begins and ends calls as it likes within its slots; some die, and are counted until their lease is over."""
     for seed in range(30):
         chance = random.Random(seed)
-        shared, now = ProviderUse(), 1_000.0
+        shared, now = ProviderLimitState(), 1_000.0
         slots: dict[str, int] = dict.fromkeys("abc", 0)
         busy: dict[str, int] = dict.fromkeys("abc", 0)
         renewed = dict.fromkeys("abc", now)
@@ -49,7 +49,7 @@ def test_whatever_deciders_do_they_never_hold_more_slots_than_there_are() -> Non
 
 def test_slots_go_round_where_there_are_fewer_than_deciders() -> None:
     one = ProviderLimit(concurrency=1)
-    shared, turns = ProviderUse(), []
+    shared, turns = ProviderLimitState(), []
     busy = {"a": 0, "b": 0, "c": 0}
     for place in range(60):
         decider = "abc"[place % 3]
@@ -66,7 +66,7 @@ def test_no_minute_has_more_requests_and_tokens_than_the_limit() -> None:
     """What is taken is used within seconds or given back; every sliding minute is counted by when it was used."""
     for seed in range(20):
         chance = random.Random(seed)
-        shared, now, used = ProviderUse(), 50_000.0, []
+        shared, now, used = ProviderLimitState(), 50_000.0, []
         for _ in range(600):
             now += chance.random() * 2
             need = chance.randrange(50, 900)
@@ -86,7 +86,9 @@ def test_no_minute_has_more_requests_and_tokens_than_the_limit() -> None:
 
 def test_what_was_used_without_having_been_given_counts_and_what_comes_back_late_does_not() -> None:
     limit = ProviderLimit(tokens_per_minute=1_000)
-    shared, _ = grant_request(ProviderUse(), LimitRequest(decider="a", now=100.0, tokens=600, min_tokens=600), limit)
+    shared, _ = grant_request(
+        ProviderLimitState(), LimitRequest(decider="a", now=100.0, tokens=600, min_tokens=600), limit
+    )
     shared, _ = grant_request(shared, LimitRequest(decider="a", now=101.0, returned_tokens=-300), limit)
     shared, grant = grant_request(shared, LimitRequest(decider="b", now=102.0, tokens=200, min_tokens=200), limit)
     assert grant.tokens == 0
@@ -101,7 +103,7 @@ def test_what_was_used_without_having_been_given_counts_and_what_comes_back_late
 
 
 def test_a_pause_is_kept_and_ends() -> None:
-    shared, grant = grant_request(ProviderUse(), LimitRequest(decider="a", now=10.0, pause_s=600.0), SLOTS)
+    shared, grant = grant_request(ProviderLimitState(), LimitRequest(decider="a", now=10.0, pause_s=600.0), SLOTS)
     assert grant.pause_s == 60, "a provider that asks for more has a wrong number"
     shared, grant = grant_request(shared, LimitRequest(decider="b", now=40.0, pause_s=1.0), SLOTS)
     assert grant.pause_s == 30

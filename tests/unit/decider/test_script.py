@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.support.decider.decisions import LOOKUP, RESPOND, USE_TOOL, as_text, context
 
-from towpath_contracts.decisions.request import OfferedTool, ScriptUse
+from towpath_contracts.decisions.request import OfferedTool, PlayedScriptEntry
 from towpath_decider.core.answer_schema import ANY_OBJECT, answer_schema, simplified
 from towpath_decider.core.script import Script
 
@@ -14,7 +14,7 @@ def test_entries_are_played_in_order_from_the_cursors() -> None:
     script = Script([USE_TOOL, RESPOND])
     first = script.next_answer("triage", {})
     assert first is not None
-    assert first.use == ScriptUse(queue="*", index=0)
+    assert first.use == PlayedScriptEntry(queue="*", index=0)
     assert json.loads(first.text(0)) == USE_TOOL
     second = script.next_answer("triage", {"*": 1})
     assert second is not None
@@ -82,7 +82,7 @@ def test_the_answer_schema_offers_what_the_agent_may_do() -> None:
     assert respond["properties"]["payload"] == ANY_OBJECT
 
 
-def test_a_tool_schema_is_told_in_the_words_that_gemini_takes() -> None:
+def test_a_tool_schema_is_written_in_the_keywords_that_gemini_takes() -> None:
     schema = {
         "$defs": {"City": {"type": "object", "properties": {"name": {"const": "Paris", "default": "Paris"}}}},
         "type": "object",

@@ -7,26 +7,26 @@ import pytest
 from tests.support.decider.decisions import RESPOND, as_text, check_decision, context, request
 
 from towpath_contracts.decisions.request import Usage
-from towpath_contracts.facts import DecisionFailed, DecisionMade
-from towpath_decider.app.decision_service import DecisionService
-from towpath_decider.core.conversation import Ask, CallFailure, GaveUp, Question, Reply, converse
+from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
+from towpath_decider.app.decision_service import DecisionMaker
+from towpath_decider.core.conversation import AskModel, GaveUp, ModelCallFailure, ModelQuestion, ModelReply, converse
 from towpath_decider.core.prompt import render
 from towpath_decider.core.usage import NOTHING
 from towpath_engine.requests.effects import CALLS
 
 ONE = Usage(input_tokens=3, output_tokens=2, total_tokens=5, model_calls=1)
-GOOD = Reply(text=as_text(RESPOND), usage=ONE, cost=NOTHING)
-BAD = Reply(text="no idea", usage=ONE, cost=NOTHING)
-LATER = CallFailure(code="model_unavailable", message="503", retryable=True, usage=Usage(model_calls=1))
+GOOD = ModelReply(text=as_text(RESPOND), usage=ONE, cost=NOTHING)
+BAD = ModelReply(text="no idea", usage=ONE, cost=NOTHING)
+LATER = ModelCallFailure(code="model_unavailable", message="503", retryable=True, usage=Usage(model_calls=1))
 
 
-def calls(most: int, *replies: Reply | CallFailure) -> tuple[int, Any]:
+def calls(most: int, *replies: ModelReply | ModelCallFailure) -> tuple[int, Any]:
     """Return how often the model is asked when it answers like this, the last answer for ever, and what comes of it."""
     dialogue, asked, answers = converse(render(context()), check_decision, most), 0, list(replies)
     step = next(dialogue)
     while True:
         try:
-            if isinstance(step, Ask):
+            if isinstance(step, AskModel):
                 asked += 1
                 step = dialogue.send(answers[min(asked, len(answers)) - 1])
             else:
@@ -45,12 +45,12 @@ def test_budget_no_attempt_takes_more_calls_than_are_reserved(replies: tuple[Any
 
 
 class FixedReplies:
-    """A provider that says what it is told to, and hangs when it has nothing left to say."""
+    """A provider that gives the answers of a list, and hangs when none is left."""
 
-    def __init__(self, *replies: Reply | CallFailure) -> None:
+    def __init__(self, *replies: ModelReply | ModelCallFailure) -> None:
         self.replies = list(replies)
 
-    async def complete(self, _request: Any, _question: Question, _hear: Any) -> Reply | CallFailure:
+    async def complete(self, _request: Any, _question: ModelQuestion, _hear: Any) -> ModelReply | ModelCallFailure:
         if not self.replies:
             await asyncio.sleep(60)
         return self.replies.pop(0)
@@ -59,17 +59,17 @@ class FixedReplies:
         """Nothing is open."""
 
 
-async def answered(max_calls: int, *replies: Reply | CallFailure) -> DecisionMade | DecisionFailed:
-    service = DecisionService({"scripted": FixedReplies(*replies)}, sleep=lambda _seconds: asyncio.sleep(0))
+async def answered(max_calls: int, *replies: ModelReply | ModelCallFailure) -> DecisionMadeFact | DecisionFailedFact:
+    service = DecisionMaker({"scripted": FixedReplies(*replies)}, sleep=lambda _seconds: asyncio.sleep(0))
     asked = request(model="scripted:task", timeout_ms=200, max_calls=max_calls)
     return (await service.answer(asked)).fact
 
 
-async def test_budget_calls_that_end_without_a_word_are_told() -> None:
+async def test_budget_calls_that_end_without_an_answer_are_reported() -> None:
     fact = await answered(4, LATER)
-    assert isinstance(fact, DecisionFailed)
+    assert isinstance(fact, DecisionFailedFact)
     assert (fact.code, fact.uncounted, fact.usage.model_calls) == ("model_timeout", 2, 2)
     fact = await answered(4, LATER, GOOD)
-    assert isinstance(fact, DecisionMade)
+    assert isinstance(fact, DecisionMadeFact)
     assert (fact.uncounted, fact.usage.model_calls, fact.usage.total_tokens) == (1, 2, 5)
     assert (await answered(0, LATER, GOOD)).uncounted == 0

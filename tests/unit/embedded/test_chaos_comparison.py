@@ -1,4 +1,4 @@
-"""Two runs are the same but for times, attempts, random ids and resends; whatever else differs is told."""
+"""Two runs are the same but for times, attempts, random ids and resends; whatever else differs is reported."""
 
 import copy
 from collections.abc import Callable
@@ -102,11 +102,11 @@ def set_event(place: int, **values: Any) -> Callable[[Rows], object]:
         (lambda rows: rows["calls"].pop(), "the ledger"),
     ],
 )
-def test_whatever_else_differs_is_told(change: Callable[[Rows], object], where: str) -> None:
+def test_whatever_else_differs_is_reported(change: Callable[[Rows], object], where: str) -> None:
     assert f"{where} differs" in compared(change)
 
 
-def test_what_a_person_said_of_a_doubt_is_left_out_and_nothing_else() -> None:
+def test_what_a_person_decided_about_a_doubt_is_left_out_and_nothing_else() -> None:
     def settled(rows: Rows) -> None:
         rows["events"][2]["event"].update(status="failed", result=None, settled_by="ada")
         rows["calls"][0].update(status="failed", settled_by="ada")

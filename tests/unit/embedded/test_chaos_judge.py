@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from towpath_embedded.chaos.judge import JudgedRuns, judge_record
-from towpath_embedded.chaos.outside import Mark, append_mark, read_marks
+from towpath_embedded.chaos.judge import JudgeReport, judge_record
+from towpath_embedded.chaos.outside import ToolEffectRecord, append_mark, read_marks
 from towpath_embedded.chaos.stored_runs import StoredRuns
 
 RUN, PAY, LOOK, GATE = "r-1", "e-pay", "e-look", "g-1"
 Rows = dict[str, list[dict[str, Any]]]
 
 
-def in_order() -> tuple[Rows, list[Mark]]:
+def in_order() -> tuple[Rows, list[ToolEffectRecord]]:
     """A completed run with a pure call and a payment; the payment's outcome was unknown, and a person settled it."""
     log = (
         ("run_created", {}),
@@ -45,8 +45,8 @@ def in_order() -> tuple[Rows, list[Mark]]:
         "gates": [{**owned, "gate_id": GATE, "gate_type": "unknown_effect", "status": "settled", "execution_id": PAY}],
         "calls": calls,
         "audit": [
-            {**owned, "execution_id": key, "phase": phase, "verdict": said, "at": at, "actor": "", "detail": detail}
-            for key, phase, said, at, detail in entries
+            {**owned, "execution_id": key, "phase": phase, "verdict": found, "at": at, "actor": "", "detail": detail}
+            for key, phase, found, at, detail in entries
         ],
         "fences": [],
         "history": [{**owned, "status": "completed", "seq": len(log), "steps": 1}],
@@ -55,12 +55,13 @@ def in_order() -> tuple[Rows, list[Mark]]:
         "others": [],
     }
     marks = [
-        Mark(execution_id=key, effect_class="pure", at=at, key=key, tool="t") for key, at in ((PAY, 11.0), (LOOK, 11.0))
+        ToolEffectRecord(execution_id=key, effect_class="pure", at=at, key=key, tool="t")
+        for key, at in ((PAY, 11.0), (LOOK, 11.0))
     ]
     return rows, marks
 
 
-def verdict_of(rows: Rows, marks: list[Mark]) -> JudgedRuns:
+def verdict_of(rows: Rows, marks: list[ToolEffectRecord]) -> JudgeReport:
     return judge_record(StoredRuns(**rows), marks, [RUN])
 
 
@@ -73,19 +74,19 @@ def test_what_is_in_order_is_clean_and_what_was_unknown_is_explained() -> None:
     assert unknown.happened == 1
 
 
-def _drop(name: str, place: int = 0) -> Callable[[Rows, list[Mark]], object]:
+def _drop(name: str, place: int = 0) -> Callable[[Rows, list[ToolEffectRecord]], object]:
     return lambda rows, _: rows[name].pop(place)
 
 
-def _set(name: str, place: int, **values: Any) -> Callable[[Rows, list[Mark]], object]:
+def _set(name: str, place: int, **values: Any) -> Callable[[Rows, list[ToolEffectRecord]], object]:
     return lambda rows, _: rows[name][place].update(values)
 
 
-def _mark(**values: Any) -> Callable[[Rows, list[Mark]], object]:
-    return lambda _, marks: marks.append(Mark(effect_class="irreversible", **values))
+def _mark(**values: Any) -> Callable[[Rows, list[ToolEffectRecord]], object]:
+    return lambda _, marks: marks.append(ToolEffectRecord(effect_class="irreversible", **values))
 
 
-TAMPERINGS: list[tuple[str, Callable[[Rows, list[Mark]], object]]] = [
+TAMPERINGS: list[tuple[str, Callable[[Rows, list[ToolEffectRecord]], object]]] = [
     ("lost", _drop("runs")),
     ("lost", _set("runs", 0, status="running")),
     ("lost", _set("runs", 0, status="quarantined")),
@@ -114,13 +115,18 @@ TAMPERINGS: list[tuple[str, Callable[[Rows, list[Mark]], object]]] = [
     ("diff", lambda _, marks: marks.pop()),
     ("diff", lambda rows, _: rows["skipped"].append({"run_id": RUN, "seq": 1, "error": "?"})),
     ("diff", _mark(execution_id=PAY, at=11.0, key=LOOK)),
-    ("late", lambda _, marks: marks.__setitem__(0, Mark(execution_id=PAY, effect_class="irreversible", at=21.0))),
+    (
+        "late",
+        lambda _, marks: marks.__setitem__(0, ToolEffectRecord(execution_id=PAY, effect_class="irreversible", at=21.0)),
+    ),
     ("late", lambda rows, _: rows["fences"].append({"run_id": RUN, "fence": 1, "at": 9.0})),
 ]
 
 
 @pytest.mark.parametrize(("figure", "tamper"), TAMPERINGS)
-def test_one_thing_tampered_with_is_found(figure: str, tamper: Callable[[Rows, list[Mark]], object]) -> None:
+def test_one_thing_tampered_with_is_found(
+    figure: str, tamper: Callable[[Rows, list[ToolEffectRecord]], object]
+) -> None:
     rows, marks = in_order()
     tamper(rows, marks)
     verdict = verdict_of(rows, marks)
@@ -131,15 +137,15 @@ def test_one_thing_tampered_with_is_found(figure: str, tamper: Callable[[Rows, l
 def test_a_person_who_says_retry_allows_one_effect_more() -> None:
     rows, marks = in_order()
     rows["audit"][3]["verdict"] = "retry"
-    marks.append(Mark(execution_id=PAY, effect_class="irreversible", at=14.0))
+    marks.append(ToolEffectRecord(execution_id=PAY, effect_class="irreversible", at=14.0))
     assert verdict_of(rows, marks).clean
-    marks.append(Mark(execution_id=PAY, effect_class="irreversible", at=15.0))
+    marks.append(ToolEffectRecord(execution_id=PAY, effect_class="irreversible", at=15.0))
     assert verdict_of(rows, marks).dup == [f"{PAY} (irreversible) happened 3 times"]
 
 
 def test_a_call_that_may_run_again_is_no_duplicate_and_is_counted() -> None:
     rows, marks = in_order()
-    marks.append(Mark(execution_id=LOOK, effect_class="pure", at=12.0, key=LOOK))
+    marks.append(ToolEffectRecord(execution_id=LOOK, effect_class="pure", at=12.0, key=LOOK))
     verdict = verdict_of(rows, marks)
     assert verdict.clean
     assert verdict.repeats == 1
@@ -170,7 +176,7 @@ def test_a_cancelled_run_is_no_stray_where_somebody_asked_for_it() -> None:
 
 def test_effects_of_runs_that_nobody_asked_about_are_left_out() -> None:
     rows, marks = in_order()
-    marks.append(Mark(execution_id="another run's", effect_class="pure", at=12.0))
+    marks.append(ToolEffectRecord(execution_id="another run's", effect_class="pure", at=12.0))
     rows["others"].append({"execution_id": "another run's"})
     assert verdict_of(rows, marks).clean
 
@@ -178,10 +184,10 @@ def test_effects_of_runs_that_nobody_asked_about_are_left_out() -> None:
 def test_marks_are_read_as_they_were_left(tmp_path: Path) -> None:
     place = tmp_path / "outside.txt"
     assert read_marks(place) == ()
-    whole = Mark(execution_id=PAY, effect_class="idempotent", attempt=2, at=1.5, pid=7, key="k", tool="a.b")
-    bare = Mark(execution_id=LOOK, effect_class="pure", at=2.0)
+    whole = ToolEffectRecord(execution_id=PAY, effect_class="idempotent", attempt=2, at=1.5, pid=7, key="k", tool="a.b")
+    bare = ToolEffectRecord(execution_id=LOOK, effect_class="pure", at=2.0)
     append_mark(place, whole)
     append_mark(place, bare)
     with place.open("a") as file:
         file.write("e-old irreversible 99\n")
-    assert read_marks(place) == (whole, bare, Mark(execution_id="e-old", effect_class="irreversible"))
+    assert read_marks(place) == (whole, bare, ToolEffectRecord(execution_id="e-old", effect_class="irreversible"))

@@ -8,7 +8,7 @@ import pytest
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.chaos.faults import FAULTS, KILLS, named_faults
 from towpath_embedded.chaos.options import FULL_KILLS, FULL_RARE, QUICK_KILLS, ChaosOptions, campaign_settings
-from towpath_embedded.chaos.plan import LONGEST_DELAY_S, Boundary, boundaries_of, make_plan
+from towpath_embedded.chaos.plan import LONGEST_DELAY_S, StrikePoint, boundaries_of, make_plan
 from towpath_embedded.chaos.workload import builtin_workload, default_workloads
 
 PLACES = boundaries_of("net", ["run_created", "call", "call", "run_finished"])
@@ -17,7 +17,7 @@ PLACES = boundaries_of("net", ["run_created", "call", "call", "run_finished"])
 def test_boundaries_are_events_by_type_and_occurrence_without_resends() -> None:
     found = boundaries_of("net", ["call", "effect_resent", "call", "end"])
     assert [(place.event, place.nth) for place in found] == [("call", 1), ("call", 2), ("end", 1)]
-    assert found[1] == Boundary(network="net", event="call", nth=2)
+    assert found[1] == StrikePoint(network="net", event="call", nth=2)
     assert found[1].label == "net call#2"
 
 
@@ -71,7 +71,7 @@ def test_an_order_is_quick_full_or_as_large_as_it_says() -> None:
     assert all(name.startswith("stop.") for name in named.faults)
 
 
-def test_every_problem_of_an_order_is_told_at_once(tmp_path: Path) -> None:
+def test_every_problem_of_an_order_is_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "platform").mkdir()
     broken = tmp_path / "net.yaml"
     broken.write_text("name: Bad Name\nagents: 3\n")
@@ -88,8 +88,8 @@ def test_every_problem_of_an_order_is_told_at_once(tmp_path: Path) -> None:
                 data=tmp_path,
             )
         )
-    told = Counter(entry.pointer for entry in caught.value.problem.errors)
-    assert set(told) == {
+    found = Counter(entry.pointer for entry in caught.value.problem.errors)
+    assert set(found) == {
         *("--decisions", "--tools", "--faults", "--kills", "--runs", "--long", "--data"),
     }
 
@@ -101,8 +101,8 @@ def test_files_of_a_network_are_checked_together(tmp_path: Path) -> None:
     policy.write_text("rules: 7\n")
     with pytest.raises(ProblemError) as caught:
         campaign_settings(ChaosOptions(network=network, decisions=decisions, policy=policy))
-    told = [entry.pointer for entry in caught.value.problem.errors]
-    assert told == ["--network", "--decisions", "--policy"]
+    listed = [entry.pointer for entry in caught.value.problem.errors]
+    assert listed == ["--network", "--decisions", "--policy"]
 
 
 def test_the_default_networks_pass_every_effect_class_an_approval_and_a_transfer() -> None:

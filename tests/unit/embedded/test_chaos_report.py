@@ -7,24 +7,24 @@ import pytest
 
 from towpath.cli.administration.chaos_command import _show
 from towpath.cli.shared.output import Output
-from towpath_embedded.chaos.campaign import CampaignResult, PlannedStrike
+from towpath_embedded.chaos.campaign import CampaignResult, CampaignTarget
 from towpath_embedded.chaos.faults import Strike
-from towpath_embedded.chaos.judge import JudgedRuns, UnknownCall
-from towpath_embedded.chaos.plan import Boundary, PlanCell
+from towpath_embedded.chaos.judge import JudgeReport, UnknownCall
+from towpath_embedded.chaos.plan import StrikePlanEntry, StrikePoint
 from towpath_embedded.chaos.report import CampaignFindings, differing_runs, report_document
 from towpath_embedded.chaos.run_watcher import ObservedLog
 from towpath_embedded.chaos.stored_runs import StoredRuns
 
 RUNS = ("00000000-0000-7000-8000-000000000001", "00000000-0000-7000-8000-000000000002")
 CALL = "00000000-0000-5000-8000-00000000000a"
-FIRST, SECOND = (Boundary(network="net", event="call", nth=nth) for nth in (1, 2))
+FIRST, SECOND = (StrikePoint(network="net", event="call", nth=nth) for nth in (1, 2))
 
 
-def target(number: int, fault: str, boundary: Boundary, *, recovered_at: float = 12.0) -> PlannedStrike:
+def target(number: int, fault: str, boundary: StrikePoint, *, recovered_at: float = 12.0) -> CampaignTarget:
     log = ObservedLog(types={1: "call", 2: "end"}, seen_at={1: 9.0, 2: recovered_at})
     strike = Strike(process="p", at=10.0, wall=100.0, waited_s=0.0)
-    return PlannedStrike(
-        cell=PlanCell(number=number, fault=fault, boundary=boundary), run_id=RUNS[number], strike=strike, log=log
+    return CampaignTarget(
+        cell=StrikePlanEntry(number=number, fault=fault, boundary=boundary), run_id=RUNS[number], strike=strike, log=log
     )
 
 
@@ -47,10 +47,10 @@ def found() -> CampaignFindings:
         verdicts=("happened",),
         happened=1,
     )
-    verdict = JudgedRuns(runs=2, completed=2, unknown=[unknown])
+    verdict = JudgeReport(runs=2, completed=2, unknown=[unknown])
     audit = [
-        {"execution_id": CALL, "phase": phase, "verdict": said, "at": at, "actor": "worker-2"}
-        for phase, said, at in (("claim", "granted", 99.5), ("outcome", "unknown", 104.0))
+        {"execution_id": CALL, "phase": phase, "verdict": item, "at": at, "actor": "worker-2"}
+        for phase, item, at in (("claim", "granted", 99.5), ("outcome", "unknown", 104.0))
     ]
     record = StoredRuns(calls=[{"execution_id": CALL, "run_id": RUNS[1]}], audit=audit, events=[])
     return CampaignFindings(result=result, record=record, verdict=verdict, differing=(), replay_mismatches=())
@@ -108,7 +108,7 @@ def test_unrest_idleness_and_other_outcomes_are_problems(found: CampaignFindings
     assert len(shown["problems"]) == 4
 
 
-def test_a_run_may_differ_by_what_a_person_said_or_a_time_limit_and_by_nothing_else(found: CampaignFindings) -> None:
+def test_a_run_may_differ_by_a_persons_decision_or_a_time_limit_and_by_nothing_else(found: CampaignFindings) -> None:
     def record(**changes: Any) -> StoredRuns:
         common = {"step": 1, "call_index": 0, "tool": "t", "effect_class": "pure", "args_digest": "d", "rule": "r"}
         usual = {"type": "tool_call_finished", "execution_id": CALL, "step": 1, "call_index": 0, "status": "succeeded"}

@@ -18,7 +18,7 @@ def test_every_name_is_unique_and_of_its_own_role() -> None:
     )
 
 
-def test_a_name_used_twice_or_in_foreign_code_is_told() -> None:
+def test_a_name_used_twice_or_in_foreign_code_is_reported() -> None:
     here = CrashPoint(name="tas.x", role="tas", file=Path("a.py"), line=1, sent=False)
     there = CrashPoint(name="tas.x", role="worker", file=Path("b.py"), line=2, sent=True)
     assert naming_problems([here]) == []

@@ -39,8 +39,8 @@ def test_b5_arguments_that_are_no_json_are_an_error_that_the_model_sees() -> Non
     bad = use_all(("echo", {"text": "a"}), ("echo", {}))
     bad["action_details"]["calls"][1]["tool_params"] = '{"text": '
     assert "instruction_issued" not in types(machine.decide(bad))
-    (told,) = machine.context.feedback
-    assert "echo: the arguments can't be read: they are not JSON" in told
+    (found,) = machine.context.feedback
+    assert "echo: the arguments can't be read: they are not JSON" in found
     good = use("echo")
     good["action_details"]["tool_params"] = '{"text": "b"}'
     machine.decide(good)

@@ -61,7 +61,7 @@ def ended(machine: Machine, chance: Seeded, world: FamilyWorld | None = None) ->
     return world.live(ROUGH_TURNS, CALM_TURNS)
 
 
-def told(live: Callable[[int], Machine], seeds: Iterable[int]) -> Counter[str]:
+def event_counts(live: Callable[[int], Machine], seeds: Iterable[int]) -> Counter[str]:
     """Return the events of the lives of *seeds*, by type."""
     events: Counter[str] = Counter()
     for seed in seeds:
@@ -75,7 +75,7 @@ def told(live: Callable[[int], Machine], seeds: Iterable[int]) -> Counter[str]:
 
 
 def test_leads_of_teams_end_in_a_hostile_world() -> None:
-    events = told(led, range(20))
+    events = event_counts(led, range(20))
     wanted = (
         "child_started",
         "child_ended",
@@ -88,11 +88,11 @@ def test_leads_of_teams_end_in_a_hostile_world() -> None:
 
 
 def test_plans_and_workflows_end_in_a_hostile_world() -> None:
-    events = told(carried_out, range(24))
+    events = event_counts(carried_out, range(24))
     assert min(events[name] for name in ("plan_step_ended", "child_stopped", "run_quarantined", "gate_closed")) >= 1
 
 
 def test_runs_with_specialists_and_budget_gates_end_in_a_hostile_world() -> None:
-    events = told(lived, SEEDS)
+    events = event_counts(lived, SEEDS)
     wanted = ("child_started", "child_ended", "child_waits", "run_quarantined", "budget_warned", "gate_closed")
     assert min(events[name] for name in wanted) >= 2, events

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from tests.support.engine.machine import RUN, Machine, respond, route, types, use
 
 from towpath_contracts import facts
-from towpath_contracts.decisions.request import Cost, DecisionRequest, ScriptUse, Usage
+from towpath_contracts.decisions.request import Cost, DecisionRequest, PlayedScriptEntry, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.tools.calls import Denial
 from towpath_engine.advance import advance
@@ -70,8 +70,8 @@ def test_an_answer_of_the_wrong_kind_changes_nothing(turn: int) -> None:
 
 def test_a_fact_of_another_run_changes_nothing() -> None:
     machine = Machine()
-    other = facts.DecisionMade(run_id=STRANGER, request_id=machine.request_id, attempt=1, decision=respond("x"))
-    for fact in (other, facts.TimerFired(run_id=STRANGER), facts.CancelRequested(run_id=STRANGER, by="eve")):
+    other = facts.DecisionMadeFact(run_id=STRANGER, request_id=machine.request_id, attempt=1, decision=respond("x"))
+    for fact in (other, facts.TimerFiredFact(run_id=STRANGER), facts.CancelRequestedFact(run_id=STRANGER, by="eve")):
         machine.now = machine.now.replace(year=2030)
         assert advance(machine.state, fact, machine.now) == ((), (), machine.state)
 
@@ -82,7 +82,7 @@ def test_the_first_answer_wins_and_all_later_ones_are_ignored() -> None:
     machine.wake()
     machine.decide(use("echo", text="x"))
     for attempt in (1, 2, 3):
-        late = facts.DecisionMade(run_id=RUN, request_id=request_id, attempt=attempt, decision=respond("loser"))
+        late = facts.DecisionMadeFact(run_id=RUN, request_id=request_id, attempt=attempt, decision=respond("loser"))
         assert machine.feed(late) == []
     call_id = machine.call_id()
     machine.finish(result="first")
@@ -102,21 +102,27 @@ def test_nothing_wakes_a_finished_run() -> None:
     machine = Machine()
     request_id = machine.request_id
     machine.decide(respond("end"))
-    for fact in (*answers(request_id), facts.CancelRequested(run_id=RUN, by="ann"), facts.TimerFired(run_id=RUN)):
+    for fact in (
+        *answers(request_id),
+        facts.CancelRequestedFact(run_id=RUN, by="ann"),
+        facts.TimerFiredFact(run_id=RUN),
+    ):
         assert machine.feed(fact) == []
-    assert machine.feed(facts.ExecutionConflict(run_id=RUN, execution_id=STRANGER, message="m")) == []
+    assert machine.feed(facts.ExecutionConflictFact(run_id=RUN, execution_id=STRANGER, message="m")) == []
 
 
 def test_a_dead_letter_that_names_nothing_pending_leaves_the_run_alone() -> None:
     machine = Machine()
-    anonymous = facts.MessageDead(run_id=RUN, stream="INBOX", reason="malformed")
+    anonymous = facts.MessageDeadFact(run_id=RUN, stream="INBOX", reason="malformed")
     assert machine.feed(anonymous) == []
     assert machine.feed(anonymous.model_copy(update={"effect_id": STRANGER})) == []
 
 
-def test_a_dead_letter_is_said_again_and_the_third_in_a_row_ends_the_run() -> None:
+def test_a_dead_letter_is_sent_again_and_the_third_in_a_row_ends_the_run() -> None:
     machine = Machine()
-    dead = facts.MessageDead(run_id=RUN, stream="DECIDE", reason="malformed", effect_id=machine.request_id, attempt=1)
+    dead = facts.MessageDeadFact(
+        run_id=RUN, stream="DECIDE", reason="malformed", effect_id=machine.request_id, attempt=1
+    )
     (resent,) = machine.feed(dead)
     assert isinstance(resent, ev.EffectResent) and (resent.attempt, resent.dead) == (2, "DECIDE: malformed")
     assert machine.feed(dead) == [], "attempt 1 was sent again since"
@@ -169,17 +175,17 @@ def test_a_decider_that_gives_up_ends_the_run_with_its_reason() -> None:
 
 def test_unreadable_output_is_fed_back_and_its_script_entry_is_not_played_again() -> None:
     machine = Machine()
-    machine.miss("invalid_output", "no JSON", script=ScriptUse(queue="*", index=4))
+    machine.miss("invalid_output", "no JSON", script=PlayedScriptEntry(queue="*", index=4))
     assert machine.context.feedback == ("Your last answer was not a valid decision: no JSON",)
     (request,) = machine.requests
     assert isinstance(request, DecisionRequest) and request.script is not None
     assert request.script.cursors == {"*": 5}
-    machine.miss("invalid_output", "no JSON", script=ScriptUse(queue="triage", index=0))
+    machine.miss("invalid_output", "no JSON", script=PlayedScriptEntry(queue="triage", index=0))
     assert machine.state.cursors == {"*": 5, "triage": 1}
     assert request.script.digest == "sha256:aa"
 
 
-def test_feedback_and_notes_are_told_once() -> None:
+def test_feedback_and_notes_are_shown_once() -> None:
     machine = Machine()
     machine.decide(use("ghost"))
     assert machine.context.feedback != ()
@@ -193,12 +199,12 @@ def test_what_every_answer_cost_is_counted() -> None:
     machine = Machine()
     one = {"usage": Usage(input_tokens=10, output_tokens=2, total_tokens=12, model_calls=1)}
     priced = Cost(usd=0.25, price_known=True, price_source="list")
-    fact = facts.DecisionFailed(
+    fact = facts.DecisionFailedFact(
         run_id=RUN, request_id=machine.request_id, attempt=1, code="invalid_output", message="m", cost=priced, **one
     )
     machine.feed(fact)
     machine.feed(
-        facts.DecisionMade(
+        facts.DecisionMadeFact(
             run_id=RUN, request_id=machine.request_id, attempt=1, decision=respond("x"), cost=priced, **one
         )
     )
@@ -212,6 +218,6 @@ def test_one_unknown_price_makes_the_sum_unknown_not_smaller() -> None:
     known, unknown = Cost(usd=0.25, price_known=True), Cost()
     for cost, decision in ((known, use("ghost")), (unknown, use("ghoul")), (known, respond("x"))):
         machine.feed(
-            facts.DecisionMade(run_id=RUN, request_id=machine.request_id, attempt=1, decision=decision, cost=cost)
+            facts.DecisionMadeFact(run_id=RUN, request_id=machine.request_id, attempt=1, decision=decision, cost=cost)
         )
     assert (machine.finished.cost.usd, machine.finished.cost.price_known) == (None, False)

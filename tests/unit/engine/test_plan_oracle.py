@@ -36,7 +36,7 @@ def test_the_oracle_knows_references_and_faults() -> None:
     assert faulty(broken, {"bob"}, ()) == wrong
 
 
-def test_what_a_run_does_otherwise_is_told_with_its_seed() -> None:
+def test_what_a_run_does_otherwise_is_reported_with_its_seed() -> None:
     block = {"steps": [{"agent_key": "bob"}, {"agent_key": "cid"}], "merge_strategy": "fail_fast"}
     case = Case(7, plan={"steps": [{"id": "s", "type": "parallel", "parallel": block}]}, bad=0)
     run = plans.Driven(case).run()

@@ -4,6 +4,7 @@ The world of `tests.support.engine.world` loses, repeats, delays and forges; aft
 `tests.support.engine.invariants` compares the machine with its own reading of the log.
 """
 
+import functools
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,6 +26,10 @@ CALM_TURNS = 400
 PROFILE = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
+below = functools.cache(lambda count: st.integers(0, count - 1))
+"""Making a strategy costs as much as drawing from it."""
+
+
 class Drawn:
     """Choices that hypothesis makes, and shrinks."""
 
@@ -32,10 +37,10 @@ class Drawn:
         self._data = data
 
     def pick(self, items: Sequence[T]) -> T:
-        return items[self._data.draw(st.integers(0, len(items) - 1))]
+        return items[self._data.draw(below(len(items)))]
 
     def happens(self, percent: int) -> bool:
-        return self._data.draw(st.integers(0, 99)) >= 100 - percent
+        return self._data.draw(below(100)) >= 100 - percent
 
 
 def lived(data: st.DataObject, *, rough: int = ROUGH_TURNS) -> World:
@@ -53,7 +58,7 @@ def lived(data: st.DataObject, *, rough: int = ROUGH_TURNS) -> World:
         }
     machine = Machine(network, start=False, single_instruction=chance.happens(10), **options)
     world = World(machine, chance)
-    world.feed(facts.RunAdmitted(run_id=RUN))
+    world.feed(facts.RunAdmittedFact(run_id=RUN))
     for _ in range(rough):
         if not world.over:
             world.turn()
@@ -98,9 +103,9 @@ def made_events(machine: Machine) -> list[tuple[facts.AnyFact, datetime]]:
 
 
 def is_asked_again(fact: facts.AnyFact) -> bool:
-    """Whether a repetition may rightly count: a doubt told again after a retry, a fence answered again, a timer."""
-    doubt = isinstance(fact, facts.ToolFinished) and fact.status == "unknown"
-    return doubt or isinstance(fact, facts.FenceRaised | facts.TimerFired)
+    """Whether a repetition may rightly count: a doubt reported again after a retry, a fence answered again, a timer."""
+    doubt = isinstance(fact, facts.ToolFinishedFact) and fact.status == "unknown"
+    return doubt or isinstance(fact, facts.FenceRaisedFact | facts.TimerFiredFact)
 
 
 @PROFILE
@@ -114,7 +119,7 @@ def test_noise_around_the_valid_order_changes_no_byte(data: st.DataObject) -> No
     for fact, now in valid:
         noisy.now = now
         for stray in data.draw(st.lists(st.sampled_from(strangers + past), max_size=4)):
-            if not (isinstance(stray, facts.RunAdmitted) and noisy.state.step == 0):
+            if not (isinstance(stray, facts.RunAdmittedFact) and noisy.state.step == 0):
                 assert noisy.feed(stray) == []
         noisy.feed(fact)
         if not is_asked_again(fact):
@@ -136,7 +141,7 @@ def texts(entries: list[LogEntry]) -> list[str]:
 def test_timers_that_come_at_any_time_only_send_again(data: st.DataObject) -> None:
     """Within deadlines and expiries, a run with random timers has the same log but for what was sent again."""
     world = lived(data, rough=25)
-    valid = [(fact, now) for fact, now in made_events(world.machine) if not isinstance(fact, facts.TimerFired)]
+    valid = [(fact, now) for fact, now in made_events(world.machine) if not isinstance(fact, facts.TimerFiredFact)]
     quiet, woken = (Machine(world.machine.network, start=False, **options_of(world.machine)) for _ in range(2))
     for fact, _now in valid:
         for machine in (quiet, woken):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from towpath_fabric.batch_loader import BatchLoader
+from towpath_fabric.batch_loader import KeyBatchLoader
 
 
 async def test_a_key_asked_for_during_a_query_is_answered_by_the_next_query() -> None:
@@ -18,7 +18,7 @@ async def test_a_key_asked_for_during_a_query_is_answered_by_the_next_query() ->
         await go.wait()
         return found_now
 
-    loader = BatchLoader(load)
+    loader = KeyBatchLoader(load)
     first = [asyncio.create_task(loader.get("a")) for _ in range(3)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -40,7 +40,7 @@ async def test_a_failed_query_fails_its_callers_and_the_next_is_a_new_one() -> N
             raise answer
         return answer
 
-    loader = BatchLoader(load)
+    loader = KeyBatchLoader(load)
     failed = await asyncio.gather(*(loader.get("a") for _ in range(3)), return_exceptions=True)
     assert [str(error) for error in failed] == ["away"] * 3
     assert await loader.get("a") == 1
@@ -53,7 +53,7 @@ async def test_a_caller_that_gives_up_cancels_no_other() -> None:
         await go.wait()
         return dict.fromkeys(keys, 7)
 
-    loader = BatchLoader(load)
+    loader = KeyBatchLoader(load)
     patient = asyncio.create_task(loader.get("a"))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(loader.get("a"), 0.01)
@@ -68,6 +68,6 @@ async def test_a_key_that_fails_the_query_fails_for_its_callers_only() -> None:
             raise ValueError(msg)
         return dict.fromkeys(keys, 7)
 
-    loader = BatchLoader(load)
+    loader = KeyBatchLoader(load)
     found = await asyncio.gather(*(loader.get(key) for key in ("a", "\0", "b")), return_exceptions=True)
     assert [str(one) for one in found] == ["7", "no such key", "7"]

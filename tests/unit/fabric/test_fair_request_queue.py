@@ -65,7 +65,7 @@ async def test_a_flood_is_refused_before_it_leaves_no_room_to_others() -> None:
     assert server.refused[3:] == ["d"], "ten wait"
 
 
-async def test_what_waits_when_the_queue_closes_is_told_so() -> None:
+async def test_what_waits_when_the_queue_closes_gets_an_error() -> None:
     server = QueuedServer(max_concurrent=1)
     for caller in ("a", "b", "c"):
         await server.queue.accept(request(caller))
@@ -78,9 +78,9 @@ async def test_what_waits_when_the_queue_closes_is_told_so() -> None:
 
 async def test_an_answer_that_fails_lets_the_next_begin() -> None:
     served: list[bytes] = []
-    told: list[BaseException] = []
+    listed: list[BaseException] = []
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _loop, context: told.append(context["exception"]))
+    loop.set_exception_handler(lambda _loop, context: listed.append(context["exception"]))
 
     async def serve(message: Msg) -> None:
         served.append(message.data)
@@ -97,4 +97,4 @@ async def test_an_answer_that_fails_lets_the_next_begin() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
     assert served == [b"0", b"1", b"2"]
-    assert [type(error) for error in told] == [OSError], "the failure is still told"
+    assert [type(error) for error in listed] == [OSError], "the failure is still reported"

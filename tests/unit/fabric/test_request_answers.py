@@ -5,12 +5,12 @@ from uuid import UUID
 from tests.support.decider.decisions import RUN
 from tests.support.engine.machine import respond
 
-from towpath_contracts.facts import DecisionMade
+from towpath_contracts.facts import DecisionMadeFact
 from towpath_fabric.request_loop import ANSWER_BYTES_KEPT, ANSWERS_KEPT, AnswerCache
 
 
-def made(number: int, chars: int) -> DecisionMade:
-    return DecisionMade(run_id=RUN, request_id=UUID(int=number), attempt=1, decision=respond("x" * chars))
+def made(number: int, chars: int) -> DecisionMadeFact:
+    return DecisionMadeFact(run_id=RUN, request_id=UUID(int=number), attempt=1, decision=respond("x" * chars))
 
 
 def test_kept_answers_are_bounded_in_number_and_in_bytes_and_the_newest_stays() -> None:

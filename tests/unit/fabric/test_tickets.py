@@ -23,10 +23,10 @@ CALL: dict[str, Any] = {
 
 
 def claims(**changes: Any) -> TicketClaims:
-    said = {key: value for key, value in CALL.items() if key != "now"}
+    seen = {key: value for key, value in CALL.items() if key != "now"}
     fixed = {"project": "default", "fence": 2, "effect_class": EffectClass.PURE, "policy_version": 1}
     return TicketClaims.model_validate(
-        {**fixed, "issued_at": 100.0, "expires_at": 200.0, "key_id": SIGNER.key_id, **said, **changes}
+        {**fixed, "issued_at": 100.0, "expires_at": 200.0, "key_id": SIGNER.key_id, **seen, **changes}
     )
 
 

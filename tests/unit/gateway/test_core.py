@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath_contracts.decisions.request import Cost, Usage
-from towpath_contracts.events.log import DecisionMissed, DecisionReceived, LogEntry, NoteAdded
+from towpath_contracts.events.log import DecisionReceived, DecisionRequestFailed, LogEntry, NoteAdded
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.views import RunView
 from towpath_contracts.strict_json import MAX_DEPTH
@@ -307,7 +307,9 @@ def test_raw_texts_are_ordered_and_missing_ones_are_counted() -> None:
     place = {"step": 1, "epoch": 0, "agent_key": "main"}
     entries = [
         LogEntry(seq=1, at=NOW, event=DecisionReceived(request_id=asked[0], decision={}, **place)),
-        LogEntry(seq=2, at=NOW, event=DecisionMissed(request_id=asked[1], code="timeout", message="late", **place)),
+        LogEntry(
+            seq=2, at=NOW, event=DecisionRequestFailed(request_id=asked[1], code="timeout", message="late", **place)
+        ),
         LogEntry(seq=3, at=NOW, event=DecisionReceived(request_id=asked[2], decision={}, **place)),
     ]
     wanted = answered_requests(entries)
@@ -323,7 +325,7 @@ def test_raw_texts_are_ordered_and_missing_ones_are_counted() -> None:
 
 
 def test_a_call_known_from_its_event_alone_has_no_text_yet() -> None:
-    told, heard = str(uuid.uuid4()), str(uuid.uuid4())
-    rows = [{"request_id": told, "step": 1, "model": "scripted:"}, {"request_id": heard, "step": 2, "prompt": ""}]
-    assert requests_with_text(rows) == {heard}
-    assert run_debug(rows, frozenset({told, heard})).missing == 1
+    first, second = str(uuid.uuid4()), str(uuid.uuid4())
+    rows = [{"request_id": first, "step": 1, "model": "scripted:"}, {"request_id": second, "step": 2, "prompt": ""}]
+    assert requests_with_text(rows) == {second}
+    assert run_debug(rows, frozenset({first, second})).missing == 1

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from towpath_contracts.runs.views import RunSeq
 from towpath_log_writer.core import late_runs
-from towpath_log_writer.core.late_runs import LONGEST_WAIT_S, LateRuns
+from towpath_log_writer.core.late_runs import LONGEST_WAIT_S, LaggingRuns
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 A, B = UUID(int=1), UUID(int=2)
@@ -17,7 +17,7 @@ def run(run_id: UUID, seq: int, at_s: float = 0) -> RunSeq:
 
 
 def test_only_late_runs_are_kept_until_they_are_complete() -> None:
-    late = LateRuns()
+    late = LaggingRuns()
     late.add_late([run(A, 3), run(B, 3, 5)], {A: 3, B: 1}, due=1)
     assert (late.ids, late.oldest) == ([B], BEGIN + timedelta(seconds=5))
     late.drop_complete({B: 2})
@@ -27,7 +27,7 @@ def test_only_late_runs_are_kept_until_they_are_complete() -> None:
 
 
 def test_a_run_that_moves_is_not_asked_for() -> None:
-    late = LateRuns()
+    late = LaggingRuns()
     late.add_late([run(A, 9)], {A: 1}, due=1)
     assert late.take_due({A: 1}, 0.5, 1) == {}
     assert late.take_due({A: 2}, 1, 1) == {}
@@ -35,7 +35,7 @@ def test_a_run_that_moves_is_not_asked_for() -> None:
 
 
 def test_a_run_that_brings_nothing_is_asked_for_ever_more_rarely() -> None:
-    late = LateRuns()
+    late = LaggingRuns()
     late.add_late([run(A, 9)], {A: 1}, due=0)
     asked = [second for second in range(1_000) if late.take_due({A: 1}, second, 1)]
     waits = [later - sooner for sooner, later in pairwise(asked)]
@@ -46,7 +46,7 @@ def test_a_run_that_brings_nothing_is_asked_for_ever_more_rarely() -> None:
 
 
 def test_what_was_forgotten_holds_nothing_up() -> None:
-    late = LateRuns()
+    late = LaggingRuns()
     late.add_late([run(A, 9)], {A: 1}, due=0)
     late.forget(A)
     late.forget(A)
@@ -54,7 +54,7 @@ def test_what_was_forgotten_holds_nothing_up() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    late = LateRuns()
+    late = LaggingRuns()
     runs = [run(UUID(int=number), 1) for number in range(late_runs.LATE_KEPT)]
     late.add_late(runs[:-1], dict.fromkeys((r.run_id for r in runs), 0), due=0)
     assert not late.full

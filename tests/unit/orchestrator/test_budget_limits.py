@@ -12,8 +12,8 @@ from towpath_contracts.budgets import Budget, BudgetRefusal, CarveOut, ModelPric
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.children import ParentRun
 from towpath_orchestrator.adapters.model_prices import ModelPrices
-from towpath_orchestrator.app.budget_limits import BUDGETS, BudgetLimits
-from towpath_orchestrator.core.budget_scopes import BudgetScopes
+from towpath_orchestrator.app.budget_limits import BUDGETS, BudgetLimitLoader
+from towpath_orchestrator.core.budget_scopes import BudgetLimitSet
 
 NOW = datetime(2026, 11, 22, 23, 59, tzinfo=UTC)
 CHILD = UUID(int=7)
@@ -31,9 +31,9 @@ class Rows:
         return [{**base, "soft": 0.8, "on_soft": "warn", **row} for row in self.rows] or [{**base, "project": None}]
 
 
-async def limits(*rows: dict[str, Any], prices: Any = lambda _model: None) -> BudgetScopes:
+async def limits(*rows: dict[str, Any], prices: Any = lambda _model: None) -> BudgetLimitSet:
     database: Any = Rows(*rows)
-    found = BudgetLimits(database, prices)
+    found = BudgetLimitLoader(database, prices)
     await found.load()
     return found.scopes
 
@@ -110,4 +110,4 @@ def test_budget_prices_are_the_operators_first_and_then_the_lists(tmp_path: Path
 
 def test_a_refusal_names_the_least_limit_that_would_do() -> None:
     refused = BudgetRefusal(scope="run", key="r", unit="tokens", limit=1_000, spent=900, reserved=50, wanted=9_400)
-    assert "10350 tokens is the least that would do" in refused.told()
+    assert "10350 tokens is the least that would do" in refused.describe()

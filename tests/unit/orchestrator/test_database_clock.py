@@ -23,9 +23,9 @@ class _Scene:
     def ask(self, there: float, back: float) -> None:
         asked = self.passed
         self.wait(there)
-        said = self.postgres
+        found = self.postgres
         self.wait(back)
-        self.clock.set(said, asked)
+        self.clock.set(found, asked)
 
     def error_s(self) -> float:
         """How far the carried time is ahead of Postgres's."""

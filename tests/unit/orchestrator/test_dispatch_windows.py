@@ -12,14 +12,14 @@ from tests.support.engine.machine import START, respond, snapshot, task
 from tests.support.engine.team_machine import TeamLeadRun, asks
 
 from towpath_contracts.decisions.request import DecisionRequest
-from towpath_contracts.facts import CancelRequested, DecisionMade, RunAdmitted
+from towpath_contracts.facts import CancelRequestedFact, DecisionMadeFact, RunAdmittedFact
 from towpath_engine.advance import advance
 from towpath_engine.replay import create
-from towpath_engine.requests.effects import Effect
+from towpath_engine.requests.effects import OutgoingEffect
 from towpath_engine.state.run import RunState
 from towpath_fabric.fair_queue import FairQueue, QueueOwner
 from towpath_orchestrator.app.dispatch import dispatch_windows as windows_module
-from towpath_orchestrator.app.dispatch.dispatch_windows import Backlog, DispatchWindows
+from towpath_orchestrator.app.dispatch.dispatch_windows import Backlog, WindowedDispatcher
 from towpath_orchestrator.core.window_policy import CEILING, FLOOR, WindowWidth
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -137,30 +137,30 @@ class Sent:
     """Windows of *size*, and what they let through."""
 
     def __init__(self, size: int, backlog: Backlog | None = None) -> None:
-        self.effects: list[Effect] = []
+        self.effects: list[OutgoingEffect] = []
         settings = OrchestratorSettings().model_copy(update={"message_window": size})
-        self.windows = DispatchWindows(self._send, settings, OrchestratorMetrics(CollectorRegistry()), backlog)
+        self.windows = WindowedDispatcher(self._send, settings, OrchestratorMetrics(CollectorRegistry()), backlog)
 
-    async def _send(self, effect: Effect) -> None:
+    async def _send(self, effect: OutgoingEffect) -> None:
         self.effects.append(effect)
 
 
-def waiting(caller: str, run: int) -> tuple[RunState, Effect]:
+def waiting(caller: str, run: int) -> tuple[RunState, OutgoingEffect]:
     """A run of *caller* that waits for its first decision."""
     network = snapshot()
     state, _ = create(UUID(int=run), network, task(network, caller=caller), START)
-    _, (effect,), state = advance(state, RunAdmitted(run_id=state.run_id), START)
+    _, (effect,), state = advance(state, RunAdmittedFact(run_id=state.run_id), START)
     return state, effect
 
 
 def ended(state: RunState) -> RunState:
     """That run after its answer."""
-    made = DecisionMade(run_id=state.run_id, request_id=state.pending[0].effect_id, attempt=1, decision=respond())
+    made = DecisionMadeFact(run_id=state.run_id, request_id=state.pending[0].effect_id, attempt=1, decision=respond())
     return advance(state, made, START)[2]
 
 
 def cancelled(state: RunState) -> RunState:
-    return advance(state, CancelRequested(run_id=state.run_id, by="me"), START)[2]
+    return advance(state, CancelRequestedFact(run_id=state.run_id, by="me"), START)[2]
 
 
 async def test_a_full_window_lets_callers_in_by_turn_and_never_sends_twice() -> None:
@@ -207,7 +207,7 @@ async def test_a_call_whose_child_runs_keeps_nobody_busy() -> None:
         assert len(sent.effects) == count, "what was given back once is not given back again"
 
 
-def of_model(effect: Effect, number: int) -> Effect:
+def of_model(effect: OutgoingEffect, number: int) -> OutgoingEffect:
     """Another request like that one, to a model by number."""
     assert isinstance(effect.message, DecisionRequest)
     message = effect.message.model_copy(update={"model": f"local:m{number}"})

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from tests.support.engine.machine import START, snapshot, task
 
-from towpath_contracts.facts import RunAdmitted
+from towpath_contracts.facts import RunAdmittedFact
 from towpath_engine.advance import advance
 from towpath_engine.replay import create
 from towpath_engine.state.replace import replace
@@ -20,7 +20,7 @@ def test_a_lost_request_is_repeated_while_another_of_its_run_is_held() -> None:
     """Two requests were asked for at once: one was sent and lost, the other waits for its turn, for a long time."""
     network = snapshot()
     state, _ = create(UUID(int=1), network, task(network, timeout_ms=3_153_600_000_000), START)
-    _, _, state = advance(state, RunAdmitted(run_id=state.run_id), START)
+    _, _, state = advance(state, RunAdmittedFact(run_id=state.run_id), START)
     pending = tuple(
         PendingEffect(effect_id=key, kind=EffectKind.TOOL, attempt=1, resend_at=DUE) for key in (LOST, HELD)
     )

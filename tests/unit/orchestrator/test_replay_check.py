@@ -1,4 +1,4 @@
-"""What a replay says of a record: the same, another way and where, parked then as now, or not to be told."""
+"""What a replay says of a record: the same, another way and where, parked then as now, or not comparable."""
 
 import dataclasses
 from collections.abc import AsyncIterator
@@ -122,7 +122,7 @@ async def test_a_fact_that_broke_the_machine_parks_the_replay_as_it_parked_the_r
     assert (result.verdict, result.seq) == ("parked", 4) and "this version goes on" in result.why
 
 
-async def test_what_can_not_be_told_is_said(record: MemoryRecord) -> None:
+async def test_what_can_not_be_compared_is_reported(record: MemoryRecord) -> None:
     whole = list(record.told)
     record.told = whole[:1]
     assert (await found(record)).why == "no facts are stored for the events from 4 on: they can't be made again"

@@ -1,4 +1,4 @@
-"""What a run's reader is told of its usage: the sum once it has ended, and no number before."""
+"""What a run's reader gets of its usage: the sum once it has ended, and no number before."""
 
 import json
 from datetime import UTC, datetime
@@ -17,8 +17,8 @@ def _row(outcome: Any) -> dict[str, Any]:
     numbers = dict.fromkeys(("version", "step", "max_steps", "seq", "depth"), 1)
     empty = dict.fromkeys(("started_at", "ended_at", "parent_run_id", "root_run_id"))
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    told = {"run_id": RUN, "labels": "{}", "created_at": at, "debug": False, "outcome": outcome}
-    return {**dict.fromkeys(TEXTS, "x"), **numbers, **empty, **told}
+    fields = {"run_id": RUN, "labels": "{}", "created_at": at, "debug": False, "outcome": outcome}
+    return {**dict.fromkeys(TEXTS, "x"), **numbers, **empty, **fields}
 
 
 def test_the_usage_of_an_unfinished_run_is_no_zero() -> None:
@@ -28,8 +28,8 @@ def test_the_usage_of_an_unfinished_run_is_no_zero() -> None:
     assert (node.usage, node.cost) == (None, None)
 
 
-def test_the_usage_of_a_run_that_has_ended_is_told() -> None:
+def test_the_usage_of_a_run_that_has_ended_is_reported() -> None:
     spent, cost = Usage(model_calls=2, total_tokens=7), Cost(usd=0.5)
-    told = {"usage": spent.model_dump(mode="json"), "cost": cost.model_dump(mode="json")}
-    ended = view(_row(json.dumps(told)))
+    fields = {"usage": spent.model_dump(mode="json"), "cost": cost.model_dump(mode="json")}
+    ended = view(_row(json.dumps(fields)))
     assert (ended.usage, ended.cost) == (spent, cost) == (tree_of([ended]).usage, tree_of([ended]).cost)

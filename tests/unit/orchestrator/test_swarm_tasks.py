@@ -83,7 +83,7 @@ def test_only_the_answer_of_one_agent_can_have_a_form() -> None:
         assert found is not None and [one.code for one in found.errors] == ["response_schema_invalid"]
 
 
-def test_whoever_answers_for_the_run_is_told_the_form_of_its_answer() -> None:
+def test_whoever_answers_for_the_run_gets_the_form_of_its_answer() -> None:
     """The last agent of a workflow has it, those before have not; a nested swarm at the end passes it on."""
     schema = {"type": "object", "required": ["total"]}
     inner = {"mode": "workflow", "members": ["cid", "dan"], "stages": [["cid"], ["dan"]]}

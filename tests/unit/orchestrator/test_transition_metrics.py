@@ -32,7 +32,7 @@ KEYS = ("tool", "step_id", "agent_key", "exec_id", "latency_ms", "status")
 
 
 class Told:
-    """A run of a plan whose every transition is told."""
+    """A run of a plan whose every transition is measured."""
 
     def __init__(self, run: PlanRun) -> None:
         self.run = run
@@ -53,24 +53,24 @@ class Told:
 
 def test_e10_every_step_and_agent_of_a_plan_is_logged_and_counted() -> None:
     """Row E10: telemetry per step — log keys tool, step_id, agent_key, exec_id, latency, status; plans by end."""
-    told = Told(PlanRun(step("ann", id="first"), block(ask("bob"), ask("cid"), id="fan")))
-    ann = told.run.children[0].child_id
-    told.end(after=2)
-    told.end(1, status="failed", reason="loop_detected", after=1)
-    told.end(0, after=1)
-    assert [tuple(line[key] for key in KEYS if key != "exec_id") for line in told.lines.entries] == [
+    found = Told(PlanRun(step("ann", id="first"), block(ask("bob"), ask("cid"), id="fan")))
+    ann = found.run.children[0].child_id
+    found.end(after=2)
+    found.end(1, status="failed", reason="loop_detected", after=1)
+    found.end(0, after=1)
+    assert [tuple(line[key] for key in KEYS if key != "exec_id") for line in found.lines.entries] == [
         ("plan", "first", "ann", 2_000, "completed"),
         ("plan", "first", "ann", 2_000, "success"),
         ("plan", "fan[1]", "cid", 1_000, "failed"),
         ("plan", "fan[0]", "bob", 2_000, "completed"),
         ("plan", "fan", "", 2_000, "partial"),
     ]
-    assert [line["exec_id"] for line in told.lines.entries][:2] == [str(ann)] * 2
-    assert told.value("towpath_plans_finished_total", kind="plan", status="failed") == 1
-    assert told.value("towpath_runs_finished_total", status="failed") == 1
-    assert told.value("towpath_plan_steps_total", type="agent", status="success") == 1
-    assert told.value("towpath_plan_steps_total", type="parallel", status="partial") == 1
-    assert told.value("towpath_plan_step_seconds_sum", type="parallel") == 2
+    assert [line["exec_id"] for line in found.lines.entries][:2] == [str(ann)] * 2
+    assert found.value("towpath_plans_finished_total", kind="plan", status="failed") == 1
+    assert found.value("towpath_runs_finished_total", status="failed") == 1
+    assert found.value("towpath_plan_steps_total", type="agent", status="success") == 1
+    assert found.value("towpath_plan_steps_total", type="parallel", status="partial") == 1
+    assert found.value("towpath_plan_step_seconds_sum", type="parallel") == 2
 
 
 def test_e10_what_would_stand_too_deep_is_counted() -> None:
@@ -78,9 +78,9 @@ def test_e10_what_would_stand_too_deep_is_counted() -> None:
     above = ParentRun(run_id=UUID(int=7), root_id=UUID(int=7), step=1, index=0, depth=3)
     run = PlanRun(step("ann"), parent=above)
     assert run.output["errors"][0]["error"]["code"] == "depth_exceeded"
-    told = Told(run)
-    told._metrics.observe(Transition(before_seq=0, before=None, state=run.state, entries=run.entries))
-    assert told.value("towpath_recursion_denials_total") == 1
+    found = Told(run)
+    found._metrics.observe(Transition(before_seq=0, before=None, state=run.state, entries=run.entries))
+    assert found.value("towpath_recursion_denials_total") == 1
 
 
 def created(planner: str | None = "openai:planner", tools: tuple[str, ...] = (), **task: Any) -> Any:

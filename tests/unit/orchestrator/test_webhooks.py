@@ -1,4 +1,4 @@
-"""Who is told of gates, how it is signed and what it says (standardwebhooks.com)."""
+"""Who is notified of gates, how a notice is signed and what it has (standardwebhooks.com)."""
 
 import base64
 import hashlib
@@ -28,12 +28,12 @@ AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 def hook(name: str = "ops", **more: Any) -> Webhook:
-    said = {"url": "https://x.example/h", "secrets": (KEY,), "projects": ("*",), "kinds": ("gate.opened",), **more}
-    return Webhook(name=name, **said)
+    fields = {"url": "https://x.example/h", "secrets": (KEY,), "projects": ("*",), "kinds": ("gate.opened",), **more}
+    return Webhook(name=name, **fields)
 
 
 def gate(status: str = "pending", noticed: str = "", **detail: Any) -> dict[str, Any]:
-    said = {"tool": "orders.refund", "args": {"card": "4111"}, "agent": "billing", "rule": "large", **detail}
+    fields = {"tool": "orders.refund", "args": {"card": "4111"}, "agent": "billing", "rule": "large", **detail}
     closed = {"closed_at": AT, "closed_by": "paula", "verdict": status} if status != "pending" else {}
     return {
         "gate_id": UUID(int=1),
@@ -43,7 +43,7 @@ def gate(status: str = "pending", noticed: str = "", **detail: Any) -> dict[str,
         "gate_type": "approval",
         "status": status,
         "reason": "somebody looks",
-        "detail": json.dumps(said),
+        "detail": json.dumps(fields),
         "opened_at": AT,
         "expires_at": AT,
         "closed_at": None,
@@ -89,7 +89,7 @@ webhooks:
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "expected"),
     [
         ('name: a, url: "http://x.example/", secret: "env:HOOK"', "not https"),
         ('name: a, url: "ftp://x.example/", secret: "env:HOOK"', "needs https"),
@@ -103,9 +103,9 @@ webhooks:
         ('name: A!, url: "https://x.example/", secret: "env:HOOK"', "name"),
     ],
 )
-def test_a_wrong_file_is_refused_without_telling_a_secret(tmp_path: Path, entry: str, said: str) -> None:
+def test_a_wrong_file_is_refused_without_telling_a_secret(tmp_path: Path, entry: str, expected: str) -> None:
     environment = {"HOOK": SECRET, "SHORT": "tiny-secret", "BAD": "whsec_!!"}
-    with pytest.raises(ValueError, match=said) as caught:
+    with pytest.raises(ValueError, match=expected) as caught:
         load_webhooks(write(tmp_path, f"webhooks: [{{{entry}}}]"), environment)
     for secret in ("hunter2", "tiny-secret", "whsec_!!", SECRET):
         assert secret not in str(caught.value)
@@ -114,27 +114,27 @@ def test_a_wrong_file_is_refused_without_telling_a_secret(tmp_path: Path, entry:
 
 
 def test_a_notice_names_the_call_and_never_its_arguments() -> None:
-    told = json.loads(notice_body(gate(quorum=2), "gate.opened"))
-    assert (told["type"], told["data"]["tool"], told["data"]["quorum"]) == ("gate.opened", "orders.refund", 2)
-    assert "4111" not in json.dumps(told)
+    notice = json.loads(notice_body(gate(quorum=2), "gate.opened"))
+    assert (notice["type"], notice["data"]["tool"], notice["data"]["quorum"]) == ("gate.opened", "orders.refund", 2)
+    assert "4111" not in json.dumps(notice)
     closed = json.loads(notice_body(gate("denied"), "gate.closed"))
     assert (closed["data"]["verdict"], closed["data"]["closed_by"]) == ("denied", "paula")
 
 
-def test_a_notice_of_a_doubt_keeps_to_itself_what_a_tool_said_of_its_failure() -> None:
+def test_a_notice_of_a_doubt_leaves_out_what_a_tool_reported_of_its_failure() -> None:
     doubt = {**gate(), "gate_type": "unknown_effect", "reason": "nobody knows whether pay happened: card 4111 refused"}
-    told = json.loads(notice_body(doubt, "gate.opened"))
-    assert told["data"]["reason"] == "nobody knows whether orders.refund happened"
-    assert "4111" not in json.dumps(told)
+    notice = json.loads(notice_body(doubt, "gate.opened"))
+    assert notice["data"]["reason"] == "nobody knows whether orders.refund happened"
+    assert "4111" not in json.dumps(notice)
 
 
-def test_nobody_is_told_of_gates_that_only_a_switch_opens() -> None:
+def test_nobody_is_notified_of_gates_that_only_a_switch_opens() -> None:
     both = hook(kinds=("gate.opened", "gate.closed"))
     waiting: Counter[str] = Counter()
     held = {"gate_type": "paused"}
     assert new_notices({**gate(), **held}, (both,), waiting) == []
     assert new_notices({**gate("settled", "pending"), **held}, (both,), waiting) == []
-    assert not waiting, "what is not told leaves room for what is"
+    assert not waiting, "what is not sent leaves room for what is"
 
 
 def test_each_gate_owes_each_webhook_one_notice_of_each_kind() -> None:
@@ -149,7 +149,7 @@ def test_each_gate_owes_each_webhook_one_notice_of_each_kind() -> None:
         ("ops", "gate.closed"),
     ]
     again = new_notices(gate("denied"), (both, hook("other")), waiting)
-    assert [one.notice_id for one in again] == [one.notice_id for one in quick], "told again under the same id"
+    assert [one.notice_id for one in again] == [one.notice_id for one in quick], "sent again under the same id"
 
 
 def test_a_full_backlog_says_so_instead_of_growing() -> None:

@@ -1,4 +1,4 @@
-"""Pieces of a model's text: what can be read of them, and which of them a viewer is told."""
+"""Pieces of a model's text: what can be read of them, and which of them a viewer gets."""
 
 import json
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from tests.support.engine.machine import Machine, respond, use
 from towpath_contracts.decisions.decision import Finish
 from towpath_contracts.decisions.request import TokenDelta
 from towpath_contracts.events import log as ev
-from towpath_readings.stream.deltas import TokenDeltaFilter, Told
+from towpath_readings.stream.deltas import DeltaEvent, TokenDeltaFilter
 from towpath_readings.stream.live import LiveStream
 from towpath_readings.stream.partial_decision import MAX_CHARS, PartialDecision
 
@@ -44,8 +44,8 @@ def entry(event: Any, seq: int = 1) -> ev.LogEntry:
     return ev.LogEntry(seq=seq, at=datetime(2026, 1, 1, tzinfo=UTC), event=event)
 
 
-def in_words(told: tuple[Told, ...]) -> list[str]:
-    return [one.text if one.type == "delta" else f"{one.type} {one.attempt} {one.reason}" for one in told]
+def in_words(text: tuple[DeltaEvent, ...]) -> list[str]:
+    return [one.text if one.type == "delta" else f"{one.type} {one.attempt} {one.reason}" for one in text]
 
 
 BEGUN = '{"action":"RESPOND","action_details":{"payload":{"message":"'
@@ -92,7 +92,7 @@ def test_b12_no_more_is_read_than_there_is_room_for() -> None:
     assert written.add(BEGUN + "x" * 10) and not written.add("x" * MAX_CHARS)
 
 
-def test_b12_a_later_attempt_takes_back_what_was_told_and_late_pieces_are_dropped() -> None:
+def test_b12_a_later_attempt_takes_back_what_was_sent_and_late_pieces_are_dropped() -> None:
     deltas = TokenDeltaFilter()
     assert in_words(deltas.piece(piece(BEGUN + "one"))) == ["one"]
     assert in_words(deltas.piece(piece(BEGUN + "two", attempt=2, writer="b"))) == ["superseded 1 asked_again", "two"]
@@ -110,39 +110,39 @@ def test_b12_a_repair_within_the_attempt_takes_back_too_and_so_does_another_requ
 
 
 @pytest.mark.parametrize("lost", [0, 1])
-def test_b12_a_call_of_which_a_piece_is_missing_is_told_no_further(lost: int) -> None:
+def test_b12_a_call_of_which_a_piece_is_missing_is_sent_no_further(lost: int) -> None:
     deltas, pieces = TokenDeltaFilter(), [piece(BEGUN + "a"), piece("b", 1), piece("c", 2)]
-    told = [text for index, one in enumerate(pieces) if index != lost for text in in_words(deltas.piece(one))]
-    assert told == ["a"][:lost]
+    listed = [text for index, one in enumerate(pieces) if index != lost for text in in_words(deltas.piece(one))]
+    assert listed == ["a"][:lost]
     assert in_words(deltas.piece(piece(BEGUN + "z", attempt=2, writer="b")))[-1] == "z"
 
 
 def run_of(machine: Machine) -> tuple[TokenDeltaFilter, list[str]]:
-    """Return what is told of *machine*'s run when each request is answered in two pieces before the log has it."""
-    deltas, told = TokenDeltaFilter(), []
+    """Return what is sent of *machine*'s run when each request is answered in two pieces before the log has it."""
+    deltas, found = TokenDeltaFilter(), []
     for one in machine.entries:
         if isinstance(one.event, ev.DecisionReceived):
             text, asked = json.dumps(one.event.decision), one.event.request_id
             for index, part in enumerate((text[:-3], text[-3:])):
                 delta = piece(part, index, request=asked, writer=str(asked), step=one.event.step)
-                told += in_words(deltas.piece(delta))
-        told += in_words(deltas.entry(one))
+                found += in_words(deltas.piece(delta))
+        found += in_words(deltas.entry(one))
         if isinstance(one.event, ev.DecisionReceived):
             assert deltas.piece(piece(BEGUN + "late", request=one.event.request_id, writer="late")) == ()
-    return deltas, told
+    return deltas, found
 
 
 def test_b12_once_the_log_has_the_answer_pieces_end_and_what_is_refused_is_taken_back() -> None:
     machine = Machine()
     machine.decide(use("ghost", x="1"))
     machine.decide(respond("all well"))
-    deltas, told = run_of(machine)
-    assert told.count("superseded 1 refused") == 1, "the tool that is not there was refused"
-    assert told[-1] == "all well" or told[-2:] == ["all w", "ell"]
+    deltas, found = run_of(machine)
+    assert found.count("superseded 1 refused") == 1, "the tool that is not there was refused"
+    assert found[-1] == "all well" or found[-2:] == ["all w", "ell"]
     assert deltas.piece(piece(BEGUN + "x", request=SECOND, writer="z")) == (), "the run has ended"
 
 
-def test_b12_an_end_without_an_answer_takes_back_what_was_told() -> None:
+def test_b12_an_end_without_an_answer_takes_back_what_was_sent() -> None:
     machine = Machine()
     deltas = TokenDeltaFilter()
     for one in machine.entries:
@@ -150,8 +150,8 @@ def test_b12_an_end_without_an_answer_takes_back_what_was_told() -> None:
     asked = machine.requests[-1].request_id
     assert in_words(deltas.piece(piece(BEGUN + "half", request=asked))) == ["half"]
     machine.cancel()
-    told = [text for one in machine.entries[-4:] for text in in_words(deltas.entry(one))]
-    assert told == ["superseded 1 ended"]
+    listed = [text for one in machine.entries[-4:] for text in in_words(deltas.entry(one))]
+    assert listed == ["superseded 1 ended"]
 
 
 def test_b12_a_log_that_lags_behind_the_pieces_ends_none_of_them() -> None:
@@ -179,11 +179,11 @@ def after_an_answer(*events: Any) -> tuple[list[str], list[str]]:
     received = ev.DecisionReceived(request_id=FIRST, step=1, epoch=0, agent_key="a", decision={"action": "RESPOND"})
     deltas.piece(piece(BEGUN + "expert"))
     log = [entry(event, seq) for seq, event in enumerate((asks(FIRST), received, FINISH, *events), 1)]
-    told = [text for one in log for text in in_words(deltas.entry(one))]
-    return told, [one.text for each in log for one in words.of(each) if one.type == "text"]
+    listed = [text for one in log for text in in_words(deltas.entry(one))]
+    return listed, [one.text for each in log for one in words.of(each) if one.type == "text"]
 
 
-def test_b12_an_answer_is_told_where_the_run_ends_with_it_and_taken_back_where_it_does_not() -> None:
+def test_b12_an_answer_is_sent_where_the_run_ends_with_it_and_taken_back_where_it_does_not() -> None:
     """An answer may be a handoff to another agent, or be judged first and not believed."""
     handed = ev.HandedOff(step=1, source="a", target="expert", count=1, said="expert")
     judged = asks(SECOND, "reflect")

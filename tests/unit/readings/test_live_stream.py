@@ -1,4 +1,4 @@
-"""A run in the words of a conversation, made of its log: what is told, in which order, and what is left out."""
+"""A run in the words of a conversation, made of its log: what is sent, in which order, and what is left out."""
 
 import pytest
 from tests.support.engine.machine import Machine, respond, route, use, use_all
@@ -11,8 +11,8 @@ from towpath_readings.stream.live import EVENT_TYPES, LiveStream, StreamEvent
 def streamed(
     machine: Machine, *, detailed: bool = True, event_types: frozenset[str] | None = None
 ) -> list[StreamEvent]:
-    told = LiveStream(detailed=detailed, event_types=event_types)
-    return [one for entry in machine.entries for one in told.of(entry)]
+    found = LiveStream(detailed=detailed, event_types=event_types)
+    return [one for entry in machine.entries for one in found.of(entry)]
 
 
 def in_words(events: list[StreamEvent]) -> list[str]:
@@ -66,7 +66,7 @@ def test_b12_the_error_that_ended_a_run_comes_before_its_status_and_past_every_f
     assert streamed(machine, detailed=False, event_types=frozenset({"text"}))[:-1] == []
 
 
-def test_b12_a_step_is_told_once_whatever_is_asked_within_it_and_a_denial_is_a_result() -> None:
+def test_b12_a_step_is_sent_once_whatever_is_asked_within_it_and_a_denial_is_a_result() -> None:
     machine = Machine()
     machine.decide(use("echo", text="x"))
     machine.deny()

@@ -24,8 +24,8 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.ids import request_id
 from towpath_readings.nodes import RunNodes, merge_usage, project_nodes
 from towpath_readings.transcript import (
-    CallMade,
     ChatMessage,
+    ChatToolCall,
     MessageRole,
     RunMessages,
     build_messages,
@@ -35,7 +35,7 @@ from towpath_readings.transcript import (
 )
 
 RUN = UUID("0192f0c1-2f00-7000-8000-000000000001")
-SAID = ChatMessage(role=MessageRole.ASSISTANT, tool_calls=(CallMade(call_id="1", tool="t", arguments={}),))
+SAID = ChatMessage(role=MessageRole.ASSISTANT, tool_calls=(ChatToolCall(call_id="1", tool="t", arguments={}),))
 RESULT = ChatMessage(role=MessageRole.TOOL, call_id="1", content="ok")
 NEXT = ChatMessage(role=MessageRole.USER, content="and now?")
 
@@ -56,9 +56,9 @@ def talk(*events: ev.AnyEvent) -> RunMessages:
     return project_messages(RUN, entries(*events))
 
 
-def missed(step: int, code: str) -> ev.DecisionMissed:
+def missed(step: int, code: str) -> ev.DecisionRequestFailed:
     wanted = request_id(RUN, step, "decide", step - 1)
-    return ev.DecisionMissed(
+    return ev.DecisionRequestFailed(
         request_id=wanted, step=step, epoch=0, agent_key="triage", code=code, message="no", usage=USAGE
     )
 
@@ -193,7 +193,7 @@ def test_b4_the_history_of_a_run_contains_its_current_turn() -> None:
 def test_feedback_is_the_platforms_and_assessments_are_no_part_of_the_talk() -> None:
     judge = asked(RUN, 1).model_copy(update={"kind": "validate", "request_id": RUN})
     refused = ev.DecisionRefused(step=1, epoch=0, agent_key="triage", code="route_not_allowed", feedback="no route")
-    said = talk(
+    found = talk(
         created(),
         judge,
         decided(RUN, 1, {"valid": True}, request_id=RUN),
@@ -201,8 +201,8 @@ def test_feedback_is_the_platforms_and_assessments_are_no_part_of_the_talk() -> 
         decided(RUN, 1, {"action": "X"}),
         refused,
     )
-    assert [(one.role, one.content) for one in said.messages[1:]] == [
+    assert [(one.role, one.content) for one in found.messages[1:]] == [
         ("assistant", '{"action":"X"}'),
         ("platform", "no route"),
     ]
-    assert said.usage.model_calls == 2
+    assert found.usage.model_calls == 2

@@ -193,7 +193,7 @@ def test_prompts_messages_and_payloads_stay_inside() -> None:
     assert len(str(step.events[0].attributes["towpath.action.reasoning"])) == 120
 
 
-def test_gates_are_told_without_their_words() -> None:
+def test_gates_are_reported_without_their_texts() -> None:
     gate = uuid.uuid4()
     entries = log(
         created(),

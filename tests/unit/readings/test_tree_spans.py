@@ -57,7 +57,7 @@ def test_e10_a_child_stands_below_its_parents_step_in_the_trace_of_its_root() ->
     """Row E10: one trace for a tree: every span of a child is in the trace of the run that a caller submitted."""
     run = PlanRun(step("ann", id="first"))
     child_id, state, first = born(run)
-    entries, effects, _after = advance(state, facts.RunAdmitted(run_id=child_id), run.now)
+    entries, effects, _after = advance(state, facts.RunAdmittedFact(run_id=child_id), run.now)
     spans = by_key(run_spans(child_id, [first, *entries]))
     assert {span.trace for span in spans.values()} == {RUN}
     root = spans[ROOT]

@@ -89,33 +89,33 @@ def broken_family() -> Logs:
 
 
 def read(logs: Logs, chance: random.Random, cursor: str = "") -> Iterator[tuple[TreeEntry, str]]:
-    """Read all logs by chance, each piece of a run in order; yield what is told, with the cursor after it."""
+    """Read all logs by chance, each piece of a run in order; yield what is sent, with the cursor after it."""
     tree = TreeStream(ROOT, read_cursor(cursor) if cursor else None)
     at: dict[UUID, int] = {}
     while left := [one for one in tree.runs if at.get(one, 0) < len(logs[one])]:
         run = chance.choice(left)
         at[run] = at.get(run, 0) + 1
-        for told in tree.take(run, logs[run][at[run] - 1]):
-            yield told, tree.cursor
+        for found in tree.take(run, logs[run][at[run] - 1]):
+            yield found, tree.cursor
         if at[run] == len(logs[run]) and logs[run][-1].event == DONE:
-            for told in tree.end(run):
-                yield told, tree.cursor
+            for found in tree.end(run):
+                yield found, tree.cursor
     assert tree.is_over
 
 
-def names(told: list[TreeEntry]) -> list[tuple[UUID, int]]:
-    return [(one.run_id, one.seq) for one in told]
+def names(given: list[TreeEntry]) -> list[tuple[UUID, int]]:
+    return [(one.run_id, one.seq) for one in given]
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_b12_a_tree_is_told_once_in_the_order_of_cause_and_taken_up_anywhere(seed: int) -> None:
+def test_b12_a_tree_is_sent_once_in_the_order_of_cause_and_taken_up_anywhere(seed: int) -> None:
     """Row B12 across children: each run in order, children between their start and their end, resumption exact."""
     logs, chance = family(), random.Random(seed)
-    told, cursors = map(list, zip(*read(logs, chance), strict=True))
-    assert sorted(names(told)) == sorted((run, one.seq) for run, entries in logs.items() for one in entries)
+    found, cursors = map(list, zip(*read(logs, chance), strict=True))
+    assert sorted(names(found)) == sorted((run, one.seq) for run, entries in logs.items() for one in entries)
     for run, entries in logs.items():
-        assert [one.seq for one in told if one.run_id == run] == [one.seq for one in entries]
-    paths = {one.run_id: one.path for one in told}
+        assert [one.seq for one in found if one.run_id == run] == [one.seq for one in entries]
+    paths = {one.run_id: one.path for one in found}
     assert paths == {
         ROOT: (),
         UUID(int=2): ("a",),
@@ -123,30 +123,30 @@ def test_b12_a_tree_is_told_once_in_the_order_of_cause_and_taken_up_anywhere(see
         UUID(int=4): ("a", "deep"),
         UUID(int=5): ("b",),
     }
-    place = {name: where for where, name in enumerate(names(told))}
-    for one in told:
+    place = {name: where for where, name in enumerate(names(found))}
+    for one in found:
         if isinstance(one.event, ChildStarted | ChildEnded):
             of_child = [where for (run, _), where in place.items() if run == one.event.child_id]
             here = place[one.run_id, one.seq]
             assert all(where > here for where in of_child) or isinstance(one.event, ChildEnded)
             assert all(where < here for where in of_child) or isinstance(one.event, ChildStarted)
-    for where in range(len(told)):
+    for where in range(len(found)):
         rest = [one for one, _ in read(logs, chance, cursors[where])]
-        assert sorted(names(told[: where + 1]) + names(rest)) == sorted(names(told)), where
+        assert sorted(names(found[: where + 1]) + names(rest)) == sorted(names(found)), where
         assert {one.run_id: one.path for one in rest}.items() <= paths.items()
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_b12_a_parked_child_holds_nobody_up_and_what_comes_later_is_told(seed: int) -> None:
+def test_b12_a_parked_child_holds_nobody_up_and_what_comes_later_is_sent(seed: int) -> None:
     """Row B12 across children: a run that is parked or ends before its own children do; resumption is exact."""
     logs, chance = broken_family(), random.Random(seed)
-    told, cursors = map(list, zip(*read(logs, chance), strict=True))
-    assert sorted(names(told)) == sorted((run, one.seq) for run, entries in logs.items() for one in entries)
-    place = {name: where for where, name in enumerate(names(told))}
+    found, cursors = map(list, zip(*read(logs, chance), strict=True))
+    assert sorted(names(found)) == sorted((run, one.seq) for run, entries in logs.items() for one in entries)
+    place = {name: where for where, name in enumerate(names(found))}
     assert place[UUID(int=2), 2] < place[ROOT, 3] and place[UUID(int=3), 2] < place[ROOT, 5]
-    for where in range(len(told)):
+    for where in range(len(found)):
         rest = [one for one, _ in read(logs, chance, cursors[where])]
-        assert sorted(names(told[: where + 1]) + names(rest)) == sorted(names(told)), where
+        assert sorted(names(found[: where + 1]) + names(rest)) == sorted(names(found)), where
 
 
 def test_b12_the_end_of_a_parked_child_waits_for_what_it_had_logged_and_no_longer() -> None:
@@ -160,7 +160,7 @@ def test_b12_the_end_of_a_parked_child_waits_for_what_it_had_logged_and_no_longe
     assert list(tree.end(UUID(int=4))) == [] and tree.is_over
 
 
-def test_b12_a_parked_child_that_is_cancelled_is_told_to_its_end() -> None:
+def test_b12_a_parked_child_that_is_cancelled_is_sent_to_its_end() -> None:
     tree, child = TreeStream(ROOT), UUID(int=2)
     for entry in log(started(2, "a"), parked(2, 1), DONE):
         _ = list(tree.take(ROOT, entry))
@@ -173,22 +173,22 @@ def test_b12_a_parked_child_that_is_cancelled_is_told_to_its_end() -> None:
     assert list(tree.end(child)) == [] and tree.is_over and read_cursor(tree.cursor) == {ROOT: 3}
 
 
-def test_b12_children_whose_end_nobody_told_are_forgotten_when_they_have_ended() -> None:
+def test_b12_children_whose_end_nobody_reported_are_forgotten_when_they_have_ended() -> None:
     logs, tree = broken_family(), TreeStream(ROOT)
     logs[ROOT] = log(started(3, "b"), ended(3))
     for run in (ROOT, UUID(int=3), UUID(int=5)):
         for entry in logs[run]:
             _ = list(tree.take(run, entry))
-        told = names(list(tree.end(run))) if run != ROOT else []
-        assert told == ([(ROOT, 2)] if run == UUID(int=3) else [])
+        found = names(list(tree.end(run))) if run != ROOT else []
+        assert found == ([(ROOT, 2)] if run == UUID(int=3) else [])
         assert (UUID(int=5) in read_cursor(tree.cursor)) == (run == UUID(int=3))
     assert read_cursor(tree.cursor) == {ROOT: 2}
 
 
 def test_b12_a_run_that_can_not_be_read_holds_nobody_up() -> None:
     logs, tree = family(), TreeStream(ROOT)
-    told = [one for entry in logs[ROOT] for one in tree.take(ROOT, entry)]
-    assert names(told)[-1] == (ROOT, 4)
+    listed = [one for entry in logs[ROOT] for one in tree.take(ROOT, entry)]
+    assert names(listed)[-1] == (ROOT, 4)
     assert names(list(tree.end(UUID(int=2)))) == [(ROOT, 5)]
     assert names(list(tree.end(UUID(int=3)))) == [(ROOT, 6), (ROOT, 7)]
     assert tree.runs[-1] == UUID(int=5) and not tree.has_ended(UUID(int=5))
@@ -196,15 +196,15 @@ def test_b12_a_run_that_can_not_be_read_holds_nobody_up() -> None:
     assert list(tree.end(ROOT)) == [] and tree.is_over
 
 
-def test_b12_what_is_taken_twice_is_told_once() -> None:
+def test_b12_what_is_taken_twice_is_sent_once() -> None:
     tree, first = TreeStream(ROOT), family()[ROOT][0]
     assert names(list(tree.take(ROOT, first))) == [(ROOT, 1)] and list(tree.take(ROOT, first)) == []
 
 
 def test_a_cursor_reads_as_it_was_written_and_nothing_else_is_one() -> None:
-    told = {UUID(int=2**127 - 5): 7, ROOT: 123_456}
-    assert read_cursor(write_cursor(told)) == told
-    for text in ("", "7", "x.1", write_cursor(told) + "~", "~" * 40_000, f"{'a' * 22}.{'9' * 16}", f"{'ä' * 22}.1"):
+    fields = {UUID(int=2**127 - 5): 7, ROOT: 123_456}
+    assert read_cursor(write_cursor(fields)) == fields
+    for text in ("", "7", "x.1", write_cursor(fields) + "~", "~" * 40_000, f"{'a' * 22}.{'9' * 16}", f"{'ä' * 22}.1"):
         with pytest.raises(ValueError, match="not the id of an event"):
             read_cursor(text)
 
@@ -218,9 +218,9 @@ async def test_b12_a_tree_that_is_read_run_by_run_comes_out_the_same_and_fails_w
             await asyncio.sleep(0)
             yield entry
 
-    told = [one async for one in merged(ROOT, reader)]
-    assert sorted(names(told)) == sorted((run, one.seq) for run, entries in logs.items() for one in entries)
-    assert names(told)[-1] == (ROOT, 9)
+    listed = [one async for one in merged(ROOT, reader)]
+    assert sorted(names(listed)) == sorted((run, one.seq) for run, entries in logs.items() for one in entries)
+    assert names(listed)[-1] == (ROOT, 9)
     for lost, error in ((UUID(int=4), "run_not_found"), (ROOT, "run_not_found"), (UUID(int=3), "unavailable")):
 
         async def broken(run_id: UUID, lost: UUID = lost, error: str = error) -> AsyncIterator[LogEntry]:
@@ -253,8 +253,8 @@ async def test_b12_a_tree_that_is_read_run_by_run_ends_though_a_child_is_parked(
             await asyncio.Event().wait()
 
     async with asyncio.timeout(60):
-        told = [one async for one in merged(ROOT, reader)]
-    assert sorted(names(told)) == sorted((run, one.seq) for run, entries in logs.items() for one in entries)
+        listed = [one async for one in merged(ROOT, reader)]
+    assert sorted(names(listed)) == sorted((run, one.seq) for run, entries in logs.items() for one in entries)
 
 
 def test_a_child_is_named_by_its_swarm_or_its_agent() -> None:

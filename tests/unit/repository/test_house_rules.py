@@ -64,13 +64,13 @@ def public(body: list[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
 
 
 def overloads(node: Function | ast.ClassDef) -> bool:
-    """Say whether *node* only declares a signature or a rule whose promise stands elsewhere."""
+    """Return whether *node* only declares a signature or a rule whose promise stands elsewhere."""
     names = {ast.unparse(decorator).split("(")[0].rpartition(".")[2] for decorator in node.decorator_list}
     return bool(names & {"overload", "override"})
 
 
 def does_nothing(node: Function) -> bool:
-    """Say whether *node* consists of `pass`, `...` or NotImplementedError."""
+    """Return whether *node* consists of `pass`, `...` or NotImplementedError."""
     body = [part for part in node.body if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))]
     return all(isinstance(part, ast.Pass) or "NotImplementedError" in ast.unparse(part) for part in body)
 

@@ -116,7 +116,7 @@ def test_code_that_occurs_in_two_definitions_of_one_name_is_refused_and_both_are
         mutated_file(Mutation(symbol="shop:total", old="sum(items)", new="0"), root)
 
 
-def test_a_name_that_two_modules_define_is_told_apart_by_the_code(root: Path) -> None:
+def test_a_name_that_two_modules_define_is_distinguished_by_its_code(root: Path) -> None:
     (root / "libs/shop/offers.py").write_text("def total(items):\n    return len(items)\n", "utf-8")
     assert mutated_file(Mutation(symbol="shop:total", old="len(items)", new="0"), root).path.name == "offers.py"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.conftest import SLOW
 
 ROOT = Path(__file__).parents[3]
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
@@ -64,3 +65,8 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
         found = (page.parent / target).resolve() if target else page
         assert found.exists(), f"{target} is not there"
         assert not anchor or anchor in anchors(found), f"{target}#{anchor} is not there"
+
+
+def test_the_modules_that_begin_first_exist() -> None:
+    """A module that was moved would silently be begun last, and keep one process busy after all others."""
+    assert [place for place in SLOW if not (ROOT / "tests" / place).is_file()] == []

@@ -26,13 +26,13 @@ def test_every_row_of_the_table_has_tests_and_a_mutation_of_code_that_is_there()
         ("A99", {}, "A99 is no row"),
     ],
 )
-def test_what_is_wrong_with_a_row_is_said(name: str, row: dict[str, object], fault: str) -> None:
+def test_what_is_wrong_with_a_row_is_reported(name: str, row: dict[str, object], fault: str) -> None:
     good = {"symbol": "towpath_engine:_check_defaults", "old": "len(defaults) > 1", "new": "len(defaults) > 2"}
     made = Row(what="a row", pure=True, mutation=RowMutation.model_validate({**good, **row}))
-    assert any(fault in said for said in faults({name: made}))
+    assert any(fault in found for found in faults({name: made}))
 
 
-def test_a_row_without_a_test_and_one_that_runs_no_process_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_without_a_test_and_one_that_runs_no_process_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     row = table()["A1"]
     assert "A1 is no pure rule, and none of its tests runs a process" in faults(
         {"A1": row.model_copy(update={"pure": False})}

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from towpath_tas.core.tools.arguments import fast_validator
+from towpath_contracts.json_schema import MAX_SCHEMA_DEPTH
+from towpath_tas.adapters.cel import matches
+from towpath_tas.core.tools.arguments import MAX_DEPTH, ArgumentChecker, SchemaTooDeepError, fast_validator
 
 NAMES = st.sampled_from(["a", "b", "c"])
 KINDS = st.sampled_from(["string", "boolean", "null", "array", "object", "number", "integer"])
@@ -73,6 +75,24 @@ def test_what_is_valid_fast_is_valid(schema: Any, values: list[Any]) -> None:
     general = Draft202012Validator(schema)
     for value in values:
         assert fast.is_valid(value) == general.is_valid(value)
+
+
+def test_a_schema_of_too_many_levels_is_refused_and_the_deepest_one_taken_is_applied() -> None:
+    def nested(levels: int) -> Any:
+        schema: Any = {"type": "array"}
+        for _ in range(levels - 1):
+            schema = {"items": schema}
+        return schema
+
+    value: Any = []
+    for _ in range(MAX_DEPTH - 2):
+        value = [value]
+    taken = ArgumentChecker(nested(MAX_SCHEMA_DEPTH), matches)
+    assert taken.problems({"a": value}, "") == []
+    assert taken.problems(value, "") == []
+    for levels in (MAX_SCHEMA_DEPTH + 1, 150, 100_000):
+        with pytest.raises(SchemaTooDeepError, match="deeper than 64 levels"):
+            ArgumentChecker(nested(levels), matches)
 
 
 @pytest.mark.parametrize("keyword", ["$ref", "$defs", "$schema", "pattern", "patternProperties", "multipleOf"])

@@ -14,7 +14,7 @@ from tests.support.tas.audit_log import ORIGIN, signer
 from towpath_audit.merkle import EMPTY_ROOT
 from towpath_audit.notes import Checkpoint, split_notes
 from towpath_tas.adapters import checkpoints
-from towpath_tas.adapters.checkpoints import CheckpointFile, CheckpointLog, CheckpointWitness
+from towpath_tas.adapters.checkpoints import CheckpointFilePublisher, CheckpointLogPublisher, CheckpointUrlPublisher
 from towpath_tas.adapters.keys import KeyFileError
 from towpath_tas.settings import TasSettings
 from towpath_tas.wiring import note_signer
@@ -24,28 +24,32 @@ NOTES = [KEY.note(Checkpoint(ORIGIN, size, EMPTY_ROOT).text()) for size in range
 
 
 async def test_a_file_collects_checkpoints_as_verify_reads_them(tmp_path: Path) -> None:
-    file = CheckpointFile(tmp_path / "checkpoints.txt", structlog.get_logger())
+    file = CheckpointFilePublisher(tmp_path / "checkpoints.txt", structlog.get_logger())
     for note in NOTES:
         await file.publish(note)
     assert list(split_notes((tmp_path / "checkpoints.txt").read_text("utf-8"))) == NOTES
-    with capture_logs() as said:
-        await CheckpointFile(tmp_path / "nowhere" / "checkpoints.txt", structlog.get_logger()).publish(NOTES[0])
-    assert [entry["log_level"] for entry in said] == ["warning"]
+    with capture_logs() as found:
+        await CheckpointFilePublisher(tmp_path / "nowhere" / "checkpoints.txt", structlog.get_logger()).publish(
+            NOTES[0]
+        )
+    assert [entry["log_level"] for entry in found] == ["warning"]
 
 
 async def test_a_witness_is_sent_the_note_and_followed_nowhere() -> None:
     async with web(lambda asked: response(200 if asked.path == "/take" else 302, location="/take")) as served:
-        with capture_logs() as said:
-            await CheckpointWitness(served.url("/take", host="127.0.0.1"), structlog.get_logger()).publish(NOTES[1])
-            await CheckpointWitness(served.url("/elsewhere", host="127.0.0.1"), structlog.get_logger()).publish(
+        with capture_logs() as found:
+            await CheckpointUrlPublisher(served.url("/take", host="127.0.0.1"), structlog.get_logger()).publish(
+                NOTES[1]
+            )
+            await CheckpointUrlPublisher(served.url("/elsewhere", host="127.0.0.1"), structlog.get_logger()).publish(
                 NOTES[1]
             )
     assert [(asked.method, asked.path) for asked in served.asked] == [("POST", "/take"), ("POST", "/elsewhere")]
     assert served.asked[0].body.decode() == NOTES[1]
-    assert [entry["event"] for entry in said] == ["the witness refused a checkpoint"]
-    with capture_logs() as said:
-        await CheckpointWitness("http://127.0.0.1:9/", structlog.get_logger()).publish(NOTES[1])
-    assert [entry["event"] for entry in said] == ["the witness could not be reached"]
+    assert [entry["event"] for entry in found] == ["the witness refused a checkpoint"]
+    with capture_logs() as found:
+        await CheckpointUrlPublisher("http://127.0.0.1:9/", structlog.get_logger()).publish(NOTES[1])
+    assert [entry["event"] for entry in found] == ["the witness could not be reached"]
 
 
 async def test_a_witness_that_never_ends_its_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,16 +73,17 @@ async def test_a_witness_that_never_ends_its_answer_is_left(monkeypatch: pytest.
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     try:
         port = server.sockets[0].getsockname()[1]
-        with capture_logs() as said:
+        with capture_logs() as found:
             await asyncio.wait_for(
-                CheckpointWitness(f"http://127.0.0.1:{port}/", structlog.get_logger()).publish(NOTES[1]), timeout=60
+                CheckpointUrlPublisher(f"http://127.0.0.1:{port}/", structlog.get_logger()).publish(NOTES[1]),
+                timeout=60,
             )
     finally:
         over.set()
         await closed.wait()
         server.close()
         await server.wait_closed()
-    assert [entry["event"] for entry in said] == ["the witness could not be reached"]
+    assert [entry["event"] for entry in found] == ["the witness could not be reached"]
 
 
 def test_the_address_of_a_witness_is_checked_at_start() -> None:
@@ -89,9 +94,9 @@ def test_the_address_of_a_witness_is_checked_at_start() -> None:
 
 
 async def test_the_log_of_the_service_has_the_whole_note() -> None:
-    with capture_logs() as said:
-        await CheckpointLog(structlog.get_logger()).publish(NOTES[2])
-    assert [entry["note"] for entry in said] == [NOTES[2]]
+    with capture_logs() as found:
+        await CheckpointLogPublisher(structlog.get_logger()).publish(NOTES[2])
+    assert [entry["note"] for entry in found] == [NOTES[2]]
 
 
 def test_without_a_key_of_its_own_only_an_embedded_service_seals(tmp_path: Path) -> None:

@@ -9,21 +9,21 @@ from tests.unit.tas.policy.test_authorization import TOOLS, asked, spec, stored
 from towpath_contracts.tools.calls import Denial
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
-from towpath_tas.core.denial_alternatives import AgentEntry
+from towpath_tas.core.denial_alternatives import CandidateAgent
 from towpath_tas.core.policy.matrix import Matrix, Rule
 from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
 
 SNAPSHOT = "sha256:n"
 CREW = {
-    "billing": AgentEntry(
+    "billing": CandidateAgent(
         key="billing",
         agent_type="",
         tools=frozenset({"orders.refund", "orders.find", "mail.send"}),
         routes=frozenset({"desk"}),
     ),
-    "desk": AgentEntry(key="desk", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
-    "office": AgentEntry(key="office", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
-    "guest": AgentEntry(key="guest", agent_type="", tools=frozenset({"orders.find"}), routes=frozenset()),
+    "desk": CandidateAgent(key="desk", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
+    "office": CandidateAgent(key="office", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
+    "guest": CandidateAgent(key="guest", agent_type="", tools=frozenset({"orders.find"}), routes=frozenset()),
 }
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from towpath_contracts.tools.calls import EffectClass, IrreversibleHazard, ToolSpec
-from towpath_tas.core.provenance.provenance import MAX_LEAVES, RunKnowledge, ValueSource, stated_origin, worst
+from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
+from towpath_tas.core.provenance.provenance import MAX_LEAVES, RunProvenance, ValueSource, stated_origin, worst
 from towpath_tas.core.provenance.value_matching import TrustedText, pointers
 from towpath_tas.core.tools.registry import ToolVersion, judge_proposal, spec_digest
 
@@ -33,15 +33,15 @@ SEND = ToolSpec(
 )
 
 
-def knowledge(task: str = "", untrusted: Any = None, trusted: Any = None) -> RunKnowledge:
-    known = RunKnowledge()
+def knowledge(task: str = "", untrusted: Any = None, trusted: Any = None) -> RunProvenance:
+    known = RunProvenance()
     known.add_task(task)
     known.add_output(MAIL, untrusted, trusted=False)
     known.add_output(BANK, trusted, trusted=True)
     return known
 
 
-def seen(known: RunKnowledge, **args: Any) -> dict[str, Any]:
+def seen(known: RunProvenance, **args: Any) -> dict[str, Any]:
     return known.origin(SEND, args).context()
 
 
@@ -71,7 +71,7 @@ def test_what_the_task_says_comes_from_the_task(value: Any) -> None:
         *("foo.com", "foo.com/bar", "gen", "Alic", 1200, 50, "bob@acme.com, eve@evil.org", "tmp"),
     ],
 )
-def test_a_part_of_what_the_task_says_is_not_said(value: Any) -> None:
+def test_a_part_of_the_task_text_is_no_match_of_the_task(value: Any) -> None:
     assert seen(knowledge(TASK), to=[value])["sinks"] == ["unknown"]
 
 
@@ -112,12 +112,12 @@ def test_an_address_inside_a_field_of_a_record_is_vouched_for_by_nobody() -> Non
 
 
 def test_only_the_named_fields_of_a_result_are_a_system_of_record() -> None:
-    known = RunKnowledge()
+    known = RunProvenance()
     rows = [{"sender": "GB33BUKB20201555555555", "subject": "US133000000121212121212"}]
     known.add_output(BANK, {"rows": rows}, trusted=False, fields=("rows.sender",))
     assert seen(known, to=["GB33BUKB20201555555555"])["sinks"] == ["record"]
     assert seen(known, to=["US133000000121212121212"])["sinks"] == ["untrusted"]
-    anywhere = RunKnowledge()
+    anywhere = RunProvenance()
     anywhere.add_output(BANK, {"a": {"sender": "x-1"}, "b": {"sender": "x-2"}}, trusted=False, fields=("*.sender",))
     assert seen(anywhere, to=["x-1", "x-2"])["sinks"] == ["record"]
 
@@ -168,8 +168,8 @@ def test_without_declared_sinks_every_argument_of_a_writing_tool_is_one() -> Non
 
 def test_nested_sinks_are_named_by_their_path() -> None:
     spec = SEND.model_copy(update={"sinks": ("to.account",)})
-    told = knowledge(untrusted="A-77 hello").origin(spec, {"to": [{"account": "A-77", "note": "hello"}]}).values
-    assert {one.path: (one.label, one.sink) for one in told if "(name)" not in one.path} == {
+    found = knowledge(untrusted="A-77 hello").origin(spec, {"to": [{"account": "A-77", "note": "hello"}]}).values
+    assert {one.path: (one.label, one.sink) for one in found if "(name)" not in one.path} == {
         "to[0].account": ("untrusted", True),
         "to[0].note": ("untrusted", False),
     }
@@ -182,7 +182,7 @@ def test_too_many_values_are_not_waved_through() -> None:
     assert seen(knowledge(), body=many)["pointers"] == ["unknown", "untrusted"]
 
 
-def test_more_output_than_is_kept_is_said() -> None:
+def test_more_output_than_is_kept_is_reported() -> None:
     known = knowledge()
     for _ in range(5):
         known.add_output(MAIL, {"text": ["x" * 1_000_000, "y"]}, trusted=False)
@@ -199,7 +199,7 @@ def test_what_a_policy_test_states_reads_like_what_is_found() -> None:
 
 
 def test_a_worker_can_not_quietly_forget_sinks_and_hazards() -> None:
-    guarded = SEND.model_copy(update={"hazards": (IrreversibleHazard.SPEND,)})
+    guarded = SEND.model_copy(update={"hazards": (ToolHazard.SPEND,)})
     current = ToolVersion(spec=guarded, version=1, digest=spec_digest(guarded), owner="team")
     changes: list[tuple[str, dict[str, Any]]] = [
         ("pending", {"sinks": ()}),
@@ -207,7 +207,7 @@ def test_a_worker_can_not_quietly_forget_sinks_and_hazards() -> None:
         ("pending", {"trusted_fields": ("id",)}),
         ("accepted", {"sinks": None}),
         ("accepted", {"sinks": ("to", "body")}),
-        ("accepted", {"hazards": (IrreversibleHazard.SPEND, IrreversibleHazard.DESTROY)}),
+        ("accepted", {"hazards": (ToolHazard.SPEND, ToolHazard.DESTROY)}),
     ]
     for status, change in changes:
         offered = guarded.model_copy(update=change)
@@ -220,8 +220,8 @@ def test_a_spec_without_the_new_words_keeps_its_digest() -> None:
     assert spec_digest(ToolSpec(name="a", toolset="b")) == spec_digest(
         ToolSpec.model_validate_json('{"name": "a", "toolset": "b"}')
     )
-    said = json.loads(ToolSpec(name="a", toolset="b").model_dump_json())
-    old = {name: value for name, value in said.items() if name not in {"sinks", "hazards", "trusted_fields"}}
+    parsed = json.loads(ToolSpec(name="a", toolset="b").model_dump_json())
+    old = {name: value for name, value in parsed.items() if name not in {"sinks", "hazards", "trusted_fields"}}
     assert spec_digest(ToolSpec.model_validate(old)) == spec_digest(ToolSpec(name="a", toolset="b"))
 
 
@@ -289,8 +289,8 @@ def test_what_the_task_says_is_never_called_untrusted(data: st.DataObject) -> No
     value = " ".join(parts[first:last])
     known = knowledge(task, untrusted=[value, task, {value: value}])
     assert known.origin(SEND, {"to": [value]}).context()["worst"] in {"task", "fixed", "unknown"}
-    said = known.origin(SEND, {"body": value}).context()["worst"]
-    assert said == "task" or not any(char.isalnum() for char in value)
+    found = known.origin(SEND, {"body": value}).context()["worst"]
+    assert found == "task" or not any(char.isalnum() for char in value)
 
 
 @given(st.text(max_size=40), st.text(max_size=200))

@@ -22,17 +22,17 @@ from towpath.agents.usage_counter import UsageCounter
 from towpath.errors import DeclarationError
 from towpath.user_code import UserCodeThreads
 from towpath_agent.app import agent_answers, agent_server
-from towpath_agent.app.agent_answers import AnswerFailure, request_answer
-from towpath_agent.app.agent_server import AgentOptions, AgentServer
+from towpath_agent.app.agent_answers import AgentAnswerFailure, request_answer
+from towpath_agent.app.agent_server import AgentServer, AgentServerOptions
 from towpath_agent.wiring import find_agent
 from towpath_contracts import facts, subjects
 from towpath_contracts.authority import agent_rights
 from towpath_contracts.decisions.request import Cost, DecisionKind, OfferedRoute, Usage
-from towpath_contracts.facts import DecisionFailed, DecisionMade, fact_adapter
+from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact, fact_adapter
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.request_loop import PlatformUnavailableError
 from towpath_fabric.settings import Settings
-from towpath_orchestrator.core.inbox_messages import MAX_COUNT, MAX_REASON, InboxMessage, read_inbox_message
+from towpath_orchestrator.core.inbox_messages import MAX_COUNT, MAX_REASON, ParsedInboxMessage, read_inbox_message
 
 LOG = structlog.wrap_logger(logging.getLogger("agents"), wrapper_class=structlog.stdlib.BoundLogger)
 CRITIC = subjects.agent_pool("default", "critic")
@@ -43,7 +43,7 @@ def made(**changes: Any) -> dict[str, Any]:
     return {**body, **changes}
 
 
-def parsed(subject: str, body: dict[str, Any]) -> InboxMessage:
+def parsed(subject: str, body: dict[str, Any]) -> ParsedInboxMessage:
     return read_inbox_message(subject, json.dumps(body).encode())
 
 
@@ -62,7 +62,7 @@ def test_a_pool_is_of_one_agent_in_one_project_and_of_no_decider() -> None:
 def test_who_answers_stands_in_the_subject_and_never_in_the_fact() -> None:
     lie = made(model="gemini:x", pool="agent_default=poet", script={"queue": "*", "index": 3})
     item = parsed(subjects.agent_inbox(CRITIC, RUN), lie)
-    assert item.fact is not None and isinstance(item.fact, DecisionMade)
+    assert item.fact is not None and isinstance(item.fact, DecisionMadeFact)
     assert (item.fact.pool, item.fact.model, item.fact.script) == (CRITIC, "agent:critic", None)
     assert fact_adapter.validate_json(item.text) == item.fact, "what is stored is what was believed"
     assert parsed(f"run.inbox.decider.{RUN}", lie).reason == "decider may not answer for agent_default=poet"
@@ -94,15 +94,15 @@ def test_an_agent_says_decisions_alone_and_lowers_no_sum() -> None:
     fact = _fact_of(made(usage={"total_tokens": 10**30}, cost={"usd": 1e300, "price_known": True}))
     assert (fact.usage.total_tokens, fact.cost.usd) == (MAX_COUNT, None)
     failed = _fact_of({**made(), "type": "decision.failed", "code": "c" * 999, "message": "m" * 9_999})
-    assert isinstance(failed, DecisionFailed) and (len(failed.code), len(failed.message)) == (128, MAX_REASON)
+    assert isinstance(failed, DecisionFailedFact) and (len(failed.code), len(failed.message)) == (128, MAX_REASON)
     strange = _fact_of(made(decision={"action": "RESPOND", "x": float("nan")}))
-    assert isinstance(strange, DecisionFailed) and strange.code == "invalid_output" and strange.pool == CRITIC
+    assert isinstance(strange, DecisionFailedFact) and strange.code == "invalid_output" and strange.pool == CRITIC
 
 
-def _fact_of(body: dict[str, Any]) -> DecisionMade | DecisionFailed:
+def _fact_of(body: dict[str, Any]) -> DecisionMadeFact | DecisionFailedFact:
     item = parsed(subjects.agent_inbox(CRITIC, RUN), body)
     assert item.fact is not None
-    return cast("DecisionMade | DecisionFailed", item.fact)
+    return cast("DecisionMadeFact | DecisionFailedFact", item.fact)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def _fact_of(body: dict[str, Any]) -> DecisionMade | DecisionFailed:
 def test_a_run_believes_only_who_was_asked(model: str, pool: str, believed: bool) -> None:
     machine = Machine(model=model)
     known = {"run_id": MACHINE_RUN, "request_id": machine.request_id, "attempt": 1, "pool": pool}
-    answers: list[facts.AnyFact] = [DecisionMade(decision=respond("x"), **known)]
-    answers.append(DecisionFailed(code="agent_failed", message="m", **known))
+    answers: list[facts.AnyFact] = [DecisionMadeFact(decision=respond("x"), **known)]
+    answers.append(DecisionFailedFact(code="agent_failed", message="m", **known))
     for answer in answers:
         assert bool(Machine(model=model).feed(answer)) is believed
 
@@ -134,10 +134,10 @@ class Odd(BaseAgent):
         self.says = list(says)
 
     async def plan(self, request: AgentRequest) -> Any:
-        said = self.says.pop(0)
-        if isinstance(said, BaseException):
-            raise said
-        return await said if asyncio.iscoroutine(said) else said
+        found = self.says.pop(0)
+        if isinstance(found, BaseException):
+            raise found
+        return await found if asyncio.iscoroutine(found) else found
 
 
 async def answer(*says: Any, **changes: Any) -> Any:
@@ -167,17 +167,17 @@ async def test_c10_whatever_user_code_does_is_one_answer_or_one_failure(monkeypa
         round_trip,
         {"a": {1, object()}},
     ):
-        said = await answer(nonsense)
-        assert isinstance(said, AnswerFailure) and said.code == "invalid_output", nonsense
+        answered = await answer(nonsense)
+        assert isinstance(answered, AgentAnswerFailure) and answered.code == "invalid_output", nonsense
     large = {"action": "RESPOND", "action_details": {"payload": {"m": "x" * agent_answers.ANSWER_BYTES}}}
     assert (await answer(large)).code == "invalid_output"
     for error in (RuntimeError("r"), SystemExit(3), StopIteration(), asyncio.CancelledError(), KeyError("k")):
         assert (await answer(error)).code == "agent_failed"
-    assert await answer(AgentError("no_light", "dark")) == AnswerFailure("no_light", "dark")
+    assert await answer(AgentError("no_light", "dark")) == AgentAnswerFailure("no_light", "dark")
     again = (AgentError("busy", retryable=True), operations.respond("late"))
     assert (await answer(*again))["action"] == "RESPOND"
     three = await answer(*[AgentError("busy", retryable=True)] * 3)
-    assert three == AnswerFailure("busy", "busy", retryable=True)
+    assert three == AgentAnswerFailure("busy", "busy", retryable=True)
     assert (await answer(asyncio.sleep(9), timeout_ms=10)).code == "model_timeout"
 
 
@@ -190,7 +190,7 @@ async def test_a_plain_method_that_never_ends_holds_nobody_up() -> None:
 
     asked = AgentRequest(request(model="agent:odd", timeout_ms=10))
     stuck = await asyncio.gather(*(request_answer(Stuck(), asked, LOG) for _ in range(40)))
-    assert {one.code for one in stuck if isinstance(one, AnswerFailure)} == {"model_timeout"}
+    assert {one.code for one in stuck if isinstance(one, AgentAnswerFailure)} == {"model_timeout"}
     assert all(one.daemon for one in threading.enumerate() if one.name == "agent plan"), "nor the process's end"
     free.set()
 
@@ -208,13 +208,17 @@ async def test_too_many_plain_methods_that_hang_make_the_process_unready_until_t
             free.wait(60)
 
     served = AgentServer(
-        Bus("agent", Settings.load()), Stuck(), options=AgentOptions(worker="w"), log=LOG, registry=CollectorRegistry()
+        Bus("agent", Settings.load()),
+        Stuck(),
+        options=AgentServerOptions(worker="w"),
+        log=LOG,
+        registry=CollectorRegistry(),
     )
     served._declared = True
     asked = request(model="agent:odd", timeout_ms=10)
     for _ in range(3):
         await served.ready()
-        assert isinstance((await served.answer(asked)).fact, DecisionFailed)
+        assert isinstance((await served.answer(asked)).fact, DecisionFailedFact)
     for _ in range(5):
         with pytest.raises(PlatformUnavailableError, match="3 calls of plain methods hang"):
             await served.answer(asked)
@@ -232,7 +236,7 @@ async def test_b5_the_answer_of_an_agent_is_held_against_its_schema() -> None:
     typed = context(respond_schema=wanted)
     assert await answer(respond({"score": 7}), context=typed) == respond({"score": 7})
     failure = await answer(respond({"score": "7"}), context=typed)
-    assert isinstance(failure, AnswerFailure)
+    assert isinstance(failure, AgentAnswerFailure)
     assert failure.code == "invalid_output"
     assert "$.score: '7' is not of type 'integer'" in failure.message
     swarm = context(run_kind="swarm", routes=(OfferedRoute(agent_key="expert"),), respond_schema=wanted)
@@ -249,13 +253,13 @@ async def test_a_cancelled_answer_is_cancelled() -> None:
 
 async def test_c10_every_kind_of_request_has_a_method_and_a_careful_default() -> None:
     """C10: plan, replan, validate, evaluate progress and confidence (reflect, summarize): only plan must be written."""
-    said = {kind: await answer(operations.respond("x"), kind=kind) for kind in DecisionKind}
-    assert said[DecisionKind.REPLAN] == said[DecisionKind.DECIDE]
-    assert said[DecisionKind.VALIDATE]["criteria"] == [], "what nobody judged is not met"
-    assert said[DecisionKind.PROGRESS]["progress"] is None
-    assert said[DecisionKind.CONFIDENCE]["confidence"] == 1.0
-    assert said[DecisionKind.REFLECT]["verdict"] == "continue"
-    assert said[DecisionKind.SUMMARIZE]["summary"] and said[DecisionKind.SUMMARIZE]["deliverable"] is None
+    seen = {kind: await answer(operations.respond("x"), kind=kind) for kind in DecisionKind}
+    assert seen[DecisionKind.REPLAN] == seen[DecisionKind.DECIDE]
+    assert seen[DecisionKind.VALIDATE]["criteria"] == [], "what nobody judged is not met"
+    assert seen[DecisionKind.PROGRESS]["progress"] is None
+    assert seen[DecisionKind.CONFIDENCE]["confidence"] == 1.0
+    assert seen[DecisionKind.REFLECT]["verdict"] == "continue"
+    assert seen[DecisionKind.SUMMARIZE]["summary"] and seen[DecisionKind.SUMMARIZE]["deliverable"] is None
 
 
 async def test_d2_the_deliverable_factory_runs_once_and_its_failure_is_the_answer() -> None:
@@ -272,7 +276,9 @@ async def test_d2_the_deliverable_factory_runs_once_and_its_failure_is_the_answe
     asked = request(model="agent:odd", kind=DecisionKind.SUMMARIZE)
     assert (await request_answer(Maker(), AgentRequest(asked), LOG))["deliverable"] == {"pages": 3}  # type: ignore[index]
     failed = await request_answer(Maker(), AgentRequest(asked.model_copy(update={"step": 2})), LOG)
-    assert failed == AnswerFailure("deliverable_failed", "the deliverable could not be made: RuntimeError: no paper")
+    assert failed == AgentAnswerFailure(
+        "deliverable_failed", "the deliverable could not be made: RuntimeError: no paper"
+    )
     assert len(calls) == 2
 
 
@@ -285,10 +291,10 @@ async def test_d2_a_function_is_a_factory_by_its_name(tmp_path: Path) -> None:
     agent, _ = find_agent(f"{file}:make")
     assert agent.name == "maker"
     asked = request(model="agent:maker", kind=DecisionKind.SUMMARIZE)
-    said = await request_answer(agent, AgentRequest(asked), LOG)
-    assert not isinstance(said, AnswerFailure) and said["deliverable"] == {"steps": 1}
+    answered = await request_answer(agent, AgentRequest(asked), LOG)
+    assert not isinstance(answered, AgentAnswerFailure) and answered["deliverable"] == {"steps": 1}
     refused = await request_answer(agent, AgentRequest(request(model="agent:maker")), LOG)
-    assert isinstance(refused, AnswerFailure) and refused.code == "factory_only"
+    assert isinstance(refused, AgentAnswerFailure) and refused.code == "factory_only"
 
 
 async def test_the_agent_of_the_docs_is_one(tmp_path: Path) -> None:
@@ -296,8 +302,8 @@ async def test_the_agent_of_the_docs_is_one(tmp_path: Path) -> None:
     file = tmp_path / "docs_agents.py"
     file.write_text(text.partition("```python\n")[2].partition("```")[0])
     agent, _ = find_agent(f"{file}:Greeter")
-    said = await request_answer(agent, AgentRequest(request(model="agent:greeter")), LOG)
-    assert not isinstance(said, AnswerFailure) and said["action_details"]["tool_name"] == "crm.lookup"
+    answered = await request_answer(agent, AgentRequest(request(model="agent:greeter")), LOG)
+    assert not isinstance(answered, AgentAnswerFailure) and answered["action_details"]["tool_name"] == "crm.lookup"
 
 
 async def test_what_the_platform_can_do_is_a_decision_of_its_own_kind_of_run() -> None:
@@ -313,9 +319,9 @@ async def test_what_the_platform_can_do_is_a_decision_of_its_own_kind_of_run() -
         assert (await answer(move))["action"] == move.action
     for move in (gate, checked, operations.abandon("no way")):
         assert (await answer(move)).code == "invalid_output", "a network run knows neither gates nor doubts"
-        said = await answer(move, context=context(run_kind="goal"))
-        assert said["action"] == move.action
-    assert said == {"action": "ABANDON", "action_details": {"rationale": "no way"}}
+        answered = await answer(move, context=context(run_kind="goal"))
+        assert answered["action"] == move.action
+    assert answered == {"action": "ABANDON", "action_details": {"rationale": "no way"}}
     sure = await answer(checked, context=context(run_kind="goal"))
     assert (sure["request_confidence"], sure["confidence"]) == (True, 0.4)
 
@@ -345,11 +351,11 @@ async def test_an_unknown_price_is_unknown_and_nothing_is_earned() -> None:
         ("no_such_module:Agent", "there is no module"),
     ],
 )
-def test_what_can_not_be_served_is_said_at_the_start(target: str, why: str) -> None:
+def test_what_can_not_be_served_is_reported_at_the_start(target: str, why: str) -> None:
     with pytest.raises(DeclarationError, match=why):
         find_agent(target)
 
 
 def test_a_fact_of_a_decider_is_written_as_it_always_was() -> None:
-    fact = DecisionMade(run_id=RUN, request_id=RUN, attempt=1, decision={})
+    fact = DecisionMadeFact(run_id=RUN, request_id=RUN, attempt=1, decision={})
     assert "pool" not in json.loads(fact.model_dump_json())

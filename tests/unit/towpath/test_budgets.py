@@ -34,12 +34,12 @@ def test_a_budget_and_limits_by_name_are_not_mixed() -> None:
 
 def test_the_command_line_names_every_wrong_limit(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["budgets", "set", "caller", "anonymous", "--tokens", "-5", "--soft", "7", "-o", "table"])
-    said = capsys.readouterr().err
-    assert code == 2 and said.startswith("request_invalid")
-    assert "/tokens: " in said and "/soft: " in said and "ValidationError" not in said
+    errors = capsys.readouterr().err
+    assert code == 2 and errors.startswith("request_invalid")
+    assert "/tokens: " in errors and "/soft: " in errors and "ValidationError" not in errors
 
 
 def test_two_ways_to_follow_a_run_are_refused_with_what_to_leave_out(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["run", "sample", "hello", "--watch", "--wait", "3s"])
-    said = capsys.readouterr().err
-    assert code == 2 and "Leave one out" in said and "entry of errors" not in said
+    errors = capsys.readouterr().err
+    assert code == 2 and "Leave one out" in errors and "entry of errors" not in errors

@@ -67,7 +67,7 @@ def test_every_mistake_of_form_is_named_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("name: a b\nagents: []\n", [":1: "]),
         ("name: n\nagents:\n  - key: a\n    wrong: 1\n  - key: b\n    is_default: maybe\n", [":4: ", ":6: "]),
@@ -80,13 +80,13 @@ def test_every_mistake_of_form_is_named_at_once() -> None:
         ("a: &a [*a]\nname: n\nagents: []\n", [":1: "]),
     ],
 )
-def test_a_wrong_file_is_refused_with_its_lines(tmp_path: Path, text: str, said: list[str]) -> None:
+def test_a_wrong_file_is_refused_with_its_lines(tmp_path: Path, text: str, expected: list[str]) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text(text)
     with pytest.raises(RefusedError) as caught:
         load_network(file)
     assert caught.value.code == "network_invalid"
-    for part in said:
+    for part in expected:
         assert part in caught.value.problem.detail
     assert str(file) in caught.value.problem.detail
 

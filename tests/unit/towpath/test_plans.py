@@ -46,7 +46,7 @@ def test_a_draft_is_never_changed_by_what_is_added_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected"),
     [
         (lambda: DIGEST.step("a", "{{ result.nothing }}"), "steps[3].agent.prompt: result.nothing is not defined"),
         (lambda: DIGEST.step("a", "Go.", bind="facts"), "steps[3].agent.result_key 'facts' is used by"),
@@ -56,10 +56,10 @@ def test_a_draft_is_never_changed_by_what_is_added_to_it() -> None:
         (lambda: plan().step("a", "{{ 1 + 1 }}"), "steps[0].agent.prompt: {{ 1 + 1 }} is no reference"),
     ],
 )
-def test_what_is_wrong_with_a_step_is_said_where_it_is_written(wrong: object, said: str) -> None:
+def test_what_is_wrong_with_a_step_is_reported_where_it_is_written(wrong: object, expected: str) -> None:
     with pytest.raises(DeclarationError) as refused:
         wrong()  # type: ignore[operator]  # a lambda of the table above
-    assert said in str(refused.value)
+    assert expected in str(refused.value)
 
 
 def test_a_plan_is_checked_whole_before_it_leaves() -> None:
@@ -103,9 +103,9 @@ def test_a_checked_file_tells_the_line_of_every_fault(tmp_path: Path, capsys: py
     file = tmp_path / "wrong.yaml"
     file.write_text("plan:\n  steps:\n    - type: agent\n    - type: agent\n      agent: {agent_key: ''}\n")
     assert main(["plans", "check", str(file)]) == 2
-    said = capsys.readouterr().err
-    assert f"{file}:3: steps[0] needs exactly one of agent and parallel" in said
-    assert f"{file}:5: steps[1].agent.agent_key is required" in said
+    errors = capsys.readouterr().err
+    assert f"{file}:3: steps[0] needs exactly one of agent and parallel" in errors
+    assert f"{file}:5: steps[1].agent.agent_key is required" in errors
     file.write_text("steps:\n  - {type: agent, agent: {agent_key: a, prompt: '{{ bindings.topic }}'}}\n")
     assert main(["plans", "check", str(file), "--set", "topic=locks", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"valid": True, "steps": 1, "network": None}

@@ -40,7 +40,7 @@ def test_a_probe_gets_the_context_under_its_own_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("probe", "effect_class", "said"),
+    ("probe", "effect_class", "expected"),
     [
         (None, "reconcilable", "needs probe="),
         (shipped, "irreversible", "asked for reconcilable tools only"),
@@ -49,7 +49,9 @@ def test_a_probe_gets_the_context_under_its_own_name() -> None:
         ("shipped", "reconcilable", "a probe is a plain function"),
     ],
 )
-def test_what_can_not_be_reconciled_is_refused_where_it_is_written(probe: Any, effect_class: str, said: str) -> None:
-    with pytest.raises(DeclarationError, match=said) as refused:
+def test_what_can_not_be_reconciled_is_refused_where_it_is_written(
+    probe: Any, effect_class: str, expected: str
+) -> None:
+    with pytest.raises(DeclarationError, match=expected) as refused:
         declared(probe, effect_class)
     assert "ship" in str(refused.value)

@@ -38,8 +38,8 @@ def family(folder: Path) -> list[int]:
 
 
 async def test_a_program_gives_back_how_it_ended() -> None:
-    said = await run_process(sys.executable, "-c", "print(input()[::-1]); exit(3)", input=b"hello\n")
-    assert (said.returncode, said.text, said.truncated) == (3, "olleh\n", False)
+    result = await run_process(sys.executable, "-c", "print(input()[::-1]); exit(3)", input=b"hello\n")
+    assert (result.returncode, result.text, result.truncated) == (3, "olleh\n", False)
     with pytest.raises(ToolError, match="process_failed"):
         await run_process(sys.executable, "-c", "exit(3)", check=True)
     with pytest.raises(ToolError, match="process_not_found"):
@@ -67,14 +67,14 @@ async def test_a_program_that_cant_be_started_says_why(tmp_path: Path) -> None:
 
 async def test_a_program_does_not_inherit_what_the_worker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOWPATH_NATS_PASSWORD", "secret")
-    said = await run_process(sys.executable, "-c", "import os; print(sorted(os.environ))")
-    assert "TOWPATH" not in said.text and "PATH" in said.text
+    result = await run_process(sys.executable, "-c", "import os; print(sorted(os.environ))")
+    assert "TOWPATH" not in result.text and "PATH" in result.text
 
 
 async def test_what_a_program_prints_has_a_limit_and_does_not_stop_it() -> None:
     code = "import sys; sys.stdout.write('x' * 3_000_000); sys.stderr.write('done')"
-    said = await run_process(sys.executable, "-c", code, max_output_bytes=1_000)
-    assert (said.returncode, len(said.stdout), said.stderr, said.truncated) == (0, 1_000, b"done", True)
+    result = await run_process(sys.executable, "-c", code, max_output_bytes=1_000)
+    assert (result.returncode, len(result.stdout), result.stderr, result.truncated) == (0, 1_000, b"done", True)
 
 
 @pytest.mark.parametrize("manner", ["polite", "deaf"])
@@ -108,7 +108,7 @@ async def test_the_time_of_a_call_is_the_time_of_its_program(folder: Path) -> No
 
 async def test_children_that_outlive_the_program_end_with_it(folder: Path) -> None:
     code = "import subprocess; c = subprocess.Popen(['sleep', '300'], stdout=-3, stderr=-3); print(c.pid)"
-    said = await run_process(sys.executable, "-c", code)
-    await eventually(lambda: not alive(int(said.text)))
+    result = await run_process(sys.executable, "-c", code)
+    await eventually(lambda: not alive(int(result.text)))
     assert os.getpgrp() == os.getpgid(0), "and this process was not signalled"
     assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN

@@ -40,7 +40,7 @@ def test_a_file_is_read_anew_for_every_call(tmp_path: Path) -> None:
         secret.read()
 
 
-def test_what_was_read_stands_in_nothing_that_is_said_later(tmp_path: Path) -> None:
+def test_what_was_read_stands_in_nothing_that_is_shown_later(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text('quoted "secret" 4711')
     value = Secret(f"file:{file}").read()

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from towpath import DeclarationError, tool
-from towpath_contracts.tools.calls import IrreversibleHazard
+from towpath_contracts.tools.calls import ToolHazard
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         ({"sinks": ("to",)}, "'to', which is no argument; there are order_id"),
         ({"sinks": "order_id"}, "write sinks="),
@@ -17,8 +17,8 @@ from towpath_contracts.tools.calls import IrreversibleHazard
         ({"trusted_fields": ("a..b",)}, "trusted_fields"),
     ],
 )
-def test_what_is_declared_of_values_must_make_sense(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(DeclarationError, match=said):
+def test_what_is_declared_of_values_must_make_sense(options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(DeclarationError, match=expected):
 
         @tool(**options)
         def find(order_id: str) -> str:
@@ -31,7 +31,7 @@ def test_what_is_declared_of_values_is_in_the_spec() -> None:
         return order_id + str(lines)
 
     assert pay.spec.sinks == ("order_id", "lines.account")
-    assert pay.spec.hazards == (IrreversibleHazard.SPEND,)
+    assert pay.spec.hazards == (ToolHazard.SPEND,)
     assert pay.spec.trusted_fields == ("rows.sender",)
 
     @tool

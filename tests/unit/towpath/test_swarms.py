@@ -100,16 +100,16 @@ def test_what_no_swarm_can_be_made_of_is_refused() -> None:
         Swarm("s", ["a"])  # type: ignore[list-item]
     with pytest.raises(DeclarationError, match="two swarms in it are called one"):
         Swarm("s", [Swarm("one", [A]), Swarm("one", [B])]).to_spec()
-    with pytest.raises(DeclarationError, match="max_steps can only be said of the outermost swarm"):
+    with pytest.raises(DeclarationError, match="max_steps can only be set for the outermost swarm"):
         Swarm("s", [Swarm("one", [A], max_steps=3)]).to_spec()
     with pytest.raises(RefusedError, match="/swarm/mode"):
         Swarm("s", [A], mode="anarchy").to_spec()  # type: ignore[arg-type]
 
 
-def test_a_wrong_swarm_in_a_file_is_told_with_its_lines(tmp_path: Path) -> None:
+def test_a_wrong_swarm_in_a_file_is_reported_with_its_lines(tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text("name: n\nagents:\n  - key: a\nswarm:\n  mode: anarchy\n  max_handoffs: -1\n  flw: a\n")
     with pytest.raises(RefusedError) as caught:
         load_network(file)
-    for said in (f"{file}:5: ", f"{file}:6: ", f"{file}:7: Extra inputs"):
-        assert said in caught.value.problem.detail
+    for found in (f"{file}:5: ", f"{file}:6: ", f"{file}:7: Extra inputs"):
+        assert found in caught.value.problem.detail

@@ -151,10 +151,10 @@ def test_every_wrong_argument_is_named_and_no_value_is_repeated() -> None:
 
     with pytest.raises(ArgumentsInvalidError) as caught:
         take.bind({"a": "hunter2", "lines": [{"sku": 1, "count": 0}], "zzz": 1}, ToolContext())
-    said = str(caught.value)
+    message = str(caught.value)
     for place in ("a: ", "b: ", "lines.0.sku: ", "lines.0.count: ", "zzz: "):
-        assert place in said
-    assert "hunter2" not in said
+        assert place in message
+    assert "hunter2" not in message
 
 
 def test_parameters_may_be_named_like_anything() -> None:
@@ -258,7 +258,7 @@ async def generator(value: int) -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "expected"),
     [
         (untyped, "value has no type"),
         (spread, "can't be passed by name"),
@@ -272,8 +272,8 @@ async def generator(value: int) -> AsyncIterator[int]:
         (len, "plain function"),
     ],
 )
-def test_what_cannot_be_offered_is_refused_where_it_is_written(function: Any, said: str) -> None:
-    with pytest.raises(DeclarationError, match=said):
+def test_what_cannot_be_offered_is_refused_where_it_is_written(function: Any, expected: str) -> None:
+    with pytest.raises(DeclarationError, match=expected):
         tool(function)
 
 
@@ -358,7 +358,7 @@ def test_tools_and_hooks_are_collected_from_modules_and_files(tmp_path: Path) ->
     assert tools[0](2, ToolContext()).word == "hellohello"
 
 
-def test_a_module_that_is_not_there_is_told_from_one_that_fails_to_import(tmp_path: Path) -> None:
+def test_a_module_that_is_not_there_differs_from_one_that_fails_to_import(tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match="no module surely"):
         load_module("surely.not.there")
     with pytest.raises(DeclarationError, match="no file"):

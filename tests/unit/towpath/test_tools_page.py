@@ -53,7 +53,7 @@ def payments() -> Iterator[tuple[str, list[str]]]:
     server.server_close()
 
 
-def test_a_keyed_target_hears_the_same_key_from_every_attempt(
+def test_a_keyed_target_gets_the_same_key_from_every_attempt(
     folder: Path, payments: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, keys = payments
@@ -71,9 +71,9 @@ async def test_the_secret_of_the_example_is_no_argument(folder: Path, monkeypatc
     refund = example(folder, "refunds.py").refund
     assert list(refund.spec.parameters["properties"]) == ["order_id"]
     monkeypatch.setenv("SHOP_KEY", "docs-secret-0815")
-    said = await refund(**refund.bind({"order_id": "A-1"}, ToolContext()))
-    assert said.endswith("docs-secret-0815")
-    assert encode_result(said).value == "A-1 is refunded by whoever knows [redacted]"
+    found = await refund(**refund.bind({"order_id": "A-1"}, ToolContext()))
+    assert found.endswith("docs-secret-0815")
+    assert encode_result(found).value == "A-1 is refunded by whoever knows [redacted]"
 
 
 def test_the_probe_of_the_example_answers_in_all_three_ways(folder: Path) -> None:

@@ -14,7 +14,7 @@ from towpath_contracts import facts
 from towpath_contracts.runs.raw_events import RawEntry
 from towpath_engine.advance import advance
 from towpath_watchdog.core.findings import Finding, findings
-from towpath_watchdog.core.trace import RunTrace
+from towpath_watchdog.core.trace import WatchedRun
 
 SEEDS = range(3)
 assert FAMILIES
@@ -24,7 +24,7 @@ class Watched(Drive):
     """A run through the real machine, watched from outside."""
 
     def __init__(self) -> None:
-        self.trace = RunTrace(run_id=RUN, project="default")
+        self.trace = WatchedRun(run_id=RUN, project="default")
         self.reports: list[tuple[int, Finding]] = []
         super().__init__()
 
@@ -60,9 +60,9 @@ def similar_searches(rng: Random) -> list[Turn]:
 
 def similar_failures(rng: Random) -> list[Turn]:
     """Each time another number, and each time an error whose wording the run machine does not know."""
-    said = words(rng, 7).split()
+    found = words(rng, 7).split()
     return [
-        call("fetch", {"host": "db", "port": 5432, "user": "me", "wait": n}, failed(" ".join(rng.sample(said, 7))))
+        call("fetch", {"host": "db", "port": 5432, "user": "me", "wait": n}, failed(" ".join(rng.sample(found, 7))))
         for n in range(5)
     ]
 
@@ -111,9 +111,9 @@ def test_what_only_looks_like_a_loop_is_left_alone(name: str) -> None:
         assert nagging == [], (seed, nagging)
 
 
-def seen(*events: dict[str, Any]) -> RunTrace:
+def seen(*events: dict[str, Any]) -> WatchedRun:
     """The trace of a run with these events."""
-    trace = RunTrace(run_id=RUN, project="default")
+    trace = WatchedRun(run_id=RUN, project="default")
     for event in events:
         trace.observe(RawEntry.model_validate({"seq": trace.seq + 1, "at": "2026-11-22T12:00:00Z", "event": event}))
     return trace
@@ -136,7 +136,7 @@ OPENED = {"type": "gate_opened", **GATE, "expires_at": "2026-11-23T12:00:00Z"}
 CLOSED = {"type": "gate_closed", "gate_id": GATE["gate_id"], "verdict": "approved"}
 
 
-def test_nothing_is_found_while_a_person_is_asked_and_their_word_begins_a_new_window() -> None:
+def test_nothing_is_found_while_a_person_is_asked_and_their_decision_begins_a_new_window() -> None:
     still = measured(0.2, *[0.2] * 8)
     assert findings(seen(*still, OPENED)) == ()
     assert findings(seen(*still, OPENED, CLOSED)) == ()

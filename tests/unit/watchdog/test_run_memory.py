@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from towpath_contracts.runs.idle_runs import IdleRun
-from towpath_contracts.runs.raw_events import EventBatch, RawEntry
+from towpath_contracts.runs.raw_events import RawEntry, RawRunEvents
 from towpath_contracts.runs.views import RunSeq
 from towpath_watchdog.core.findings import STALLED_STEPS, UNKNOWN_LEASE_MS, idle_finding, lease_of, lease_s
-from towpath_watchdog.core.run_memory import ENDED_KEPT, WINDOW_EVENTS, RunMemory
+from towpath_watchdog.core.run_memory import ENDED_KEPT, WINDOW_EVENTS, WatchedRuns
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 STILL: dict[str, Any] = {"type": "progress_measured", "step": 1, "source": "tests", "score": 0.2}
@@ -37,8 +37,8 @@ def log(*events: dict[str, Any], first: int = 1) -> tuple[RawEntry, ...]:
     return tuple(RawEntry(seq=seq, at=AT, event=event) for seq, event in enumerate(events, first))
 
 
-def batch(run: UUID, entries: Iterable[RawEntry]) -> EventBatch:
-    return EventBatch(run_id=run, project="default", entries=tuple(entries))
+def batch(run: UUID, entries: Iterable[RawEntry]) -> RawRunEvents:
+    return RawRunEvents(run_id=run, project="default", entries=tuple(entries))
 
 
 def stalled(count: int = STALLED_STEPS + 1) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def stalled(count: int = STALLED_STEPS + 1) -> list[dict[str, Any]]:
 
 
 def test_events_count_once_and_in_order() -> None:
-    memory, run = RunMemory(), uuid4()
+    memory, run = WatchedRuns(), uuid4()
     entries = log(*stalled())
     assert memory.take(batch(run, entries[:3]))
     assert memory.take(batch(run, entries[:3])), "a repetition is no gap"
@@ -56,8 +56,8 @@ def test_events_count_once_and_in_order() -> None:
     assert memory.reports() == []
 
 
-def test_a_gap_is_read_from_the_log_and_what_is_told_again_is_left_out() -> None:
-    memory, run = RunMemory(), uuid4()
+def test_a_gap_is_read_from_the_log_and_what_is_reported_again_is_left_out() -> None:
+    memory, run = WatchedRuns(), uuid4()
     entries = log(*stalled())
     assert memory.take(batch(run, entries[:2]))
     assert not memory.take(batch(run, entries[5:]))
@@ -68,7 +68,7 @@ def test_a_gap_is_read_from_the_log_and_what_is_told_again_is_left_out() -> None
 
 
 def test_a_run_that_is_met_in_its_middle_is_read_from_a_little_before() -> None:
-    memory, run = RunMemory(), uuid4()
+    memory, run = WatchedRuns(), uuid4()
     assert not memory.take(batch(run, log(NOTHING, first=1_000)))
     after = memory.start_of(run, 1_000)
     assert after == 1_000 - WINDOW_EVENTS
@@ -85,7 +85,7 @@ def test_a_run_that_is_met_in_its_middle_is_read_from_a_little_before() -> None:
 def test_a_watchdog_that_starts_anew_knows_from_the_log_what_was_reported() -> None:
     run = uuid4()
     text = log(*stalled(), REPORTED, *stalled(STALLED_STEPS - 1))
-    memory = RunMemory()
+    memory = WatchedRuns()
     memory.load(run, "default", 0, text)
     assert memory.reports() == []
     memory.take(batch(run, log(STILL, first=len(text) + 1)))
@@ -94,7 +94,7 @@ def test_a_watchdog_that_starts_anew_knows_from_the_log_what_was_reported() -> N
 
 
 def test_runs_that_end_are_forgotten_and_no_more_than_a_limit_are_kept() -> None:
-    memory = RunMemory(runs_kept=3)
+    memory = WatchedRuns(runs_kept=3)
     ended, kept = uuid4(), [uuid4() for _ in range(5)]
     memory.take(batch(ended, log(*stalled(), END)))
     assert (len(memory), memory.reports(), memory.ended(ended)) == (0, [], True)
@@ -109,7 +109,7 @@ def test_runs_that_end_are_forgotten_and_no_more_than_a_limit_are_kept() -> None
 
 
 def test_what_the_stream_lost_is_found_by_the_second_sweep() -> None:
-    memory, run = RunMemory(), uuid4()
+    memory, run = WatchedRuns(), uuid4()
     swept = [RunSeq(run_id=run, project="default", seq=9, updated_at=AT)]
     assert memory.late(swept) == [], "mostly it is on its way"
     assert memory.late(swept) == swept

@@ -8,7 +8,7 @@ from tests.support.engine.machine import Machine, use_all
 from towpath.errors import ToolError
 from towpath.tools.arguments import ArgumentsInvalidError
 from towpath_contracts.events import log as ev
-from towpath_worker.core.results import CutOffError, ResultRefusedError, failure_of
+from towpath_worker.core.results import CallCutOffError, ResultRefusedError, failure_of
 
 OWN = ToolError("quota_used_up", "no more today", retryable=True, hint="come tomorrow", external=True)
 
@@ -17,7 +17,7 @@ CLASSES: tuple[tuple[BaseException, str, bool, bool], ...] = (
     (OWN, "quota_used_up", True, True),
     (ToolError("not_for_sale"), "not_for_sale", False, False),
     (ArgumentsInvalidError("/n: an integer is wanted"), "invalid_arguments", False, False),
-    (CutOffError("the tool did not end within 3 s"), "tool_timeout", True, True),
+    (CallCutOffError("the tool did not end within 3 s"), "tool_timeout", True, True),
     (ResultRefusedError("result_invalid", "it is not JSON"), "result_invalid", False, False),
     (ResultRefusedError("result_too_large", "return less"), "result_too_large", False, False),
     (ConnectionRefusedError("nobody listens"), "tool_exception", False, True),

@@ -13,7 +13,7 @@ from towpath_worker.adapters.mcp import error_codes
 from towpath_worker.adapters.mcp.answers import failure_from, result_of_answer
 from towpath_worker.adapters.mcp.secrets import ServerSecrets
 from towpath_worker.app.call_execution import mark_uncertain
-from towpath_worker.core.results import CutOffError, OutcomeLostError, failure_of
+from towpath_worker.core.results import CallCutOffError, OutcomeUnreportedError, failure_of
 
 SECRETS = ServerSecrets(Path())
 
@@ -27,16 +27,16 @@ async def test_what_was_promised_is_checked_and_given_as_it_is() -> None:
     schema = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
     assert await value(schema, structuredContent={"count": 3}) == {"count": 3}
     for wrong in ({"count": "3"}, {}):
-        with pytest.raises(OutcomeLostError, match="promised"):
+        with pytest.raises(OutcomeUnreportedError, match="promised"):
             await value(schema, structuredContent=wrong)
-    with pytest.raises(OutcomeLostError, match="gave none"):
+    with pytest.raises(OutcomeUnreportedError, match="gave none"):
         await value(schema, content=[{"type": "text", "text": "3"}])
 
 
 async def test_a_pattern_of_the_server_can_not_stop_the_worker() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}, "pattern": {}}}
-    said = {"a": "a" * 60 + "!", "pattern": 1}
-    assert await value({**schema, "additionalProperties": False}, structuredContent=said) == said
+    fields = {"a": "a" * 60 + "!", "pattern": 1}
+    assert await value({**schema, "additionalProperties": False}, structuredContent=fields) == fields
 
 
 async def test_blocks_are_text_or_named_by_what_they_are() -> None:
@@ -76,8 +76,8 @@ def test_an_error_says_what_is_known_of_an_irreversible_call(code: int, failure:
         """Pay."""
 
     error = failure_from(MCPError(code, "words of the server\u202e"), "notes", SECRETS)
-    assert isinstance(error, ToolError | OutcomeLostError)
-    said = failure_of(error)
-    known = mark_uncertain(pay, said) if isinstance(error, CutOffError) else said
+    assert isinstance(error, ToolError | OutcomeUnreportedError)
+    found = failure_of(error)
+    known = mark_uncertain(pay, found) if isinstance(error, CallCutOffError) else found
     assert (known.code, known.uncertain) == (failure, uncertain)
     assert "\u202e" not in known.message

@@ -80,7 +80,7 @@ def test_what_would_leak_or_mislead_is_refused_with_its_place(tmp_path: Path, se
     assert "servers.yaml:2" in found
 
 
-def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
+def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
     text = "servers:\n  a: {command: x, nonsense: 1}\n  b: {timeout: 0, command: y}\n"
     assert len(problems(tmp_path, text)) == 2
 

@@ -15,7 +15,7 @@ from towpath_worker.adapters.mcp.error_codes import (
     TOO_LARGE,
     UNCERTAIN,
 )
-from towpath_worker.adapters.mcp.http import SESSION_HEADER, GuardedTransport
+from towpath_worker.adapters.mcp.http import SESSION_HEADER, ErrorReplyTransport
 
 LIMIT = 1_000
 
@@ -44,7 +44,7 @@ def answered(status: int, body: bytes = b"", kind: str = "application/json") -> 
 
 async def posted(does: httpx2.Response | Exception, **headers: str) -> httpx2.Response:
     request = httpx2.Request("POST", "https://server.example/mcp", headers=headers)
-    return await GuardedTransport(Network(does), LIMIT).handle_async_request(request)
+    return await ErrorReplyTransport(Network(does), LIMIT).handle_async_request(request)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ async def posted(does: httpx2.Response | Exception, **headers: str) -> httpx2.Re
 async def test_a_fault_becomes_an_error_of_this_request_alone(
     does: httpx2.Response | Exception, headers: dict[str, str], code: int
 ) -> None:
-    said = json.loads((await posted(does, **headers)).content)
-    assert said["error"]["code"] == code
+    parsed = json.loads((await posted(does, **headers)).content)
+    assert parsed["error"]["code"] == code
     assert not CERTAINLY_NOT & UNCERTAIN
 
 

@@ -70,7 +70,7 @@ def test_names_that_could_be_taken_for_each_other_are_all_refused() -> None:
     assert skeleton("modern_0ne") == skeleton("modem_one")
 
 
-def test_allow_and_deny_leave_tools_out_and_what_is_missing_is_told() -> None:
+def test_allow_and_deny_leave_tools_out_and_what_is_missing_is_reported() -> None:
     result = found(listed("read"), listed("drop"), allow=["*"], deny=["drop"], tools={"write": {}})
     assert ([one.tool for one in result.found], result.left_out, result.missing) == (["read"], ("drop",), ("write",))
 

@@ -66,12 +66,12 @@ async def export(
 def verify(
     bundle: Path, /, *, checkpoint: Files = (), key: Many = (), printed: OutputOptions = OUTPUT_OPTIONS
 ) -> int:  # fmt: skip
-    """Check a bundle or a proof without the platform. The exit code is 1 where there is a fault; the first is told.
+    """Check a bundle or a proof without the platform. The exit code is 1 where there is a fault; the first is shown.
 
     Args:
         bundle: What `towpath audit export` or `towpath audit prove` wrote.
         checkpoint: Checkpoints that were kept elsewhere, as `towpath audit checkpoint` or the platform's checkpoint
-            file gives them; may be given more than once. Without one a log that was cut off can't be told.
+            file gives them; may be given more than once. Without one a log that was cut off is not noticed.
         key: The public key that is trusted, or its fingerprint (sha256:…), or a file with either; may be given more
             than once. Without one the bundle's own word is taken.
     """
@@ -124,8 +124,8 @@ async def prove(
         print(proof.proof, end="")
         return
     _write(file, proof.proof)
-    said = {"file": str(file), "entries": proof.entries, "leaves": proof.size}
-    common.out().record(said, tuple(Column(name, name) for name in said))
+    row = {"file": str(file), "entries": proof.entries, "leaves": proof.size}
+    common.out().record(row, tuple(Column(name, name) for name in row))
 
 
 def _write(file: Path, text: str) -> None:
@@ -203,8 +203,8 @@ async def erase(
 
 def _confirm(which: Mapping[str, object]) -> None:
     """Ask the person at the terminal; raises ProblemError where the answer is not yes."""
-    said = ", ".join(f"{name} {value}" for name, value in which.items() if value is not None)
-    if prompt(f"Erase the payloads of {said} for ever? [y/N] ").strip().lower() not in {"y", "yes"}:
+    selection = ", ".join(f"{name} {value}" for name, value in which.items() if value is not None)
+    if prompt(f"Erase the payloads of {selection} for ever? [y/N] ").strip().lower() not in {"y", "yes"}:
         raise ProblemError(problem("request_invalid", "nothing was erased"))
 
 
@@ -231,8 +231,8 @@ def _show_verification(out: Output, report: dict[str, Any]) -> None:
     out.write(
         f"{shown} entries shown, {figures['hidden']} as hashes, from leaf {figures['first']} to {figures['size']}"
     )
-    said = (f"{figures[name]} {words}" for name, words in _SAID)
-    out.write(", ".join(said))
+    parts = (f"{figures[name]} {words}" for name, words in _FIGURES)
+    out.write(", ".join(parts))
     for fingerprint in figures["keys"]:
         out.write(f"signed by {fingerprint}")
     for note in report["notes"]:
@@ -260,7 +260,7 @@ def _covered_time(figures: dict[str, Any]) -> str:
     return f"from {figures['since'] or 'the first entry'} to {figures['until'] or 'the last'}"
 
 
-_SAID = (
+_FIGURES = (
     ("decisions", "decisions"),
     ("effects", "calls of the ledger"),
     ("checkpoints", "checkpoints"),
@@ -283,11 +283,11 @@ def _text(path: Path) -> str:
         raise ProblemError(problem("file_missing", f"{path}: {error}")) from error
 
 
-def _key(said: str) -> str:
+def _key(option: str) -> str:
     """A key, a fingerprint, or a file with one of them."""
-    if said.startswith("sha256:") or "+" in said:
-        return said
-    text = _text(Path(said)).strip()
+    if option.startswith("sha256:") or "+" in option:
+        return option
+    text = _text(Path(option)).strip()
     if "\n" in text or not (text.startswith("sha256:") or "+" in text):
-        raise ProblemError(problem("request_invalid", f"{said} holds no public key and no fingerprint"))
+        raise ProblemError(problem("request_invalid", f"{option} holds no public key and no fingerprint"))
     return text

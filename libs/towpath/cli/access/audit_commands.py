@@ -29,7 +29,7 @@ _COLUMNS = (
 
 @Parameter(name="*", group=Group("Only entries", sort_key=10))
 @dataclass(frozen=True, kw_only=True)
-class Filters:
+class AuditFilterOptions:
     """Which entries to find; all that are given must fit."""
 
     tool: str | None = None
@@ -60,13 +60,13 @@ class Filters:
         }
 
 
-_ALL = Filters()
+_ALL = AuditFilterOptions()
 _FIGURES = ("allowed", "denied", "gated", "succeeded", "failed", "unknown")
 
 
 @app.command(help_epilogue=examples("towpath audit search --verdict deny", "towpath audit search --run 0192f3 -o json"))
 async def search(
-    *, run: str | None = None, filters: Filters = _ALL, common: ConnectionOptions = CONNECTION_OPTIONS
+    *, run: str | None = None, filters: AuditFilterOptions = _ALL, common: ConnectionOptions = CONNECTION_OPTIONS
 ) -> None:
     """Search the audit, newest first.
 
@@ -105,15 +105,15 @@ async def stats(
     async with common.connect() as client:
         found = await client.policy.statistics(by=by, since=begin, until=end)
     out = common.out()
-    said = found.model_dump(mode="json")
+    answer = found.model_dump(mode="json")
     if not out.for_people:
-        out.data(said)
+        out.data(answer)
         return
     keys = tuple(Column(name, _part(name)) for name in found.by)
     counts = tuple(Column(name, name) for name in _FIGURES)
-    out.rows("rows", [*said["rows"], said["total"]], (*keys, *counts, *_RATES), empty="")
+    out.rows("rows", [*answer["rows"], answer["total"]], (*keys, *counts, *_RATES), empty="")
     if not found.complete:
-        out.write(f"There is more than is counted at once: these figures begin at {said['since']}.", "yellow")
+        out.write(f"There is more than is counted at once: these figures begin at {answer['since']}.", "yellow")
 
 
 def _part(name: str) -> Callable[[Row], object]:

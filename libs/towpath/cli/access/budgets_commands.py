@@ -78,7 +78,7 @@ async def set_budget(
         kind: caller or project.
         name: Which caller; of the project it is left out.
         usd: Dollars.
-        tokens: Tokens of models, told and said.
+        tokens: Tokens of models, input and output.
         model_calls: Calls of models.
         tool_calls: Calls of tools.
         soft: Part of a limit, once it is spent runs are warned, or wait.
@@ -121,10 +121,10 @@ def _show_budget(common: ConnectionOptions, done: BudgetSet) -> None:
 
 def _rows(account: BudgetAccount) -> list[dict[str, Any]]:
     """Return a row for each unit that is limited, or was spent."""
-    said = {"scope": account.scope, "key": account.key, "set_by": account.set_by}
+    account_row = {"scope": account.scope, "key": account.key, "set_by": account.set_by}
     return [
         {
-            **said,
+            **account_row,
             **unit.model_dump(mode="json"),
             "estimated_share": unit.estimated / unit.spent if unit.spent else 0.0,
         }

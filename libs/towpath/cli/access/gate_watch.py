@@ -44,7 +44,7 @@ _NOTICES = (
 
 
 def quorum_progress(row: Mapping[str, Any]) -> str:
-    """Say how far the quorum of a gate is, `1 of 2`; nothing where one word is enough."""
+    """Return how far the quorum of a gate is, `1 of 2`; nothing where one person is enough."""
     yes = {vote["actor"] for vote in row.get("votes", ()) if vote["verdict"] != "denied"}
     return f"{len(yes)} of {row['quorum']}" if row.get("quorum", 1) > 1 else ""
 
@@ -67,12 +67,12 @@ def line(what: What, gate: GateView) -> str:
     """Return one change on one line, for a person."""
     row = gate.model_dump(mode="json")
     call = f"{gate.detail.get('tool', gate.gate_type)} {shorten(gate.detail.get('args', {}), 60)}".strip()
-    said = f"{gate.verdict or gate.status} {gate.closed_by}: {one_line(gate.closed_reason, 60)}".strip(" :")
+    state = f"{gate.verdict or gate.status} {gate.closed_by}: {one_line(gate.closed_reason, 60)}".strip(" :")
     if what == "opened":
-        said = f"waits: {one_line(gate.reason, 60)}"
+        state = f"waits: {one_line(gate.reason, 60)}"
     elif what == "voted":
-        said = f"{gate.votes[-1].actor} {gate.votes[-1].verdict}, {quorum_progress(row)}"
-    return f"{_MARKS[what][0]} {str(gate.gate_id)[:8]}  {call}  {said}"
+        state = f"{gate.votes[-1].actor} {gate.votes[-1].verdict}, {quorum_progress(row)}"
+    return f"{_MARKS[what][0]} {str(gate.gate_id)[:8]}  {call}  {state}"
 
 
 async def watch(*, until_s: float | None = None, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:

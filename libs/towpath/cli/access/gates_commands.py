@@ -27,18 +27,18 @@ def missing_approvals(row: Mapping[str, Any]) -> str:
     if row["quorum"] == 1 and role == "approver":
         return ""
     fallback = "; then the policy admins are asked" if row["detail"].get("on_expiry") == "escalate" else ""
-    return f"{row['quorum']} of role {role} ({quorum_progress(row) or 'one word is enough'}){fallback}"
+    return f"{row['quorum']} of role {role} ({quorum_progress(row) or 'one person is enough'}){fallback}"
 
 
 def verdicts(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the words that the gate takes: other arguments too, where a call waits that was not changed too often."""
-    said = tuple(row["detail"].get("verdicts", ("approved", "denied")))
-    changeable = row["approval_id"] is not None and row["gate_type"] == "approval" and "edit" not in said
-    return (*said, "edit") if changeable else said
+    verdicts = tuple(row["detail"].get("verdicts", ("approved", "denied")))
+    changeable = row["approval_id"] is not None and row["gate_type"] == "approval" and "edit" not in verdicts
+    return (*verdicts, "edit") if changeable else verdicts
 
 
 def describe_gate(row: Mapping[str, Any]) -> str:
-    """Say what waits: the call with its arguments, or of a gate of the run itself its type and its cause."""
+    """Return what waits: the call with its arguments, or of a gate of the run itself its type and its cause."""
     detail = row["detail"]
     if detail.get("tool") and row["execution_id"] is not None:
         return f"{detail['tool']} {shorten(detail.get('args', {}), 60)}".strip()
@@ -150,7 +150,7 @@ async def deny(
 
     Args:
         gate: The gate's id, or its beginning or end.
-        reason: Why, or what to do differently; it must be said, and the model sees it.
+        reason: Why, or what to do differently; it is required, and the model sees it.
         digest: Only if the call still has this digest.
     """
     async with common.connect() as client:
@@ -174,7 +174,7 @@ async def resolve(
     reason: str = "",
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
-    """Say what became of a call nobody knows about, change a call or stop a run that waits, or say any other word.
+    """Report what became of a call nobody knows about, change a call or stop a run that waits, or give another verdict.
 
     Args:
         gate: The gate's id, or its beginning or end.

@@ -50,9 +50,9 @@ async def test(
         raise ProblemError(problem("request_invalid", "--live asks the matrix in force, so it goes without --policy"))
     text = _read(file)
     path = None if live else policy or _named_policy(text, file)
-    said = _ask({"test": text, "policy": None if path is None else _read(path)}, file, path)
-    results = await _live_policy(said["cases"], common) if path is None else said["results"]
-    return _show_results(said["cases"], results, "the matrix in force" if path is None else str(path), common.out())
+    answer = _ask({"test": text, "policy": None if path is None else _read(path)}, file, path)
+    results = await _live_policy(answer["cases"], common) if path is None else answer["results"]
+    return _show_results(answer["cases"], results, "the matrix in force" if path is None else str(path), common.out())
 
 
 async def _live_policy(cases: Sequence[Row], common: ConnectionOptions) -> list[Row]:
@@ -71,10 +71,10 @@ async def _live_policy(cases: Sequence[Row], common: ConnectionOptions) -> list[
                 rates=False,  # what others have used by now says nothing of the matrix
                 **{name: value for name, value in more.items() if value is not None},
             )
-            said = verdict.model_dump(mode="json")
+            view = verdict.model_dump(mode="json")
             named = case["rule"] is None or case["rule"] == (verdict.rule or "")
             results.append(
-                {**said, "reason": said["violation_type"], "ok": verdict.verdict == case["verdict"] and named}
+                {**view, "reason": view["violation_type"], "ok": verdict.verdict == case["verdict"] and named}
             )
     return results
 
@@ -96,9 +96,9 @@ def _show_results(cases: Sequence[Row], results: Sequence[Row], matrix: str, out
 
 
 def _explain(row: Mapping[str, Any], out: Output) -> None:
-    said = _expectation(row)
+    found = _expectation(row)
     why = f" ({row['reason']})" if row["reason"] else ""
-    out.write(f"line {row['line']}  {row['case']}: expected {row['expected']}, got {said}{why}", "red")
+    out.write(f"line {row['line']}  {row['case']}: expected {row['expected']}, got {found}{why}", "red")
     for rule in row["trace"]:
         sign = "✓" if rule["matched"] else " "
         out.write(f"    {sign} {rule['rule']} {rule['effect']}  {rule['detail']}".rstrip(), "dim")
@@ -110,9 +110,9 @@ def _named(case: Mapping[str, Any]) -> Row:
     return {"line": case["line"], "case": case["name"] or f"{case['tool']} {shorten(case['args'], 60)}".strip()}
 
 
-def _expectation(said: Mapping[str, Any]) -> str:
-    rule = said["rule"]
-    return f"{said['verdict']}{'' if rule is None else f' by {rule}' if rule else ' by no rule'}"
+def _expectation(row: Mapping[str, Any]) -> str:
+    rule = row["rule"]
+    return f"{row['verdict']}{'' if rule is None else f' by {rule}' if rule else ' by no rule'}"
 
 
 def _named_policy(text: str, test: Path) -> Path | None:
@@ -143,9 +143,9 @@ def _ask(asked: Row, test: Path, policy: Path | None) -> Row:
     if ran.returncode != 0:
         last = ran.stderr.strip().splitlines()[-1:] or [f"exit code {ran.returncode}"]
         raise ProblemError(problem("binary_missing", f"the policy can't be weighed here: {last[0]}"))
-    said: Row = json.loads(ran.stdout)
-    if "problems" in said:
-        found = tuple(ProblemDetail.model_validate(one) for one in said["problems"])
-        where = policy if said["file"] == "policy" else test
+    answer: Row = json.loads(ran.stdout)
+    if "problems" in answer:
+        found = tuple(ProblemDetail.model_validate(one) for one in answer["problems"])
+        where = policy if answer["file"] == "policy" else test
         raise ProblemError(problem("policy_invalid", f"{where}: {len(found)} problem(s)", errors=found))
-    return said
+    return answer

@@ -101,7 +101,7 @@ async def check(
     origin: str | None = None,
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> int:
-    """Say what the matrix would answer to a call, and why; nothing is executed.
+    """Show what the matrix would answer to a call, and why; nothing is executed.
 
     The exit code is 0 where it is allowed, 4 where it is denied, 5 where a person must approve.
 
@@ -139,18 +139,18 @@ async def check(
             given["run_id"] = str(await short_ids.resolve_run_id(client, run))
         verdict = await client.policy.check(network=network, agent_key=agent, tool=tool, **given)
     out = common.out()
-    said = verdict.model_dump(mode="json")
+    answer = verdict.model_dump(mode="json")
     if out.for_people:
         out.write(f"{verdict.verdict}  {verdict.reason}".strip(), "bold")
         if verdict.suggestion:
             out.write(verdict.suggestion)
         for value in verdict.origins:
             out.write(value_origin(value))
-        out.rows("trace", said["trace"], _TRACE, empty="No rule speaks of this call, so it is denied.")
+        out.rows("trace", answer["trace"], _TRACE, empty="No rule speaks of this call, so it is denied.")
         for hint in verdict.hints:
             out.write(f"! {hint}", "yellow")
     else:
-        out.data(said)
+        out.data(answer)
     return {"allow": OK, "deny": DENIED, "require_approval": WAITING}[verdict.verdict]
 
 
@@ -216,7 +216,7 @@ async def versions(
 
 @app.command(help_epilogue=examples("towpath policy log", "towpath policy log --limit 1 -o json"))
 async def log(*, before: int | None = None, limit: int = 20, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
-    """Say who changed which rules, when and why, newest first.
+    """Show who changed which rules, when and why, newest first.
 
     Args:
         before: Older than this version.
@@ -264,7 +264,7 @@ async def rollback(
 
 
 def _altered(rule: Mapping[str, Any]) -> str:
-    """What an altered rule said before and says now, member by member."""
+    """What an altered rule was before and is now, member by member."""
     parts = [f"{name}: {shorten(rule['before'][name])} → {shorten(rule['after'][name])}" for name in rule["fields"]]
     return f"  {'; '.join(parts)}" if parts else ""
 

@@ -1,4 +1,4 @@
-"""`towpath policy diff` and `shadow`: what another matrix would have said to past calls, and would say to live ones."""
+"""`towpath policy diff` and `shadow`: how another matrix would decide past calls, and live ones."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,7 +56,7 @@ async def diff(
     check: Flag = False,
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> int:
-    """Say which recorded calls a proposed matrix would have decided otherwise; nothing is changed.
+    """Show which recorded calls a proposed matrix would have decided otherwise; nothing is changed.
 
     A call counts by its first decision. Calls that were refused before the matrix was asked, or by a limit, are left
     out and counted; limits are not replayed. With --check the exit code is 1 where anything differs.
@@ -71,15 +71,15 @@ async def diff(
     async with common.connect() as client:
         found = await client.policy.diff(file, since=begin, until=end)
     out = common.out()
-    said = found.model_dump(mode="json")
+    answer = found.model_dump(mode="json")
     if out.for_people:
         out.write(f"{found.calls} calls weighed against version {found.version}; limits: {found.limits}", "bold")
         if found.left_out:
-            told = ", ".join(f"{calls} {reason}" for reason, calls in sorted(found.left_out.items()))
-            out.write(f"left out: {told}")
-        out.rows("groups", said["groups"], _GROUPS, empty="Nothing would have been decided otherwise.")
+            reasons = ", ".join(f"{calls} {reason}" for reason, calls in sorted(found.left_out.items()))
+            out.write(f"left out: {reasons}")
+        out.rows("groups", answer["groups"], _GROUPS, empty="Nothing would have been decided otherwise.")
     else:
-        out.data(said)
+        out.data(answer)
     return RUN_FAILED if check and found.groups else OK
 
 
@@ -90,7 +90,7 @@ async def shadow(
 
     Args:
         file: A YAML file with kind: Policy; `off` ends the shadow; without either it is reported.
-        report: Say what it would have decided otherwise since it was set.
+        report: Show what it would have decided otherwise since it was set.
         note: Why; it stands in the audit.
     """
     if report and file is not None:

@@ -16,7 +16,7 @@ import yaml
 from cyclopts import Parameter
 from pydantic import Field, ValidationError
 
-from towpath_contracts.authority import SERVICES, UserRights, agent_rights, client_rights, worker_rights
+from towpath_contracts.authority import SERVICES, NatsUserRights, agent_rights, client_rights, worker_rights
 from towpath_contracts.base import ClientValue, Token
 from towpath_contracts.broker_accounts import SYSTEM, broker_accounts
 from towpath_contracts.problems.registry import ProblemError, details_of, problem, summary_of
@@ -51,7 +51,7 @@ class AgentCredential(ClientValue):
     agent: Token
 
 
-class Credentials(ClientValue):
+class BrokerCredentials(ClientValue):
     """The list: workers and agents by name, callers that submit tasks over NATS, and who has which public nkey.
 
     Whoever has an nkey, a service too, logs in with its seed (TOWPATH_NATS_NKEY_FILE) and has no password.
@@ -66,7 +66,7 @@ class Credentials(ClientValue):
         """Return the nkeys of everybody but *name*, who is removed."""
         return {user: key for user, key in self.nkeys.items() if user != name}
 
-    def users(self) -> dict[str, UserRights]:
+    def users(self) -> dict[str, NatsUserRights]:
         """Return every user of the broker with its rights; raises `request_invalid` for a name that is taken."""
         asked = [*self.workers, *self.agents, *self.clients]
         taken = sorted({name for name in asked if name in SERVICES or asked.count(name) > 1})
@@ -80,27 +80,27 @@ class Credentials(ClientValue):
         return {**SERVICES, **workers, **agents, **{name: client_rights(name) for name in self.clients}}
 
 
-def load(path: Path) -> Credentials:
+def load(path: Path) -> BrokerCredentials:
     """Read the list; an absent file is an empty one. Raises `request_invalid` with everything that is wrong."""
     if not path.exists():
-        return Credentials()
+        return BrokerCredentials()
     try:
-        said = yaml.safe_load(path.read_text("utf-8")) or {}
+        content = yaml.safe_load(path.read_text("utf-8")) or {}
     except yaml.YAMLError as error:
         raise ProblemError(problem("request_invalid", f"{path}: {error}")) from error
-    return read(said, str(path))
+    return read(content, str(path))
 
 
-def read(said: Any, where: str) -> Credentials:
-    """Return the list that *said* is; raises `request_invalid` with everything that is wrong, and *where*."""
+def read(content: Any, where: str) -> BrokerCredentials:
+    """Return the list in *content*; raises `request_invalid` with everything that is wrong, and *where*."""
     try:
-        return Credentials.model_validate(said)
+        return BrokerCredentials.model_validate(content)
     except ValidationError as error:
         wrong = details_of(error)
         raise ProblemError(problem("request_invalid", f"{where}: {summary_of(wrong)}", errors=wrong)) from error
 
 
-def save(path: Path, credentials: Credentials) -> None:
+def save(path: Path, credentials: BrokerCredentials) -> None:
     """Write the list, and `authority.conf` beside it."""
     body = yaml.safe_dump(credentials.model_dump(mode="json"), sort_keys=False)
     path.write_text(_HEAD + body, "utf-8")
@@ -112,7 +112,7 @@ def password_variable(user: str) -> str:
     return f"NATS_PASSWORD_{user.upper().replace('-', '_')}"
 
 
-def authority_configuration(users: Mapping[str, UserRights], nkeys: Mapping[str, str] | None = None) -> str:
+def authority_configuration(users: Mapping[str, NatsUserRights], nkeys: Mapping[str, str] | None = None) -> str:
     """Return the accounts of a nats-server configuration for *users*; passwords stay variables of its environment."""
     text = json.dumps(broker_accounts(users, lambda user: f"${password_variable(user)}", nkeys or {}), indent=2)
     text = re.sub(r'"(\$NATS_PASSWORD_\w+)"', r"\1", text)  # in quotes it would be the password itself
@@ -122,7 +122,7 @@ def authority_configuration(users: Mapping[str, UserRights], nkeys: Mapping[str,
     )
 
 
-def store(deploy: Path, credentials: Credentials, name: str) -> None:
+def store(deploy: Path, credentials: BrokerCredentials, name: str) -> None:
     """Write the list with what *name* is now; raises `request_invalid` where two names have one password variable."""
     variables = [password_variable(user) for user in credentials.users()]
     if len(set(variables)) < len(variables):
@@ -167,5 +167,5 @@ def forget_password(folder: Path, name: str) -> None:
 
 
 def _sets(line: str, variable: str) -> bool:
-    """Say whether *line* sets just this variable: a name may begin with another, or end with it."""
+    """Return whether *line* sets just this variable: a name may begin with another, or end with it."""
     return line.startswith(f"{variable}=")

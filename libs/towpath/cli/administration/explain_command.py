@@ -10,7 +10,7 @@ from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
 
 
 def explain(code: str | None = None, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
-    """Say what a problem code means and what to do about it; without a code, list them all.
+    """Explain what a problem code means and what to do about it; without a code, list them all.
 
     Args:
         code: A code as an error shows it, such as gate_settled.

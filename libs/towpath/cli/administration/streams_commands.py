@@ -64,13 +64,13 @@ def _login(nats_url: str, user: str | None, password: str | None) -> dict[str, A
     """Return what `nats.connect` is given beside the address; raises ProblemError for a login that can't be."""
     from pydantic import SecretStr, ValidationError
 
-    from towpath_fabric.nats.login import BrokerLoginError, connect_options
+    from towpath_fabric.nats.login import LoginFileError, connect_options
     from towpath_fabric.settings import BrokerSettings
 
     try:
         secret = None if password is None else SecretStr(password)
         return connect_options(BrokerSettings(nats_url=nats_url, nats_user=user, nats_password=secret))
-    except (BrokerLoginError, ValidationError) as error:
+    except (LoginFileError, ValidationError) as error:
         raise ProblemError(problem("request_invalid", str(error))) from error
 
 

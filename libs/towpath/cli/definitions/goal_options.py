@@ -13,7 +13,7 @@ from towpath.cli.shared.output import Column, Output
 from towpath.cli.shared.text import one_line
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_readings.goals import GoalStep, TaskState
+from towpath_readings.goals import GoalStep, GoalView
 
 Many = Annotated[tuple[str, ...], Parameter(negative="")]
 
@@ -104,7 +104,7 @@ async def goal(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
         _show_goal(out, state)
 
 
-def _show_goal(out: Output, state: TaskState) -> None:
+def _show_goal(out: Output, state: GoalView) -> None:
     out.write("")
     for number, words in enumerate(state.acceptance_criteria):
         met = number in state.criteria_met
@@ -119,5 +119,5 @@ def step_line(step: GoalStep) -> str:
     tools = ", ".join(str(call["tool"]) for call in step.execution_result)
     done = tools or str(step.planned_action.get("action", ""))
     tries = f" (attempt {step.attempt_number})" if step.attempt_number > 1 else ""
-    said = f"  {one_line(step.error_if_failed, 60)}" if step.error_if_failed else ""
-    return f"{mark} {step.step_number:>3} {done}{tries}  {step.acceptance_progress:.2f}{said}"
+    reason = f"  {one_line(step.error_if_failed, 60)}" if step.error_if_failed else ""
+    return f"{mark} {step.step_number:>3} {done}{tries}  {step.acceptance_progress:.2f}{reason}"

@@ -24,7 +24,7 @@ _LIST = (
 
 @app.command(help_epilogue=examples("towpath networks validate network.yaml"))
 async def validate(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
-    """Say whether a network could be published; every problem is listed, and nothing is made.
+    """Show whether a network could be published; every problem is listed, and nothing is made.
 
     Args:
         file: A YAML file with kind: Network.
@@ -94,7 +94,7 @@ async def show(
 
 
 def _swarm_lines(swarm: CompiledSwarm | None, name: str = "") -> list[str]:
-    """Say how the members of a swarm work together, and those of the swarms in it; nothing for other networks."""
+    """Return how the members of a swarm work together, and those of the swarms in it; nothing for other networks."""
     if swarm is None:
         return []
     nested = [line for inner, one in swarm.swarms.items() for line in _swarm_lines(one, inner)]

@@ -53,8 +53,8 @@ class ObjectiveOptions:
         inner = found.get("background")
         return inner if isinstance(inner, dict) else found  # a whole task brings its objective along
 
-    def _mount_files(self, said: str) -> JsonObject:
-        host, _, path = said.partition(":")
+    def _mount_files(self, option: str) -> JsonObject:
+        host, _, path = option.partition(":")
         exclude = (*DEFAULT_EXCLUDE, *self.mount_exclude)
         mount = HostMount(host, path, exclude=exclude, roots=[host])  # who types a folder means it
         written, links = mount.to_json(), mount.links_left_out()
@@ -70,10 +70,10 @@ def _object(file: Path) -> JsonObject:
     return found
 
 
-def _section(said: str) -> JsonObject:
-    title, sign, file = said.partition("=")
+def _section(option: str) -> JsonObject:
+    title, sign, file = option.partition("=")
     if not sign:
-        raise ProblemError(problem("request_invalid", f"--context takes TITLE=FILE, not {said}"))
+        raise ProblemError(problem("request_invalid", f"--context takes TITLE=FILE, not {option}"))
     try:
         return {"title": title, "text": Path(file).read_text("utf-8")}
     except (OSError, UnicodeDecodeError) as error:

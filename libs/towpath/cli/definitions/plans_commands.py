@@ -121,10 +121,10 @@ def show_steps(out: Output, view: PlanView) -> None:
         _show_check(out, "", step, who)
         for agent in () if alone is not None else step.agents:
             _show_check(out, "  ", agent, f"{agent.agent_key:<16} {agent.run_id or ''}")
-    told = {str((step.error or {}).get("message")) for step in view.steps}
+    shown = {str((step.error or {}).get("message")) for step in view.steps}
     for error in view.errors:
         inner = error.get("error") or {}
-        if error.get("step_id") == "" and str(inner.get("message")) not in told:
+        if error.get("step_id") == "" and str(inner.get("message")) not in shown:
             out.write(f"  ✕ {one_line(inner.get('code', ''))}: {one_line(inner.get('message', ''), 160)}", "red")
 
 

@@ -9,7 +9,15 @@ from uuid import UUID
 
 from towpath.cli.shared.text import one_line, shorten
 from towpath_contracts.budgets import format_amount
-from towpath_contracts.decisions.decision import AskPerson, CallTools, Finish, GiveUp, Instruction, ToolCall, Transfer
+from towpath_contracts.decisions.decision import (
+    AbandonRun,
+    AskPerson,
+    CallTools,
+    Finish,
+    Instruction,
+    ToolCall,
+    Transfer,
+)
 from towpath_contracts.events import log as ev
 
 _DONE, _WAITS, _FAILED, _NOTE, _UNCLEAR = "✓", "◐", "✕", "·", "?"
@@ -75,8 +83,8 @@ class EventFormatter:
                 return [self._gate_line(event)]
             case ev.GateClosed():
                 mark = _CLOSED.get(event.verdict, _FAILED)
-                said = f": {one_line(event.reason, 60)}" if event.reason else ""
-                return [EventLine(mark, event.by or "gate", f"{event.verdict}{said}")]
+                text = f": {one_line(event.reason, 60)}" if event.reason else ""
+                return [EventLine(mark, event.by or "gate", f"{event.verdict}{text}")]
             case _:
                 return self._other_lines(event)
         return []
@@ -86,7 +94,7 @@ class EventFormatter:
             case ev.RunForked():
                 parent = event.parent
                 return [EventLine(_NOTE, event.by or "towpath", f"forks {parent.run_id} from step {parent.step}")]
-            case ev.DecisionMissed():
+            case ev.DecisionRequestFailed():
                 return [
                     EventLine(_FAILED, event.agent_key, f"no decision: {event.code}", one_line(event.message, WIDTH))
                 ]
@@ -105,7 +113,11 @@ class EventFormatter:
             case ev.NoteAdded():
                 return [EventLine(_NOTE, "towpath", one_line(event.text, WIDTH))]
             case (
-                ev.StepValidated() | ev.ProgressMeasured() | ev.ConfidenceMeasured() | ev.HelpSought() | ev.BackedOff()
+                ev.StepValidated()
+                | ev.ProgressMeasured()
+                | ev.ModelConfidenceMeasured()
+                | ev.DenialHelpSought()
+                | ev.BackedOff()
             ):
                 return [_goal_line(event)]
             case ev.CancelAccepted():
@@ -130,7 +142,7 @@ class EventFormatter:
                 return [EventLine(_DONE, self.agent, "answers", note)]
             case AskPerson():
                 return [EventLine(_WAITS, self.agent, "asks a person", one_line(instruction.reason, WIDTH))]
-            case GiveUp():
+            case AbandonRun():
                 return [EventLine(_FAILED, self.agent, "gives up", one_line(instruction.rationale, WIDTH))]
 
     def _cost(self) -> str:
@@ -160,8 +172,8 @@ class EventFormatter:
             case "void":
                 return EventLine(_NOTE, event.agent_key, what, "not started")
             case "failed":
-                said = f"{event.failure.code}: {one_line(event.failure.message, 60)}" if event.failure else "failed"
-                return EventLine(_FAILED, event.agent_key, what, f"{took} · {said}")
+                text = f"{event.failure.code}: {one_line(event.failure.message, 60)}" if event.failure else "failed"
+                return EventLine(_FAILED, event.agent_key, what, f"{took} · {text}")
 
     def _gate_line(self, event: ev.GateOpened) -> EventLine:
         return EventLine(
@@ -171,12 +183,12 @@ class EventFormatter:
 
 def _warning_line(event: ev.WatchdogReported | ev.BudgetRefused) -> EventLine:
     if isinstance(event, ev.BudgetRefused):
-        return EventLine(_FAILED, "towpath", "has no budget left", one_line(event.refusal.told(), 2 * WIDTH))
+        return EventLine(_FAILED, "towpath", "has no budget left", one_line(event.refusal.describe(), 2 * WIDTH))
     return EventLine(_NOTE, "watchdog", f"found {event.finding}", one_line(event.detail, WIDTH))
 
 
 def _goal_line(
-    event: "ev.StepValidated | ev.ProgressMeasured | ev.ConfidenceMeasured | ev.HelpSought | ev.BackedOff",
+    event: "ev.StepValidated | ev.ProgressMeasured | ev.ModelConfidenceMeasured | ev.DenialHelpSought | ev.BackedOff",
 ) -> EventLine:
     """Return the line for a finding about a step of a goal run."""
     match event:
@@ -185,9 +197,9 @@ def _goal_line(
             return EventLine(mark, event.source, f"step {event.step} {word}", one_line(event.reason, WIDTH))
         case ev.ProgressMeasured():
             return EventLine(_NOTE, event.source, f"progress {event.score:.2f}", one_line(event.reason, WIDTH))
-        case ev.ConfidenceMeasured():
+        case ev.ModelConfidenceMeasured():
             return EventLine(_NOTE, event.trigger, f"confidence {event.score:.2f}", one_line(event.reason, WIDTH))
-        case ev.HelpSought():
+        case ev.DenialHelpSought():
             return EventLine(_NOTE, "towpath", f"{event.tool} was denied: {event.rung}", one_line(event.target, WIDTH))
         case ev.BackedOff():
             return EventLine(_NOTE, "towpath", f"waits before attempt {event.attempt}", one_line(event.reason, WIDTH))
@@ -198,9 +210,9 @@ def _progress_lines(event: ev.AnyEvent) -> list[EventLine]:
     match event:
         case ev.Reflected():
             mark, ending = (_NOTE, "") if event.followed else (_FAILED, ", not followed")
-            said = one_line(event.refusal or event.rationale or event.note, WIDTH)
-            return [EventLine(mark, "model", f"reflects: {event.verdict}{ending}", said)]
-        case ev.Summarized():
+            text = one_line(event.refusal or event.rationale or event.note, WIDTH)
+            return [EventLine(mark, "model", f"reflects: {event.verdict}{ending}", text)]
+        case ev.RunSummarized():
             return [EventLine(_DONE, event.source, "sums up", one_line(event.summary, WIDTH))]
         case ev.DeliverableRefused():
             return [EventLine(_FAILED, "towpath", "deliverable refused", one_line("; ".join(event.problems), WIDTH))]

@@ -24,7 +24,7 @@ _CALL_FACTS = (
     ("worker", "worker"),
     ("claimed", "claimed_at"),
     ("lease until", "lease_until"),
-    ("its probe said", "probe"),
+    ("its probe found", "probe"),
 )
 
 UNANSWERED_S = 5.0
@@ -82,8 +82,8 @@ class RunFollower:
             self._unanswered = None
         if isinstance(event, DecisionRequested) and event.model.startswith("agent:"):
             name = event.model.partition(":")[2]
-            said = f"waits for an agent named {name}; serve it with: towpath agents serve MODULE:CLASS"
-            self._unanswered = asyncio.get_running_loop().call_later(self.unanswered_s, print_notice, said)
+            notice = f"waits for an agent named {name}; serve it with: towpath agents serve MODULE:CLASS"
+            self._unanswered = asyncio.get_running_loop().call_later(self.unanswered_s, print_notice, notice)
 
     async def _show(self, entry: LogEntry) -> None:
         self.first_entry = self.first_entry or entry

@@ -15,7 +15,7 @@ from towpath.cli.shared.exit_codes import OK
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Output
 from towpath.cli.shared.text import one_line, plain_json
-from towpath_contracts.runs.tree import ChildNode
+from towpath_contracts.runs.tree import RunTreeNode
 
 Kind = Literal["network", "swarm", "goal", "background", "plan"]
 
@@ -152,12 +152,12 @@ async def tree(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
         out.write("More runs stand below it than are shown. Ask for one of its child runs to see what is below that.")
 
 
-def _show_node(out: Output, node: ChildNode, indent: str) -> None:
-    said = one_line(node.user_message)[:60]
+def _show_node(out: Output, node: RunTreeNode, indent: str) -> None:
+    text = one_line(node.user_message)[:60]
     what = f" [{one_line(node.subject or node.purpose, 40)}]" if node.subject or node.purpose else ""
     kind = "" if node.kind == "network" else f" {node.kind}"
     stands = f"{node.run_id}{what}{kind} {node.agent_key} {node.status} {node.reason}".rstrip()
-    out.write(f"{indent}{stands} · step {node.step} · {said}".rstrip())
+    out.write(f"{indent}{stands} · step {node.step} · {text}".rstrip())
     for child in node.children:
         _show_node(out, child, f"{indent}  ")
 
@@ -210,7 +210,7 @@ async def cancel(
     wait: Annotated[bool, Parameter(negative="")] = False,
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> int:
-    """Ask a run to stop; nothing of it starts any more, and what already runs is told to end.
+    """Ask a run to stop; nothing of it starts any more, and what already runs is asked to end.
 
     Args:
         run: The run's id, or its beginning or end.
@@ -229,13 +229,13 @@ async def cancel(
 
 
 def _show_effects(out: Output, view: Any) -> None:
-    """Say what became of the calls of a run that was stopped, one line each."""
+    """Show what became of the calls of a run that was stopped, one line each."""
     if view.effects_left_out:
         out.write(f"  … {view.effects_left_out} earlier calls", "dim")
     for effect in view.effects:
         mark, style = _EFFECT_MARKS[effect.outcome]
-        said = f" ({one_line(effect.source, 40)})" if effect.source else ""
-        out.write(f"  {mark} {effect.tool:<24} {effect.outcome}{said}  {effect.execution_id}", style)
+        text = f" ({one_line(effect.source, 40)})" if effect.source else ""
+        out.write(f"  {mark} {effect.tool:<24} {effect.outcome}{text}  {effect.execution_id}", style)
 
 
 async def _stored_events(client: Any, run_id: Any, after: int) -> Any:

@@ -112,7 +112,7 @@ async def fork(
     Args:
         run: The run's id, or its beginning or end.
         from_step: The first step that is decided anew.
-        note: Told to the model before it decides.
+        note: Given to the model before it decides.
         decisions_file: JSON list of decisions that are played from that step on, instead of asking a model.
     """
     script = None if decisions_file is None else read_script(decisions_file)

@@ -36,10 +36,10 @@ def format_problem(found: Problem) -> list[str]:
 
 
 def _split_detail(found: Problem) -> tuple[str, list[str]]:
-    """Return the detail and the list of problems so that nothing is said twice: one stands alone, many in the list."""
+    """Return the detail and the list of problems so that nothing is printed twice: one alone, many in the list."""
     listed = list(dict.fromkeys(f"  - {printable(summary_of((entry,)))}" for entry in found.errors))
-    said = {text for entry in found.errors for text in (summary_of((entry,)), entry.detail) if text}
-    repeated = [place for place in map(found.detail.find, said) if place >= 0]
+    texts = {text for entry in found.errors for text in (summary_of((entry,)), entry.detail) if text}
+    repeated = [place for place in map(found.detail.find, texts) if place >= 0]
     if not repeated:
         return found.detail, listed
     if len(listed) == 1 and found.errors[0].pointer in found.detail:

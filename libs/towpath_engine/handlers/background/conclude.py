@@ -29,7 +29,7 @@ MAX_PROBLEMS = 16
 def conclude(
     run: TransitionBuilder, status: str, reason: str, *, rationale: str = "", payload: JsonObject | None = None
 ) -> None:
-    """Say what ends the run; its last words are asked for next, by the phase `request_summary`."""
+    """Record what ends the run; its summary is asked for next, by the phase `request_summary`."""
     close_iteration(run)
     run.emit(
         ev.RunConcluding.model_validate(
@@ -59,13 +59,13 @@ def take_summary(run: TransitionBuilder, answer: JsonObject | None) -> None:
             finish(run, Status.FAILED, "deliverable_invalid", "; ".join(problems[:MAX_PROBLEMS]))
         return
     if answer is not None:
-        run.emit(ev.Summarized.model_validate(_said(answer, background)))
+        run.emit(ev.RunSummarized.model_validate(_with_rationale(answer, background)))
     completed = background.ending == "completed"
     status = Status.COMPLETED if completed else Status.ABANDONED
     finish(run, status, background.ending_reason, "" if completed else background.rationale)
 
 
-def _said(answer: JsonObject, background: BackgroundState) -> JsonObject:
+def _with_rationale(answer: JsonObject, background: BackgroundState) -> JsonObject:
     return {**answer, "rationale": answer["rationale"] or background.rationale}
 
 
@@ -84,11 +84,13 @@ def _problems(run: TransitionBuilder, answer: JsonObject | None) -> tuple[str, .
 
 def _unread(run: TransitionBuilder) -> tuple[str, ...]:
     """Return why the answer could not be used: its faults, or the decider's message."""
-    told = ("the answer is not a summary with a deliverable",)
-    match next((e.event for e in run.entries if isinstance(e.event, ev.DecisionMissed | ev.DecisionReceived)), None):
-        case ev.DecisionMissed(message=why):
-            return (*told, why)
-        case ev.DecisionReceived(decision=said):
-            return (*told, *schema_faults(assessment_schema(DecisionKind.SUMMARIZE), said))
+    faults = ("the answer is not a summary with a deliverable",)
+    match next(
+        (e.event for e in run.entries if isinstance(e.event, ev.DecisionRequestFailed | ev.DecisionReceived)), None
+    ):
+        case ev.DecisionRequestFailed(message=why):
+            return (*faults, why)
+        case ev.DecisionReceived(decision=answer):
+            return (*faults, *schema_faults(assessment_schema(DecisionKind.SUMMARIZE), answer))
         case _:
-            return told
+            return faults

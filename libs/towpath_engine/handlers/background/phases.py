@@ -1,13 +1,14 @@
 """Background runs: an objective that is planned, pursued, reflected upon and delivered.
 
-The order of the checks: the model's own completion first, then a plan that is completed and confirmed, then what stops
-any run, then failures in a row, then the number of iterations.
+A model that claims to be done, or gives up, ends the run before anything else is looked at. Otherwise `STOP_CHECKS`
+(`handlers.steps`) is the order: the deadline; a completed plan (`BACKGROUND_CHECKS`); loops, the watchdog, the budget;
+failures in a row (`BACKGROUND_LIMITS`); the number of iterations.
 """
 
 from collections.abc import Callable
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.decision import Finish, GiveUp
+from towpath_contracts.decisions.decision import AbandonRun, Finish
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_engine.handlers.background.conclude import conclude, request_summary, take_summary
 from towpath_engine.handlers.background.reflect import request_reflection, take_reflection
@@ -24,14 +25,14 @@ def finish_background(run: TransitionBuilder, instruction: Finish) -> bool:
     return False
 
 
-def give_up_background(run: TransitionBuilder, instruction: GiveUp) -> bool:
+def give_up_background(run: TransitionBuilder, instruction: AbandonRun) -> bool:
     """Take an abandonment; it has a rationale."""
     conclude(run, "abandoned", "abandoned", rationale=instruction.rationale)
     return False
 
 
 def stop_when_plan_completed(run: TransitionBuilder) -> bool:
-    """Conclude a run whose plan is completed where nobody reflects upon it; return whether it did."""
+    """Conclude a run whose plan is completed where no model reflects upon it; return whether it did."""
     if run.state.created.background_settings.enable_reflection or not plan_is_completed(run.state):
         return False
     conclude(run, "completed", "plan_completed")

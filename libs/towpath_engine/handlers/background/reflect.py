@@ -25,8 +25,8 @@ def request_reflection(run: TransitionBuilder) -> bool:
     if not late and not reflection_reasons(run.state):
         return False
     if late:
-        told = f"This iteration has taken longer than {settings.iteration_timeout_ms} ms."
-        run.emit(ev.NoteAdded(step=run.state.step, text=told))
+        note = f"This iteration has taken longer than {settings.iteration_timeout_ms} ms."
+        run.emit(ev.NoteAdded(step=run.state.step, text=note))
     request_assessment(run, DecisionKind.REFLECT)
     return True
 

@@ -1,1 +1,1 @@
-"""Tool calls: their order, their outcomes, internal tools, and calls that a switch holds back."""
+"""Tool calls: their order, their outcomes, internal tools, calls that a switch holds back, and the expiry of gates."""

@@ -1,15 +1,29 @@
-"""Sends internal calls of one decision one after another, in call order.
+"""Says what follows the end of a call: the next internal call of the decision, or the next step.
 
-A call is sent once those before it have an outcome (`RunState.queued`). Until then nothing asks about it, so waiting,
-also for a person, costs neither messages nor active time. Its own time begins when it is sent.
+The run goes on when every call of a decision is finished, in whatever order they finished. Internal calls are sent one
+after another, in call order: a call is sent once those before it have an outcome (`RunState.queued`). Until then
+nothing asks about it, so waiting, also for a person, costs neither messages nor active time. Its own time begins when
+it is sent.
 """
 
 from towpath_contracts.tools.child_tools import starts_child
+from towpath_engine.handlers.cancel import finish_if_quiet
+from towpath_engine.handlers.phases import after_calls_joined
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.state.run import OpenCall
+from towpath_engine.state.run import OpenCall, Status
 
 
-def send_next_call(run: TransitionBuilder, ended: OpenCall) -> None:
+def after_call(run: TransitionBuilder, ended: OpenCall) -> None:
+    """Go on where the last call of the step is finished; else send the call that has waited for *ended*."""
+    if run.state.status is Status.CANCELLING:
+        finish_if_quiet(run)
+    elif all(call.status for call in run.state.calls):
+        after_calls_joined(run)
+    else:
+        _send_next_call(run, ended)
+
+
+def _send_next_call(run: TransitionBuilder, ended: OpenCall) -> None:
     """Send the call that has waited for *ended*, which has its outcome now."""
     tools, queued = run.state.snapshot.tools, run.state.queued
     if not tools[ended.call.tool].internal:

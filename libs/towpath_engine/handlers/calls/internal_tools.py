@@ -1,6 +1,6 @@
 """Applies calls of internal tools to the state of the run, once the tool-access service permits them.
 
-A call is applied at most once, and only by the fact of its permission; whatever crashes, the log says whether it was
+A call is applied at most once, and only by the fact of its permission; whatever crashes, the log shows whether it was
 applied. Calls of one decision are applied in call order, so the same answers give the same plan and the same files.
 The outcome is sent to the ledger until the ledger confirms it.
 """
@@ -14,7 +14,7 @@ from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import ToolFailure
 from towpath_contracts.tools.child_tools import starts_child
 from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS, PLAN_TOOLS, PLATFORM_WORKER, WORKSPACE_TOOLS
-from towpath_engine.handlers.calls.tool_calls import after_call
+from towpath_engine.handlers.calls.call_order import after_call
 from towpath_engine.handlers.gates import close_gate, record_edit
 from towpath_engine.handlers.resend import resend
 from towpath_engine.handlers.swarm.delegate import start_child
@@ -34,7 +34,7 @@ MAX_ASKED = 12
 """Requests of a call whose files never come: then it has failed."""
 
 
-def on_tool_permitted(run: TransitionBuilder, fact: facts.ToolPermitted) -> None:
+def on_tool_permitted(run: TransitionBuilder, fact: facts.InternalToolPermittedFact) -> None:
     """Apply a permitted call; one that is finished, or may not start any more, changes nothing."""
     call = run.state.open_call(fact.execution_id)
     pending = run.state.pending_effect(fact.execution_id)
@@ -53,8 +53,8 @@ def on_tool_permitted(run: TransitionBuilder, fact: facts.ToolPermitted) -> None
     try:
         applied = apply_internal_tool(run.state, call.call.tool, args, fact.contents)
     except ToolRefusedError as error:
-        told, hint = truncate(str(error), MAX_FAILURE_CHARS), truncate(error.hint, MAX_FAILURE_CHARS)
-        failure = ToolFailure(code=error.code, message=told, hint=hint, began=False)
+        message, hint = truncate(str(error), MAX_FAILURE_CHARS), truncate(error.hint, MAX_FAILURE_CHARS)
+        failure = ToolFailure(code=error.code, message=message, hint=hint, began=False)
     except ContentMissingError as error:
         if pending.attempt < MAX_ASKED:
             _ask_soon(run, pending)
@@ -82,7 +82,7 @@ def can_reset_plan(state: RunState) -> bool:
     return settings.allow_plan_reset and (background.reset_allowed or not settings.enable_reflection)
 
 
-def digests_for(state: RunState, fact: facts.ToolPermitted) -> frozenset[str]:
+def digests_for(state: RunState, fact: facts.InternalToolPermittedFact) -> frozenset[str]:
     """Return the digests of the texts that the call of *fact* reads, as far as the state knows the call."""
     call = state.open_call(fact.execution_id)
     if call is None or state.desk is None or call.call.tool not in WORKSPACE_TOOLS:
@@ -91,10 +91,10 @@ def digests_for(state: RunState, fact: facts.ToolPermitted) -> frozenset[str]:
     return texts_needed(call.call.tool, args, state.desk.files)
 
 
-def on_outcome_recorded(run: TransitionBuilder, fact: facts.OutcomeRecordedFact) -> None:
-    """Stop sending an outcome: the ledger holds it, or has said that it never will."""
+def on_outcome_recorded(run: TransitionBuilder, fact: facts.InternalOutcomeRecordedFact) -> None:
+    """Stop sending an outcome: the ledger has stored it, or answered that it never will."""
     if run.state.pending_effect(outcome_effect(run.state.run_id, fact.execution_id)) is not None:
-        run.emit(ev.OutcomeRecorded(execution_id=fact.execution_id))
+        run.emit(ev.InternalOutcomeRecorded(execution_id=fact.execution_id))
 
 
 def resend_unconfirmed_outcomes(run: TransitionBuilder) -> None:
@@ -117,7 +117,7 @@ def _ask_soon(run: TransitionBuilder, pending: PendingEffect) -> None:
 def _finish(
     run: TransitionBuilder,
     call: OpenCall,
-    fact: facts.ToolPermitted,
+    fact: facts.InternalToolPermittedFact,
     applied: InternalToolResult,
     failure: ToolFailure | None,
 ) -> None:
@@ -126,7 +126,7 @@ def _finish(
         run.store_text(digest, text)
     if applied.plan is not None:
         run.emit(
-            ev.PlanChanged(
+            ev.WorkspacePlanChanged(
                 step=run.state.step, execution_id=fact.execution_id, plan=applied.plan.as_json(), reset=applied.reset
             )
         )

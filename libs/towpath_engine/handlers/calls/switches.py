@@ -18,7 +18,7 @@ LONGEST_PAUSE = timedelta(days=365)
 """A gate has an end; a run that waits for a switch longer than this goes on burning its own time."""
 
 
-def on_call_paused(run: TransitionBuilder, fact: facts.CallPaused) -> None:
+def on_call_paused(run: TransitionBuilder, fact: facts.CallPausedFact) -> None:
     """Open the gate of a call that is held back; another gate of the same call is over."""
     call = run.state.open_call(fact.execution_id)
     switch = fact.switch
@@ -34,7 +34,7 @@ def on_call_paused(run: TransitionBuilder, fact: facts.CallPaused) -> None:
             gate_id=wanted,
             gate_type=PAUSED,
             execution_id=fact.execution_id,
-            reason=switch.told(),
+            reason=switch.describe(),
             detail={
                 "tool": call.call.tool,
                 "args": json_safe(call.call.shown_args()),

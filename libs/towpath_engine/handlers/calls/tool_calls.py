@@ -1,17 +1,15 @@
 """Takes outcomes of tool calls: results, denials, unknown outcomes, and the resolutions of their gates.
 
 An outcome counts only for a call of the current step that has none yet. Whatever comes later, twice, or for another
-call changes nothing. The run goes on when every call of a decision is finished, in whatever order they finished.
+call changes nothing. A gate that nobody settles in time is closed by `gate_expiry`.
 """
 
 from towpath_contracts import facts
 from towpath_contracts.canonical import json_safe
 from towpath_contracts.events import log as ev
-from towpath_contracts.tools.calls import ToolFailure
-from towpath_engine.handlers.calls.call_order import send_next_call
-from towpath_engine.handlers.cancel import finish_if_quiet
+from towpath_engine.handlers.calls.call_order import after_call
+from towpath_engine.handlers.calls.gate_expiry import after_expiry
 from towpath_engine.handlers.gates import (
-    UNKNOWN_EFFECT,
     close_gate,
     close_gate_of_settled_call,
     find_gate,
@@ -19,16 +17,16 @@ from towpath_engine.handlers.gates import (
     record_edit,
     resend_call_of_gate,
 )
-from towpath_engine.handlers.phases import after_act, after_calls_joined
-from towpath_engine.handlers.run_gates import expire_run_gate, is_run_gate, settle_run_gate
+from towpath_engine.handlers.phases import after_act
+from towpath_engine.handlers.run_gates import is_run_gate, settle_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.tool_result import ToolRefusedError
 from towpath_engine.rules.workspace_tools import checked_changes, why_lost
-from towpath_engine.state.run import OpenCall, OpenGate, Status
+from towpath_engine.state.run import OpenCall, Status
 from towpath_engine.state.workspace import EMPTY_WORKSPACE
 
 
-def on_tool_finished(run: TransitionBuilder, fact: facts.ToolFinished) -> None:
+def on_tool_finished(run: TransitionBuilder, fact: facts.ToolFinishedFact) -> None:
     """Take the outcome of a call; an unknown one opens a gate instead, unless the run is being cancelled."""
     open_call = run.state.open_call(fact.execution_id)
     if open_call is None:
@@ -63,7 +61,7 @@ def on_tool_finished(run: TransitionBuilder, fact: facts.ToolFinished) -> None:
     after_call(run, open_call)
 
 
-def _take_changes(run: TransitionBuilder, call: OpenCall, fact: facts.ToolFinished) -> None:
+def _take_changes(run: TransitionBuilder, call: OpenCall, fact: facts.ToolFinishedFact) -> None:
     """Take what a tool changed in its scratch copy of the workspace, all or nothing, after checking it."""
     if fact.status != "succeeded" or not (fact.changes or fact.changes_lost):
         return
@@ -79,7 +77,7 @@ def _take_changes(run: TransitionBuilder, call: OpenCall, fact: facts.ToolFinish
         run.emit(ev.WorkspaceChanged(step=run.state.step, execution_id=fact.execution_id, changes=changes))
 
 
-def on_tool_denied(run: TransitionBuilder, fact: facts.ToolDenied) -> None:
+def on_tool_denied(run: TransitionBuilder, fact: facts.ToolDeniedFact) -> None:
     """Take a denial: a typed result for the model; it ends nothing and changes no agent."""
     open_call = run.state.open_call(fact.execution_id)
     if open_call is None:
@@ -100,7 +98,7 @@ def on_tool_denied(run: TransitionBuilder, fact: facts.ToolDenied) -> None:
     after_call(run, open_call)
 
 
-def on_gate_resolved(run: TransitionBuilder, fact: facts.GateResolved) -> None:
+def on_gate_resolved(run: TransitionBuilder, fact: facts.GateResolvedFact) -> None:
     """Close the gate that a person settled, and ask what becomes of its call."""
     gate = find_gate(run.state, fact)
     if gate is None:
@@ -110,52 +108,7 @@ def on_gate_resolved(run: TransitionBuilder, fact: facts.GateResolved) -> None:
             after_act(run)
         return
     run.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=fact.verdict, reason=fact.reason, by=fact.by))
-    _after_gate(run, gate, expired=fact.verdict == "expired")
-
-
-def expire_gates(run: TransitionBuilder) -> None:
-    """Close the gates that nobody settled in time."""
-    for gate in run.state.gates:
-        if gate.expires_at > run.now or gate not in run.state.gates:
-            continue  # the first gate of a run that nobody settles ends it, and closes the others
-        if is_run_gate(gate):
-            expire_run_gate(run, gate)
-        else:
-            run.emit(ev.GateClosed(gate_id=gate.gate_id, verdict="expired", reason="nobody decided in time"))
-            _after_gate(run, gate, expired=True)
-
-
-def _after_gate(run: TransitionBuilder, gate: OpenGate, *, expired: bool) -> None:
-    """The tool-access service decides about an approval; an unknown outcome that nobody settled stays unknown."""
-    open_call = run.state.open_call(gate.execution_id) if gate.execution_id else None
-    if open_call is None or not expired or gate.gate_type != UNKNOWN_EFFECT:
-        resend_call_of_gate(run, gate)
-        return
-    tool = open_call.call.tool
-    run.emit(
-        ev.ToolCallFinished(
-            execution_id=open_call.call.execution_id,
-            step=run.state.step,
-            epoch=run.state.epoch,
-            agent_key=run.state.agent_key,
-            call_index=open_call.call.call_index,
-            tool=tool,
-            status="unknown",
-            failure=ToolFailure(
-                code="outcome_unknown",
-                message=f"nobody knows whether {tool} happened, and no person said so in time",
-                hint="Do not call it again without checking.",
-            ),
-        )
-    )
-    after_call(run, open_call)
-
-
-def after_call(run: TransitionBuilder, ended: OpenCall) -> None:
-    """Go on where the last call of the step is finished; else send the call that has waited for *ended*."""
-    if run.state.status is Status.CANCELLING:
-        finish_if_quiet(run)
-    elif all(call.status for call in run.state.calls):
-        after_calls_joined(run)
+    if fact.verdict == "expired":
+        after_expiry(run, gate)
     else:
-        send_next_call(run, ended)
+        resend_call_of_gate(run, gate)

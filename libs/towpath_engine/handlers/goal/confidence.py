@@ -53,15 +53,15 @@ def take_confidence(run: TransitionBuilder, answer: JsonObject | None) -> None:
     trigger = trigger_of(run.state, goal) or INTERVAL
     score = 0.0 if answer is None else min(1.0, max(0.0, answer["confidence"]))
     reason = "the answer could not be read" if answer is None else answer["reason"]
-    run.emit(ev.ConfidenceMeasured(step=run.state.step, score=score, trigger=trigger, reason=reason))
+    run.emit(ev.ModelConfidenceMeasured(step=run.state.step, score=score, trigger=trigger, reason=reason))
     low = score < settings.confidence_threshold
-    said = f"Low confidence: {score:.2f}" if low else f"Confidence {score:.2f}, asked for: {trigger}"
+    finding = f"Low confidence: {score:.2f}" if low else f"Confidence {score:.2f}, asked for: {trigger}"
     match who_decides(settings.autonomy, trigger, score, settings.confidence_threshold):
         case "person":
             detail = {**confidence_payload(run.state), "confidence": score, "trigger": trigger, "why": reason}
-            open_run_gate(run, GATE, f"confidence:{run.state.step}", said, detail)
+            open_run_gate(run, GATE, f"confidence:{run.state.step}", finding, detail)
         case "model":
-            text = f"{said} ({reason}). Change the way to the goal, or ask a person with REQUEST_GATE."
+            text = f"{finding} ({reason}). Change the way to the goal, or ask a person with REQUEST_GATE."
             run.emit(ev.NoteAdded(step=run.state.step, text=text))
         case "nobody":
             return

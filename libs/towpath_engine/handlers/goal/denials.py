@@ -1,7 +1,7 @@
 """Looks for help after a denied action: an allowed alternative, then a specialist, then a person.
 
-Each of the three is tried once per tool. A denial never ends a run, and nobody gains a right by it that the tool-access
-service does not give. A denial that other arguments could avoid is not about rights: such an action is retried.
+Each of the three is tried once per tool. A denial never ends a run, and gives no right that the tool-access service
+does not give. A denial that other arguments could avoid is not about rights: such an action is retried.
 """
 
 from typing import Any
@@ -12,6 +12,7 @@ from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.text import truncate
+from towpath_contracts.tools.violations import Violation
 from towpath_engine.handlers.children import can_spawn, spawn_children
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.goal.validate import action_failed
@@ -21,10 +22,12 @@ from towpath_engine.rules.autonomy import asks_specialist_without_person
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import OpenCall, OpenChild, RunState
 
-SPECIALIST = "specialist"
+ALTERNATIVE, SPECIALIST, PERSON = "alternative", "specialist", "person"
 
+GATE = "permission"
 
 ARGUMENT_CHARS = 4_000
+"""Of a denied call, in the task of a specialist."""
 
 
 def can_ask_specialist(state: RunState, agent_key: str, call: OpenCall) -> bool:
@@ -42,13 +45,6 @@ def ask_specialist(run: TransitionBuilder, agent_key: str, call: OpenCall, reaso
         f"The call it wanted: {tool} {arguments}. What it is for: {run.state.created.user_message}"
     )
     spawn_children(run, [ChildTask(agent_key=agent_key, user_message=wanted, purpose=SPECIALIST, subject=tool)])
-
-
-GATE = "permission"
-LIMITED = "limit_exceeded"
-"""What the tool-access service calls a denial by a limit: it is of the run, whichever of its agents calls."""
-
-ALTERNATIVE, SPECIALIST, PERSON = "alternative", "specialist", "person"
 
 
 def denied_call(state: RunState) -> OpenCall | None:
@@ -114,7 +110,7 @@ def seek_help(run: TransitionBuilder) -> bool:
         return False
     deadline = run.state.active_deadline()
     if deadline is not None and deadline <= run.now:
-        return False  # what comes next says so; a specialist would have no time
+        return False  # the next stop check ends the run; a specialist would have no time
     specialist = _specialist(run.state, goal, call)
     if specialist is None or not can_ask_specialist(run.state, specialist, call):
         _ask_person(run, call)
@@ -134,7 +130,7 @@ def _ended_as(child: OpenChild) -> str:
     return f"{child.status}, {child.reason}" if child.reason else child.status
 
 
-def _told(children: list[OpenChild]) -> list[JsonObject]:
+def _asked_specialists(children: list[OpenChild]) -> list[JsonObject]:
     return [{"agent": c.agent_key, "run_id": str(c.child_id), "status": c.status, "reason": c.reason} for c in children]
 
 
@@ -143,8 +139,8 @@ def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:
     settings, tool = state.created.goal_settings, call.call.tool
     if _climbed(goal, tool, SPECIALIST) or not asks_specialist_without_person(settings.autonomy):
         return None
-    if _denial(call).get("violation_type") == LIMITED:
-        return None
+    if _denial(call).get("violation_type") == Violation.LIMIT:
+        return None  # the limit is of the run, whichever of its agents calls
     able = [one["agent_key"] for one in _denial(call).get("specialists", ())]
     named = [key for key in settings.specialists if key in state.snapshot.agents and key != state.agent_key]
     both = [key for key in able if not settings.specialists or key in named]
@@ -156,12 +152,17 @@ def _ask_person(run: TransitionBuilder, call: OpenCall) -> None:
     denial, tool = _denial(call), call.call.tool
     vain = _asked_in_vain(run.state, call)
     found = "; ".join(f"specialist {c.agent_key} was asked in vain (run {c.child_id}: {_ended_as(c)})" for c in vain)
-    said = f"{run.state.agent_key} may not use {tool}, and {found or 'nothing else was found'}"
-    reason = f"{said}: {denial.get('reason', '')}"
-    detail = {"tool": tool, "args": call.shown_args(), "denial": denial, **({"asked": _told(vain)} if vain else {})}
+    summary = f"{run.state.agent_key} may not use {tool}, and {found or 'nothing else was found'}"
+    reason = f"{summary}: {denial.get('reason', '')}"
+    detail = {
+        "tool": tool,
+        "args": call.shown_args(),
+        "denial": denial,
+        **({"asked": _asked_specialists(vain)} if vain else {}),
+    }
     open_run_gate(run, GATE, f"denied:{tool}", reason, detail)
 
 
 def _sought(run: TransitionBuilder, call: OpenCall, rung: ev.Rung, target: str) -> None:
     reason = str(_denial(call).get("reason", ""))
-    run.emit(ev.HelpSought(step=run.state.step, tool=call.call.tool, rung=rung, target=target, reason=reason))
+    run.emit(ev.DenialHelpSought(step=run.state.step, tool=call.call.tool, rung=rung, target=target, reason=reason))

@@ -7,7 +7,7 @@ report nor an artifact, and only about a step that succeeded.
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
-from towpath_contracts.tools.reports import Measure, progress_by_artifacts, progress_by_tests
+from towpath_contracts.tools.reports import ProgressMeasure, progress_by_artifacts, progress_by_tests
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.criteria import criteria_of, reached
@@ -34,10 +34,10 @@ def take_progress(run: TransitionBuilder, answer: JsonObject | None) -> None:
     goal = run.state.goal
     if goal is None:
         return
-    said = None if answer is None else answer["progress"]
+    measured = None if answer is None else answer["progress"]
     reason = "the answer could not be read" if answer is None else answer["reason"]
-    score = goal.progress if said is None else min(1.0, max(0.0, said))
-    source = "none" if said is None else "model"
+    score = goal.progress if measured is None else min(1.0, max(0.0, measured))
+    source = "none" if measured is None else "model"
     run.emit(ev.ProgressMeasured(step=run.state.step, source=source, score=score, reason=reason))
 
 
@@ -56,10 +56,10 @@ def _by_reports(run: TransitionBuilder, goal: GoalState) -> None:
     elif goal.measured_tests is None and goal.artifacts:
         _emit(run, "artifacts", progress_by_artifacts(goal.artifacts, goal.expected_artifacts))
     else:
-        _emit(run, "tests", Measure(score=0.0), goal.misreported or "no test ran")
+        _emit(run, "tests", ProgressMeasure(score=0.0), goal.misreported or "no test ran")
 
 
-def _emit(run: TransitionBuilder, source: ev.ProgressSource, measure: Measure, reason: str = "") -> None:
+def _emit(run: TransitionBuilder, source: ev.ProgressSource, measure: ProgressMeasure, reason: str = "") -> None:
     run.emit(
         ev.ProgressMeasured(
             step=run.state.step,

@@ -1,7 +1,7 @@
 """Asks for another attempt at a step whose action failed: a different action, after a wait.
 
 A step has at most three actions, two and then four seconds apart, and no two of them are equal. A model that only
-repeats itself has failed the step; the log says so, and the run goes on.
+repeats itself has failed the step; the log records that, and the run goes on.
 """
 
 from towpath_contracts.decisions.decision import CallTools

@@ -42,10 +42,10 @@ def validate(run: TransitionBuilder) -> bool:
     if goal.claimed is not None and not criteria_of(run.state):
         return False  # progress decides, and is measured next
     if goal.refused:
-        _told(run, goal, "outcome", success=False, reason=_refused(goal), signature=f"refused:{goal.refused}")
+        _emit_measured(run, goal, "outcome", success=False, reason=_refused(goal), signature=f"refused:{goal.refused}")
     elif action_failed(run.state) and not successful_specialists(run.state):
         reason, signature = _failure(run.state, goal), errors_of(run.state.calls)
-        _told(run, goal, "outcome", success=False, reason=reason, signature=signature)
+        _emit_measured(run, goal, "outcome", success=False, reason=reason, signature=signature)
     elif _needs_model(run.state, goal):
         request_assessment(run, DecisionKind.VALIDATE)
         return True
@@ -55,7 +55,7 @@ def validate(run: TransitionBuilder) -> bool:
 
 
 def take_validation(run: TransitionBuilder, answer: JsonObject | None) -> None:
-    """Take a model's judgement of the step; one that can't be read says that nothing is valid."""
+    """Take a model's judgement of the step; one that can't be read counts as not valid."""
     goal = run.state.goal
     if goal is None:
         return
@@ -76,7 +76,9 @@ def answer_claim(run: TransitionBuilder) -> bool:
     done = reached(run.state)
     if goal.validated_step != run.state.step:  # no criteria: what was measured decides
         reason = f"progress is {goal.progress:.2f} by {goal.progress_source}"
-        _told(run, goal, "none", success=done, reason=reason, signature="" if done else f"refused:{NOT_REACHED}")
+        _emit_measured(
+            run, goal, "none", success=done, reason=reason, signature="" if done else f"refused:{NOT_REACHED}"
+        )
     if not done:
         run.emit(
             ev.DecisionRefused(
@@ -146,7 +148,9 @@ def _refused(goal: GoalState) -> str:
     return f"no usable other action in attempt {goal.attempt}: {goal.refusal}"
 
 
-def _told(run: TransitionBuilder, goal: GoalState, source: str, *, success: bool, reason: str, signature: str) -> None:
+def _emit_measured(
+    run: TransitionBuilder, goal: GoalState, source: str, *, success: bool, reason: str, signature: str
+) -> None:
     _emit(run, goal, source, success, reason, met_now(run.state, goal), signature)
 
 

@@ -102,13 +102,13 @@ def _take(run: TransitionBuilder, task: PlanTask, written: JsonObject | None, or
 
 
 def _refuse(run: TransitionBuilder, faults: list[str]) -> None:
-    told = faults_error(PLAN_INVALID, faults)
-    move_plan(run, "validation_failed", error=told)
-    finish(run, Status.FAILED, PLAN_INVALID, told["message"])
+    failure = faults_error(PLAN_INVALID, faults)
+    move_plan(run, "validation_failed", error=failure)
+    finish(run, Status.FAILED, PLAN_INVALID, failure["message"])
 
 
 def take_plan(run: TransitionBuilder, answer: JsonObject | None) -> None:
-    """Take the plan that a model wrote. An invalid plan may be corrected once; the model is told every fault."""
+    """Take the plan that a model wrote. An invalid plan may be corrected once; the model gets every fault."""
     task, held = run.state.created.plan, run.state.composition
     if task is None or held is None or held.phase != "planner_active":
         return
@@ -151,7 +151,7 @@ def _unstarted(step: PlanStep, code: str, message: str) -> StepReport:
 
 
 def close_step(run: TransitionBuilder) -> bool:
-    """Say what came of the step once all its children have ended, and end the run where that decides it."""
+    """Record the outcome of the step once all its children have ended, and end the run where that decides it."""
     held = run.state.composition
     if held is None or held.phase != "awaiting_results" or pending_children(run.state):
         return False
@@ -183,11 +183,11 @@ def _complete(run: TransitionBuilder) -> None:
     move_plan(run, "all_done")
     held = run.state.composition or PlanRunState()
     chained = held.plan is not None and held.plan.chain
-    final = _last_words(run.state, held) if chained else output_of(held).model_dump(mode="json")
+    final = _final_answer(run.state, held) if chained else output_of(held).model_dump(mode="json")
     finish(run, Status.COMPLETED, COMPLETED, "", final=final)
 
 
-def _last_words(state: RunState, held: PlanRunState) -> JsonObject:
+def _final_answer(state: RunState, held: PlanRunState) -> JsonObject:
     """Return what a workflow gives: the answer of its last agent, or those of its last stage, joined."""
     answer = state.children[0].final if current_step(held).type == "agent" else None
     return {"message": stage_answer(state, held)} if answer is None else answer

@@ -37,9 +37,9 @@ def inputs_of(state: RunState, held: PlanRunState, step: PlanStep) -> tuple[str,
     """
     plan = held.plan
     chained = plan is not None and plan.chain and held.reports
-    said = stage_answer(state, held) if chained else state.created.user_message
+    previous = stage_answer(state, held) if chained else state.created.user_message
     scopes = {RESULT: held.results, BINDINGS: plan.bindings if plan is not None else {}}
-    inputs = tuple(render_input(call, scopes, said) for call in step.calls)
+    inputs = tuple(render_input(call, scopes, previous) for call in step.calls)
     if sum(map(len, inputs)) > STEP_CHARS or size_of(inputs) > STEP_BYTES:
         msg = (
             f"what the agents of the step are asked has more than {STEP_CHARS} characters together, "
@@ -90,7 +90,7 @@ def _answers(held: PlanRunState, step: PlanStep) -> bool:
 
 
 def _steps(state: RunState, nested: CompiledSwarm | None) -> int | None:
-    """Return the steps of an agent, or of a nested swarm; where nothing says so, as many as the run itself may take."""
+    """Return the steps of an agent, or of a nested swarm; where nothing limits them, as many as the run may."""
     if nested is not None:
         return nested.max_steps
     own = state.created.swarm
@@ -119,7 +119,7 @@ def child_of_step_ended(run: TransitionBuilder) -> None:
 
 
 def _decided(state: RunState, step: PlanStep) -> str:
-    """Say what decides a step while agents of it still run; empty where nothing does."""
+    """Return what decides a step while agents of it still run; empty where nothing does."""
     if step.parallel is None:
         return ""
     match step.parallel.merge_strategy:

@@ -6,14 +6,14 @@ record. What an answer did not say about its cost at once is corrected when it b
 
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
-from towpath_contracts.budgets import AttemptAnswered, format_amount
+from towpath_contracts.budgets import AnsweredAttempt, format_amount
 from towpath_contracts.decisions.request import CALL_LOST
 from towpath_contracts.events import log as ev
 from towpath_contracts.subjects import DEFAULT_POOL, pool_of
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.state.budget import BudgetMode
+from towpath_engine.state.budget import SpendingRestriction
 from towpath_engine.state.run import RunState, Status
 
 EXCEEDED = "budget_exceeded"
@@ -21,9 +21,9 @@ UNPRICED = "price_unknown"
 """Money was limited while a run was asking a model whose price nobody knows; at submit such a task is refused."""
 
 
-def on_budget_applied(run: TransitionBuilder, fact: facts.BudgetAppliedFact) -> None:
+def on_budget_applied(run: TransitionBuilder, fact: facts.BudgetAccountsAppliedFact) -> None:
     """Record the accounts that the run spends from."""
-    run.emit(ev.BudgetApplied(scopes=fact.scopes, prices=fact.prices))
+    run.emit(ev.BudgetAccountsApplied(scopes=fact.scopes, prices=fact.prices))
 
 
 def on_budget_refused(run: TransitionBuilder, fact: facts.BudgetRefusedFact) -> None:
@@ -31,10 +31,10 @@ def on_budget_refused(run: TransitionBuilder, fact: facts.BudgetRefusedFact) -> 
     budget = run.state.budget
     if budget is None:
         return
-    means = BudgetMode.NOTHING
-    if budget.means is BudgetMode.ALL:
-        lean = BudgetMode.NOTHING if fact.refusal.unpriced else BudgetMode.LEAN
-        means = BudgetMode.LAST_ANSWER if run.state.snapshot.force_respond else lean
+    means = SpendingRestriction.NOTHING
+    if budget.means is SpendingRestriction.ALL:
+        lean = SpendingRestriction.NOTHING if fact.refusal.unpriced else SpendingRestriction.LEAN
+        means = SpendingRestriction.LAST_ANSWER if run.state.snapshot.force_respond else lean
     run.emit(ev.BudgetRefused(step=run.state.step, refusal=fact.refusal, means=str(means)))
 
 
@@ -67,32 +67,35 @@ def on_budget_warned(run: TransitionBuilder, fact: facts.BudgetWarnedFact) -> No
 def stop_without_budget(run: TransitionBuilder) -> bool:
     """End a run that may ask for nothing any more, or had its last answer; return whether it ended."""
     budget = run.state.budget
-    if budget is None or budget.means not in (BudgetMode.NOTHING, BudgetMode.ANSWERING):
+    if budget is None or budget.means not in (SpendingRestriction.NOTHING, SpendingRestriction.ANSWERING):
         return False
     refusal = budget.refused
     assert refusal is not None
     reason = UNPRICED if refusal.unpriced else EXCEEDED
-    error: JsonObject = {"status": "error", "error": reason, "message": refusal.told()}
-    finish(run, Status.FAILED, reason, refusal.told(), final={**error, **refusal.model_dump(mode="json")})
+    error: JsonObject = {"status": "error", "error": reason, "message": refusal.describe()}
+    finish(run, Status.FAILED, reason, refusal.describe(), final={**error, **refusal.model_dump(mode="json")})
     return True
 
 
 def last_answer_only(state: RunState) -> bool:
     """Whether nothing but an answer may be asked of the model, and no tool at all."""
-    return state.budget is not None and state.budget.means in (BudgetMode.LAST_ANSWER, BudgetMode.ANSWERING)
+    return state.budget is not None and state.budget.means in (
+        SpendingRestriction.LAST_ANSWER,
+        SpendingRestriction.ANSWERING,
+    )
 
 
-def attempt_of(state: RunState, fact: facts.DecisionMade | facts.DecisionFailed) -> AttemptAnswered | None:
+def attempt_of(state: RunState, fact: facts.DecisionMadeFact | facts.DecisionFailedFact) -> AnsweredAttempt | None:
     """Return which attempt *fact* answers; None in a run without a budget, where nobody asks."""
     if state.budget is None:
         return None
-    return AttemptAnswered(attempt=fact.attempt, called_in=fact.called_in, uncounted=fact.uncounted)
+    return AnsweredAttempt(attempt=fact.attempt, called_in=fact.called_in, uncounted=fact.uncounted)
 
 
-def correct_usage(run: TransitionBuilder, fact: facts.DecisionMade | facts.DecisionFailed) -> None:
+def correct_usage(run: TransitionBuilder, fact: facts.DecisionMadeFact | facts.DecisionFailedFact) -> None:
     """Replace the estimated cost of an attempt by what its late answer says it used, once."""
     told, budget = attempt_of(run.state, fact), run.state.budget
-    if told is None or budget is None or (isinstance(fact, facts.DecisionFailed) and fact.code == CALL_LOST):
+    if told is None or budget is None or (isinstance(fact, facts.DecisionFailedFact) and fact.code == CALL_LOST):
         return  # a report that a call is lost does not know what it used
     found = [budget.estimated(fact.request_id, attempt) for attempt in (told.attempt, told.called_in)]
     if not any(hold is not None and _asked_of(run.state, hold.model) == fact.pool for hold in found):

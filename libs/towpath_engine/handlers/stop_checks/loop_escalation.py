@@ -1,40 +1,69 @@
-"""Decides what is done about a loop, the first time and each time it goes on.
+"""Acts on the loops that `loop_finders` finds: a note to the model, a new plan, a gate, or the end of the run.
 
-A pure table. Every escalation ends: with a person, with the end of the run, or with a note to the model where a
-detector is not certain enough to end anything.
+One loop is acted upon at a time, and each has one gate. What is done, the first time and each time the loop goes on, is
+a table. Every escalation ends: with a person, with the end of the run, or with a note to the model where a detector is
+not certain enough to end anything.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 from towpath_contracts.decisions.decision import PLAIN_KINDS
+from towpath_contracts.events import log as ev
 from towpath_contracts.networks.goal import Autonomy
-from towpath_engine.reducers.loop_counters import LOOP_THRESHOLD, MAX_HANDOFFS
-from towpath_engine.state.run import LoopCounters
+from towpath_contracts.text import truncate
+from towpath_engine.handlers.finish import finish
+from towpath_engine.handlers.run_gates import open_run_gate
+from towpath_engine.handlers.stop_checks.loop_finders import DetectedLoop, find_loop
+from towpath_engine.handlers.transition import TransitionBuilder
+from towpath_engine.reducers.loop_counters import LOOP_DETECTED
+from towpath_engine.reducers.loop_signatures import REFUSED
+from towpath_engine.state.run import LoopCounters, RunState, Status
 
 LoopAction = Literal["nudge", "replan", "gate", "stop"]
 """A note to the model; a note and the request for another plan; a person decides; the run ends."""
 
-LOOP_GATE = "loop_detected"
-"""The type of the gate, and the reason of the end."""
+NUDGE_ONLY = frozenset({"results"})
+"""Detectors whose evidence is uncertain: a network run gets their note and is never ended by them.
+
+Equal results may be right (the licence text of several packages), so they are no reason to end a run. The runs that may
+be planned anew or have a person to ask go through their whole ladder.
+"""
 
 GOAL = "goal"
 
+CAUSE_CHARS = 1_000
+"""Of the refusal that a loop is told with: enough for every mistake that a check names."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetectedLoop:
-    """A loop that a detector found. `told` is for the model, `why` for people."""
 
-    detector: str
-    signature: str
-    count: int
-    told: str
-    why: str
+def stop_on_loop(run: TransitionBuilder) -> bool:
+    """Act on a loop that was found; return whether the run ended, or waits for a person."""
+    loop = find_loop(run.state.detectors)
+    if loop is None:
+        return False
+    taken = record_loop(run, loop)
+    if taken in ("nudge", "replan"):
+        run.emit(ev.NoteAdded(step=run.state.step, text=loop.told))
+        return False
+    return enforce(run, loop, taken)
 
-    @property
-    def key(self) -> str:
-        """Identify the loop: each has one gate and one escalation."""
-        return f"{self.detector}:{self.signature}"
+
+def record_loop(run: TransitionBuilder, loop: DetectedLoop) -> LoopAction:
+    """Record *loop* in the log, and return what to do about it."""
+    task, snapshot = run.state.created, run.state.snapshot
+    gated = snapshot.on_loop == "gate"
+    taken = next_action(loop, run.state.detectors, task.kind, task.goal_settings.autonomy, gated=gated)
+    run.emit(ev.LoopDetected(detector=loop.detector, signature=loop.signature, count=loop.count, action=taken))
+    return taken
+
+
+def enforce(run: TransitionBuilder, loop: DetectedLoop, taken: LoopAction) -> bool:
+    """End the run or ask a person, where *taken* says so; return whether it does."""
+    if taken == "stop":
+        finish(run, Status.FAILED, LOOP_DETECTED, _why(run.state, loop))
+    elif taken == "gate":
+        told = {"detector": loop.detector, "signature": loop.signature, "count": loop.count, "told": loop.told}
+        open_run_gate(run, LOOP_DETECTED, f"loop:{loop.key}", _why(run.state, loop), told)
+    return taken in ("stop", "gate")
 
 
 def next_action(
@@ -53,7 +82,7 @@ def _ladder(detector: str, kind: str, autonomy: Autonomy, *, gated: bool) -> tup
     if kind in PLAIN_KINDS:
         if gated:
             return ("nudge", "gate")
-        return ("nudge",) if detector == "results" else ("nudge", "stop")
+        return ("nudge",) if detector in NUDGE_ONLY else ("nudge", "stop")
     if autonomy == "low":
         return ("gate",)
     if autonomy == "high":
@@ -62,73 +91,9 @@ def _ladder(detector: str, kind: str, autonomy: Autonomy, *, gated: bool) -> tup
     return ("gate",) if kind == GOAL and detector == "errors" else ("nudge", "replan", "gate")
 
 
-def find_loop(detectors: LoopCounters) -> DetectedLoop | None:
-    """Return the first loop that was found and not acted upon yet, in the fixed order of the detectors."""
-    return _errors(detectors) or _cycle(detectors) or _results(detectors) or _handoffs(detectors)
-
-
-def loop_of_calls(detectors: LoopCounters, signature: str, names: str) -> DetectedLoop:
-    """Return the loop of calls that were just asked for once more; these calls are not run."""
-    return DetectedLoop(
-        detector="calls",
-        signature=signature,
-        count=detectors.call_count + 1,
-        told=f"{names} was just called {LOOP_THRESHOLD - 1} times with the same arguments. Do something else.",
-        why=f"{names} was asked for again and again with the same arguments",
-    )
-
-
-def _errors(detectors: LoopCounters) -> DetectedLoop | None:
-    count, signature = detectors.error_count, detectors.error_signature
-    loop = DetectedLoop(
-        detector="errors",
-        signature=signature,
-        count=count,
-        told=f"The last {count} steps failed in the same way ({signature}). Do something else.",
-        why=f"the same error again and again: {signature}",
-    )
-    if not signature or count < LOOP_THRESHOLD or count <= detectors.error_told:
-        return None
-    return None if count == LOOP_THRESHOLD and loop.key in detectors.nudged else loop
-
-
-def _cycle(detectors: LoopCounters) -> DetectedLoop | None:
-    cycle = detectors.cycle
-    if not cycle:
-        return None
-    length = len(cycle)
-    first = cycle.index(min(cycle))  # the same circle has the same name, wherever it is entered
-    return DetectedLoop(
-        detector="cycle",
-        signature="|".join((*cycle[first:], *cycle[:first])),
-        count=length,
-        told=f"The last steps went round in a circle of {length}, with the same results each time. Break out of it.",
-        why=f"the same {length} steps again and again, with the same results",
-    )
-
-
-def _results(detectors: LoopCounters) -> DetectedLoop | None:
-    count = detectors.result_count
-    if count < LOOP_THRESHOLD:
-        return None
-    return DetectedLoop(
-        detector="results",
-        signature=detectors.result_signature,
-        count=count,
-        told=f"The last {count} results were the same although you asked for something else. Use what you have.",
-        why="other arguments, and the same result again and again",
-    )
-
-
-def _handoffs(detectors: LoopCounters) -> DetectedLoop | None:
-    handoffs, count = detectors.handoffs, detectors.handoff_count
-    same = handoffs.count(handoffs[-1]) if handoffs else 0
-    if count <= detectors.handoff_told or (same < LOOP_THRESHOLD and count <= MAX_HANDOFFS):
-        return None
-    return DetectedLoop(
-        detector="handoffs",
-        signature="ping-pong",
-        count=count,
-        told=f"The run was handed over {count} times and nobody did anything. Do it yourself, or answer.",
-        why="handed from agent to agent, and nothing was done",
-    )
+def _why(state: RunState, loop: DetectedLoop) -> str:
+    """Say what the loop is; of decisions that were refused, the last refusal too, since that is its cause."""
+    if not loop.signature.startswith(REFUSED) or not state.feedback:
+        return loop.why
+    code = loop.signature.removeprefix(REFUSED).partition(":")[0]
+    return f"the same refusal again and again; the last one was {code}: {truncate(state.feedback[-1], CAUSE_CHARS)}"

@@ -13,13 +13,11 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.runs.idle_runs import ABOUT_THE_MODEL
 from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
+from towpath_engine.reducers.loop_counters import LOOP_DETECTED
 from towpath_engine.state.run import RunState, Status
 
 FindingAction = Literal["nudge", "gate", "resend", "note"]
 """What a report leads to: a note to the model, a person, what is overdue sent again, or nothing but the record."""
-
-GATE = "loop_detected"
-"""The type of the gate that a finding opens: for a person it is a loop, whoever has found it."""
 
 
 def take_report(run: TransitionBuilder, fact: facts.WatchdogReportedFact) -> bool:
@@ -75,5 +73,6 @@ def stop_on_finding(run: TransitionBuilder) -> bool:
     if untold.action == "nudge":
         run.emit(ev.NoteAdded(step=run.state.step, text=untold.text))
         return False
-    open_run_gate(run, GATE, untold.key, untold.text, {"finding": untold.finding})
+    # The gate that a loop has: for a person it is one, whoever has found it.
+    open_run_gate(run, LOOP_DETECTED, untold.key, untold.text, {"finding": untold.finding})
     return True

@@ -1,7 +1,7 @@
 """Calls that are child runs: a team's delegates, and plans by `agent_orchestrate`.
 
 A permitted call starts one child, whose record names the call; so a permission that is delivered again starts nothing.
-The call is open until the child has ended. That end is the call's outcome, and the ledger is told it.
+The call is open until the child has ended. That end is the call's outcome, and is reported to the ledger.
 """
 
 from pydantic import ValidationError
@@ -33,10 +33,12 @@ DELEGATION_FAILED = "delegation_failed"
 PURPOSE_PLAN, PURPOSE_DELEGATE = "orchestrate", "delegate"
 
 
-def start_child(run: TransitionBuilder, call: OpenCall, args: JsonObject, fact: facts.ToolPermitted) -> bool:
+def start_child(
+    run: TransitionBuilder, call: OpenCall, args: JsonObject, fact: facts.InternalToolPermittedFact
+) -> bool:
     """Start the child run that a permitted call stands for; return whether the call failed instead.
 
-    A call that fails says every reason at once. Its caller goes on from there.
+    A call that fails reports every reason at once. Its caller goes on from there.
     """
     tool = call.call.tool
     if any(child.execution_id == fact.execution_id for child in run.state.children):
@@ -57,8 +59,8 @@ def start_child(run: TransitionBuilder, call: OpenCall, args: JsonObject, fact: 
 
 def _check_depth(state: RunState) -> None:
     if not can_spawn(state):
-        said = f"children stand at most {MAX_DEPTH} deep"
-        raise ToolRefusedError(DEPTH_EXCEEDED, said, "Do the work yourself, with your other tools.")
+        fault = f"children stand at most {MAX_DEPTH} deep"
+        raise ToolRefusedError(DEPTH_EXCEEDED, fault, "Do the work yourself, with your other tools.")
 
 
 def _plan_task(state: RunState, args: JsonObject) -> ChildTask:
@@ -66,13 +68,13 @@ def _plan_task(state: RunState, args: JsonObject) -> ChildTask:
     try:
         asked = PlanTask.model_validate(args)
     except ValidationError as error:
-        said = "; ".join(entry_message(entry) for entry in error.errors(include_url=False, include_input=False))
-        raise ToolRefusedError("arguments_invalid", said) from error
+        fault = "; ".join(entry_message(entry) for entry in error.errors(include_url=False, include_input=False))
+        raise ToolRefusedError("arguments_invalid", fault) from error
     if (size := size_of(asked.bindings)) > PLAN_BYTES:
         raise ToolRefusedError("arguments_invalid", f"the bindings have {size} bytes; the limit is {PLAN_BYTES}")
     if asked.plan is not None:
         members = members_of_plan(state.snapshot)
-        _plan, faults = check_plan(asked.plan, agents=members, bindings=asked.bindings, told_all=True)
+        _plan, faults = check_plan(asked.plan, agents=members, bindings=asked.bindings, self_contained=True)
         if faults:
             raise ToolRefusedError(PLAN_INVALID, "; ".join(one.detail for one in faults))
     return ChildTask(
@@ -121,7 +123,7 @@ def _is_report(final: JsonObject) -> bool:
 
 
 def _report(child: OpenChild, final: JsonObject) -> JsonObject:
-    """Return what a plan says of itself; of a large one its begin, and whether it succeeded."""
+    """Return what a plan reports of itself; of a large one its beginning, and whether it succeeded."""
     if is_reference(final):
         return {"success": child.status == Status.COMPLETED, **final}
     return {name: final[name] for name in PlanOutput.model_fields if name in final}
@@ -129,13 +131,13 @@ def _report(child: OpenChild, final: JsonObject) -> JsonObject:
 
 def _failure(call: OpenCall, child: OpenChild, final: JsonObject) -> ToolFailure:
     why = f"{child.status}, {child.reason}" if child.reason else child.status
-    said = str(final.get("message", "")) if child.status != Status.COMPLETED else ""
+    detail = str(final.get("message", "")) if child.status != Status.COMPLETED else ""
     if call.call.tool == ORCHESTRATE:
         code, message = child.reason or child.status, f"the plan came to no end: {why}"
     else:
         name = call.call.tool.removeprefix(DELEGATE)
         code, message = DELEGATION_FAILED, f"Delegation to '{name}' failed: {why}"
-    return ToolFailure(code=code, message=_cut(f"{message}: {said}" if said else message), began=True)
+    return ToolFailure(code=code, message=_cut(f"{message}: {detail}" if detail else message), began=True)
 
 
 def _cut(text: str) -> str:

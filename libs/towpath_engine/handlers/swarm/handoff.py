@@ -40,25 +40,25 @@ def answer_or_hand_over(run: TransitionBuilder, instruction: Finish) -> bool:
 
 def take_transfer(run: TransitionBuilder, instruction: Transfer) -> bool:
     """Count a transfer that an agent asked for; return whether another agent of this run acts now."""
-    said = "" if instruction.context is None else as_text(instruction.context)
-    return hand_over(run, instruction.target, said)
+    message = "" if instruction.context is None else as_text(instruction.context)
+    return hand_over(run, instruction.target, message)
 
 
-def hand_over(run: TransitionBuilder, target: str, said: str) -> bool:
+def hand_over(run: TransitionBuilder, target: str, message: str) -> bool:
     """Count a handoff; return whether *target* acts in this run: not beyond the limit, nor where it is a swarm."""
     swarm, held = handoff_of(run.state), run.state.swarm or SwarmState()
     if swarm is None:
         return True
     if held.handoffs >= swarm.max_handoffs:
-        told = f"{run.state.agent_key} hands over to {target} after {held.handoffs} handoffs, which is the limit"
-        finish(run, Status.FAILED, TOO_MANY, told)
+        fault = f"{run.state.agent_key} hands over to {target} after {held.handoffs} handoffs, which is the limit"
+        finish(run, Status.FAILED, TOO_MANY, fault)
         return False
     nested = swarm.swarms.get(target)
     if nested is not None and not can_spawn(run.state):
         finish(run, Status.FAILED, TOO_DEEP, f"the run of {target} would stand too deep")
         return False
     count = held.handoffs + 1
-    run.emit(ev.HandedOff(step=run.state.step, source=run.state.agent_key, target=target, count=count, said=said))
+    run.emit(ev.HandedOff(step=run.state.step, source=run.state.agent_key, target=target, count=count, said=message))
     if nested is not None:
         _spawn(run, target, nested)
     return nested is None
@@ -95,8 +95,8 @@ def stop_after_agent_steps(run: TransitionBuilder) -> bool:
     task, held = run.state.created.swarm, run.state.swarm
     if task is None or held is None or steps_of_turn(run.state) < task.swarm.agent_steps:
         return False
-    told = f"{run.state.agent_key} gave no answer within {task.swarm.agent_steps} steps"
-    finish(run, Status.FAILED, "max_steps_exceeded", told)
+    fault = f"{run.state.agent_key} gave no answer within {task.swarm.agent_steps} steps"
+    finish(run, Status.FAILED, "max_steps_exceeded", fault)
     return True
 
 

@@ -21,7 +21,7 @@ from towpath_contracts.tools.access import (
     Permissions,
     PolicyApplied,
     PolicyView,
-    ToolProposalDecision,
+    SettleToolProposal,
     ToolsDescribed,
 )
 from towpath_gateway.app.dependencies import (
@@ -33,9 +33,9 @@ from towpath_gateway.app.dependencies import (
     json_answer,
     require_role,
 )
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 
-router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["tool access"])
+router = APIRouter(prefix="/v1", route_class=BoundedJsonRoute, tags=["tool access"])
 
 MAX_POLICY_CHARS = 1_000_000
 """A matrix as text; NATS carries no more in one message."""
@@ -58,9 +58,9 @@ class PolicyText(ClientMessage):
 class AccessQuestion(ClientMessage):
     """A call that might be made; `caller` defaults to who asks. `grant` is the task's own, as at a submission.
 
-    `used` says how often the run has used limited rules, by name, and `spent_usd` what it has cost. With `run_id` it is
-    told where the values come from, as if that run asked now; `origin` states it instead. Without `rates` the project's
-    limits per time count as unused.
+    `used` says how often the run has used limited rules, by name, and `spent_usd` what it has cost. With `run_id` the
+    platform looks up where the values come from, as if that run asked now; `origin` states it instead. Without `rates`
+    the project's limits per time count as unused.
     """
 
     network: Name
@@ -80,7 +80,7 @@ class AccessQuestion(ClientMessage):
     rates: bool = True
 
 
-class ProposalVerdict(ClientMessage):
+class ToolVersionVerdict(ClientMessage):
     """Whether a pending version of a tool is taken."""
 
     version: int = Field(ge=1)
@@ -119,7 +119,7 @@ async def search_audit(
         before=before,
         limit=limit,
     )
-    return json_answer(await dependencies.platform.ask(rpc.AUDIT_QUERY, request))
+    return json_answer(await dependencies.platform.request(rpc.AUDIT_QUERY, request))
 
 
 @router.post(
@@ -140,7 +140,7 @@ async def apply_policy(policy: PolicyText, dependencies: Dependencies, principal
         if_version=policy.if_version,
         strict=policy.strict,
     )
-    return json_answer(await dependencies.platform.ask(rpc.APPLY_POLICY, request))
+    return json_answer(await dependencies.platform.request(rpc.APPLY_POLICY, request))
 
 
 @router.get("/policy", response_model=PolicyView, responses=documented("version_not_found"), summary="The matrix")
@@ -149,12 +149,12 @@ async def get_policy(
 ) -> Response:
     """Return the matrix in force, or an older version, as text and as rules."""
     request = GetPolicy(project=principal.project, version=version)
-    return json_answer(await dependencies.platform.ask(rpc.GET_POLICY, request))
+    return json_answer(await dependencies.platform.request(rpc.GET_POLICY, request))
 
 
 @router.post("/policy/check", response_model=AccessVerdict, responses=documented(), summary="Ask the matrix")
 async def check_access(question: AccessQuestion, dependencies: Dependencies, principal: PolicyReader) -> Response:
-    """Say what the matrix would answer, and why; nothing is executed."""
+    """Return what the matrix would answer, and why; nothing is executed."""
     request = CheckAccess(
         project=principal.project,
         network=question.network,
@@ -173,7 +173,7 @@ async def check_access(question: AccessQuestion, dependencies: Dependencies, pri
         origin=question.origin,
         rates=question.rates,
     )
-    return json_answer(await dependencies.platform.ask(rpc.CHECK_ACCESS, request))
+    return json_answer(await dependencies.platform.request(rpc.CHECK_ACCESS, request))
 
 
 @router.get(
@@ -191,7 +191,7 @@ async def get_permissions(
 ) -> Response:
     """Return every registered tool and what the matrix says for this agent."""
     request = GetPermissions(project=principal.project, network=network, agent_key=agent, agent_type=agent_type)
-    return json_answer(await dependencies.platform.ask(rpc.GET_PERMISSIONS, request))
+    return json_answer(await dependencies.platform.request(rpc.GET_PERMISSIONS, request))
 
 
 @router.get("/tools", response_model=ToolsDescribed, responses=documented(), summary="List tools")
@@ -200,7 +200,7 @@ async def list_tools(
 ) -> Response:
     """Return the registered tools of the project with their schemas and effect classes, and what waits to be one."""
     request = DescribeTools(project=principal.project, proposals=proposals)
-    return json_answer(await dependencies.platform.ask(rpc.DESCRIBE_TOOLS, request))
+    return json_answer(await dependencies.platform.request(rpc.DESCRIBE_TOOLS, request))
 
 
 @router.post(
@@ -210,11 +210,11 @@ async def list_tools(
     summary="Accept or refuse a changed tool",
 )
 async def decide_proposal(
-    name: str, verdict: ProposalVerdict, dependencies: Dependencies, principal: PolicyWriter
+    name: str, verdict: ToolVersionVerdict, dependencies: Dependencies, principal: PolicyWriter
 ) -> Response:
     """Settle a pending version: a weaker effect class, trusted output or a takeover (needs `policy_admin`)."""
     require_role(principal, "policy_admin")
-    request = ToolProposalDecision(
+    request = SettleToolProposal(
         project=principal.project,
         name=name,
         version=verdict.version,
@@ -222,4 +222,4 @@ async def decide_proposal(
         actor=principal.actor,
         reason=verdict.reason,
     )
-    return json_answer(await dependencies.platform.ask(rpc.DECIDE_PROPOSAL, request))
+    return json_answer(await dependencies.platform.request(rpc.DECIDE_PROPOSAL, request))

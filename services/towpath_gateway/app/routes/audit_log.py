@@ -12,13 +12,13 @@ from pydantic import AwareDatetime, Field
 from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage
 from towpath_contracts.tools.audit import (
-    AuditCursor,
     AuditErased,
-    AuditExport,
+    AuditExportCursor,
     AuditPiece,
     AuditProof,
     CheckpointView,
     EraseAudit,
+    ExportAudit,
     GetCheckpoint,
     ProveRun,
 )
@@ -30,25 +30,31 @@ from towpath_gateway.app.dependencies import (
     json_answer,
     require_role,
 )
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 
-router = APIRouter(prefix="/v1/audit", route_class=StrictRoute, tags=["tool access"])
+router = APIRouter(prefix="/v1/audit", route_class=BoundedJsonRoute, tags=["tool access"])
 
 AUDIT_TIMEOUT_S = 60.0
 """A piece may have to wait for a seal, and the seal for the one before it."""
 
 
-class Export(ClientMessage):
-    """Which part of the log; then, with each piece's cursor and the SHA-256 of its last line, the next piece."""
+class ExportAuditBody(ClientMessage):
+    """Asks for one piece of the audit log; the next piece is asked for with the cursor and last hash of this one.
+
+    Which part of the log; then, with each piece's cursor and the SHA-256 of its last line, the next piece.
+    """
 
     since: AwareDatetime | None = None
     until: AwareDatetime | None = None
-    cursor: AuditCursor | None = None
+    cursor: AuditExportCursor | None = None
     previous: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
 
 
-class Erase(ClientMessage):
-    """Whose payloads: all that is given must fit, and something must be. The reason stands in the log for ever."""
+class EraseAuditBody(ClientMessage):
+    """Whose audit payloads to erase: all that is given must fit, and something must be.
+
+    Whose payloads: all that is given must fit, and something must be. The reason stands in the log for ever.
+    """
 
     reason: str = Field(min_length=1, max_length=2_000)
     run_id: UUID | None = None
@@ -63,9 +69,9 @@ class Erase(ClientMessage):
     responses=documented("cursor_refused", "export_moved"),
     summary="Export the audit, piece by piece",
 )
-async def export_audit(wanted: Export, dependencies: Dependencies, principal: AuditReader) -> Response:
+async def export_audit(wanted: ExportAuditBody, dependencies: Dependencies, principal: AuditReader) -> Response:
     """Return the next lines of a bundle, which `towpath audit verify` checks without the platform."""
-    request = AuditExport(
+    request = ExportAudit(
         project=principal.project,
         actor=principal.actor,
         since=wanted.since,
@@ -73,7 +79,7 @@ async def export_audit(wanted: Export, dependencies: Dependencies, principal: Au
         cursor=wanted.cursor,
         previous=wanted.previous,
     )
-    return json_answer(await dependencies.platform.ask(rpc.AUDIT_EXPORT, request, AUDIT_TIMEOUT_S))
+    return json_answer(await dependencies.platform.request(rpc.AUDIT_EXPORT, request, AUDIT_TIMEOUT_S))
 
 
 @router.get(
@@ -81,7 +87,7 @@ async def export_audit(wanted: Export, dependencies: Dependencies, principal: Au
 )
 async def get_checkpoint(dependencies: Dependencies, _principal: AuditReader) -> Response:
     """Seal what is committed and return the signed checkpoint; keep it where the platform can't reach it."""
-    return json_answer(await dependencies.platform.ask(rpc.AUDIT_CHECKPOINT, GetCheckpoint(), AUDIT_TIMEOUT_S))
+    return json_answer(await dependencies.platform.request(rpc.AUDIT_CHECKPOINT, GetCheckpoint(), AUDIT_TIMEOUT_S))
 
 
 @router.get(
@@ -99,12 +105,12 @@ async def prove_run(
 ) -> Response:
     """Return the entries with their paths in the tree of a signed checkpoint: the newest, or that of `size` leaves."""
     request = ProveRun(project=principal.project, run_id=run_id, execution_id=execution_id, size=size)
-    return json_answer(await dependencies.platform.ask(rpc.AUDIT_PROVE, request, AUDIT_TIMEOUT_S))
+    return json_answer(await dependencies.platform.request(rpc.AUDIT_PROVE, request, AUDIT_TIMEOUT_S))
 
 
 @router.post("/erase", response_model=AuditErased, responses=documented("role_missing"), summary="Erase payloads")
-async def erase_audit(wanted: Erase, dependencies: Dependencies, principal: PolicyWriter) -> Response:
+async def erase_audit(wanted: EraseAuditBody, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Erase details and argument digests; entries and proofs stay, and the erasing is in the log itself."""
     require_role(principal, "policy_admin")
     request = EraseAudit(project=principal.project, actor=principal.actor, **wanted.model_dump(exclude_unset=True))
-    return json_answer(await dependencies.platform.ask(rpc.AUDIT_ERASE, request, AUDIT_TIMEOUT_S))
+    return json_answer(await dependencies.platform.request(rpc.AUDIT_ERASE, request, AUDIT_TIMEOUT_S))

@@ -23,12 +23,12 @@ from towpath_gateway.app.dependencies import (
     json_answer,
     require_role,
 )
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 
-router = APIRouter(prefix="/v1/budgets", route_class=StrictRoute, tags=["budgets"])
+router = APIRouter(prefix="/v1/budgets", route_class=BoundedJsonRoute, tags=["budgets"])
 
 
-class BudgetWanted(ClientMessage):
+class SetBudgetBody(ClientMessage):
     """What to limit; of the project `name` may be left out. Without a `budget` the limit is lifted."""
 
     kind: BudgetKind
@@ -48,11 +48,11 @@ async def show_budgets(
 ) -> Response:
     """Return accounts with limit, spent, reserved, left and the part that is estimated; the wider ones last."""
     request = ShowBudgets(project=principal.project, caller=caller, run_id=run_id, limit=limit)
-    return json_answer(await dependencies.platform.ask(rpc.SHOW_BUDGETS, request))
+    return json_answer(await dependencies.platform.request(rpc.SHOW_BUDGETS, request))
 
 
 @router.post("", response_model=BudgetSet, responses=documented("role_missing", "not_found"), summary="Set a budget")
-async def set_budget(wanted: BudgetWanted, dependencies: Dependencies, principal: RunsOperator) -> Response:
+async def set_budget(wanted: SetBudgetBody, dependencies: Dependencies, principal: RunsOperator) -> Response:
     """Limit a caller or the project, in all or for each UTC day (needs the role `operator`)."""
     require_role(principal, OPERATOR)
     if wanted.name is None and wanted.kind != "project":
@@ -67,4 +67,4 @@ async def set_budget(wanted: BudgetWanted, dependencies: Dependencies, principal
         roles=tuple(sorted(principal.roles)),
         reason=wanted.reason,
     )
-    return json_answer(await dependencies.platform.ask(rpc.SET_BUDGET, request))
+    return json_answer(await dependencies.platform.request(rpc.SET_BUDGET, request))

@@ -28,10 +28,10 @@ from towpath_gateway.app.dependencies import (
     json_answer,
     require_role,
 )
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import OPERATE_PLATFORM, Principal
 
-router = APIRouter(prefix="/v1/dead-letters", route_class=StrictRoute, tags=["dead letters"])
+router = APIRouter(prefix="/v1/dead-letters", route_class=BoundedJsonRoute, tags=["dead letters"])
 
 MAX_ID = 2**63 - 1
 OPERATOR = "operator"
@@ -40,8 +40,8 @@ LetterId = Annotated[int, Path(ge=1, le=MAX_ID)]
 _REFUSALS = ("not_found", "role_missing", "dead_letter_settled", "reason_required")
 
 
-class Settle(ClientMessage):
-    """Why; it stands in the audit."""
+class SettleDeadLetterBody(ClientMessage):
+    """Why a dead letter is requeued or discarded; the reason stands in the audit."""
 
     reason: str = Field(max_length=2_000)
 
@@ -64,7 +64,7 @@ async def list_dead_letters(
         before=before,
         limit=limit,
     )
-    return json_answer(await dependencies.platform.ask(rpc.LIST_DEAD_LETTERS, request))
+    return json_answer(await dependencies.platform.request(rpc.LIST_DEAD_LETTERS, request))
 
 
 @router.get(
@@ -75,7 +75,7 @@ async def get_dead_letter(dead_letter_id: LetterId, dependencies: Dependencies, 
     request = ListDeadLetters(
         project=principal.project, unowned=_sees_unowned(principal), status=None, dead_letter_id=dead_letter_id, limit=1
     )
-    page: DeadLetterPage = await dependencies.platform.ask(rpc.LIST_DEAD_LETTERS, request)
+    page: DeadLetterPage = await dependencies.platform.request(rpc.LIST_DEAD_LETTERS, request)
     if not page.letters:
         raise ProblemError(problem("not_found", f"{dead_letter_id} is no dead letter of this project"))
     return json_answer(page.letters[0])
@@ -85,7 +85,7 @@ async def get_dead_letter(dead_letter_id: LetterId, dependencies: Dependencies, 
     "/{dead_letter_id}/requeue", response_model=ActionDone, responses=documented(*_REFUSALS), summary="Send it again"
 )
 async def requeue(
-    dead_letter_id: LetterId, settle: Settle, dependencies: Dependencies, principal: RunsOperator
+    dead_letter_id: LetterId, settle: SettleDeadLetterBody, dependencies: Dependencies, principal: RunsOperator
 ) -> Response:
     """Put the message back where it came from, once (needs the role `operator`)."""
     request = _settle(principal, dead_letter_id, settle)
@@ -96,13 +96,13 @@ async def requeue(
     "/{dead_letter_id}/discard", response_model=ActionDone, responses=documented(*_REFUSALS), summary="Throw it away"
 )
 async def discard(
-    dead_letter_id: LetterId, settle: Settle, dependencies: Dependencies, principal: RunsOperator
+    dead_letter_id: LetterId, settle: SettleDeadLetterBody, dependencies: Dependencies, principal: RunsOperator
 ) -> Response:
     """Settle the letter without sending it; it stays readable (needs the role `operator`)."""
     return await _settled(dependencies, _settle(principal, dead_letter_id, settle))
 
 
-def _settle(principal: Principal, dead_letter_id: int, settle: Settle) -> SettleDeadLetter:
+def _settle(principal: Principal, dead_letter_id: int, settle: SettleDeadLetterBody) -> SettleDeadLetter:
     require_role(principal, OPERATOR)
     if not settle.reason.strip():
         raise ProblemError(problem("reason_required", "say why: it stands in the audit"))
@@ -117,7 +117,7 @@ def _settle(principal: Principal, dead_letter_id: int, settle: Settle) -> Settle
 
 
 async def _settled(dependencies: GatewayDependencies, request: SettleDeadLetter) -> Response:
-    return json_answer(await dependencies.platform.ask(rpc.SETTLE_DEAD_LETTER, request, timeout_s=15.0))
+    return json_answer(await dependencies.platform.request(rpc.SETTLE_DEAD_LETTER, request, timeout_s=15.0))
 
 
 def _sees_unowned(principal: Principal) -> bool:

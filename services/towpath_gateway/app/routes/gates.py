@@ -22,10 +22,10 @@ from towpath_gateway.app.dependencies import (
     documented,
     json_answer,
 )
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import Principal, non_approval_roles
 
-router = APIRouter(prefix="/v1/gates", route_class=StrictRoute, tags=["gates"])
+router = APIRouter(prefix="/v1/gates", route_class=BoundedJsonRoute, tags=["gates"])
 
 Verdict = Literal["approved", "denied", "happened", "did_not_happen", "retry", "stop"]
 
@@ -40,29 +40,29 @@ _REFUSALS = (
 )
 
 
-class Approve(ClientMessage):
-    """A yes; `digest` binds it to the call as it was shown."""
+class ApproveGateBody(ClientMessage):
+    """A person's yes to a gate; `digest` binds it to the call as it was shown."""
 
     reason: str = Field(default="", max_length=2_000)
     digest: str | None = Field(default=None, max_length=128)
 
 
-class Deny(ClientMessage):
-    """A no; the model sees the reason."""
+class DenyGateBody(ClientMessage):
+    """A person's no to a gate; the model sees the reason."""
 
     reason: str = Field(default="", max_length=2_000)
     digest: str | None = Field(default=None, max_length=128)
 
 
-class Edit(ClientMessage):
-    """Other arguments for a call that waits: all of them, as the tool takes them."""
+class EditGateBody(ClientMessage):
+    """Other arguments for a call that waits at a gate: all of them, as the tool takes them."""
 
     args: JsonObject
     reason: str = Field(default="", max_length=2_000)
     digest: str | None = Field(default=None, max_length=128)
 
 
-class Resolve(ClientMessage):
+class ResolveGateBody(ClientMessage):
     """Any verdict, for gates that ask something else than yes or no."""
 
     verdict: Verdict
@@ -85,7 +85,7 @@ async def list_gates(
     request = ListGates(
         project=principal.project, status=wanted, run_id=run_id, paused=paused, after=after, limit=limit
     )
-    return json_answer(await dependencies.platform.ask(rpc.LIST_GATES, request))
+    return json_answer(await dependencies.platform.request(rpc.LIST_GATES, request))
 
 
 @router.get("/{gate_id}", response_model=GateView, responses=documented("gate_not_found"), summary="Look at a gate")
@@ -96,10 +96,10 @@ async def get_gate(gate_id: UUID, dependencies: Dependencies, principal: GatesRe
 
 @router.post("/{gate_id}/approve", response_model=ActionDone, responses=documented(*_REFUSALS), summary="Approve")
 async def approve_gate(
-    gate_id: UUID, dependencies: Dependencies, principal: GatesResolver, vote: Approve | None = None
+    gate_id: UUID, dependencies: Dependencies, principal: GatesResolver, vote: ApproveGateBody | None = None
 ) -> Response:
     """Say yes; the run goes on once the quorum is reached."""
-    given = vote or Approve()
+    given = vote or ApproveGateBody()
     return await _resolve(dependencies, principal, gate_id, "approved", given.reason, given.digest)
 
 
@@ -107,10 +107,10 @@ async def approve_gate(
     "/{gate_id}/deny", response_model=ActionDone, responses=documented(*_REFUSALS, "reason_required"), summary="Deny"
 )
 async def deny_gate(
-    gate_id: UUID, dependencies: Dependencies, principal: GatesResolver, vote: Deny | None = None
+    gate_id: UUID, dependencies: Dependencies, principal: GatesResolver, vote: DenyGateBody | None = None
 ) -> Response:
     """Say no, with a reason."""
-    given = vote or Deny()
+    given = vote or DenyGateBody()
     return await _resolve(dependencies, principal, gate_id, "denied", given.reason, given.digest)
 
 
@@ -120,7 +120,9 @@ async def deny_gate(
     responses=documented(*_REFUSALS, "reason_required"),
     summary="Resolve",
 )
-async def resolve_gate(gate_id: UUID, vote: Resolve, dependencies: Dependencies, principal: GatesResolver) -> Response:
+async def resolve_gate(
+    gate_id: UUID, vote: ResolveGateBody, dependencies: Dependencies, principal: GatesResolver
+) -> Response:
     """Settle a gate with any verdict it takes.
 
     An unknown effect takes happened, did_not_happen or retry; a run that waits takes approved, denied or stop.
@@ -134,14 +136,16 @@ async def resolve_gate(gate_id: UUID, vote: Resolve, dependencies: Dependencies,
     responses=documented(*_REFUSALS, "edit_refused", "revisions_used_up"),
     summary="Change the call",
 )
-async def edit_gate(gate_id: UUID, edit: Edit, dependencies: Dependencies, principal: GatesResolver) -> Response:
+async def edit_gate(
+    gate_id: UUID, edit: EditGateBody, dependencies: Dependencies, principal: GatesResolver
+) -> Response:
     """Put other arguments in the place of those that wait; whoever does has approved them, as one of the quorum."""
     return await _resolve(dependencies, principal, gate_id, "edit", edit.reason, edit.digest, edit.args)
 
 
 async def _gate(dependencies: GatewayDependencies, principal: Principal, gate_id: UUID) -> GateView:
     request = ListGates(project=principal.project, status=None, gate_id=gate_id, limit=1)
-    page: GatePage = await dependencies.platform.ask(rpc.LIST_GATES, request)
+    page: GatePage = await dependencies.platform.request(rpc.LIST_GATES, request)
     if not page.gates:
         raise ProblemError(problem("gate_not_found", f"{gate_id} is no gate of this project"))
     return page.gates[0]
@@ -172,4 +176,4 @@ async def _resolve(
         digest=digest,
     )
     method = rpc.RESOLVE_GATE if gate.approval_id is None else rpc.RESOLVE_APPROVAL
-    return json_answer(await dependencies.platform.ask(method, vote))
+    return json_answer(await dependencies.platform.request(method, vote))

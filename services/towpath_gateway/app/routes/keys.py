@@ -6,16 +6,16 @@ Nobody gives away more than they hold; a secret is shown once.
 from fastapi import APIRouter, Response
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_gateway.adapters.key_store import KeyList, KeyView, NewKey
+from towpath_gateway.adapters.key_store import CreateKeyBody, KeyList, KeyView
 from towpath_gateway.app.dependencies import Dependencies, KeysAdmin, documented, json_answer
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import Principal, scopes_of
 
-router = APIRouter(prefix="/v1/keys", route_class=StrictRoute, tags=["keys"])
+router = APIRouter(prefix="/v1/keys", route_class=BoundedJsonRoute, tags=["keys"])
 
 
 @router.post("", status_code=201, response_model=KeyView, responses=documented("caller_taken"), summary="Make a key")
-async def create_key(new: NewKey, dependencies: Dependencies, principal: KeysAdmin) -> Response:
+async def create_key(new: CreateKeyBody, dependencies: Dependencies, principal: KeysAdmin) -> Response:
     """Make a key of this project; `key` is shown in this answer and never again."""
     refuse_more_than_held(principal, new)
     view = await dependencies.keys.create(new, project=principal.project, actor=principal.actor)
@@ -35,7 +35,7 @@ async def revoke_key(prefix: str, dependencies: Dependencies, principal: KeysAdm
     return Response(status_code=204)
 
 
-def refuse_more_than_held(principal: Principal, new: NewKey) -> None:
+def refuse_more_than_held(principal: Principal, new: CreateKeyBody) -> None:
     """Raise ProblemError `forbidden` where *new* could do something that *principal* can't."""
     scopes = sorted(set(scopes_of(new.scopes, new.roles)) - principal.scopes)
     roles = sorted(set(new.roles) - principal.roles)

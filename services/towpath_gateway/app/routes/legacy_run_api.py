@@ -16,7 +16,7 @@ from towpath_contracts.base import ClientMessage, JsonObject, Message, Name
 from towpath_contracts.decisions.request import RenderPromptAnswer, RenderPromptRequest
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, ToolCallFinished
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
-from towpath_contracts.runs.views import PreviewPrompt, PromptPreview
+from towpath_contracts.runs.views import PreviewContext, PreviewPrompt
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.dependencies import (
@@ -30,10 +30,10 @@ from towpath_gateway.app.dependencies import (
     json_answer,
 )
 from towpath_gateway.app.routes.runs import IdempotencyKey, with_key
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import Principal
 from towpath_gateway.core.headers import preferred_wait
-from towpath_gateway.core.run_answers import RunAnswer, RunDebug, answered_requests, run_answer, run_debug
+from towpath_gateway.core.run_answers import RunAnswer, RunDebugView, answered_requests, run_answer, run_debug
 from towpath_readings.execution_log import project_execution_log
 from towpath_readings.spans import SpanLink
 
@@ -58,7 +58,7 @@ def still_running(run_id: str, status: str, seconds: float) -> Problem:
     return problem("timeout", detail, run_id=run_id, extra={"status": status, "location": f"/v1/runs/{run_id}"})
 
 
-async def _debug(platform: PlatformClient, project: str, run_id: UUID, entries: list[LogEntry]) -> RunDebug:
+async def _debug(platform: PlatformClient, project: str, run_id: UUID, entries: list[LogEntry]) -> RunDebugView:
     """Return the raw texts; without the log-writer there are none, which `missing` says, and the answer stands."""
     wanted = answered_requests(entries)
     try:
@@ -70,7 +70,7 @@ async def _debug(platform: PlatformClient, project: str, run_id: UUID, entries: 
     return run_debug(calls, wanted)
 
 
-router = APIRouter(route_class=StrictRoute, tags=["source 0"])
+router = APIRouter(route_class=BoundedJsonRoute, tags=["source 0"])
 
 SCRIPTED_MODEL = "scripted:task"
 """Plays the script that comes with the task; it is named for what it is."""
@@ -82,7 +82,7 @@ Prefer = Annotated[
 ]
 
 
-class InvokeOne(ClientMessage):
+class InvokeDecisionBody(ClientMessage):
     """One decision to carry out without a model; `decision` is in the form a model writes."""
 
     agent_key: Name
@@ -92,7 +92,7 @@ class InvokeOne(ClientMessage):
     version: int | None = Field(default=None, ge=1)
 
 
-class ShowPrompt(ClientMessage):
+class PreviewPromptBody(ClientMessage):
     """Whose prompt, for what message."""
 
     agent_key: Name | None = None
@@ -100,8 +100,8 @@ class ShowPrompt(ClientMessage):
     version: int | None = Field(default=None, ge=1)
 
 
-class PromptShown(Message):
-    """The prompt that an agent would get in its first step."""
+class PromptPreviewAnswer(Message):
+    """The prompt that an agent would get in its first step, rendered without asking a model."""
 
     agent_key: str
     model: str
@@ -109,7 +109,7 @@ class PromptShown(Message):
     digest: str
 
 
-class ToolPayload(Message):
+class ToolCallPayload(Message):
     """The full payload of one tool call."""
 
     execution_id: UUID
@@ -149,7 +149,7 @@ async def run_once(
 )
 async def invoke(
     name: str,
-    one: InvokeOne,
+    one: InvokeDecisionBody,
     dependencies: Dependencies,
     principal: RunsWriter,
     link: ClientSpan,
@@ -172,11 +172,13 @@ async def invoke(
 
 @router.post(
     "/v1/networks/{name:path}/prompt",
-    response_model=PromptShown,
+    response_model=PromptPreviewAnswer,
     responses=documented("network_not_found", "version_not_found", "agent_not_found"),
     summary="Show the prompt an agent would get",
 )
-async def show_prompt(name: str, asked: ShowPrompt, dependencies: Dependencies, principal: NetworksReader) -> Response:
+async def show_prompt(
+    name: str, asked: PreviewPromptBody, dependencies: Dependencies, principal: NetworksReader
+) -> Response:
     """Return the prompt of an agent's first step; no model is called and no run is made."""
     request = PreviewPrompt(
         project=principal.project,
@@ -185,12 +187,12 @@ async def show_prompt(name: str, asked: ShowPrompt, dependencies: Dependencies, 
         agent_key=asked.agent_key,
         user_message=asked.user_message,
     )
-    preview: PromptPreview = await dependencies.platform.ask(rpc.PREVIEW_PROMPT, request)
-    rendered: RenderPromptAnswer = await dependencies.platform.ask(
+    preview: PreviewContext = await dependencies.platform.request(rpc.PREVIEW_PROMPT, request)
+    rendered: RenderPromptAnswer = await dependencies.platform.request(
         rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context)
     )
     return json_answer(
-        PromptShown(
+        PromptPreviewAnswer(
             agent_key=preview.context.agent_key, model=preview.model, prompt=rendered.prompt, digest=rendered.digest
         )
     )
@@ -198,7 +200,7 @@ async def show_prompt(name: str, asked: ShowPrompt, dependencies: Dependencies, 
 
 @router.get(
     "/v1/runs/{run_id}/tools/{execution_id}",
-    response_model=ToolPayload,
+    response_model=ToolCallPayload,
     responses=documented("run_not_found", "tool_call_not_found"),
     summary="The full payload of a tool call",
 )
@@ -213,7 +215,7 @@ async def get_tool_payload(
     stored = blob_of(entries, execution_id)
     if stored is not None:
         found = {**found, "result": json.loads(await dependencies.platform.blob(run_id, stored))}
-    return json_answer(ToolPayload(execution_id=execution_id, **found))
+    return json_answer(ToolCallPayload(execution_id=execution_id, **found))
 
 
 def blob_of(entries: list[LogEntry], execution_id: UUID) -> str | None:

@@ -17,10 +17,10 @@ from towpath_gateway.app.dependencies import (
     documented,
     json_answer,
 )
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import Principal
 
-router = APIRouter(prefix="/v1/networks", route_class=StrictRoute, tags=["networks"])
+router = APIRouter(prefix="/v1/networks", route_class=BoundedJsonRoute, tags=["networks"])
 
 _INVALID = (
     "network_invalid",
@@ -34,14 +34,14 @@ _INVALID = (
 )
 
 
-class NetworkDraft(ClientMessage):
+class PublishNetworkBody(ClientMessage):
     """A network as people write it (`kind: Network`); with `dry_run` nothing is published."""
 
     spec: JsonObject
     dry_run: bool = False
 
 
-class NetworkCheck(ClientMessage):
+class ValidateNetworkBody(ClientMessage):
     """A network to validate."""
 
     spec: JsonObject
@@ -57,7 +57,7 @@ class NetworkCheck(ClientMessage):
     },
     summary="Publish a network",
 )
-async def publish_network(draft: NetworkDraft, dependencies: Dependencies, principal: NetworksWriter) -> Response:
+async def publish_network(draft: PublishNetworkBody, dependencies: Dependencies, principal: NetworksWriter) -> Response:
     """Make an immutable new version, unless the current one is equal; every problem of a bad one is listed."""
     version = await _publish(dependencies, principal, draft.spec, dry_run=draft.dry_run)
     made = not (draft.dry_run or version.unchanged)
@@ -66,15 +66,17 @@ async def publish_network(draft: NetworkDraft, dependencies: Dependencies, princ
 
 
 @router.post("/validate", response_model=NetworkVersion, responses=documented(*_INVALID), summary="Validate a network")
-async def validate_network(check: NetworkCheck, dependencies: Dependencies, principal: NetworksReader) -> Response:
-    """Say what publishing would make, or list every problem; nothing is stored."""
+async def validate_network(
+    check: ValidateNetworkBody, dependencies: Dependencies, principal: NetworksReader
+) -> Response:
+    """Return what publishing would make, or list every problem; nothing is stored."""
     return json_answer(await _publish(dependencies, principal, check.spec, dry_run=True))
 
 
 @router.get("", response_model=NetworkList, responses=documented(), summary="List networks")
 async def list_networks(dependencies: Dependencies, principal: NetworksReader) -> Response:
     """Return the current version of every network of the project."""
-    return json_answer(await dependencies.platform.ask(rpc.LIST_NETWORKS, GetPolicy(project=principal.project)))
+    return json_answer(await dependencies.platform.request(rpc.LIST_NETWORKS, GetPolicy(project=principal.project)))
 
 
 @router.get(
@@ -88,12 +90,12 @@ async def get_network(
 ) -> Response:
     """Return a version with its snapshot and the spec it was made from."""
     request = PreviewPrompt(project=principal.project, network=name, version=version)
-    return json_answer(await dependencies.platform.ask(rpc.GET_NETWORK, request))
+    return json_answer(await dependencies.platform.request(rpc.GET_NETWORK, request))
 
 
 async def _publish(
     dependencies: GatewayDependencies, principal: Principal, spec: JsonObject, *, dry_run: bool
 ) -> NetworkVersion:
     request = PublishNetwork(project=principal.project, actor=principal.actor, spec=spec, dry_run=dry_run)
-    version: NetworkVersion = await dependencies.platform.ask(rpc.PUBLISH_NETWORK, request)
+    version: NetworkVersion = await dependencies.platform.request(rpc.PUBLISH_NETWORK, request)
     return version

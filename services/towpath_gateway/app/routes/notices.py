@@ -7,15 +7,15 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AwareDatetime
 
 from towpath_contracts import rpc
-from towpath_contracts.gate_notices import ListNotices, NoticePage, RetryNotice
+from towpath_contracts.gate_notices import GateNoticePage, ListGateNotices, RetryGateNotice
 from towpath_contracts.runs.views import ActionDone
 from towpath_gateway.app.dependencies import Dependencies, GatesReader, RunsOperator, documented, json_answer
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 
-router = APIRouter(prefix="/v1/notices", route_class=StrictRoute, tags=["gates"])
+router = APIRouter(prefix="/v1/notices", route_class=BoundedJsonRoute, tags=["gates"])
 
 
-@router.get("", response_model=NoticePage, responses=documented(), summary="List gate notices")
+@router.get("", response_model=GateNoticePage, responses=documented(), summary="List gate notices")
 async def list_notices(
     dependencies: Dependencies,
     principal: GatesReader,
@@ -25,8 +25,8 @@ async def list_notices(
 ) -> Response:
     """Return the project's notices, newest first; by default those that no webhook has taken."""
     wanted = None if status == "all" else status
-    request = ListNotices(project=principal.project, status=wanted, before=before, limit=limit)
-    return json_answer(await dependencies.platform.ask(rpc.LIST_NOTICES, request))
+    request = ListGateNotices(project=principal.project, status=wanted, before=before, limit=limit)
+    return json_answer(await dependencies.platform.request(rpc.LIST_NOTICES, request))
 
 
 @router.post(
@@ -34,5 +34,5 @@ async def list_notices(
 )
 async def retry_notice(notice_id: UUID, dependencies: Dependencies, principal: RunsOperator) -> Response:
     """Send a dead notice again, from its first try on."""
-    request = RetryNotice(project=principal.project, notice_id=notice_id)
-    return json_answer(await dependencies.platform.ask(rpc.RETRY_NOTICE, request))
+    request = RetryGateNotice(project=principal.project, notice_id=notice_id)
+    return json_answer(await dependencies.platform.request(rpc.RETRY_NOTICE, request))

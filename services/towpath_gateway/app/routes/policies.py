@@ -16,11 +16,11 @@ from towpath_contracts.tools.policy import (
     Dimension,
     GetShadow,
     GetStatistics,
-    ListVersions,
+    ListPolicyVersions,
     PolicyChanges,
-    PolicyDiff,
+    PolicyImpact,
     PolicyVersions,
-    RollBack,
+    RollBackPolicy,
     RuleChanged,
     SetShadow,
     ShadowView,
@@ -34,9 +34,9 @@ from towpath_gateway.app.dependencies import (
     documented,
     json_answer,
 )
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 
-router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["tool access"])
+router = APIRouter(prefix="/v1", route_class=BoundedJsonRoute, tags=["tool access"])
 
 ANALYSIS_TIMEOUT_S = 20.0
 """How long a piece of a diff, or figures of a long window, may take before the answer is `unavailable`."""
@@ -45,7 +45,7 @@ Before = Annotated[int | None, Query(ge=1, description="`next_before` of the pag
 Limit = Annotated[int, Query(ge=1, le=500)]
 
 
-class GoBack(ClientMessage):
+class RollBackPolicyBody(ClientMessage):
     """The version to come back to, and why; `if_version` must be the one in force."""
 
     version: int = Field(ge=1)
@@ -63,8 +63,11 @@ class RuleText(ClientMessage):
     dry_run: bool = False
 
 
-class Proposal(ClientMessage):
-    """A matrix that might be applied, and the calls to weigh by it; `after` and `last` come from the piece before."""
+class PolicyImpactBody(ClientMessage):
+    """A policy that is not in force, and the recorded calls to evaluate with it.
+
+    A matrix that might be applied, and the calls to weigh by it; `after` and `last` come from the piece before.
+    """
 
     text: str = Field(max_length=MAX_POLICY_CHARS)
     since: AwareDatetime | None = None
@@ -87,8 +90,8 @@ async def list_versions(
     dependencies: Dependencies, principal: PolicyReader, before: Before = None, limit: Limit = 50
 ) -> Response:
     """Return the versions of the matrix, newest first: who applied them, when and why."""
-    request = ListVersions(project=principal.project, before=before, limit=limit)
-    return json_answer(await dependencies.platform.ask(rpc.POLICY_VERSIONS, request))
+    request = ListPolicyVersions(project=principal.project, before=before, limit=limit)
+    return json_answer(await dependencies.platform.request(rpc.POLICY_VERSIONS, request))
 
 
 @router.get("/policy/changes", response_model=PolicyChanges, responses=documented(), summary="The change log")
@@ -96,8 +99,8 @@ async def list_changes(
     dependencies: Dependencies, principal: PolicyReader, before: Before = None, limit: Limit = 20
 ) -> Response:
     """Return what every version changed, rule by rule, newest first."""
-    request = ListVersions(project=principal.project, before=before, limit=limit)
-    return json_answer(await dependencies.platform.ask(rpc.POLICY_CHANGES, request))
+    request = ListPolicyVersions(project=principal.project, before=before, limit=limit)
+    return json_answer(await dependencies.platform.request(rpc.POLICY_CHANGES, request))
 
 
 @router.post(
@@ -106,10 +109,10 @@ async def list_changes(
     responses=documented("version_not_found", "policy_invalid", "policy_moved"),
     summary="Go back to a version",
 )
-async def roll_back(wanted: GoBack, dependencies: Dependencies, principal: PolicyWriter) -> Response:
+async def roll_back(wanted: RollBackPolicyBody, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Apply the text of an older version as a new one."""
-    request = RollBack(project=principal.project, actor=principal.actor, **_fields_of(wanted))
-    return json_answer(await dependencies.platform.ask(rpc.ROLL_BACK_POLICY, request))
+    request = RollBackPolicy(project=principal.project, actor=principal.actor, **_fields_of(wanted))
+    return json_answer(await dependencies.platform.request(rpc.ROLL_BACK_POLICY, request))
 
 
 @router.get(
@@ -120,7 +123,7 @@ async def roll_back(wanted: GoBack, dependencies: Dependencies, principal: Polic
 )
 async def get_rule(name: str, dependencies: Dependencies, principal: PolicyReader) -> JsonObject:
     """Return one rule of the matrix in force."""
-    view = await dependencies.platform.ask(rpc.GET_POLICY, GetPolicy(project=principal.project))
+    view = await dependencies.platform.request(rpc.GET_POLICY, GetPolicy(project=principal.project))
     found = next((rule for rule in view.rules if rule["name"] == name), None)
     if found is None:
         raise ProblemError(problem("rule_not_found", f"there is no rule named {name}"))
@@ -137,7 +140,7 @@ async def get_rule(name: str, dependencies: Dependencies, principal: PolicyReade
 async def put_rule(name: str, rule: RuleText, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Replace the rule of that name, or add it at the end; the whole matrix becomes a new version."""
     request = ChangeRule(project=principal.project, actor=principal.actor, name=name, **_fields_of(rule))
-    return json_answer(await dependencies.platform.ask(rpc.CHANGE_RULE, request))
+    return json_answer(await dependencies.platform.request(rpc.CHANGE_RULE, request))
 
 
 @router.delete(
@@ -155,29 +158,29 @@ async def remove_rule(
 ) -> Response:
     """Take a rule out; the whole matrix becomes a new version."""
     request = ChangeRule(project=principal.project, actor=principal.actor, name=name, note=note, if_version=if_version)
-    return json_answer(await dependencies.platform.ask(rpc.CHANGE_RULE, request))
+    return json_answer(await dependencies.platform.request(rpc.CHANGE_RULE, request))
 
 
 @router.post(
-    "/policy/diff", response_model=PolicyDiff, responses=documented("policy_invalid"), summary="Weigh the past"
+    "/policy/diff", response_model=PolicyImpact, responses=documented("policy_invalid"), summary="Weigh the past"
 )
-async def diff_policy(proposal: Proposal, dependencies: Dependencies, principal: PolicyWriter) -> Response:
-    """Say which recorded calls a matrix would have decided otherwise, a piece at a time; nothing is changed."""
+async def diff_policy(proposal: PolicyImpactBody, dependencies: Dependencies, principal: PolicyWriter) -> Response:
+    """Return which recorded calls a matrix would have decided otherwise, a piece at a time; nothing is changed."""
     request = DiffPolicy(project=principal.project, **_fields_of(proposal))
-    return json_answer(await dependencies.platform.ask(rpc.DIFF_POLICY, request, ANALYSIS_TIMEOUT_S))
+    return json_answer(await dependencies.platform.request(rpc.DIFF_POLICY, request, ANALYSIS_TIMEOUT_S))
 
 
 @router.get("/policy/shadow", response_model=ShadowView, responses=documented(), summary="What the shadow found")
 async def get_shadow(dependencies: Dependencies, principal: PolicyReader) -> Response:
     """Return the shadow that was set last, and the live calls that it would have decided otherwise."""
-    return json_answer(await dependencies.platform.ask(rpc.GET_SHADOW, GetShadow(project=principal.project)))
+    return json_answer(await dependencies.platform.request(rpc.GET_SHADOW, GetShadow(project=principal.project)))
 
 
 @router.put("/policy/shadow", response_model=ShadowView, responses=documented("policy_invalid"), summary="Set a shadow")
 async def set_shadow(shadow: ShadowText, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Weigh live calls by a second matrix from now on; it is never obeyed."""
     request = SetShadow(project=principal.project, actor=principal.actor, **_fields_of(shadow))
-    return json_answer(await dependencies.platform.ask(rpc.SET_SHADOW, request))
+    return json_answer(await dependencies.platform.request(rpc.SET_SHADOW, request))
 
 
 @router.delete("/policy/shadow", response_model=ShadowView, responses=documented(), summary="End the shadow")
@@ -186,7 +189,7 @@ async def end_shadow(
 ) -> Response:
     """Weigh no call by it any more; what it found stays readable."""
     request = SetShadow(project=principal.project, actor=principal.actor, note=note)
-    return json_answer(await dependencies.platform.ask(rpc.SET_SHADOW, request))
+    return json_answer(await dependencies.platform.request(rpc.SET_SHADOW, request))
 
 
 @router.get("/statistics", response_model=Statistics, responses=documented(), summary="Success and denial rates")
@@ -197,9 +200,9 @@ async def get_statistics(
     until: AwareDatetime | None = None,
     by: Annotated[list[Dimension] | None, Query(max_length=6)] = None,
 ) -> Response:
-    """Count decisions and outcomes of the last day, or of a window, by tool unless said otherwise."""
+    """Count decisions and outcomes of the last day, or of a window, by tool unless asked otherwise."""
     request = GetStatistics(project=principal.project, since=since, until=until, by=tuple(by or ["tool"]))
-    return json_answer(await dependencies.platform.ask(rpc.GET_STATISTICS, request, ANALYSIS_TIMEOUT_S))
+    return json_answer(await dependencies.platform.request(rpc.GET_STATISTICS, request, ANALYSIS_TIMEOUT_S))
 
 
 def _fields_of(message: ClientMessage) -> JsonObject:

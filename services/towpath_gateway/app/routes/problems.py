@@ -6,9 +6,9 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems.kind import ProblemKind
 from towpath_contracts.problems.registry import REGISTRY, TYPE_PREFIX, ProblemError, problem
 from towpath_gateway.app.dependencies import json_answer
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 
-router = APIRouter(prefix="/problems", route_class=StrictRoute, tags=["problems"])
+router = APIRouter(prefix="/problems", route_class=BoundedJsonRoute, tags=["problems"])
 
 
 class ProblemEntry(Message):
@@ -23,7 +23,7 @@ class ProblemEntry(Message):
 
 
 class ProblemList(Message):
-    """Every code."""
+    """Every problem code of the platform, as `GET /problems` shows it."""
 
     problems: tuple[ProblemEntry, ...]
 

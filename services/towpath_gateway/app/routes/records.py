@@ -20,10 +20,10 @@ from towpath_contracts.runs.records import (
 from towpath_contracts.tasks import RunAccepted
 from towpath_gateway.app.dependencies import Dependencies, RunsOperator, RunsWriter, documented, json_answer
 from towpath_gateway.app.routes.runs import IdempotencyKey, run_headers
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.headers import idempotency_key
 
-router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["records"])
+router = APIRouter(prefix="/v1", route_class=BoundedJsonRoute, tags=["records"])
 
 REPLAY_WAIT_S = 60.0
 """How long the replay of one run, or of one page, may take: replays take turns."""
@@ -42,7 +42,7 @@ async def replay_runs(
     if since is not None and since.tzinfo is None:
         raise ProblemError(problem("request_invalid", "since needs a zone, e.g. 2026-01-31T00:00:00Z"))
     request = ReplayRuns(project=principal.project, network=network, since=since, after=after, limit=limit)
-    return json_answer(await dependencies.platform.ask(rpc.REPLAY_RUNS, request, timeout_s=REPLAY_WAIT_S))
+    return json_answer(await dependencies.platform.request(rpc.REPLAY_RUNS, request, timeout_s=REPLAY_WAIT_S))
 
 
 @router.get(
@@ -51,7 +51,7 @@ async def replay_runs(
 async def replay_run(run_id: UUID, dependencies: Dependencies, principal: RunsOperator) -> Response:
     """Feed the run's facts to the engine again and compare its events byte for byte; changes nothing."""
     request = ReplayRuns(project=principal.project, run_id=run_id)
-    page: ReplayPage = await dependencies.platform.ask(rpc.REPLAY_RUNS, request, timeout_s=REPLAY_WAIT_S)
+    page: ReplayPage = await dependencies.platform.request(rpc.REPLAY_RUNS, request, timeout_s=REPLAY_WAIT_S)
     return json_answer(page.results[0])
 
 
@@ -69,7 +69,7 @@ async def get_record(
 ) -> Response:
     """Return the next piece of the record as JSON lines: its snapshot, facts and events, as they are stored."""
     request = GetRecord(project=principal.project, run_id=run_id, cursor=cursor)
-    return json_answer(await dependencies.platform.ask(rpc.RECORD, request))
+    return json_answer(await dependencies.platform.request(rpc.RECORD, request))
 
 
 @router.post(
@@ -91,5 +91,5 @@ async def fork_run(
         actor=principal.actor,
         options=options.model_copy(update={"idempotency_key": chosen}),
     )
-    accepted: RunAccepted = await dependencies.platform.ask(rpc.FORK_RUN, request, timeout_s=15.0)
+    accepted: RunAccepted = await dependencies.platform.request(rpc.FORK_RUN, request, timeout_s=15.0)
     return json_answer(accepted, status=202, headers=run_headers(accepted.run_id))

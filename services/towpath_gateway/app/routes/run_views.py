@@ -7,13 +7,13 @@ from fastapi import APIRouter, Query, Response
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_gateway.app.dependencies import Dependencies, RunsReader, documented, json_answer
-from towpath_gateway.app.strict_requests import StrictRoute
-from towpath_readings.goals import TaskState, project_goal
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
+from towpath_readings.goals import GoalView, project_goal
 from towpath_readings.nodes import RunNodes, project_nodes
 from towpath_readings.plans import PlanView, project_plan
 from towpath_readings.transcript import RunMessages, project_messages
 
-router = APIRouter(prefix="/v1/runs/{run_id}", route_class=StrictRoute, tags=["runs"])
+router = APIRouter(prefix="/v1/runs/{run_id}", route_class=BoundedJsonRoute, tags=["runs"])
 
 
 @router.get(
@@ -36,7 +36,7 @@ async def get_nodes(
 
 @router.get(
     "/goal",
-    response_model=TaskState,
+    response_model=GoalView,
     responses=documented("run_not_found", "not_a_goal"),
     summary="How a goal run stands",
 )
@@ -69,5 +69,5 @@ async def get_plan(run_id: UUID, dependencies: Dependencies, principal: RunsRead
     summary="A run as a conversation",
 )
 async def get_messages(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
-    """Return what user, models and tools said, the current turn included, and which calls have no result."""
+    """Return what user, models and tools wrote, the current turn included, and which calls have no result."""
     return json_answer(project_messages(run_id, await dependencies.platform.events(principal.project, run_id)))

@@ -12,7 +12,7 @@ from towpath_contracts import ids, rpc
 from towpath_contracts.base import ClientMessage
 from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.tree import ChildNode, GetTree
+from towpath_contracts.runs.tree import GetTree, RunTreeNode
 from towpath_contracts.runs.views import (
     ActionDone,
     CancelRun,
@@ -34,8 +34,8 @@ from towpath_gateway.app.dependencies import (
     documented,
     json_answer,
 )
-from towpath_gateway.app.event_stream import RunStream, RunTreeLayout, SingleRunLayout
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.event_stream import RunStream, RunTreeFraming, SingleRunFraming
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.headers import (
     idempotency_key,
     last_event_id,
@@ -45,7 +45,7 @@ from towpath_gateway.core.headers import (
 )
 from towpath_readings.effects import TELLS_EFFECTS
 
-router = APIRouter(route_class=StrictRoute, tags=["runs"])
+router = APIRouter(route_class=BoundedJsonRoute, tags=["runs"])
 
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
@@ -69,7 +69,7 @@ Prefer = Annotated[str | None, Header(description="`wait=N` waits up to N second
 RunKind = Literal["network", "swarm", "goal", "background", "plan"]
 
 
-class StopRun(ClientMessage):
+class CancelRunBody(ClientMessage):
     """Why a run should stop."""
 
     reason: str = Field(default="", max_length=2_000)
@@ -143,7 +143,7 @@ async def list_runs(
         before=before,
         limit=limit,
     )
-    return json_answer(await dependencies.platform.ask(rpc.LIST_RUNS, request))
+    return json_answer(await dependencies.platform.request(rpc.LIST_RUNS, request))
 
 
 @router.get("/v1/runs/{run_id}", response_model=RunView, responses=documented("run_not_found"), summary="Look at a run")
@@ -178,7 +178,7 @@ async def get_events(
     """Return events with seq > `after` in order, each exactly once; a dropped stream resumes with Last-Event-ID.
 
     With `children`, which streams only, each event says whose it is (`run_id`, `path`). With `deltas` there are
-    events `delta` and `superseded` between the others, without ids: they are told once, and may be lost.
+    events `delta` and `superseded` between the others, without ids: they are sent once, and may be lost.
     """
     if not wants_stream(request.headers.get("accept")):
         if children or deltas:
@@ -193,7 +193,9 @@ async def get_events(
     _check_start(start, first)
     return _stream(
         dependencies,
-        RunStream(dependencies.platform, principal.project, first, SingleRunLayout(run_id), after=start, deltas=deltas),
+        RunStream(
+            dependencies.platform, principal.project, first, SingleRunFraming(run_id), after=start, deltas=deltas
+        ),
     )
 
 
@@ -205,17 +207,17 @@ async def get_events(
     summary="Ask a run to stop",
 )
 async def cancel_run(
-    run_id: UUID, dependencies: Dependencies, principal: RunsWriter, stop: StopRun | None = None
+    run_id: UUID, dependencies: Dependencies, principal: RunsWriter, stop: CancelRunBody | None = None
 ) -> Response:
     """Ask a run to stop. It is `cancelled` once no call of it can start any more."""
     reason = stop.reason if stop is not None else ""
     request = CancelRun(project=principal.project, run_id=run_id, actor=principal.actor, reason=reason)
-    return json_answer(await dependencies.platform.ask(rpc.CANCEL_RUN, request), status=202)
+    return json_answer(await dependencies.platform.request(rpc.CANCEL_RUN, request), status=202)
 
 
 @router.get(
     "/v1/runs/{run_id}/tree",
-    response_model=ChildNode,
+    response_model=RunTreeNode,
     responses=documented("run_not_found"),
     summary="A run and its child runs",
 )
@@ -224,7 +226,9 @@ async def get_tree(run_id: UUID, dependencies: Dependencies, principal: RunsRead
 
     Of more than 500 runs those that stand deepest, and began last, are left out, and `truncated` says so.
     """
-    return json_answer(await dependencies.platform.ask(rpc.RUN_TREE, GetTree(project=principal.project, run_id=run_id)))
+    return json_answer(
+        await dependencies.platform.request(rpc.RUN_TREE, GetTree(project=principal.project, run_id=run_id))
+    )
 
 
 @router.get(
@@ -243,7 +247,7 @@ async def get_history(
     await dependencies.platform.run(principal.project, run_id)
     request = GetHistory(project=principal.project, run_id=run_id, after_step=after_step)
     try:
-        return json_answer(await dependencies.platform.ask(rpc.GET_HISTORY, request))
+        return json_answer(await dependencies.platform.request(rpc.GET_HISTORY, request))
     except ProblemError as error:
         if error.problem.code != "run_not_found":
             raise
@@ -253,11 +257,11 @@ async def get_history(
 async def _tree_stream(
     dependencies: GatewayDependencies, project: str, run_id: UUID, last_event: str | None, *, deltas: bool
 ) -> Response:
-    told = last_tree_event_id(last_event)
+    sent = last_tree_event_id(last_event)
     first = await dependencies.platform.page(project, run_id, 0)
-    _check_start(told.get(run_id, 0), first)
+    _check_start(sent.get(run_id, 0), first)
     return _stream(
-        dependencies, RunStream(dependencies.platform, project, first, RunTreeLayout(run_id, told), deltas=deltas)
+        dependencies, RunStream(dependencies.platform, project, first, RunTreeFraming(run_id, sent), deltas=deltas)
     )
 
 

@@ -12,10 +12,10 @@ from towpath_contracts.events.log import RunFinished
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.workspace import FileText, FileVersion, WorkspaceView
 from towpath_gateway.app.dependencies import Dependencies, GatewayDependencies, RunsReader, documented, json_answer
-from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_readings.workspace import project_workspace
 
-router = APIRouter(prefix="/v1/runs/{run_id}/workspace", route_class=StrictRoute, tags=["runs"])
+router = APIRouter(prefix="/v1/runs/{run_id}/workspace", route_class=BoundedJsonRoute, tags=["runs"])
 
 
 @router.get("", response_model=WorkspaceView, responses=documented("run_not_found"), summary="The files of a run")

@@ -12,8 +12,8 @@ from towpath_contracts.budgets import (
     BudgetSet,
     SetBudget,
     ShowBudgets,
+    SpendingLimits,
     UnitAccount,
-    UnitLimits,
 )
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION
@@ -22,7 +22,7 @@ from towpath_contracts.tools.access import RecordAction
 from towpath_fabric.ports import Database, MessageBus
 from towpath_orchestrator.adapters.budget_store import BUDGETS
 from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_orchestrator.app.budget_limits import BudgetLimits
+from towpath_orchestrator.app.budget_limits import BudgetLimitLoader
 
 MOST = 1_000
 
@@ -30,7 +30,7 @@ MOST = 1_000
 class BudgetRequests:
     """Answers `svc.orchestrator.set_budget` and `show_budgets`."""
 
-    def __init__(self, pool: Database, bus: MessageBus, limits: BudgetLimits) -> None:
+    def __init__(self, pool: Database, bus: MessageBus, limits: BudgetLimitLoader) -> None:
         self._pool = pool
         self._bus = bus
         self._limits = limits
@@ -52,7 +52,7 @@ class BudgetRequests:
     async def _audit(self, request: SetBudget) -> None:
         budget = None if request.budget is None else request.budget.model_dump(mode="json")
         detail = {"kind": request.kind, "name": request.name, "per_day": request.per_day, "budget": budget}
-        await self._bus.ask(
+        await self._bus.request(
             RECORD_ACTION,
             RecordAction(
                 project=request.project,
@@ -66,7 +66,7 @@ class BudgetRequests:
     async def _store(self, request: SetBudget) -> bool:
         limited = (request.project, request.kind, request.name, request.per_day)
         budget = request.budget
-        limits = UnitLimits() if budget is None else budget.limits()
+        limits = SpendingLimits() if budget is None else budget.limits()
         amounts = [getattr(limits, unit) for unit in UNITS]
         soft, on_soft = (1.0, "warn") if budget is None else (budget.soft, budget.on_soft)
         async with self._pool.acquire() as connection, connection.transaction():

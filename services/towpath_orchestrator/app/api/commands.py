@@ -6,7 +6,7 @@ from uuid import UUID
 
 from towpath_contracts import subjects
 from towpath_contracts.events.log import FINAL_STATUSES
-from towpath_contracts.facts import AnyFact, CancelRequested, GateResolved
+from towpath_contracts.facts import AnyFact, CancelRequestedFact, GateResolvedFact
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION, SETTLE_CALL
 from towpath_contracts.runs.views import ActionDone, CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate
@@ -59,10 +59,10 @@ class RunCommands:
         if run.status in FINAL_STATUSES:
             raise ProblemError(problem("run_finished", f"run {request.run_id} is {run.status}", run_id=str(run.run_id)))
         if run.reason == LOG_UNREADABLE:
-            detail = f"the log of run {request.run_id} can't be read: it takes no step, and can't be told to stop"
+            detail = f"the log of run {request.run_id} can't be read: it takes no step, and can't be stopped"
             raise ProblemError(problem("run_unreadable", detail, run_id=str(run.run_id)))
         if run.status != CANCELLING:
-            await self._store(CancelRequested(run_id=request.run_id, by=request.actor, reason=request.reason))
+            await self._store(CancelRequestedFact(run_id=request.run_id, by=request.actor, reason=request.reason))
             await self._cancelling(request, run.seq)
         return ActionDone(detail="the run is asked to stop")
 
@@ -106,11 +106,11 @@ class RunCommands:
                 actor=request.actor,
                 reason=request.reason,
             )
-            await self._bus.ask(SETTLE_CALL, settle)
+            await self._bus.request(SETTLE_CALL, settle)
         else:
             await self._before_run_gate(request, gate)
         await self._store(
-            GateResolved(
+            GateResolvedFact(
                 run_id=gate.run_id,
                 gate_id=gate.gate_id,
                 verdict=request.verdict,
@@ -127,7 +127,7 @@ class RunCommands:
         if request.verdict not in RUN_VERDICTS:
             raise ProblemError(problem("verdict_invalid", f"say one of: {', '.join(RUN_VERDICTS)}"))
         if request.verdict == "denied" and not request.reason.strip():
-            raise ProblemError(problem("reason_required", "say what is to be done differently: the model is told"))
+            raise ProblemError(problem("reason_required", "say what is to be done differently: the model sees it"))
         action = RecordAction(
             project=request.project,
             action="gate.resolved",
@@ -136,7 +136,7 @@ class RunCommands:
             run_id=gate.run_id,
             detail={"gate_id": str(gate.gate_id), "gate_type": gate.gate_type, "verdict": request.verdict},
         )
-        await self._bus.ask(RECORD_ACTION, action)
+        await self._bus.request(RECORD_ACTION, action)
 
     async def _settled(self, request: ResolveGate) -> None:
         """Wait until the run has taken a decision on its gate; of two at once only one is taken."""
@@ -190,7 +190,7 @@ class SwitchResume:
 
 
 def _resumed(request: WakePaused, row: Any) -> AnyFact:
-    return GateResolved(
+    return GateResolvedFact(
         run_id=row["run_id"],
         fact_id=f"{row['gate_id']}:resumed",
         gate_id=row["gate_id"],

@@ -14,8 +14,8 @@ from towpath_contracts.dead_letters import (
     DeadLetter,
     DeadLetterPage,
     ListDeadLetters,
-    ReportDead,
-    Republish,
+    ReportDeadLetter,
+    RepublishDeadLetter,
     SettleDeadLetter,
 )
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -64,7 +64,7 @@ class DeadLetterRequests:
         self._local_facts = local_facts
         self._metrics = metrics
 
-    async def report(self, request: ReportDead) -> ActionDone:
+    async def report(self, request: ReportDeadLetter) -> ActionDone:
         """Keep a decision request that a decider could not read, and tell its run."""
         if request.stream != REQUESTS or not request.subject.startswith("decide."):
             raise ProblemError(problem("forbidden", f"only requests of {REQUESTS} are reported here"))
@@ -118,7 +118,7 @@ class DeadLetterRequests:
         return page.letters[0]
 
     async def _audit(self, request: SettleDeadLetter, letter: DeadLetter) -> None:
-        await self._bus.ask(
+        await self._bus.request(
             RECORD_ACTION,
             RecordAction(
                 project=request.project,
@@ -138,7 +138,7 @@ class DeadLetterRequests:
     async def _publish(self, dead_letter_id: int, row: Any) -> None:
         """Publish under an id of the letter's own: an unclear publish may be repeated without a second message."""
         if row["stream"] in OF_TAS:
-            await self._bus.ask(REPUBLISH, Republish(dead_letter_id=dead_letter_id))
+            await self._bus.request(REPUBLISH, RepublishDeadLetter(dead_letter_id=dead_letter_id))
         elif not await self._bus.store(row["subject"], row["body"], {"Nats-Msg-Id": f"dead:{dead_letter_id}"}):
             raise ProblemError(problem("unavailable", "the broker did not take the letter", retry_after_s=2))
 

@@ -24,7 +24,7 @@ from towpath_engine.reducers.fork import inherited_of
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
 from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_orchestrator.app.api.run_export import StoredRecord
+from towpath_orchestrator.app.api.run_export import DatabaseRecord
 from towpath_orchestrator.app.api.submit import TaskIntake, repeated_answer
 from towpath_orchestrator.app.api.task_checks import FindVersion, Submission
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -67,7 +67,7 @@ class RunForks:
         return None if row is None else repeated_answer(row, key, _digest(request))
 
     async def _submission(self, request: ForkRun) -> Submission:
-        record = await StoredRecord.open(self._pool, request.run_id, request.project)
+        record = await DatabaseRecord.open(self._pool, request.run_id, request.project)
         header = record.header
         version: NetworkVersion = await self._find_version(request.project, header.network, header.version)
         if header.snapshot_text is None:
@@ -125,7 +125,7 @@ class RunForks:
         return forked, parent.model_copy(update=changes)
 
     async def _audit(self, request: ForkRun, forked: RunForkedFact) -> None:
-        await self._bus.ask(
+        await self._bus.request(
             RECORD_ACTION,
             RecordAction(
                 project=request.project,
@@ -138,7 +138,7 @@ class RunForks:
         )
 
 
-async def _walk(record: StoredRecord, point: ForkPointFinder) -> RunCreated:
+async def _walk(record: DatabaseRecord, point: ForkPointFinder) -> RunCreated:
     """Show the run's entries to *point* until it has seen enough; returns the parent's task."""
     task: RunCreated | None = None
     async for recorded in record.events():

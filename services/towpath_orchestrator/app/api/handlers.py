@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from towpath_contracts import rpc, subjects
 from towpath_contracts.agents import AgentServed, ServeAgent
 from towpath_contracts.base import ClientMessage, Message
-from towpath_contracts.dead_letters import ReportDead
+from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.problems.registry import ProblemError, describe_validation_error, problem
 from towpath_contracts.runs.views import ActionDone, CancelRun, GetEvents, GetRun
 from towpath_contracts.streams import ConsumerSpec, agent_consumer
@@ -31,11 +31,11 @@ from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
 from towpath_orchestrator.app.api.forks import RunForks
 from towpath_orchestrator.app.api.network_registry import NetworkRegistry
 from towpath_orchestrator.app.api.queries import RunQueries
-from towpath_orchestrator.app.api.replay_jobs import ReplayJobs
+from towpath_orchestrator.app.api.replay_jobs import ReplayRequests
 from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
-from towpath_orchestrator.app.dispatch.dispatch_windows import DispatchWindows
-from towpath_orchestrator.app.webhook_delivery import WebhookDeliveryLoop
+from towpath_orchestrator.app.dispatch.dispatch_windows import WindowedDispatcher
+from towpath_orchestrator.app.webhook_delivery import GateNoticeLoop
 from towpath_orchestrator.settings import OrchestratorSettings
 
 SUBMITS_AT_ONCE = 32
@@ -116,7 +116,7 @@ def serve_clients(bus: MessageBus, clients: ClientRequests) -> None:
 
 
 async def serve_submits(
-    bus: MessageBus, clients: ClientRequests, settings: OrchestratorSettings, windows: DispatchWindows
+    bus: MessageBus, clients: ClientRequests, settings: OrchestratorSettings, windows: WindowedDispatcher
 ) -> Callable[[], Awaitable[None]]:
     """Take tasks in turns of their callers; returns what stops that."""
     share = settings.max_active_share
@@ -161,14 +161,14 @@ def serve_budgets(bus: MessageBus, budgets: BudgetRequests) -> None:
     bus.subscriber(rpc.SHOW_BUDGETS)(budgets.show)
 
 
-def serve_records(bus: MessageBus, replays: ReplayJobs, forks: RunForks) -> None:
+def serve_records(bus: MessageBus, replays: ReplayRequests, forks: RunForks) -> None:
     """Answer requests about the records of runs: export, replay, fork."""
     bus.subscriber(rpc.RECORD)(replays.record)
     bus.subscriber(rpc.REPLAY_RUNS)(replays.replay)
     bus.subscriber(rpc.FORK_RUN)(forks.fork)
 
 
-def serve_notices(bus: MessageBus, webhooks: WebhookDeliveryLoop) -> None:
+def serve_notices(bus: MessageBus, webhooks: GateNoticeLoop) -> None:
     """Answer requests about notices to webhooks."""
     bus.subscriber(rpc.LIST_NOTICES)(webhooks.list)
     bus.subscriber(rpc.RETRY_NOTICE)(webhooks.retry)
@@ -260,7 +260,7 @@ def serve_agents(bus: MessageBus, letters: DeadLetterRequests, ensure: EnsureQue
             raise ProblemError(problem("unavailable", detail, retry_after_s=2)) from error
         return AgentServed(durable=spec.durable)
 
-    async def report(request: ReportDead, project: Token, agent: Token) -> ActionDone:
+    async def report(request: ReportDeadLetter, project: Token, agent: Token) -> ActionDone:
         _require(request.subject, subjects.decide(subjects.agent_pool(project, agent)))
         return await letters.report(request.model_copy(update={"tells": False}))
 

@@ -12,13 +12,13 @@ from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVersion, PublishNetwork, Snapshot
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import DESCRIBE_TOOLS
-from towpath_contracts.runs.views import PreviewPrompt, PromptPreview
+from towpath_contracts.runs.views import PreviewContext, PreviewPrompt
 from towpath_contracts.tools.access import DescribeTools, GetPolicy, ToolsDescribed
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
 from towpath_engine.replay import create
 from towpath_engine.requests.network_context import build_context
-from towpath_fabric.batch_loader import BatchLoader
+from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.nats.replies import problem_from_validation
 from towpath_fabric.ports import Database, MessageBus
@@ -50,7 +50,7 @@ class NetworkRegistry:
         self._pool = pool
         self._store = store
         self._bus = bus
-        self._versions = BatchLoader(self._look)
+        self._versions = KeyBatchLoader(self._look)
 
     async def find(self, project: str, name: str, version: int | None) -> NetworkVersion:
         """Return a version, the current one when none is named; raises ProblemError."""
@@ -88,7 +88,7 @@ class NetworkRegistry:
         names = tuple(sorted({name for agent in spec.agents for name in agent.equipped_tools}))
         if not names:
             return {}
-        described: ToolsDescribed = await self._bus.ask(DESCRIBE_TOOLS, DescribeTools(project=project, names=names))
+        described: ToolsDescribed = await self._bus.request(DESCRIBE_TOOLS, DescribeTools(project=project, names=names))
         return {tool.name: tool for tool in described.tools}
 
     async def _publish_next(self, request: PublishNetwork, spec: NetworkSpec, snapshot: Snapshot) -> NetworkVersion:
@@ -136,7 +136,7 @@ class NetworkRegistry:
         source = NetworkSpec.model_validate_json(spec).model_dump(mode="json")
         return version.model_copy(update={"snapshot": snapshot, "spec": source})
 
-    async def preview(self, request: PreviewPrompt) -> PromptPreview:
+    async def preview(self, request: PreviewPrompt) -> PreviewContext:
         """Return what the first prompt of a run would be rendered from."""
         version = await self.find(request.project, request.network, request.version)
         snapshot = await self._store.snapshot(version.digest)
@@ -144,7 +144,7 @@ class NetworkRegistry:
         if key not in snapshot.agents:
             raise ProblemError(problem("agent_not_found", f"agents are: {', '.join(snapshot.agents)}"))
         context = await self._first_context(version, snapshot, key, request.user_message)
-        return PromptPreview(context=context, model=snapshot.agents[key].model)
+        return PreviewContext(context=context, model=snapshot.agents[key].model)
 
     async def _first_context(
         self, version: NetworkVersion, snapshot: Snapshot, agent_key: str, user_message: str

@@ -13,30 +13,30 @@ from pydantic import ValidationError
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.log import FINAL_STATUSES, ForkedFrom
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, IdleRuns
-from towpath_contracts.runs.tree import ChildFor, ChildNode, GetTree, tree_of
+from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, ListIdleRuns
+from towpath_contracts.runs.tree import ChildDescription, GetTree, RunTreeNode, tree_of
 from towpath_contracts.runs.views import (
+    ChangedRunList,
     EventPage,
-    EventsSince,
     GatePage,
     GateView,
     GetEvents,
+    GetEventsSince,
     GetRun,
+    ListChangedRuns,
     ListGates,
     ListRuns,
     RunPage,
     RunSeq,
     RunView,
-    SweepRuns,
-    SweptRuns,
 )
-from towpath_contracts.tools.calls import BlobChunk, BlobGet
+from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
 from towpath_orchestrator.app.state_cache import RunWaiters
-from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, EffectList, EffectReport
+from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, CallOutcomeCollector, CallOutcomeFields
 
 RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
 
@@ -123,20 +123,20 @@ def _whole(row: Any) -> RunView:
     return view(row).model_copy(update={"forked_from": ForkedFrom.model_validate_json(text)})
 
 
-def _effect_report(text: str) -> EffectReport | None:
+def _effect_report(text: str) -> CallOutcomeFields | None:
     """Read what an event reports of calls; None where it can't be read: the log of a parked run may be damaged."""
     try:
-        return EffectReport.model_validate_json(text)
+        return CallOutcomeFields.model_validate_json(text)
     except ValidationError:
         return None
 
 
-def _purposes(rows: list[Any]) -> dict[UUID, ChildFor]:
+def _purposes(rows: list[Any]) -> dict[UUID, ChildDescription]:
     """Return what children are for, by their ids."""
     purposes = {}
     for row in rows:
         fields = {name: json.loads(row[name] or '""') for name in ("purpose", "subject")}
-        purposes[UUID(json.loads(row["child_id"]))] = ChildFor(**fields)
+        purposes[UUID(json.loads(row["child_id"]))] = ChildDescription(**fields)
     return purposes
 
 
@@ -180,7 +180,7 @@ class RunQueries:
         """Add what became of the calls of a run that was stopped, or ended without its answer."""
         if run.status not in TELLS_EFFECTS:
             return run
-        listed = EffectList()
+        listed = CallOutcomeCollector()
         after = 0
         while rows := await self._pool.fetch(RECORDS.run_effects, run.run_id, after, EFFECT_EVENTS, EVENTS_AT_ONCE):
             for report in filter(None, (_effect_report(row["event"]) for row in rows)):
@@ -212,7 +212,7 @@ class RunQueries:
                 return page
             await self._changes.wait(request.run_id, min(left, LOOK_S))
 
-    async def events_since(self, request: EventsSince) -> EventPage:
+    async def events_since(self, request: GetEventsSince) -> EventPage:
         """Return a page of any run's log, for services that read every project."""
         return await self._page(request.run_id, None, request.after, request.limit)
 
@@ -224,19 +224,19 @@ class RunQueries:
         entries = tuple(read_entry(row) for row in within_page(rows, "event"))
         return EventPage(run_id=run_id, entries=entries, seq=run["seq"], status=run["status"])
 
-    async def sweep(self, request: SweepRuns) -> SweptRuns:
+    async def sweep(self, request: ListChangedRuns) -> ChangedRunList:
         """Return the runs that moved since a time, so that readers find events that were not published to them."""
         rows = await self._pool.fetch(QUERIES.sweep_runs, request.since, request.limit)
         runs = tuple(RunSeq(**dict(row)) for row in rows)
-        return SweptRuns(runs=runs, until=runs[-1].updated_at if runs else request.since)
+        return ChangedRunList(runs=runs, until=runs[-1].updated_at if runs else request.since)
 
-    async def idle(self, request: IdleRuns) -> IdleRunList:
+    async def idle(self, request: ListIdleRuns) -> IdleRunList:
         """Return the runs that nobody advances, of every project, for the watchdog."""
         asked = (request.overdue_s, request.quiet_s, request.queued_s, request.limit)
         rows = await self._pool.fetch(QUERIES.idle_runs, *asked)
         return IdleRunList(runs=tuple(IdleRun(**dict(row)) for row in rows))
 
-    async def tree(self, request: GetTree) -> ChildNode:
+    async def tree(self, request: GetTree) -> RunTreeNode:
         """Return a run and everything below it, as far as the limit goes."""
         rows = await self._pool.fetch(QUERIES.tree, request.run_id, request.project, request.limit + 1)
         if not rows:
@@ -255,7 +255,7 @@ class RunQueries:
         more = len(shown) < len(rows)
         return GatePage(gates=tuple(map(_gate, shown)), next_after=shown[-1]["gate_id"] if more else None)
 
-    async def blob(self, request: BlobGet) -> BlobChunk:
+    async def blob(self, request: GetBlobChunk) -> BlobChunk:
         """Return one piece of a blob of the project of the run that is named."""
         data = await self._pool.fetchval(QUERIES.get_blob, request.digest, request.run_id)
         if data is None:

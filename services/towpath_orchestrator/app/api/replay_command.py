@@ -17,7 +17,7 @@ import asyncpg
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.records import PASSES, ReplayPage, ReplayResult, ReplayRuns
 from towpath_engine import ENGINE_VERSION
-from towpath_orchestrator.app.api.replay_jobs import ReplayJobs
+from towpath_orchestrator.app.api.replay_jobs import ReplayRequests
 from towpath_orchestrator.app.api.run_export import FileRecord, RecordFileError
 from towpath_orchestrator.core.replay_check import ReplayCheck
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -111,7 +111,7 @@ async def _stored(given: argparse.Namespace, totals: ReplayTotals) -> None:
         server_settings={"application_name": "towpath-replay", "default_transaction_read_only": "on"},
     )
     try:
-        gate = ReplayJobs(pool)
+        gate = ReplayRequests(pool)
         for run_id in given.run_ids:
             for result in (await gate.replay(ReplayRuns(project=given.project, run_id=run_id))).results:
                 totals.add_run(result)

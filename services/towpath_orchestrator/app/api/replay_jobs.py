@@ -11,7 +11,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.records import GetRecord, RecordPiece, ReplayPage, ReplayResult, ReplayRuns
 from towpath_engine import ENGINE_VERSION
 from towpath_fabric.clock import monotonic
-from towpath_orchestrator.app.api.run_export import QUERIES, StoredRecord
+from towpath_orchestrator.app.api.run_export import QUERIES, DatabaseRecord
 from towpath_orchestrator.core.replay_check import ReplayCheck
 
 MOST_WAITING = 8
@@ -21,7 +21,7 @@ PAGE_BYTES = 400_000
 """A page ends with the run whose result goes beyond this; one result has some 50 KB, and a message may have 1 MiB."""
 
 
-class ReplayJobs:
+class ReplayRequests:
     """Answers `svc.orchestrator.replay_runs` and `svc.orchestrator.record`."""
 
     def __init__(self, pool: Any) -> None:
@@ -31,7 +31,7 @@ class ReplayJobs:
 
     async def record(self, request: GetRecord) -> RecordPiece:
         """Return the next piece of a run's record."""
-        record = await StoredRecord.open(self._pool, request.run_id, request.project)
+        record = await DatabaseRecord.open(self._pool, request.run_id, request.project)
         return await record.piece(request.cursor)
 
     async def replay(self, request: ReplayRuns) -> ReplayPage:
@@ -51,7 +51,7 @@ class ReplayJobs:
 
     async def _replay(self, request: ReplayRuns) -> ReplayPage:
         if request.run_id is not None:
-            record = await StoredRecord.open(self._pool, request.run_id, request.project or None)
+            record = await DatabaseRecord.open(self._pool, request.run_id, request.project or None)
             return _page([await ReplayCheck(record).run()], always=True)
         return await self._many(request)
 
@@ -75,7 +75,7 @@ class ReplayJobs:
     async def _one(self, run_id: UUID) -> ReplayResult | None:
         """Replay one run of a page; None where it was deleted since the page was begun."""
         try:
-            record = await StoredRecord.open(self._pool, run_id, None)
+            record = await DatabaseRecord.open(self._pool, run_id, None)
         except ProblemError as error:
             if error.problem.code != "run_not_found":
                 raise

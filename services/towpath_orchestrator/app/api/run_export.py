@@ -31,7 +31,7 @@ _PARTS = ("header", "snapshot", "facts", "events")
 """Of an export, in order; the header and the snapshot are one line."""
 
 
-class StoredRecord:
+class DatabaseRecord:
     """A run in Postgres, as far as its log went when it was opened: facts and events of one moment."""
 
     def __init__(self, pool: Any, row: Any, snapshot_text: str | None) -> None:
@@ -47,7 +47,7 @@ class StoredRecord:
         )
 
     @classmethod
-    async def open(cls, pool: Any, run_id: UUID, project: str | None) -> "StoredRecord":
+    async def open(cls, pool: Any, run_id: UUID, project: str | None) -> "DatabaseRecord":
         """Open the record of a run of *project*; raises ProblemError `run_not_found`."""
         row = await pool.fetchrow(QUERIES.record, run_id, project)
         if row is None:

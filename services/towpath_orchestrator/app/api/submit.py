@@ -14,7 +14,7 @@ from typing import Any
 import asyncpg
 
 from towpath_contracts.events.log import RunCreated
-from towpath_contracts.facts import RunAdmitted, RunForkedFact
+from towpath_contracts.facts import RunAdmittedFact, RunForkedFact
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_engine import ENGINE_VERSION
@@ -29,7 +29,7 @@ from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.adapters.storable_text import storable, storable_json
 from towpath_orchestrator.app.admission import Admission
 from towpath_orchestrator.app.api.task_checks import NOT_ACCEPTED, Submission, TaskChecker
-from towpath_orchestrator.app.budget_limits import BudgetLimits
+from towpath_orchestrator.app.budget_limits import BudgetLimitLoader
 from towpath_orchestrator.app.commit.transition_announcer import TransitionAnnouncer
 from towpath_orchestrator.app.dispatch.effect_dispatcher import EffectDispatcher
 from towpath_orchestrator.app.local_facts import LocalFacts
@@ -59,7 +59,7 @@ class TaskIntake:
         dispatcher: EffectDispatcher,
         announcer: TransitionAnnouncer,
         settings: OrchestratorSettings,
-        limits: BudgetLimits,
+        limits: BudgetLimitLoader,
         admission: Admission,
     ) -> None:
         self._pool = pool
@@ -177,7 +177,7 @@ class TaskIntake:
         submission.deferred = budgeted or composes(submission.task)
         submission.admitted = self._admission.starts_at_once(submission.task)
         if submission.admitted and not submission.deferred:
-            state = _folded(submission, state, RunAdmitted(run_id=submission.run_id), now)
+            state = _folded(submission, state, RunAdmittedFact(run_id=submission.run_id), now)
         submission.state = state
 
     async def _commit(self, batch: list[Submission]) -> None:
@@ -219,7 +219,7 @@ class TaskIntake:
         await self._dispatcher.dispatch(transition)
         await self._announcer.announce(transition)
         if submission.deferred and submission.admitted:
-            self._local_facts.add(RunAdmitted(run_id=submission.run_id))
+            self._local_facts.add(RunAdmittedFact(run_id=submission.run_id))
         await crash_point_after_flush("orchestrator.submit_announced")
 
     async def _repeated(self, submission: Submission) -> None:
@@ -250,7 +250,7 @@ def repeated_answer(row: Any, key: str | None, request_digest: str | None) -> Ru
     return RunAccepted(**{name: row[name] for name in fields}, duplicate=True)
 
 
-def _folded(submission: Submission, state: RunState, fact: RunForkedFact | RunAdmitted, now: datetime) -> RunState:
+def _folded(submission: Submission, state: RunState, fact: RunForkedFact | RunAdmittedFact, now: datetime) -> RunState:
     """Fold a fact that comes with the submission, and keep what it gives."""
     entries, submission.effects, after = advance(state, fact, now)
     submission.entries.extend(entries)

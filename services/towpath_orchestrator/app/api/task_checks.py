@@ -17,10 +17,10 @@ from towpath_contracts.problems.registry import ProblemDetail, ProblemError, pro
 from towpath_contracts.rpc import CHECK_GRANT
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tools.access import CheckGrant, GrantChecked
-from towpath_contracts.tools.grants import ChainTooLongError
-from towpath_engine.requests.effects import Effect
+from towpath_contracts.tools.grants import GrantChainTooLongError
+from towpath_engine.requests.effects import OutgoingEffect
 from towpath_engine.state.run import RunState
-from towpath_fabric.batch_loader import BatchLoader
+from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -55,7 +55,7 @@ class Submission:
     answer: "asyncio.Future[RunAccepted]"
     state: RunState | None = None
     entries: list[LogEntry] = field(default_factory=list)
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[OutgoingEffect, ...] = ()
     admitted: bool = False
     forked: RunForkedFact | None = None
     facts: list[tuple[int, str]] = field(default_factory=list)
@@ -78,7 +78,7 @@ class TaskChecker:
         self._bus = bus
         self._settings = settings
         self._find_version = find_version
-        self._scripts = BatchLoader(self._add_scripts)
+        self._scripts = KeyBatchLoader(self._add_scripts)
         self._projects: dict[str, tuple[str, float]] = {}
 
     async def project_of(self, caller: str) -> str:
@@ -109,7 +109,7 @@ class TaskChecker:
                 await self._store.store_texts(project, mounted(task).texts)
                 planner = self._settings.planner_model
                 created = created_event(task, version, snapshot, caller, script_digest, parent, planner)
-        except ChainTooLongError as error:
+        except GrantChainTooLongError as error:
             raise ProblemError(problem("limit_exceeded", str(error))) from error
         except DATABASE_DOWN as error:
             raise ProblemError(problem("unavailable", NOT_ACCEPTED, retry_after_s=2)) from error
@@ -127,7 +127,7 @@ class TaskChecker:
         grant = tuple(rule.model_dump(mode="json") for rule in task.grant or ())
         if all(entry["when"] is None for entry in grant):
             return ()
-        checked: GrantChecked = await self._bus.ask(CHECK_GRANT, CheckGrant(project=project, grant=grant))
+        checked: GrantChecked = await self._bus.request(CHECK_GRANT, CheckGrant(project=project, grant=grant))
         return checked.problems
 
     async def _store_script(self, task: SubmitTask, project: str) -> str | None:

@@ -7,13 +7,13 @@ from uuid import UUID
 import asyncpg
 
 from towpath_fabric.crash_points import crash_point
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_orchestrator.adapters.budget_store import BatchResult
+from towpath_orchestrator.adapters.budget_store import BudgetBatchResult
 from towpath_orchestrator.adapters.run_store import commit_batch
 from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
-from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTexts
+from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTextStore
 from towpath_orchestrator.core.transitions import Transition
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
@@ -23,9 +23,9 @@ class BatchCommitter:
 
     def __init__(
         self,
-        lane: PinnedConnection,
+        lane: PinnedDatabaseConnection,
         accounting: BudgetAccounting,
-        texts: WorkspaceTexts,
+        texts: WorkspaceTextStore,
         metrics: OrchestratorMetrics,
         log: Logger,
     ) -> None:
@@ -36,7 +36,7 @@ class BatchCommitter:
         self._log = log
         self._errors: dict[UUID, str] = {}
 
-    async def commit(self, batch: list[Transition], now: datetime) -> BatchResult:
+    async def commit(self, batch: list[Transition], now: datetime) -> BudgetBatchResult:
         """Commit a batch; accounts are opened and texts stored before the statement that names them."""
         started = time.perf_counter()
         await self._accounting.open_accounts(self._lane, batch)
@@ -52,7 +52,7 @@ class BatchCommitter:
         """Return why Postgres refused the last transition of a run, once; None where another replica moved it."""
         return self._errors.pop(run_id, None)
 
-    async def _commit_rows(self, batch: list[Transition], now: datetime) -> BatchResult:
+    async def _commit_rows(self, batch: list[Transition], now: datetime) -> BudgetBatchResult:
         """Commit a batch; where Postgres refuses it each run is committed alone: only the one at fault stays back."""
         try:
             return await commit_batch(self._lane, batch, now, self._accounting.version)
@@ -63,8 +63,8 @@ class BatchCommitter:
                 run_id = batch[0].state.run_id
                 self._log.error("postgres refuses a transition", run_id=str(run_id), error=str(error))
                 self._errors[run_id] = f"{type(error).__name__}: {error}"
-                return BatchResult()
-        result = BatchResult()
+                return BudgetBatchResult()
+        result = BudgetBatchResult()
         for transition in batch:
             result.add(await self._commit_rows([transition], now))
         return result

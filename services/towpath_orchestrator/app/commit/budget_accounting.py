@@ -11,11 +11,11 @@ from prometheus_client import Counter
 
 from towpath_contracts.budgets import BudgetRefusal
 from towpath_contracts.events import log as ev
-from towpath_contracts.facts import AnyFact, BudgetRefusedFact, BudgetWarnedFact, TimerFired
+from towpath_contracts.facts import AnyFact, BudgetRefusedFact, BudgetWarnedFact, TimerFiredFact
 from towpath_engine.state.run import RunState
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
-from towpath_orchestrator.adapters.budget_store import AccountOpener, BatchResult, budget_warnings
-from towpath_orchestrator.app.budget_limits import BudgetLimits
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
+from towpath_orchestrator.adapters.budget_store import BudgetAccountOpener, BudgetBatchResult, budget_warnings
+from towpath_orchestrator.app.budget_limits import BudgetLimitLoader
 from towpath_orchestrator.app.commit.inbox import InboxFact, local_fact
 from towpath_orchestrator.core.transitions import Transition
 
@@ -23,10 +23,10 @@ from towpath_orchestrator.core.transitions import Transition
 class BudgetAccounting:
     """Keeps limits, opened accounts and refusals for the commit loop. One per process."""
 
-    def __init__(self, limits: BudgetLimits, refused: Counter) -> None:
+    def __init__(self, limits: BudgetLimitLoader, refused: Counter) -> None:
         self._limits = limits
         self._refused = refused
-        self._accounts = AccountOpener()
+        self._accounts = BudgetAccountOpener()
         self._refusals: dict[UUID, list[BudgetRefusal]] = {}
         self.version = -1
         """The version of the limits that a batch began with; its commit is refused where it has changed."""
@@ -54,13 +54,13 @@ class BudgetAccounting:
         first += [BudgetRefusedFact(run_id=state.run_id, refusal=refusal) for refusal in refused]
         return [*map(local_fact, first), *sorted(items, key=_is_timer)]
 
-    async def open_accounts(self, lane: PinnedConnection, batch: list[Transition]) -> None:
+    async def open_accounts(self, lane: PinnedDatabaseConnection, batch: list[Transition]) -> None:
         """Open the accounts that the batch is the first to spend from."""
         charged = [(moved.state, _applied(moved)) for moved in batch if moved.state.budget is not None]
         if charged:
             await self._accounts.open(lane, charged)
 
-    async def after_commit(self, batch: list[Transition], done: BatchResult) -> list[BudgetWarnedFact]:
+    async def after_commit(self, batch: list[Transition], done: BudgetBatchResult) -> list[BudgetWarnedFact]:
         """Remember what was refused, for the next try; return warnings for runs whose accounts are nearly used up."""
         for run_id in done.moved:
             self._refusals.pop(run_id, None)
@@ -79,8 +79,8 @@ class BudgetAccounting:
 
 
 def _is_timer(item: InboxFact) -> bool:
-    return isinstance(item.fact, TimerFired)
+    return isinstance(item.fact, TimerFiredFact)
 
 
-def _applied(moved: Transition) -> list[ev.BudgetApplied]:
-    return [entry.event for entry in moved.entries if isinstance(entry.event, ev.BudgetApplied)]
+def _applied(moved: Transition) -> list[ev.BudgetAccountsApplied]:
+    return [entry.event for entry in moved.entries if isinstance(entry.event, ev.BudgetAccountsApplied)]

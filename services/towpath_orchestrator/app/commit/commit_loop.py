@@ -8,7 +8,7 @@ folded once more; a run that the engine can't advance is parked, and the others 
 import asyncio
 from uuid import UUID
 
-from towpath_contracts.facts import TimerFired
+from towpath_contracts.facts import TimerFiredFact
 from towpath_engine.state.run import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -17,10 +17,10 @@ from towpath_orchestrator.adapters.run_store import RunStore
 from towpath_orchestrator.app.commit.batch_commit import BatchCommitter
 from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
 from towpath_orchestrator.app.commit.inbox import Inbox, InboxFact
-from towpath_orchestrator.app.commit.run_reader import ReadRuns, RunReader
+from towpath_orchestrator.app.commit.run_reader import LoadedRuns, RunReader
 from towpath_orchestrator.app.commit.state_snapshots import SnapshotSaver
 from towpath_orchestrator.app.commit.transition_announcer import TransitionAnnouncer
-from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTexts
+from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTextStore
 from towpath_orchestrator.app.dispatch.effect_dispatcher import EffectDispatcher
 from towpath_orchestrator.app.local_facts import LocalFacts
 from towpath_orchestrator.app.state_cache import StateCache
@@ -47,7 +47,7 @@ class CommitLoop:
         store: RunStore,
         cache: StateCache,
         accounting: BudgetAccounting,
-        texts: WorkspaceTexts,
+        texts: WorkspaceTextStore,
         committer: BatchCommitter,
         snapshots: SnapshotSaver,
         dispatcher: EffectDispatcher,
@@ -125,7 +125,7 @@ class CommitLoop:
         contested = {transition.state.run_id for transition in batch} - committed
         return {run_id: facts[run_id] for run_id in (*contested, *stale)}
 
-    async def _fold(self, runs: ReadRuns, facts: FactsByRun) -> dict[UUID, Transition]:
+    async def _fold(self, runs: LoadedRuns, facts: FactsByRun) -> dict[UUID, Transition]:
         """Fold the facts of every run that there is; the others' facts become dead letters."""
         transitions: dict[UUID, Transition] = {}
         for run_id, items in facts.items():
@@ -141,7 +141,7 @@ class CommitLoop:
                 self._log.error("the engine can't advance a run", run_id=str(run_id), exc_info=transition.failure)
         return transitions
 
-    async def _commit(self, batch: list[Transition], runs: ReadRuns) -> set[UUID]:
+    async def _commit(self, batch: list[Transition], runs: LoadedRuns) -> set[UUID]:
         """Commit the transitions and keep what they give; returns the runs that moved."""
         if not batch:
             return set()
@@ -160,6 +160,6 @@ class CommitLoop:
 
     async def _correct_wake_times(self, idle: list[RunState], facts: FactsByRun) -> None:
         """Move the wake time of runs that were woken for nothing to where it belongs."""
-        woken = [s for s in idle if any(isinstance(item.fact, TimerFired) for item in facts[s.run_id])]
+        woken = [s for s in idle if any(isinstance(item.fact, TimerFiredFact) for item in facts[s.run_id])]
         if woken:
             await self._store.move_wake(woken)

@@ -11,7 +11,7 @@ from uuid import UUID
 from towpath_engine.state.run import RunState
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore, read_times
@@ -31,7 +31,7 @@ CLOCK_DOUBT = timedelta(milliseconds=50)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class ReadRuns(NamedTuple):
+class LoadedRuns(NamedTuple):
     """States as they were read, and Postgres's time; `cached` says that the tables were not looked at."""
 
     states: dict[UUID, RunState]
@@ -45,7 +45,7 @@ class RunReader:
     def __init__(
         self,
         pool: Database,
-        lane: PinnedConnection,
+        lane: PinnedDatabaseConnection,
         store: RunStore,
         cache: StateCache,
         accounting: BudgetAccounting,
@@ -63,20 +63,20 @@ class RunReader:
         self._cautious = 0
         self._unreadable: dict[UUID, str] = {}
 
-    async def read(self, run_ids: list[UUID]) -> ReadRuns:
+    async def read(self, run_ids: list[UUID]) -> LoadedRuns:
         """Return the states of those runs that exist and can be read, and Postgres's time, at most a second old."""
         cached = {run_id: state for run_id in run_ids if (state := self._cache.get(run_id)) is not None}
         now = self._clock.read()
         if now is not None and self._cautious == 0 and len(cached) == len(run_ids):
-            return ReadRuns(cached, now, cached=True)
+            return LoadedRuns(cached, now, cached=True)
         self._cautious = max(0, self._cautious - 1)
         asked = monotonic()
         now, limits_version, seqs = await read_times(self._lane, run_ids)
         self._clock.set(now, asked)
         await self._accounting.use_version(limits_version)
-        return ReadRuns(await self._states(run_ids, seqs), now, cached=False)
+        return LoadedRuns(await self._states(run_ids, seqs), now, cached=False)
 
-    async def find_stale(self, runs: ReadRuns, idle: list[UUID]) -> set[UUID]:
+    async def find_stale(self, runs: LoadedRuns, idle: list[UUID]) -> set[UUID]:
         """Return those *idle* runs whose facts were ignored on a cached state that was not the newest."""
         if not runs.cached or not idle:
             return set()
@@ -93,7 +93,7 @@ class RunReader:
         self._cache.drop(run_id)
 
     def why_missing(self, run_id: UUID) -> str:
-        """Say why the last read did not return a run."""
+        """Return why the last read did not return a run."""
         return self._unreadable.pop(run_id, "there is no such run")
 
     async def _states(self, run_ids: list[UUID], seqs: dict[UUID, int]) -> dict[UUID, RunState]:

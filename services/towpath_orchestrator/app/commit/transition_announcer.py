@@ -6,10 +6,10 @@ None of it is needed for a run to go on. What is lost here is found by a reader'
 from collections.abc import Callable
 from uuid import UUID
 
-from towpath_contracts.facts import RunAdmitted
+from towpath_contracts.facts import RunAdmittedFact
 from towpath_orchestrator.app.admission import Admission
 from towpath_orchestrator.app.commit.run_telemetry import TransitionMetrics
-from towpath_orchestrator.app.dispatch.child_messenger import ChildMessenger
+from towpath_orchestrator.app.dispatch.child_messenger import ChildRunMessenger
 from towpath_orchestrator.app.dispatch.publishers import EventPublisher
 from towpath_orchestrator.app.local_facts import LocalFacts
 from towpath_orchestrator.app.state_cache import RunWaiters, StateCache
@@ -23,7 +23,7 @@ class TransitionAnnouncer:
     def __init__(
         self,
         events: EventPublisher,
-        children: ChildMessenger,
+        children: ChildRunMessenger,
         admission: Admission,
         cache: StateCache,
         local_facts: LocalFacts,
@@ -61,5 +61,5 @@ class TransitionAnnouncer:
         for place, child in enumerate(transition.children):
             self._cache.put(child.state)
             if self._admission.starts_child(child.state, takes_over=takes_over and place == 0):
-                self._local_facts.add(RunAdmitted(run_id=child.state.run_id))
+                self._local_facts.add(RunAdmittedFact(run_id=child.state.run_id))
             await self.announce(child)

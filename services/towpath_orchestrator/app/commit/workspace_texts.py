@@ -8,8 +8,8 @@ fact loads no more than a workspace may hold. Runs that use no files cost nothin
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from towpath_contracts.facts import ToolFinished, ToolPermitted
-from towpath_contracts.tools.workspace import MAX_WORKSPACE_BYTES, ChangesLost
+from towpath_contracts.facts import InternalToolPermittedFact, ToolFinishedFact
+from towpath_contracts.tools.workspace import MAX_WORKSPACE_BYTES, LostChangesReason
 from towpath_engine.handlers.calls.internal_tools import digests_for
 from towpath_engine.state.run import RunState
 from towpath_fabric.ports import Database
@@ -24,7 +24,7 @@ MAX_CACHED_CHARS = 8_000_000
 """Of texts in memory: eight full workspaces."""
 
 
-class WorkspaceTexts:
+class WorkspaceTextStore:
     """Loads what calls read, and stores what they wrote."""
 
     def __init__(self, pool: Database, store: RunStore) -> None:
@@ -40,12 +40,12 @@ class WorkspaceTexts:
             for item in items:
                 if state is None:
                     continue
-                if isinstance(item.fact, ToolPermitted):
+                if isinstance(item.fact, InternalToolPermittedFact):
                     await self._load_contents(state, item, item.fact)
-                elif isinstance(item.fact, ToolFinished) and item.fact.changes:
+                elif isinstance(item.fact, ToolFinishedFact) and item.fact.changes:
                     await self._measure(state, item, item.fact)
 
-    async def _load_contents(self, state: RunState, item: InboxFact, fact: ToolPermitted) -> None:
+    async def _load_contents(self, state: RunState, item: InboxFact, fact: InternalToolPermittedFact) -> None:
         project = state.created.project
         wanted = digests_for(state, fact)
         missing = [digest for digest in wanted if (project, digest) not in self._texts]
@@ -57,14 +57,14 @@ class WorkspaceTexts:
         found = {digest: text for digest in wanted if (text := self._texts.get((project, digest))) is not None}
         item.replace_fact(fact.model_copy(update={"contents": found}))
 
-    async def _measure(self, state: RunState, item: InboxFact, fact: ToolFinished) -> None:
+    async def _measure(self, state: RunState, item: InboxFact, fact: ToolFinishedFact) -> None:
         """Put the sizes of what is stored in the place of what a worker reported; the run refuses what is too large."""
         wanted = sorted({change.digest for change in fact.changes if change.digest is not None})
         rows = await self._pool.fetch(QUERIES.text_sizes, state.created.project, wanted) if wanted else []
         sizes = {row["digest"]: row["size"] for row in rows}
         gone = next((c for c in fact.changes if c.digest is not None and c.digest not in sizes), None)
         if gone is not None:
-            lost = ChangesLost(code="content_missing", path=gone.path[:MAX_SHOWN])
+            lost = LostChangesReason(code="content_missing", path=gone.path[:MAX_SHOWN])
             item.replace_fact(fact.model_copy(update={"changes": (), "changes_lost": lost}))
             return
         measured = tuple(c.model_copy(update={"size": sizes.get(c.digest or "", 0)}) for c in fact.changes)

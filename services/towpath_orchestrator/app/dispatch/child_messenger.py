@@ -3,7 +3,7 @@
 import asyncio
 
 from towpath_contracts import subjects
-from towpath_contracts.facts import CancelRequested, ChildReported
+from towpath_contracts.facts import CancelRequestedFact, ChildReportedFact
 from towpath_contracts.runs.children import AskChild
 from towpath_engine.handlers.children import report_for_parent
 from towpath_engine.state.run import RunState
@@ -14,7 +14,7 @@ from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.core.child_reports import answer_parent
 
 
-class ChildMessenger:
+class ChildRunMessenger:
     """Posts reports to parents, and answers parents that ask. One per process."""
 
     def __init__(self, pool: Database, bus: MessageBus, log: Logger) -> None:
@@ -44,5 +44,5 @@ class ChildMessenger:
         for fact in answer_parent(request, row):
             await self._post(fact)
 
-    async def _post(self, fact: ChildReported | CancelRequested) -> None:
-        await self._bus.post(subjects.run_inbox("orchestrator", fact.run_id), fact.model_dump_json().encode())
+    async def _post(self, fact: ChildReportedFact | CancelRequestedFact) -> None:
+        await self._bus.publish(subjects.run_inbox("orchestrator", fact.run_id), fact.model_dump_json().encode())

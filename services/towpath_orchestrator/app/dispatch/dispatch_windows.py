@@ -8,15 +8,15 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
-from towpath_engine.requests.effects import Effect
+from towpath_engine.requests.effects import OutgoingEffect
 from towpath_engine.state.run import RunState
 from towpath_fabric.clock import monotonic
 from towpath_fabric.fair_queue import FairQueue
 from towpath_orchestrator.core.dispatch_choice import (
-    Destination,
+    DelayedAttempt,
+    DispatchDestination,
     DispatchWindow,
-    HeldRequest,
-    LateRequest,
+    WaitingRequest,
     destination_of,
     destination_of_request,
     occupying_requests,
@@ -48,12 +48,12 @@ Backlog = Callable[[str, str], Awaitable[int | None]]
 """Returns how many messages of a stream's consumer are not taken yet; None where there is no consumer."""
 
 
-class DispatchWindows:
+class WindowedDispatcher:
     """Sends requests through *send*, in turns where there are too many. One per process."""
 
     def __init__(
         self,
-        send: Callable[[Effect], Awaitable[None]],
+        send: Callable[[OutgoingEffect], Awaitable[None]],
         settings: OrchestratorSettings,
         metrics: OrchestratorMetrics,
         backlog: Backlog | None = None,
@@ -63,13 +63,13 @@ class DispatchWindows:
         self._settings = settings
         self._metrics = metrics
         self._backlog = backlog
-        self._windows: OrderedDict[Destination, DispatchWindow] = OrderedDict()
-        self._sent: OrderedDict[UUID, Destination] = OrderedDict()
-        self._held: dict[UUID, Destination] = {}
+        self._windows: OrderedDict[DispatchDestination, DispatchWindow] = OrderedDict()
+        self._sent: OrderedDict[UUID, DispatchDestination] = OrderedDict()
+        self._held: dict[UUID, DispatchDestination] = {}
         self._some = asyncio.Event()
-        self._late: dict[UUID, LateRequest] = {}
+        self._late: dict[UUID, DelayedAttempt] = {}
 
-    async def offer(self, effect: Effect, state: RunState) -> None:
+    async def offer(self, effect: OutgoingEffect, state: RunState) -> None:
         """Send a request, or hold it until its turn comes; one that was sent before goes at once."""
         destination = destination_of_request(effect)
         window = self._window(destination)
@@ -83,19 +83,21 @@ class DispatchWindows:
             await self._send(effect)
         else:
             now = monotonic()
-            held = HeldRequest(effect=effect, destination=destination, since=now, wake=now + resend_interval_s(effect))
+            held = WaitingRequest(
+                effect=effect, destination=destination, since=now, wake=now + resend_interval_s(effect)
+            )
             window.turns.put(key, held, owner_of(state), now)
             self._held[key] = destination
             self._metrics.held.inc()
             self._some.set()
 
-    def _replace_held(self, window: DispatchWindow, effect: Effect) -> None:
+    def _replace_held(self, window: DispatchWindow, effect: OutgoingEffect) -> None:
         """A held request is asked for again: the newer attempt takes its place, and nothing is sent twice."""
         held = window.turns.get(effect.effect.effect_id)
         if held is not None and effect.effect.attempt >= held.effect.effect.attempt:
             held.effect, held.wake = effect, monotonic() + resend_interval_s(effect)
 
-    def _spend(self, window: DispatchWindow, key: UUID, destination: Destination) -> None:
+    def _spend(self, window: DispatchWindow, key: UUID, destination: DispatchDestination) -> None:
         window.spend(monotonic())
         self._sent[key] = destination
         while len(self._sent) > SENT_KEPT:
@@ -120,7 +122,7 @@ class DispatchWindows:
         for destination in set(self._held.values()) if self._held else ():
             await self._drain(destination)
 
-    async def _drain(self, destination: Destination) -> None:
+    async def _drain(self, destination: DispatchDestination) -> None:
         window = self._windows.get(destination)
         if window is None:  # forgotten meanwhile, so nothing waits for it
             return
@@ -133,7 +135,7 @@ class DispatchWindows:
             self._metrics.held.dec()
             self._metrics.held_seconds.observe(now - held.since)
             if now - held.since > held.interval_s / 2:
-                self._late[key] = LateRequest(
+                self._late[key] = DelayedAttempt(
                     run_id=held.effect.message.run_id, attempt=held.effect.effect.attempt, due=now + held.interval_s
                 )
             await self._send(held.effect)
@@ -145,11 +147,11 @@ class DispatchWindows:
         """Whether anything waits."""
         return bool(self._held)
 
-    def held(self) -> list[HeldRequest]:
+    def held(self) -> list[WaitingRequest]:
         """Return everything that waits."""
         return [held for destination in set(self._held.values()) for held in self._windows[destination].turns.items()]
 
-    def take_late(self) -> dict[UUID, LateRequest]:
+    def take_late(self) -> dict[UUID, DelayedAttempt]:
         """Return the requests that were sent late since the last call."""
         late, self._late = self._late, {}
         return late
@@ -171,7 +173,7 @@ class DispatchWindows:
             for destination in set(self._held.values()):
                 await self._look(destination)
 
-    async def _look(self, destination: Destination) -> None:
+    async def _look(self, destination: DispatchDestination) -> None:
         window = self._windows.get(destination)
         if window is None:
             return
@@ -184,18 +186,18 @@ class DispatchWindows:
             window.credits += FLOOR  # other replicas may have committed the ends of what was sent here
         await self._drain(destination)
 
-    def _window(self, destination: Destination) -> DispatchWindow:
+    def _window(self, destination: DispatchDestination) -> DispatchWindow:
         window = self._windows.get(destination)
         if window is None:
             size = self._first_width(destination)
-            turns: FairQueue[HeldRequest] = FairQueue(self._settings.priority_ageing_s)
+            turns: FairQueue[WaitingRequest] = FairQueue(self._settings.priority_ageing_s)
             window = DispatchWindow(width=WindowWidth(size), credits=size, debt=0, turns=turns)
             self._windows[destination] = window
             self._forget_destinations()
         self._windows.move_to_end(destination)
         return window
 
-    def _first_width(self, destination: Destination) -> int:
+    def _first_width(self, destination: DispatchDestination) -> int:
         models = self._settings.message_window
         return models if destination.stream == "DECIDE" and not destination.scripted else min(models, QUICK)
 

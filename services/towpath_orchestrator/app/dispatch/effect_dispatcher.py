@@ -9,18 +9,18 @@ from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from towpath_contracts.canonical import canonical_json, digest_text
-from towpath_contracts.facts import FenceRaised, OutcomeRecordedFact
+from towpath_contracts.facts import FenceRaisedFact, InternalOutcomeRecordedFact
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import RAISE_FENCE, RECORD_OUTCOME
 from towpath_contracts.runs.children import AskChild
 from towpath_contracts.tools.access import FenceAnswer, RaiseFence
-from towpath_contracts.tools.internal_outcomes import InternalOutcome, RecordOutcome
-from towpath_engine.requests.effects import Effect, StoreText, message_of, resendable_effects
+from towpath_contracts.tools.internal_outcomes import InternalOutcomeAnswer, RecordInternalOutcome
+from towpath_engine.requests.effects import OutgoingEffect, TextToStore, message_of, resendable_effects
 from towpath_engine.state.run import RunState
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ports import MessageBus
-from towpath_orchestrator.app.dispatch.child_messenger import ChildMessenger
-from towpath_orchestrator.app.dispatch.dispatch_windows import DispatchWindows
+from towpath_orchestrator.app.dispatch.child_messenger import ChildRunMessenger
+from towpath_orchestrator.app.dispatch.dispatch_windows import WindowedDispatcher
 from towpath_orchestrator.app.local_facts import LocalFacts
 from towpath_orchestrator.core.transitions import Transition
 from towpath_orchestrator.metrics import OrchestratorMetrics
@@ -36,8 +36,8 @@ class EffectDispatcher:
         self,
         bus: MessageBus,
         local_facts: LocalFacts,
-        windows: DispatchWindows,
-        children: ChildMessenger,
+        windows: WindowedDispatcher,
+        children: ChildRunMessenger,
         metrics: OrchestratorMetrics,
     ) -> None:
         self._bus = bus
@@ -68,14 +68,14 @@ class EffectDispatcher:
         for pending in resendable_effects(state):
             await self.send(message_of(state, pending), state)
 
-    async def send(self, effect: Effect, state: RunState) -> None:
+    async def send(self, effect: OutgoingEffect, state: RunState) -> None:
         """Send one effect of a run in *state*; a request may have to wait for its turn."""
         match effect.message:
             case RaiseFence() as message:
                 self._begin(self._raise_fence(message))
-            case RecordOutcome() as message:
+            case RecordInternalOutcome() as message:
                 self._begin(self._record_outcome(message))
-            case StoreText():
+            case TextToStore():
                 pass  # it was stored with its transition, and nobody waits for it
             case AskChild() as message:
                 if message.cancel or effect.effect.attempt > 1:
@@ -91,26 +91,28 @@ class EffectDispatcher:
     async def _raise_fence(self, request: RaiseFence) -> None:
         crash_point("orchestrator.before_fence")
         try:
-            answer: FenceAnswer = await self._bus.ask(RAISE_FENCE, request)
+            answer: FenceAnswer = await self._bus.request(RAISE_FENCE, request)
         except ProblemError:
             return  # the fence stays pending, and is asked for again when its run is woken
         crash_point("orchestrator.fence_answered")
         self._local_facts.add(
-            FenceRaised(run_id=request.run_id, fence=answer.fence, voided=answer.voided, live=answer.live)
+            FenceRaisedFact(run_id=request.run_id, fence=answer.fence, voided=answer.voided, live=answer.live)
         )
 
-    async def _record_outcome(self, request: RecordOutcome) -> None:
+    async def _record_outcome(self, request: RecordInternalOutcome) -> None:
         crash_point("orchestrator.before_outcome")
         answer = await record_outcome(self._bus, request)
         if answer is None:
             return  # the outcome stays pending, and is sent again when its run is woken
         crash_point("orchestrator.outcome_answered")
         self._local_facts.add(
-            OutcomeRecordedFact(run_id=request.run_id, execution_id=request.execution_id, refused=answer.refused)
+            InternalOutcomeRecordedFact(
+                run_id=request.run_id, execution_id=request.execution_id, refused=answer.refused
+            )
         )
 
 
-async def record_outcome(bus: MessageBus, request: RecordOutcome) -> InternalOutcome | None:
+async def record_outcome(bus: MessageBus, request: RecordInternalOutcome) -> InternalOutcomeAnswer | None:
     """Let the ledger record the outcome of a call that the run applied itself; None where it has to be sent again.
 
     The ledger's row of every such call must end. An outcome that the ledger can't take as it is goes without its
@@ -127,7 +129,7 @@ async def record_outcome(bus: MessageBus, request: RecordOutcome) -> InternalOut
         return None
 
 
-def without_contents(request: RecordOutcome) -> RecordOutcome:
+def without_contents(request: RecordInternalOutcome) -> RecordInternalOutcome:
     """Return *request* with size and digest in the place of a result, and a failure by its code alone."""
     if request.failure is not None:
         return request.model_copy(update={"failure": request.failure.model_copy(update={"message": "", "hint": ""})})
@@ -136,6 +138,6 @@ def without_contents(request: RecordOutcome) -> RecordOutcome:
     return request.model_copy(update={"result": {"left_out": True, "bytes": size, "digest": digest_text(text)}})
 
 
-async def _ask_ledger(bus: MessageBus, request: RecordOutcome) -> InternalOutcome:
-    answer: InternalOutcome = await bus.ask(RECORD_OUTCOME, request)
+async def _ask_ledger(bus: MessageBus, request: RecordInternalOutcome) -> InternalOutcomeAnswer:
+    answer: InternalOutcomeAnswer = await bus.request(RECORD_OUTCOME, request)
     return answer

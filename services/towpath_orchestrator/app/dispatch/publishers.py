@@ -9,9 +9,9 @@ from uuid import UUID
 from towpath_contracts import subjects
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.events.log import LogEntry
-from towpath_contracts.facts import MessageDead
+from towpath_contracts.facts import MessageDeadFact
 from towpath_contracts.tools.calls import ToolRequest
-from towpath_engine.requests.effects import Effect
+from towpath_engine.requests.effects import OutgoingEffect
 from towpath_fabric.crash_points import crash_point_after_flush
 from towpath_fabric.ports import MessageBus
 from towpath_orchestrator.app.local_facts import LocalFacts
@@ -24,14 +24,14 @@ MAX_BODY_BYTES = 1_000_000
 
 
 class RequestPublisher:
-    """Publishes requests for decisions and tool calls; of one that is too large its run is told instead."""
+    """Publishes requests for decisions and tool calls; for one that is too large, its run gets a failure instead."""
 
     def __init__(self, bus: MessageBus, metrics: OrchestratorMetrics, local_facts: LocalFacts) -> None:
         self._bus = bus
         self._metrics = metrics
         self._local_facts = local_facts
 
-    async def publish(self, effect: Effect) -> None:
+    async def publish(self, effect: OutgoingEffect) -> None:
         message = effect.message
         assert isinstance(message, DecisionRequest | ToolRequest)
         subject = subjects.TOOL_REQUEST
@@ -42,12 +42,12 @@ class RequestPublisher:
         if len(body) > MAX_BODY_BYTES:
             self._local_facts.add(_too_large(effect, message.run_id, subject, len(body)))
             return
-        await self._bus.post(subject, body, {MESSAGE_ID: effect.message_id})
+        await self._bus.publish(subject, body, {MESSAGE_ID: effect.message_id})
         await crash_point_after_flush("orchestrator.effect_sent")
 
 
-def _too_large(effect: Effect, run_id: UUID, subject: str, size: int) -> MessageDead:
-    return MessageDead(
+def _too_large(effect: OutgoingEffect, run_id: UUID, subject: str, size: int) -> MessageDeadFact:
+    return MessageDeadFact(
         run_id=run_id,
         stream=subject,
         reason=f"it has {size} bytes; the broker carries {MAX_BODY_BYTES}",
@@ -66,7 +66,7 @@ class EventPublisher:
         """Publish the events of one transition, in one message where they fit."""
         body = events_body(run_id, project, entries, texts)
         if len(body) <= MAX_BODY_BYTES:
-            await self._bus.post(subjects.run_event(run_id), body)
+            await self._bus.publish(subjects.run_event(run_id), body)
             await crash_point_after_flush("orchestrator.events_told")
         elif len(entries) > 1:  # a single event that fits no message is left to the readers' sweep
             for entry, text in zip(entries, texts, strict=True):

@@ -17,16 +17,16 @@ from uuid import UUID
 from towpath_audit import bundle
 from towpath_audit.bundle import digest, serialize_line
 from towpath_audit.completeness import EFFECTS
-from towpath_audit.merkle import TreeEdge
+from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Signer, write_time
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.audit import (
-    AuditCursor,
     AuditErased,
-    AuditExport,
+    AuditExportCursor,
     AuditPiece,
     CheckpointView,
     EraseAudit,
+    ExportAudit,
     GetCheckpoint,
 )
 from towpath_fabric.clock import wall
@@ -37,8 +37,8 @@ from towpath_tas.app.audit.export_piece import (
     effect_line,
     entry_of,
 )
-from towpath_tas.app.audit.sealer import QUERIES, BrokenLogError, Sealer, known_keys
-from towpath_tas.app.audit.tree_paths import MissingLeavesError, TreePaths
+from towpath_tas.app.audit.sealer import QUERIES, AuditLogMismatchError, Sealer, known_keys
+from towpath_tas.app.audit.tree_paths import MerklePaths, MissingLeavesError
 
 MAX_SEALS = 400
 MAX_EFFECTS = 1_000
@@ -51,7 +51,7 @@ _CURSOR_FORMAT = b"towpath-audit-cursor-1\n"
 _ZERO_ID = UUID(int=0)
 
 
-class AuditExports:
+class AuditLogRequests:
     """Seals, exports and erases: requests about the log as a whole."""
 
     def __init__(self, pool: Any, sealer: Sealer) -> None:
@@ -63,7 +63,7 @@ class AuditExports:
         key = self._sealer.signer.public
         try:
             sealed = await self._sealer.current()
-        except BrokenLogError as error:
+        except AuditLogMismatchError as error:
             raise ProblemError(problem("audit_broken", str(error))) from error
         return CheckpointView(
             note=sealed.note,
@@ -73,7 +73,7 @@ class AuditExports:
             fingerprint=key.fingerprint,
         )
 
-    async def export(self, request: AuditExport) -> AuditPiece:
+    async def export(self, request: ExportAudit) -> AuditPiece:
         """Return the next piece of a bundle; the first one seals what is committed, which fixes its end."""
         _check_cursor(request, self._sealer.signer)
         piece = ExportPiece()
@@ -95,7 +95,7 @@ class AuditExports:
             following = _sign_cursor(following, request, trailer, self._sealer.signer)
         return AuditPiece(lines=(*piece.lines, trailer), cursor=following)
 
-    async def _check_unchanged(self, request: AuditExport, cursor: AuditCursor) -> int | None:
+    async def _check_unchanged(self, request: ExportAudit, cursor: AuditExportCursor) -> int | None:
         """Return up to which leaf was checked; raises ProblemError for an erasure or a drop after the bundle's end.
 
         Checked after the piece was read, so a change that the piece could have missed is always seen here.
@@ -123,7 +123,7 @@ class AuditExports:
             erased += len(gone)
         return AuditErased(erased=erased, more=True)
 
-    async def _begin(self, request: AuditExport, piece: ExportPiece) -> AuditCursor:
+    async def _begin(self, request: ExportAudit, piece: ExportPiece) -> AuditExportCursor:
         end_seal, size, watched = await self._end()
         async with self._pool.acquire() as connection:
             first = await _first_seal(connection, request.since)
@@ -145,7 +145,7 @@ class AuditExports:
             )
         )
         since = max((one for one in (request.since, at) if one is not None), default=None)
-        return AuditCursor(
+        return AuditExportCursor(
             page=1,
             end_seal=end_seal,
             size=size,
@@ -162,12 +162,12 @@ class AuditExports:
         """
         try:
             sealed = await self._sealer.current(fresh=fresh)
-        except BrokenLogError:
+        except AuditLogMismatchError:
             row = await self._pool.fetchrow(QUERIES.last_seal)
             return row["seal_id"], row["size"], None
         return sealed.seal_id, sealed.edge.size, sealed.edge.size
 
-    async def _leaves(self, request: AuditExport, cursor: AuditCursor, piece: ExportPiece) -> AuditCursor:
+    async def _leaves(self, request: ExportAudit, cursor: AuditExportCursor, piece: ExportPiece) -> AuditExportCursor:
         async with self._pool.acquire() as connection:
             seals = await connection.fetch(QUERIES.seals, cursor.seal_id, cursor.end_seal, MAX_SEALS)
             rows = await connection.fetch(QUERIES.leaves, cursor.leaf, cursor.size, MAX_LEAVES)
@@ -180,7 +180,9 @@ class AuditExports:
         page = cursor.page + 1 if request.cursor is not None else cursor.page
         return cursor.model_copy(update={"page": page, "seal_id": seal_id, "leaf": leaf, "leaves_done": done})
 
-    async def _effects(self, request: AuditExport, cursor: AuditCursor, piece: ExportPiece) -> AuditCursor | None:
+    async def _effects(
+        self, request: ExportAudit, cursor: AuditExportCursor, piece: ExportPiece
+    ) -> AuditExportCursor | None:
         """Add ledger rows. A call whose decision is sealed later, or not disclosed here, belongs to another bundle."""
         rows = await self._pool.fetch(
             QUERIES.effects,
@@ -197,13 +199,13 @@ class AuditExports:
         return cursor.model_copy(update=update)
 
 
-def _sign_cursor(cursor: AuditCursor, request: AuditExport, trailer: str, signer: Signer) -> AuditCursor:
+def _sign_cursor(cursor: AuditExportCursor, request: ExportAudit, trailer: str, signer: Signer) -> AuditExportCursor:
     """Return *cursor* with the signature that `_check_cursor` requires; *trailer* ends the piece before."""
     signature = signer.sign(_signed_bytes(cursor, request, digest(trailer)))
     return cursor.model_copy(update={"signature": base64.b64encode(signature).decode()})
 
 
-def _check_cursor(request: AuditExport, signer: Signer) -> None:
+def _check_cursor(request: ExportAudit, signer: Signer) -> None:
     """Raise ProblemError `cursor_refused` for a request whose cursor was not given for just this request.
 
     A time that can't be written is refused as well, as `request_invalid`.
@@ -222,7 +224,7 @@ def _check_cursor(request: AuditExport, signer: Signer) -> None:
         raise ProblemError(problem("cursor_refused", detail))
 
 
-def _signed_bytes(cursor: AuditCursor, request: AuditExport, previous: str) -> bytes:
+def _signed_bytes(cursor: AuditExportCursor, request: ExportAudit, previous: str) -> bytes:
     content = cursor.model_dump(mode="json", exclude={"signature"})
     content["effects_since"] = _iso_time(cursor.effects_since)
     sent_scope = (request.project, _iso_time(request.since), _iso_time(request.until), previous)
@@ -237,18 +239,18 @@ def _iso_time(at: datetime | None) -> str | None:
         raise ProblemError(problem("request_invalid", "a time is out of the calendar")) from error
 
 
-async def _first_seal(connection: Any, since: datetime | None) -> tuple[int, TreeEdge, datetime | None]:
+async def _first_seal(connection: Any, since: datetime | None) -> tuple[int, MerkleFrontier, datetime | None]:
     """Return where a bundle begins: the last checkpoint before *since*, else what retention kept, else leaf 0."""
     kept = await connection.fetchval(QUERIES.first_leaf)
     begin = await connection.fetchrow(QUERIES.seal_of_size, kept) if kept else None
     if since is not None:
         begin = await connection.fetchrow(QUERIES.seal_before, since) or begin
     if begin is None:
-        return 0, TreeEdge(), None
-    return begin["seal_id"], TreeEdge.unpacked(begin["size"], begin["edge"]), begin["at"]
+        return 0, MerkleFrontier(), None
+    return begin["seal_id"], MerkleFrontier.unpacked(begin["size"], begin["edge"]), begin["at"]
 
 
-def _disclosed(rows: Iterable[Any], request: AuditExport) -> list[Any]:
+def _disclosed(rows: Iterable[Any], request: ExportAudit) -> list[Any]:
     """Return the leaves that are disclosed; a leaf without its record is, because a verifier has to find it."""
     shown = []
     for row in rows:
@@ -261,13 +263,13 @@ def _disclosed(rows: Iterable[Any], request: AuditExport) -> list[Any]:
     return shown
 
 
-def _in_time(at: datetime, request: AuditExport) -> bool:
+def _in_time(at: datetime, request: ExportAudit) -> bool:
     """Only `until` limits: all entries since the checkpoint before `since` are disclosed, as a commit may be late."""
     return request.until is None or at <= request.until
 
 
 async def _add_earlier(
-    connection: Any, shown: Iterable[Any], request: AuditExport, piece: ExportPiece, *, begins: bool
+    connection: Any, shown: Iterable[Any], request: ExportAudit, piece: ExportPiece, *, begins: bool
 ) -> None:
     """Add the decisions, with their paths, of calls in this piece that were allowed before the bundle begins.
 
@@ -283,7 +285,7 @@ async def _add_earlier(
     found = list(await connection.fetch(QUERIES.earlier, *calls, edge.size))
     if begins:
         found += await connection.fetch(QUERIES.dropped_before, edge.size)
-    paths = TreePaths(connection)
+    paths = MerklePaths(connection)
     for row in found:
         try:
             path = await paths.of(row["leaf_index"], edge.size)

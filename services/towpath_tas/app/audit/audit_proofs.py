@@ -11,8 +11,8 @@ from towpath_audit.proof import ProvedEntry, serialize_proof
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.audit import AuditProof, ProveRun
 from towpath_tas.app.audit.export_piece import entry_of, payload_of
-from towpath_tas.app.audit.sealer import QUERIES, BrokenLogError, Sealer, known_keys
-from towpath_tas.app.audit.tree_paths import MissingLeavesError, TreePaths
+from towpath_tas.app.audit.sealer import QUERIES, AuditLogMismatchError, Sealer, known_keys
+from towpath_tas.app.audit.tree_paths import MerklePaths, MissingLeavesError
 
 MAX_ENTRIES = 500
 """Entries of one proof; a longer run needs proofs of single calls, or a bundle."""
@@ -35,7 +35,7 @@ class AuditProofs:
             selection = (request.project, request.run_id, request.execution_id, size, MAX_ENTRIES + 1)
             rows = await connection.fetch(QUERIES.entries_to_prove, *selection)
             _check(rows, request, size)
-            paths = TreePaths(connection)
+            paths = MerklePaths(connection)
             try:
                 proved = [await _proved(row, paths, size) for row in rows]
             except MissingLeavesError as error:
@@ -51,7 +51,7 @@ class AuditProofs:
             return note, size
         try:
             sealed = await self._sealer.current()
-        except BrokenLogError as error:
+        except AuditLogMismatchError as error:
             raise ProblemError(problem("audit_broken", str(error))) from error
         return sealed.note, sealed.edge.size
 
@@ -65,7 +65,7 @@ def _check(rows: Sequence[Any], request: ProveRun, size: int) -> None:
         raise ProblemError(problem("request_too_large", detail))
 
 
-async def _proved(row: Any, paths: TreePaths, size: int) -> ProvedEntry:
+async def _proved(row: Any, paths: MerklePaths, size: int) -> ProvedEntry:
     path = await paths.of(row["leaf_index"], size)
     return ProvedEntry(leaf=row["leaf_index"], entry=entry_of(row), payload=payload_of(row), path=path)
 

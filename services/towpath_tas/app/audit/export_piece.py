@@ -13,7 +13,7 @@ from uuid import UUID
 from towpath_audit import bundle
 from towpath_audit.entries import AuditLogEntry, EntryPayload
 from towpath_audit.notes import write_time
-from towpath_contracts.tools.audit import AuditCursor
+from towpath_contracts.tools.audit import AuditExportCursor
 
 MAX_LEAVES = 400
 MAX_PIECE_BYTES = 400_000
@@ -62,7 +62,7 @@ class ExportPiece:
 
 
 def add_leaves_and_checkpoints(
-    seals: Sequence[Any], rows: Sequence[Any], disclosed: set[int], cursor: AuditCursor, piece: ExportPiece
+    seals: Sequence[Any], rows: Sequence[Any], disclosed: set[int], cursor: AuditExportCursor, piece: ExportPiece
 ) -> tuple[int, int]:
     """Add leaves and, after the last leaf that each covers, checkpoints; return the last seal id and the next leaf."""
     seal_id, leaf, position = cursor.seal_id, cursor.leaf, 0

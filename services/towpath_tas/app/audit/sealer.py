@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import asyncpg
 
-from towpath_audit.merkle import TreeEdge
+from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, Signer, open_note
 from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
@@ -28,7 +28,7 @@ MAX_LEAVES_PER_SEAL = 10_000
 """Leaves in one seal. More would hold the lock, and the memory, for longer than the next seal should wait."""
 
 
-class BrokenLogError(Exception):
+class AuditLogMismatchError(Exception):
     """The stored log does not match its last checkpoint; the message says how."""
 
 
@@ -40,11 +40,11 @@ class CheckpointPublisher(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
-    """A stored checkpoint."""
+class StoredCheckpoint:
+    """A checkpoint as it is stored: the edge of the tree that it covers, when it was signed, and the signed note."""
 
     seal_id: int
-    edge: TreeEdge
+    edge: MerkleFrontier
     at: datetime
     note: str
 
@@ -76,7 +76,7 @@ class Sealer:
         self._idle = timedelta(seconds=idle_s)
         self._publish_s = publish_s
         self._key_stored = False
-        self._seen: Seal | None = None  # the last committed one that this sealer read or signed
+        self._seen: StoredCheckpoint | None = None  # the last committed one that this sealer read or signed
         self._queued = 0  # the newest one that was queued for publishing
         self._unpublished: str | None = None
         self._published = -publish_s
@@ -100,14 +100,14 @@ class Sealer:
                     await self.seal()
             except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
                 self._log.warning("the audit was not sealed, its entries wait", error=str(error))
-            except BrokenLogError as error:
+            except AuditLogMismatchError as error:
                 self._metrics.seal_refusals.inc()
                 self._log.error("the audit is not sealed any more", problem=str(error))
 
-    async def seal(self) -> Seal | None:
+    async def seal(self) -> StoredCheckpoint | None:
         """Seal the waiting entries, or sign that there are none; None while another sealer holds the lock.
 
-        Raises BrokenLogError, and what `DATABASE_DOWN` lists: then nothing was sealed, and the entries wait.
+        Raises AuditLogMismatchError, and what `DATABASE_DOWN` lists: then nothing was sealed, and the entries wait.
         """
         await self._store_key()
         async with self._pool.acquire() as connection, connection.transaction():
@@ -117,7 +117,7 @@ class Sealer:
         self._committed(sealed)
         return sealed
 
-    async def current(self, *, fresh: bool = False) -> Seal:
+    async def current(self, *, fresh: bool = False) -> StoredCheckpoint:
         """Return a checkpoint that covers everything committed before the call.
 
         That is the last one if nothing came since, unless it is older than *idle_s* or a *fresh* one is required.
@@ -135,26 +135,26 @@ class Sealer:
         row = await self._pool.fetchrow(QUERIES.seal_due)
         return row["waiting"] or row["sealed_at"] is None or row["now"] - row["sealed_at"] >= self._idle
 
-    def _committed(self, sealed: Seal) -> None:
+    def _committed(self, sealed: StoredCheckpoint) -> None:
         if self._seen is None or sealed.seal_id > self._seen.seal_id:
             self._seen = sealed
         if sealed.seal_id > self._queued:
             self._queued, self._unpublished = sealed.seal_id, sealed.note
 
-    async def _seal(self, connection: Any, *, reuse: bool = False) -> tuple[Seal, bool]:
+    async def _seal(self, connection: Any, *, reuse: bool = False) -> tuple[StoredCheckpoint, bool]:
         """Seal under the lock; also return whether nothing waits. *reuse*: a recent seal will do if nothing does."""
         last = await self.last(connection)
         try:
             rows = await connection.fetch(QUERIES.take_leaves, MAX_LEAVES_PER_SEAL)
         except asyncpg.UniqueViolationError as error:
-            raise BrokenLogError("leaves are stored that the last checkpoint does not cover") from error
+            raise AuditLogMismatchError("leaves are stored that the last checkpoint does not cover") from error
         at = await connection.fetchval(QUERIES.now)
         if reuse and not rows and last is not None and at - last.at < self._idle:
             return last, True
-        edge = last.edge if last is not None else TreeEdge()
+        edge = last.edge if last is not None else MerkleFrontier()
         grown = edge.extended(row["hash"] for row in rows)
         checkpoint = Checkpoint(self.signer.public.name, grown.size, grown.root, at)
-        sealed = Seal(
+        sealed = StoredCheckpoint(
             seal_id=last.seal_id + 1 if last is not None else 1,
             edge=grown,
             at=at,
@@ -166,10 +166,10 @@ class Sealer:
         self._metrics.sealed.inc(len(rows))
         return sealed, len(rows) < MAX_LEAVES_PER_SEAL
 
-    async def last(self, connection: Any) -> Seal | None:
+    async def last(self, connection: Any) -> StoredCheckpoint | None:
         """Return the last checkpoint, if there is one.
 
-        Raises BrokenLogError if it is not signed by a known key, or does not follow from the last one that this sealer
+        Raises AuditLogMismatchError if no known key signed it, or it does not follow from the last one that this sealer
         saw.
         """
         await self._check_continues(connection)
@@ -177,21 +177,21 @@ class Sealer:
         if row is None:
             return None
         try:
-            edge = TreeEdge.unpacked(row["size"], row["edge"])
+            edge = MerkleFrontier.unpacked(row["size"], row["edge"])
             text, _ = open_note(row["note"], await known_keys(connection))
             signed = Checkpoint.read(text)
         except (ValueError, NoteError) as error:
             msg = f"checkpoint {row['seal_id']} can't be believed: {error}"
-            raise BrokenLogError(msg) from error
+            raise AuditLogMismatchError(msg) from error
         if (signed.size, signed.root) != (edge.size, edge.root) or signed.root != row["root"]:
             msg = f"checkpoint {row['seal_id']} was signed for another tree than the stored one"
-            raise BrokenLogError(msg)
-        last = Seal(seal_id=row["seal_id"], edge=edge, at=row["at"], note=row["note"])
+            raise AuditLogMismatchError(msg)
+        last = StoredCheckpoint(seal_id=row["seal_id"], edge=edge, at=row["at"], note=row["note"])
         self._seen = last
         return last
 
     async def _check_continues(self, connection: Any) -> None:
-        """Raise BrokenLogError if seals that this sealer knows are missing or replaced (the database was set back).
+        """Raise AuditLogMismatchError if seals that this sealer knows are missing or replaced (a database set back).
 
         The remaining log would match itself, and the next signature would start a second history of the same log.
         """
@@ -202,7 +202,7 @@ class Sealer:
             return  # retention dropped it, and the rest continues from there
         if (row["size"], row["root"]) != (self._seen.edge.size, self._seen.edge.root):
             msg = f"checkpoint {self._seen.seal_id} over {self._seen.edge.size} leaves was signed, and is not stored"
-            raise BrokenLogError(msg)
+            raise AuditLogMismatchError(msg)
 
     async def _store_key(self) -> None:
         """Store this sealer's public key before its first seal: bundles contain it, and the log records a new key."""

@@ -7,7 +7,7 @@ against a root that was signed before.
 from collections.abc import Sequence
 from typing import Any
 
-from towpath_audit.merkle import TreeEdge, node_hash, tree_root
+from towpath_audit.merkle import MerkleFrontier, node_hash, tree_root
 from towpath_tas.app.audit.sealer import QUERIES
 
 BLOCK_LEAVES = 4_096
@@ -18,8 +18,8 @@ class MissingLeavesError(Exception):
     """Leaves that a path needs are missing and no checkpoint replaces them; the message says which."""
 
 
-class TreePaths:
-    """Computes paths in the log of one *connection*; caches what it has read."""
+class MerklePaths:
+    """Computes Merkle paths in the audit log over one *connection*; caches what it has read."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -73,7 +73,7 @@ class TreePaths:
         if row is None:
             return None
         try:
-            edge = TreeEdge.unpacked(row["size"], row["edge"])
+            edge = MerkleFrontier.unpacked(row["size"], row["edge"])
         except ValueError:
             return None  # it was altered: use the leaves themselves
         return edge.hashes[

@@ -1,7 +1,7 @@
 """Dead letters of the streams between this service and the workers.
 
 A worker may report deliveries only, and its report counts only as far as the ledger confirms it, including whose call
-it was. The run is told what the ledger says, not what the worker says. A dead letter is republished only into a stream
+it was. The run gets what the ledger has, not what the worker reports. A dead letter is republished only into a stream
 that this service writes.
 """
 
@@ -9,8 +9,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from towpath_contracts import subjects
-from towpath_contracts.dead_letters import ReportDead, Republish
-from towpath_contracts.facts import MessageDead
+from towpath_contracts.dead_letters import ReportDeadLetter, RepublishDeadLetter
+from towpath_contracts.facts import MessageDeadFact
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_fabric.dead_letters import (
@@ -21,11 +21,11 @@ from towpath_fabric.dead_letters import (
     store_reported_dead_letter,
 )
 from towpath_fabric.ports import Database, MessageBus
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.calls.dispatcher import MESSAGE_ID, CallDispatcher
-from towpath_tas.app.calls.ledger_store import DecisionContext, LedgerStore, LedgerUpdate
+from towpath_tas.app.calls.ledger_store import LedgerContext, LedgerStore, LedgerWorkItem
 from towpath_tas.core.calls.call import LedgerChange
 from towpath_tas.core.calls.outcomes import on_dead_delivery
 from towpath_tas.metrics import TasMetrics
@@ -53,11 +53,11 @@ class WorkerDeadLetters:
         self._metrics = metrics
         self._log = log
 
-    async def send_fact(self, fact: MessageDead) -> bool:
+    async def send_fact(self, fact: MessageDeadFact) -> bool:
         """Send a fact to its run; False if the broker did not accept it."""
         return await self._bus.store(subjects.run_inbox("tas", fact.run_id), fact.model_dump_json().encode())
 
-    async def report(self, request: ReportDead) -> ActionDone:
+    async def report(self, request: ReportDeadLetter) -> ActionDone:
         """Store a delivery that a worker could not read, and send the call again if it waits for that delivery."""
         project, toolset = _addressee(request)
         body = decode_reported_body(request)
@@ -74,12 +74,12 @@ class WorkerDeadLetters:
     ) -> None:
         times: int = await self._pool.fetchval(QUERIES.dead_deliveries, run_id, execution_id)
 
-        def decide(context: DecisionContext) -> LedgerChange:
+        def decide(context: LedgerContext) -> LedgerChange:
             call = context.call if context.call is not None and context.call.project == project else None
             return on_dead_delivery(call, attempt, toolset, reason, times=times)
 
-        update = LedgerUpdate(run_id=run_id, execution_id=execution_id, project=project, decide=decide, read=True)
-        lane = PinnedConnection(self._pool)
+        update = LedgerWorkItem(run_id=run_id, execution_id=execution_id, project=project, decide=decide, read=True)
+        lane = PinnedDatabaseConnection(self._pool)
         try:
             await self._ledger.apply(lane, [update])
         finally:
@@ -88,7 +88,7 @@ class WorkerDeadLetters:
             raise ProblemError(problem("unavailable", update.error or "the call is contested", retry_after_s=1))
         await self._dispatcher.send(update.change)
 
-    async def republish(self, request: Republish) -> ActionDone:
+    async def republish(self, request: RepublishDeadLetter) -> ActionDone:
         """Publish a dead letter again in its stream; raises ProblemError for a stream of another service."""
         row = await self._pool.fetchrow(QUERIES.dead_letter, request.dead_letter_id)
         if row is None or row["stream"] not in OWN_STREAMS:
@@ -113,7 +113,7 @@ async def confirmed(pool: Database, reported: MessageOwner, addressee: tuple[str
     return replace(reported, project=row["project"])
 
 
-def _addressee(request: ReportDead) -> tuple[str, str]:
+def _addressee(request: ReportDeadLetter) -> tuple[str, str]:
     """Return project and toolset of the delivery's subject; raises ProblemError for any other subject."""
     tokens = request.subject.split(".")
     if request.stream != DELIVERIES or len(tokens) != 4 or tokens[:2] != ["tool", "exec"]:

@@ -13,7 +13,7 @@ from towpath_contracts.tools.calls import CancelTool, TicketClaims
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.ports import MessageBus
 from towpath_fabric.tickets import TicketRefusedError, TicketSigner, TicketVerifier
-from towpath_tas.app.calls.ledger_store import DatabaseTime
+from towpath_tas.app.calls.ledger_store import PostgresClock
 from towpath_tas.core.calls.call import DispatchCall, LedgerCall, LedgerChange, SendFact, StopCall
 from towpath_tas.core.calls.internal_calls import is_internal, permission_fact
 from towpath_tas.metrics import TasMetrics
@@ -27,7 +27,7 @@ MAX_TICKETS = 16_384
 class TicketIssuer:
     """Issues tickets and checks them."""
 
-    def __init__(self, signer: TicketSigner, clock: DatabaseTime, life_s: int) -> None:
+    def __init__(self, signer: TicketSigner, clock: PostgresClock, life_s: int) -> None:
         self._signer = signer
         self._verifier = TicketVerifier(signer.public_keys())
         self._clock = clock
@@ -102,13 +102,13 @@ class CallDispatcher:
                 case StopCall():
                     body = CancelTool(execution_id=effect.execution_id, reason=effect.reason).model_dump_json()
                     subject = subjects.tool_cancel(effect.project, effect.toolset, effect.execution_id)
-                    await self._bus.post(subject, body.encode())
+                    await self._bus.publish(subject, body.encode())
         self._count(change)
 
     async def _send_fact(self, run_id: UUID, fact: str) -> None:
         crash_point("tas.before_tell")
         self._metrics.facts.inc()
-        await self._bus.post(subjects.run_inbox("tas", run_id), fact.encode())
+        await self._bus.publish(subjects.run_inbox("tas", run_id), fact.encode())
         await crash_point_after_flush("tas.told")
 
     async def _dispatch(self, call: LedgerCall, root: UUID | None) -> None:
@@ -116,7 +116,7 @@ class CallDispatcher:
         self._metrics.dispatches.inc()
         body = invocation_body(call, self._tickets.issue(call), root)
         headers = {MESSAGE_ID: f"{call.execution_id}:{call.attempt}"}
-        await self._bus.post(subjects.tool_exec(call.project, call.toolset), body, headers)
+        await self._bus.publish(subjects.tool_exec(call.project, call.toolset), body, headers)
         await crash_point_after_flush("tas.dispatched")
 
     def _count(self, change: LedgerChange) -> None:

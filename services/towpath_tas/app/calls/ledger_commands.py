@@ -11,13 +11,13 @@ from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.runs.views import ActionDone, ResolveGate
 from towpath_contracts.tools.access import FenceAnswer, RaiseFence, SettleCall
 from towpath_contracts.tools.calls import CallStatus
-from towpath_contracts.tools.internal_outcomes import InternalOutcome, RecordOutcome
+from towpath_contracts.tools.internal_outcomes import InternalOutcomeAnswer, RecordInternalOutcome
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.ports import Database
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, change_calls
 from towpath_tas.app.calls.dispatcher import CallDispatcher
-from towpath_tas.app.calls.ledger_store import NO_CHANGE, DecisionContext, LedgerStore, LedgerUpdate
+from towpath_tas.app.calls.ledger_store import NO_CHANGE, LedgerContext, LedgerStore, LedgerWorkItem
 from towpath_tas.core.approvals import approval_votes
 from towpath_tas.core.calls.call import LedgerCall, LedgerChange
 from towpath_tas.core.calls.internal_calls import on_recorded
@@ -59,7 +59,7 @@ class LedgerCommands:
         if found is None:
             raise ProblemError(problem("gate_not_found", f"no approval {request.approval_id} in {request.project}"))
 
-        def decide(context: DecisionContext) -> LedgerChange | Problem:
+        def decide(context: LedgerContext) -> LedgerChange | Problem:
             if context.call is None or context.approval is None:
                 return problem("gate_not_found", "the call is not in the ledger")
             if context.approval.approval_id != request.approval_id:
@@ -74,7 +74,7 @@ class LedgerCommands:
     async def settle_call(self, request: SettleCall) -> ActionDone:
         """Store a person's decision about an unknown call, then inform the run; raises ProblemError if settled."""
 
-        def decide(context: DecisionContext) -> LedgerChange | Problem:
+        def decide(context: LedgerContext) -> LedgerChange | Problem:
             call = context.call
             if call is None or call.project != request.project:
                 return problem("tool_call_not_found", f"no call {request.execution_id} in {request.project}")
@@ -83,27 +83,27 @@ class LedgerCommands:
         await self._apply(request.run_id, request.execution_id, request.project, decide)
         return ActionDone(detail=f"call {request.execution_id}: {request.verdict}")
 
-    async def record_outcome(self, request: RecordOutcome) -> InternalOutcome:
+    async def record_outcome(self, request: RecordInternalOutcome) -> InternalOutcomeAnswer:
         """Store the outcome of a call that its run applied itself."""
         refused: list[str] = [""]
 
-        def decide(context: DecisionContext) -> LedgerChange:
+        def decide(context: LedgerContext) -> LedgerChange:
             change, refused[0] = on_recorded(context.call, request)
             return change
 
         await self._apply(request.run_id, request.execution_id, request.project, decide)
-        return InternalOutcome(execution_id=request.execution_id, refused=refused[0])
+        return InternalOutcomeAnswer(execution_id=request.execution_id, refused=refused[0])
 
     async def _apply(
         self,
         run_id: UUID,
         execution_id: UUID,
         project: str,
-        decide: Callable[[DecisionContext], LedgerChange | Problem],
-    ) -> LedgerUpdate:
+        decide: Callable[[LedgerContext], LedgerChange | Problem],
+    ) -> LedgerWorkItem:
         refused: list[Problem] = []
 
-        def decide_or_refuse(context: DecisionContext) -> LedgerChange:
+        def decide_or_refuse(context: LedgerContext) -> LedgerChange:
             refused.clear()
             result = decide(context)
             if isinstance(result, Problem):
@@ -111,10 +111,10 @@ class LedgerCommands:
                 return NO_CHANGE
             return hold(context.call, result, context.active_switch())
 
-        update = LedgerUpdate(
+        update = LedgerWorkItem(
             run_id=run_id, execution_id=execution_id, project=project, decide=decide_or_refuse, read=True
         )
-        lane = PinnedConnection(self._pool)
+        lane = PinnedDatabaseConnection(self._pool)
         try:
             await self._ledger.apply(lane, [update])
         finally:
@@ -129,7 +129,7 @@ class LedgerCommands:
         return update
 
 
-def _approval_progress(update: LedgerUpdate) -> str:
+def _approval_progress(update: LedgerWorkItem) -> str:
     """Describe how far the approval is after the vote, or as it was found if the vote was a repetition."""
     found = update.context.approval if update.context is not None else None
     approval = update.change.approvals[-1] if update.change.approvals else found

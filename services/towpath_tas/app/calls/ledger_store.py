@@ -18,28 +18,28 @@ from towpath_contracts.switches import Switch
 from towpath_contracts.tools.calls import CallStatus
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import (
     QUERIES,
+    LedgerWriteResult,
     LimitUse,
-    SeenVersions,
+    ProjectVersions,
     StoredCall,
-    WriteResult,
     change_calls,
     open_calls,
     read_calls,
     read_counts,
     read_rates,
 )
-from towpath_tas.app.calls.value_origins import RunKnowledgeCache
+from towpath_tas.app.calls.value_origins import RunProvenanceCache
 from towpath_tas.app.policy.policy_cache import PolicyCache, seen_versions
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
 from towpath_tas.core.calls.call import FINAL, Approval, LedgerCall, LedgerChange
 from towpath_tas.core.calls.switch_holds import principal_of
 from towpath_tas.core.policy.matrix import CallPrincipal
-from towpath_tas.core.provenance.provenance import RunKnowledge
+from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.metrics import TasMetrics
 
 MAX_ROUNDS = 8
@@ -52,7 +52,7 @@ MAX_CACHED_ARGS_CHARS = 4_096
 NO_CHANGE = LedgerChange()
 
 
-class DatabaseTime:
+class PostgresClock:
     """Postgres's time: as it was last read, advanced by this machine's monotonic clock."""
 
     def __init__(self) -> None:
@@ -75,8 +75,8 @@ class DatabaseTime:
 
 
 @dataclass(slots=True)
-class DecisionContext:
-    """What a decision is based on. `used` and `rates` are None until the counters of limited rules were read."""
+class LedgerContext:
+    """What TAS decides about a call from: its row, approval, fence and counters, the time and the policy in force."""
 
     call: LedgerCall | None
     approval: Approval | None
@@ -85,7 +85,7 @@ class DecisionContext:
     bundle: PolicyBundle
     used: dict[str, int] | None = None
     rates: dict[str, int] | None = None
-    known: RunKnowledge | None = None
+    known: RunProvenance | None = None
     needs_origin: bool = False
 
     def with_origin(self, query: AuthorizationQuery) -> AuthorizationQuery:
@@ -107,8 +107,8 @@ class DecisionContext:
 
 
 @dataclass(slots=True, eq=False)
-class LedgerUpdate:
-    """One message about one call, and what came of it; `decide` is pure.
+class LedgerWorkItem:
+    """One message about one call on its way through the ledger, and what came of it; `decide` is pure.
 
     *fresh*: no row is expected. *read*: the row must be read and not taken from the cache. Limits of a run are counted
     under *usage_run_id*: the root run, whichever run below it calls. `apply` sets `change`, or `error`, or `contested`.
@@ -116,14 +116,14 @@ class LedgerUpdate:
 
     run_id: UUID
     execution_id: UUID
-    decide: Callable[[DecisionContext], LedgerChange]
+    decide: Callable[[LedgerContext], LedgerChange]
     project: str = ""
     usage_run_id: UUID | None = None
     fresh: bool = False
     read: bool = False
     change: LedgerChange = NO_CHANGE
     base: dict[str, int] = field(default_factory=dict)
-    context: DecisionContext | None = None
+    context: LedgerContext | None = None
     error: str = ""
     contested: bool = False
 
@@ -136,7 +136,7 @@ class LedgerStore:
     """The ledger as the handlers use it."""
 
     def __init__(
-        self, policy_cache: PolicyCache, clock: DatabaseTime, metrics: TasMetrics, log: Logger, *, cache_calls: int
+        self, policy_cache: PolicyCache, clock: PostgresClock, metrics: TasMetrics, log: Logger, *, cache_calls: int
     ) -> None:
         self._policy_cache = policy_cache
         self.clock = clock
@@ -144,7 +144,7 @@ class LedgerStore:
         self._log = log
         self._cache_calls = cache_calls
         self._calls: dict[UUID, LedgerCall] = {}
-        self._origins = RunKnowledgeCache()
+        self._origins = RunProvenanceCache()
 
     async def read_time(self, source: Any) -> None:
         """Read the time once, before any decision needs it."""
@@ -155,14 +155,14 @@ class LedgerStore:
         """Return the cached row of a call, which may be outdated."""
         return self._calls.get(execution_id)
 
-    async def apply(self, lane: PinnedConnection, updates: Sequence[LedgerUpdate]) -> None:
+    async def apply(self, lane: PinnedDatabaseConnection, updates: Sequence[LedgerWorkItem]) -> None:
         """Apply *updates*, in order where they are about the same call.
 
         Raises what `DATABASE_DOWN` lists. Then it is unknown which of them were stored, and all may be applied again.
         """
         left = list(updates)
         while left:
-            distinct: dict[UUID, LedgerUpdate] = {}
+            distinct: dict[UUID, LedgerWorkItem] = {}
             rest = []
             for update in left:
                 if distinct.setdefault(update.execution_id, update) is not update:
@@ -171,7 +171,7 @@ class LedgerStore:
             await self._apply_distinct(lane, list(distinct.values()))
             left = rest
 
-    async def _apply_distinct(self, lane: PinnedConnection, distinct: Iterable[LedgerUpdate]) -> None:
+    async def _apply_distinct(self, lane: PinnedDatabaseConnection, distinct: Iterable[LedgerWorkItem]) -> None:
         todo = list(distinct)
         for _ in range(MAX_ROUNDS):
             if not todo:
@@ -190,7 +190,7 @@ class LedgerStore:
         for update in todo:
             update.contested = True
 
-    async def _read_contexts(self, lane: PinnedConnection, todo: Sequence[LedgerUpdate]) -> None:
+    async def _read_contexts(self, lane: PinnedDatabaseConnection, todo: Sequence[LedgerWorkItem]) -> None:
         guessed: dict[UUID, LedgerCall | None] = {}
         unread = []
         for update in todo:
@@ -211,7 +211,7 @@ class LedgerStore:
                 call, found, self.clock.now(), await self._policy_cache.of(lane, project)
             )
 
-    def _decide(self, update: LedgerUpdate) -> bool:
+    def _decide(self, update: LedgerWorkItem) -> bool:
         """Decide one update; False if it must be decided again from a row that was read."""
         if update.context is None:
             return False
@@ -223,7 +223,9 @@ class LedgerStore:
             return False
         return update.read or update.change.call is not None
 
-    async def _decide_with_origins(self, lane: PinnedConnection, decided: Sequence[LedgerUpdate]) -> list[LedgerUpdate]:
+    async def _decide_with_origins(
+        self, lane: PinnedDatabaseConnection, decided: Sequence[LedgerWorkItem]
+    ) -> list[LedgerWorkItem]:
         """Decide again, with the origin of values, where the decision depends on it.
 
         Without it, a condition that asks for the origin is unclear, and so restricts.
@@ -243,7 +245,7 @@ class LedgerStore:
             context.known = known[update.run_id]
         return [update for update in decided if update not in wanting or self._decide(update)]
 
-    async def _decide_with_directories(self, lane: PinnedConnection, decided: Sequence[LedgerUpdate]) -> None:
+    async def _decide_with_directories(self, lane: PinnedDatabaseConnection, decided: Sequence[LedgerWorkItem]) -> None:
         """Decide denials again, with the agents of their network: the denial names agents that may do it."""
         refused = {update: call.snapshot_digest for update in decided if (call := _denied_call(update)) is not None}
         strange = {digest for digest in refused.values() if not self._policy_cache.has_directory(digest)}
@@ -260,7 +262,7 @@ class LedgerStore:
             if digest in strange:
                 self._decide(update)
 
-    async def _decide_with_usage(self, lane: PinnedConnection, decided: Sequence[LedgerUpdate]) -> None:
+    async def _decide_with_usage(self, lane: PinnedDatabaseConnection, decided: Sequence[LedgerWorkItem]) -> None:
         """Decide again, with the counters, where the decision depends on limited rules."""
         limited = [update for update in decided if update.change.counted or update.change.rated]
         if not limited:
@@ -282,8 +284,8 @@ class LedgerStore:
                 for rate in update.change.rated:
                     rates[project, rate.rule] += 1
 
-    async def _write(self, lane: PinnedConnection, updates: Sequence[LedgerUpdate]) -> set[LedgerUpdate]:
-        settled, opens, others = set[LedgerUpdate](), list[LedgerUpdate](), list[LedgerUpdate]()
+    async def _write(self, lane: PinnedDatabaseConnection, updates: Sequence[LedgerWorkItem]) -> set[LedgerWorkItem]:
+        settled, opens, others = set[LedgerWorkItem](), list[LedgerWorkItem](), list[LedgerWorkItem]()
         for update in updates:
             call = update.change.call
             if call is None and not update.change.notes:
@@ -297,7 +299,9 @@ class LedgerStore:
                 settled |= await self._write_group(lane, group)
         return settled
 
-    async def _write_group(self, lane: PinnedConnection, group: Sequence[LedgerUpdate]) -> set[LedgerUpdate]:
+    async def _write_group(
+        self, lane: PinnedDatabaseConnection, group: Sequence[LedgerWorkItem]
+    ) -> set[LedgerWorkItem]:
         """Write a group; if Postgres rejects one row, the others are written one by one."""
         try:
             written = await self._store(lane, group)
@@ -312,12 +316,12 @@ class LedgerStore:
                 return set()
         else:
             return self._stored_updates(group, written)
-        settled: set[LedgerUpdate] = set()
+        settled: set[LedgerWorkItem] = set()
         for update in group:
             settled |= await self._write_group(lane, [update])
         return settled
 
-    async def _store(self, lane: PinnedConnection, group: Sequence[LedgerUpdate]) -> WriteResult:
+    async def _store(self, lane: PinnedDatabaseConnection, group: Sequence[LedgerWorkItem]) -> LedgerWriteResult:
         began = time.perf_counter()
         changes = [update.change for update in group]
         first = changes[0].call
@@ -337,7 +341,7 @@ class LedgerStore:
             self._policy_cache.forget(project)
         return written
 
-    def _stored_updates(self, group: Sequence[LedgerUpdate], written: WriteResult) -> set[LedgerUpdate]:
+    def _stored_updates(self, group: Sequence[LedgerWorkItem], written: LedgerWriteResult) -> set[LedgerWorkItem]:
         settled = set()
         for update in group:
             call = update.change.call
@@ -358,25 +362,25 @@ class LedgerStore:
         self._calls[call.execution_id] = call
 
 
-def _denied_call(update: LedgerUpdate) -> LedgerCall | None:
+def _denied_call(update: LedgerWorkItem) -> LedgerCall | None:
     call = update.change.call
     return call if call is not None and call.status is CallStatus.DENIED and update.change.policy_bound else None
 
 
-def _project_of(update: LedgerUpdate) -> str:
+def _project_of(update: LedgerWorkItem) -> str:
     call = update.context.call if update.context is not None else None
     return update.project if call is None else call.project
 
 
 def _decision_context(
     call: LedgerCall | None, found: StoredCall | None, now: datetime, bundle: PolicyBundle
-) -> DecisionContext:
+) -> LedgerContext:
     if found is None:
-        return DecisionContext(call=call, approval=None, fence=0, now=now, bundle=bundle)
-    return DecisionContext(call=call, approval=found.approval, fence=found.fence, now=now, bundle=bundle)
+        return LedgerContext(call=call, approval=None, fence=0, now=now, bundle=bundle)
+    return LedgerContext(call=call, approval=found.approval, fence=found.fence, now=now, bundle=bundle)
 
 
-def _limit_uses(group: Iterable[LedgerUpdate]) -> list[LimitUse]:
+def _limit_uses(group: Iterable[LedgerWorkItem]) -> list[LimitUse]:
     """Return every use of a limited rule. All calls of a batch share the base that was read: Postgres adds them up."""
     counts = []
     for update in group:
@@ -389,6 +393,6 @@ def _limit_uses(group: Iterable[LedgerUpdate]) -> list[LimitUse]:
     return counts
 
 
-def _seen_versions(updates: Iterable[LedgerUpdate]) -> list[SeenVersions]:
+def _seen_versions(updates: Iterable[LedgerWorkItem]) -> list[ProjectVersions]:
     policy_cache = {_project_of(update): update.context.bundle for update in updates if update.context is not None}
     return [seen_versions(project, bundle) for project, bundle in policy_cache.items()]

@@ -17,11 +17,11 @@ from towpath_contracts.tools.calls import ClaimAnswer, ClaimStart
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.nats.replies import problem_from_validation
 from towpath_fabric.ports import MessageBus, Subscription
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.app.calls.dispatcher import CallDispatcher, TicketIssuer
-from towpath_tas.app.calls.ledger_store import DecisionContext, LedgerStore, LedgerUpdate
+from towpath_tas.app.calls.ledger_store import LedgerContext, LedgerStore, LedgerWorkItem
 from towpath_tas.core.calls.call import LedgerChange
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.switch_holds import hold_claim
@@ -42,7 +42,7 @@ class PendingClaim:
     fault: str
     answer: ClaimAnswer = field(default=REFUSED)
 
-    def decide(self, context: DecisionContext) -> LedgerChange:
+    def decide(self, context: LedgerContext) -> LedgerChange:
         """Call the core, and keep its answer until the change is stored."""
         change, answer = on_claim(context.call, self.claim, self.fault, now=context.now, fence=context.fence)
         change, self.answer = hold_claim(context.call, change, answer, context.active_switch())
@@ -55,7 +55,7 @@ class StartClaimServer:
     def __init__(
         self,
         bus: MessageBus,
-        lane: PinnedConnection,
+        lane: PinnedDatabaseConnection,
         ledger: LedgerStore,
         dispatcher: CallDispatcher,
         tickets: TicketIssuer,
@@ -75,7 +75,7 @@ class StartClaimServer:
 
     async def start(self) -> None:
         """Subscribe; replicas share the claims. Without FastStream: every effect waits for this answer."""
-        self._subscription = await self._bus.listen(CLAIM_START.subject, self._on_claim, shared=True)
+        self._subscription = await self._bus.subscribe(CLAIM_START.subject, self._on_claim, shared=True)
 
     async def stop(self) -> None:
         if self._subscription is not None:
@@ -112,7 +112,7 @@ class StartClaimServer:
 
     async def _handle(self, items: list[PendingClaim]) -> None:
         updates = [
-            LedgerUpdate(run_id=item.claim.run_id, execution_id=item.claim.execution_id, decide=item.decide)
+            LedgerWorkItem(run_id=item.claim.run_id, execution_id=item.claim.execution_id, decide=item.decide)
             for item in items
         ]
         await self._ledger.apply(self._lane, updates)
@@ -128,4 +128,4 @@ class StartClaimServer:
     async def _reply(self, message: Msg, answer: Message) -> None:
         headers = {PROBLEM_HEADER: answer.code} if isinstance(answer, Problem) else None
         if message.reply:
-            await self._bus.post(message.reply, answer.model_dump_json().encode(), headers)
+            await self._bus.publish(message.reply, answer.model_dump_json().encode(), headers)

@@ -33,7 +33,7 @@ PAGE_SIZE = 500
 
 
 class SwitchCommands:
-    """Pauses, resumes and lists."""
+    """Sets, lifts and lists stop switches; answers requests of people."""
 
     def __init__(self, pool: Database, bus: MessageBus, dispatcher: CallDispatcher, log: Logger) -> None:
         self._pool = pool
@@ -76,18 +76,18 @@ class SwitchCommands:
         return switch, True
 
     async def _wake(self, request: SetSwitch, switch: Switch) -> None:
-        told = WakePaused(
+        waking = WakePaused(
             project=request.project, switch_id=switch.switch_id, actor=request.actor, reason=request.reason
         )
         try:
-            await self._bus.ask(WAKE_PAUSED, told)
+            await self._bus.request(WAKE_PAUSED, waking)
         except (ProblemError, TimeoutError, nats_errors.Error) as error:
             self._log.warning("runs that waited for a switch go on by themselves", why=str(error))
 
     async def _stop(self, request: SetSwitch, switch: Switch) -> int:
         """Ask every running call under *switch* to stop, with the reason of the request; outcomes arrive as usual."""
         switches, stopping = OpenSwitches((switch,)), 0
-        why = switch.model_copy(update={"paused_by": request.actor, "reason": request.reason}).told()
+        why = switch.model_copy(update={"paused_by": request.actor, "reason": request.reason}).describe()
         async for call in self._running(request.project):
             if switches.find(principal_of(call), call.tool) is not None:
                 stop = StopCall(execution_id=call.execution_id, project=call.project, toolset=call.toolset, reason=why)

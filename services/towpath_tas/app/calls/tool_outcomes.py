@@ -1,6 +1,6 @@
 """Handles `tool.outcome`: one commit per batch, then facts to the runs and confirmations to the workers.
 
-A worker deletes an outcome when it is told that the ledger has it, so a confirmation never leaves before the commit. An
+A worker deletes an outcome when TAS confirms it, so a confirmation never leaves before the commit. An
 outcome that is only kept as evidence, or belongs to no call, is confirmed too: sending it again would change nothing.
 """
 
@@ -20,12 +20,12 @@ from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetters, MessageOwner, owner_of_message
 from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries, nak
 from towpath_fabric.ports import MessageBus, MessageSource
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.app.calls.dead_letters import confirmed
 from towpath_tas.app.calls.dispatcher import CallDispatcher, TicketIssuer
-from towpath_tas.app.calls.ledger_store import DecisionContext, LedgerStore, LedgerUpdate
+from towpath_tas.app.calls.ledger_store import LedgerContext, LedgerStore, LedgerWorkItem
 from towpath_tas.core.calls.call import LedgerChange
 from towpath_tas.core.calls.outcomes import on_outcome
 from towpath_tas.core.calls.switch_holds import hold
@@ -51,7 +51,7 @@ class PendingOutcome:
     outcome: ToolOutcome
     fault: str
 
-    def decide(self, context: DecisionContext) -> LedgerChange:
+    def decide(self, context: LedgerContext) -> LedgerChange:
         change = on_outcome(
             context.call,
             self.outcome,
@@ -63,9 +63,9 @@ class PendingOutcome:
         )
         return hold(context.call, change, context.active_switch())
 
-    def update(self) -> LedgerUpdate:
+    def update(self) -> LedgerWorkItem:
         again = deliveries(self.message) > 1 or self.outcome.status == "ticket_expired"
-        return LedgerUpdate(
+        return LedgerWorkItem(
             run_id=self.outcome.run_id, execution_id=self.outcome.execution_id, decide=self.decide, read=again
         )
 
@@ -76,7 +76,7 @@ class ToolOutcomeConsumer:
     def __init__(
         self,
         consumer: MessageSource,
-        lane: PinnedConnection,
+        lane: PinnedDatabaseConnection,
         ledger: LedgerStore,
         dispatcher: CallDispatcher,
         tickets: TicketIssuer,
@@ -146,9 +146,9 @@ class ToolOutcomeConsumer:
         await self._confirm(subject, outcome_key(named.execution_id, named.attempt, late=named.late))
 
     async def _confirm(self, subject: str, *keys: str) -> None:
-        await self._bus.post(subject, OutcomeConfirmed(keys=keys).model_dump_json().encode())
+        await self._bus.publish(subject, OutcomeConfirmed(keys=keys).model_dump_json().encode())
 
-    def _update(self, item: PendingOutcome) -> LedgerUpdate:
+    def _update(self, item: PendingOutcome) -> LedgerWorkItem:
         """The cache has no resolution of the call's approval, which the run may have missed: then read the row."""
         update = item.update()
         known = self._ledger.cached_call(item.outcome.execution_id)
@@ -167,7 +167,7 @@ class ToolOutcomeConsumer:
             await self._confirm(subject, *keys)
             await crash_point_after_flush("tas.outcome_confirmed")
 
-    async def _finish(self, item: PendingOutcome, update: LedgerUpdate) -> bool:
+    async def _finish(self, item: PendingOutcome, update: LedgerWorkItem) -> bool:
         """Send and acknowledge; return whether the outcome was stored or set aside."""
         if update.error:
             # A set-aside outcome is confirmed too: otherwise the worker would send it forever.

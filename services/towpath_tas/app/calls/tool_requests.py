@@ -19,13 +19,13 @@ from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letters import DeadLetters, MessageOwner, owner_of_message
 from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries, nak
 from towpath_fabric.ports import MessageSource
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_readings.spans import authorization_span
 from towpath_tas.app.calls.dispatcher import CallDispatcher
-from towpath_tas.app.calls.ledger_store import DecisionContext, LedgerStore, LedgerUpdate
+from towpath_tas.app.calls.ledger_store import LedgerContext, LedgerStore, LedgerWorkItem
 from towpath_tas.core.authorization import AuthorizationQuery, query_of_request
 from towpath_tas.core.calls.call import LedgerChange
 from towpath_tas.core.calls.switch_holds import on_held_request
@@ -37,7 +37,7 @@ CONTESTED_S = 0.2
 
 
 @dataclass(slots=True)
-class PendingRequest:
+class PendingToolRequest:
     """A request in progress."""
 
     message: Msg
@@ -45,7 +45,7 @@ class PendingRequest:
     query: AuthorizationQuery
     args_digest: str
 
-    def decide(self, context: DecisionContext) -> LedgerChange:
+    def decide(self, context: LedgerContext) -> LedgerChange:
         """Call the core; on the first decision about a call, the shadow policy is evaluated too."""
         change = on_held_request(
             context.call,
@@ -62,10 +62,10 @@ class PendingRequest:
             return change
         return with_shadow_note(change, context.with_origin(self.query), context.bundle)
 
-    def update(self) -> LedgerUpdate:
+    def update(self) -> LedgerWorkItem:
         request = self.request
         again = deliveries(self.message) > 1 or request.attempt > 1
-        return LedgerUpdate(
+        return LedgerWorkItem(
             run_id=request.run_id,
             execution_id=request.execution_id,
             project=request.project,
@@ -82,7 +82,7 @@ class ToolRequestConsumer:
     def __init__(
         self,
         consumer: MessageSource,
-        lane: PinnedConnection,
+        lane: PinnedDatabaseConnection,
         ledger: LedgerStore,
         dispatcher: CallDispatcher,
         dead: DeadLetters,
@@ -118,7 +118,7 @@ class ToolRequestConsumer:
                     await asyncio.sleep(DATABASE_WAIT_S)
             self._consumer.paused = False
 
-    async def _parsed(self, message: Msg) -> PendingRequest | None:
+    async def _parsed(self, message: Msg) -> PendingToolRequest | None:
         try:
             request = ToolRequest.model_validate_json(message.data)
             text = canonical_json(request.args)
@@ -129,9 +129,9 @@ class ToolRequestConsumer:
         except ValueError as error:  # NaN is not JSON, and a lone surrogate is not text
             await self._dead.set_aside(message, f"arguments that are not JSON: {error}", owner_of_message(message.data))
             return None
-        return PendingRequest(message, request, query_of_request(request, text), digest_text(text))
+        return PendingToolRequest(message, request, query_of_request(request, text), digest_text(text))
 
-    async def _handle(self, items: list[PendingRequest]) -> None:
+    async def _handle(self, items: list[PendingToolRequest]) -> None:
         updates = [item.update() for item in items]
         start_ns = wall_ns()
         await self._ledger.apply(self._lane, updates)
@@ -142,7 +142,9 @@ class ToolRequestConsumer:
             self._trace(self._telemetry, zip(items, updates, strict=True), start_ns)
 
     @staticmethod
-    def _trace(telemetry: Telemetry, handled: Iterable[tuple[PendingRequest, LedgerUpdate]], start_ns: int) -> None:
+    def _trace(
+        telemetry: Telemetry, handled: Iterable[tuple[PendingToolRequest, LedgerWorkItem]], start_ns: int
+    ) -> None:
         for item, update in handled:
             for note in update.change.notes:
                 if note.phase == "decision":
@@ -157,7 +159,7 @@ class ToolRequestConsumer:
                     )
                     telemetry.record(item.request.run_id, span)
 
-    async def _finish(self, item: PendingRequest, update: LedgerUpdate) -> None:
+    async def _finish(self, item: PendingToolRequest, update: LedgerWorkItem) -> None:
         if update.error:
             await self._dead.failed(item.message, update.error, owner_of_message(item.message.data))
             return

@@ -14,14 +14,14 @@ from uuid import UUID
 from towpath_tas.adapters.origin_tables import (
     CallOutput,
     QuerySource,
-    RunTask,
+    RunInputs,
     is_full_page,
     read_blob,
     read_outputs,
     read_spec,
     read_tasks,
 )
-from towpath_tas.core.provenance.provenance import RunKnowledge, ValueSource
+from towpath_tas.core.provenance.provenance import RunProvenance, ValueSource
 
 MAX_RUNS = 256
 """Runs that are cached; others are read again."""
@@ -44,19 +44,19 @@ MAX_PAGES = 8
 @dataclass(slots=True)
 class _Run:
     project: str
-    knowledge: RunKnowledge = field(default_factory=RunKnowledge)
+    knowledge: RunProvenance = field(default_factory=RunProvenance)
     seen: set[UUID] = field(default_factory=set)
     kept: bool = False
 
 
-class RunKnowledgeCache:
+class RunProvenanceCache:
     """Reads and caches what runs have seen."""
 
     def __init__(self) -> None:
         self._runs: dict[UUID, _Run] = {}
         self._specs: dict[tuple[str, str, int], tuple[bool, tuple[str, ...]]] = {}
 
-    async def of(self, source: QuerySource, wanted: Mapping[UUID, str]) -> dict[UUID, RunKnowledge]:
+    async def of(self, source: QuerySource, wanted: Mapping[UUID, str]) -> dict[UUID, RunProvenance]:
         """Return what these runs, given with their projects, have seen so far; raises what `DATABASE_DOWN` lists."""
         runs = {run_id: self._known(run_id, project) for run_id, project in wanted.items()}
         fresh = [run_id for run_id, run in runs.items() if not run.kept]
@@ -76,7 +76,7 @@ class RunKnowledgeCache:
         found = self._runs.get(run_id)
         return found if found is not None and found.project == project else _Run(project)
 
-    async def _begin(self, source: QuerySource, run: _Run, task: RunTask | None) -> None:
+    async def _begin(self, source: QuerySource, run: _Run, task: RunInputs | None) -> None:
         """Add what the caller submitted, and what a fork or a child inherits: earlier calls of the runs above it.
 
         A model may have written the task of a child, so only the task of its root run is trusted. A later step of a
@@ -85,7 +85,7 @@ class RunKnowledgeCache:
         if task is None or task.project != run.project:
             return
         run.kept = True
-        vouching: RunTask | None = None
+        vouching: RunInputs | None = None
         for _ in range(MAX_ANCESTORS):
             vouching = None if task.born else vouching or task
             if task.parent is None:
@@ -119,7 +119,7 @@ class RunKnowledgeCache:
         for run in runs.values():
             run.knowledge.mark_incomplete()
 
-    async def _take(self, source: QuerySource, known: RunKnowledge, output: CallOutput) -> None:
+    async def _take(self, source: QuerySource, known: RunProvenance, output: CallOutput) -> None:
         fact, seen = output.fact, ValueSource(output.tool, output.step)
         if fact.get("settled_by"):
             _add_person_statement(known, fact)
@@ -155,13 +155,13 @@ class RunKnowledgeCache:
             chars -= self._runs.pop(oldest).knowledge.chars
 
 
-def _add_task(known: RunKnowledge, task: RunTask) -> None:
+def _add_task(known: RunProvenance, task: RunInputs) -> None:
     for text in task.texts:
         known.add_task(text)
     known.add_task("", task.inputs)
 
 
-def _add_person_statement(known: RunKnowledge, fact: Mapping[str, Any]) -> None:
+def _add_person_statement(known: RunProvenance, fact: Mapping[str, Any]) -> None:
     """A person stated that the call happened: their text is trusted like the task's (that of a refusal is not)."""
     result = fact.get("result")
     if isinstance(result, dict):
@@ -169,7 +169,7 @@ def _add_person_statement(known: RunKnowledge, fact: Mapping[str, Any]) -> None:
 
 
 def _add_blob(
-    known: RunKnowledge, seen: ValueSource, data: bytes, *, whole: bool, trusted: bool, fields: Sequence[str]
+    known: RunProvenance, seen: ValueSource, data: bytes, *, whole: bool, trusted: bool, fields: Sequence[str]
 ) -> None:
     """Add a large result; one that was not read whole, or is no JSON, is untrusted text."""
     try:

@@ -17,16 +17,16 @@ from towpath_contracts.tools.access import (
     GrantChecked,
     Permission,
     Permissions,
-    ToolProposal,
     ToolsDescribed,
+    ToolVersionProposal,
 )
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.grants import chain_covers, grant_chain
 from towpath_tas.adapters.cel import compile_grant
 from towpath_tas.adapters.ledger_tables import QUERIES, read_rates
-from towpath_tas.app.calls.value_origins import RunKnowledgeCache
+from towpath_tas.app.calls.value_origins import RunProvenanceCache
 from towpath_tas.app.policy.policy_cache import PolicyCache
-from towpath_tas.app.policy.policy_warnings import PolicyWarnings
+from towpath_tas.app.policy.policy_warnings import PolicyLinter
 from towpath_tas.core.authorization import AuthorizationQuery
 from towpath_tas.core.policy.grants import grant_problems
 from towpath_tas.core.policy.matrix import CallPrincipal, Rule
@@ -47,8 +47,8 @@ class AccessQueries:
     def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
         self._pool = pool
         self._policy_cache = policy_cache
-        self._origins = RunKnowledgeCache()
-        self._advice = PolicyWarnings(pool, policy_cache)
+        self._origins = RunProvenanceCache()
+        self._advice = PolicyLinter(pool, policy_cache)
 
     async def check(self, request: CheckAccess) -> AccessVerdict:
         """Return what the matrix would decide about a call, and how each rule for the tool was evaluated."""
@@ -143,16 +143,16 @@ class AccessQueries:
         problems = await asyncio.to_thread(grant_problems, request.grant, compile_grant)
         return GrantChecked(problems=problems)
 
-    async def _proposals(self, project: str) -> tuple[ToolProposal, ...]:
+    async def _proposals(self, project: str) -> tuple[ToolVersionProposal, ...]:
         """Return what waits for a policy admin, and what was refused and is still offered."""
-        found: list[ToolProposal] = []
+        found: list[ToolVersionProposal] = []
         room = MAX_PROPOSAL_CHARS
         for row in await self._pool.fetch(QUERIES.proposals, project, MAX_PROPOSALS):
             room -= len(row["spec"])
             if room < 0:
                 break
             spec = ToolSpec.model_validate_json(row["spec"])
-            found.append(ToolProposal(spec=spec, **{name: row[name] for name in _PROPOSAL_COLUMNS}))
+            found.append(ToolVersionProposal(spec=spec, **{name: row[name] for name in _PROPOSAL_COLUMNS}))
         return tuple(found)
 
 

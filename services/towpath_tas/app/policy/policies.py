@@ -18,7 +18,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.app.policy.policy_cache import PolicyCache
-from towpath_tas.app.policy.policy_warnings import PolicyWarnings
+from towpath_tas.app.policy.policy_warnings import PolicyLinter
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.policy_file import read_policy, rule_from_row, rule_row
 
@@ -31,11 +31,11 @@ MAX_NAMED = 50
 
 
 class PolicyStore:
-    """Applies and shows policies."""
+    """Applies the policy texts of projects as new versions, and shows them."""
 
     def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
         self._pool = pool
-        self._advice = PolicyWarnings(pool, policy_cache)
+        self._advice = PolicyLinter(pool, policy_cache)
 
     async def apply(self, request: ApplyPolicy) -> PolicyApplied:
         """Store a policy as the next version.

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.switches import Switch
 from towpath_contracts.tools.calls import ToolSpec
-from towpath_fabric.postgres.pinned_connection import PinnedConnection
+from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.adapters.ledger_tables import QUERIES, SeenVersions
+from towpath_tas.adapters.ledger_tables import QUERIES, ProjectVersions
 from towpath_tas.core.authorization import PolicyBundle
 from towpath_tas.core.calls.internal_calls import BUILT_IN
 from towpath_tas.core.denial_alternatives import AgentDirectory, directory_of
@@ -55,7 +55,7 @@ class PolicyCache:
         """Load *project* again when it is next needed."""
         self._bundles.pop(project, None)
 
-    async def of(self, source: "PinnedConnection | Any", project: str) -> PolicyBundle:
+    async def of(self, source: "PinnedDatabaseConnection | Any", project: str) -> PolicyBundle:
         """Return the bundle of *project*, loaded if it is not cached. *source* is a connection or a pool."""
         bundle = self._bundles.pop(project, None)
         if bundle is None:
@@ -69,7 +69,7 @@ class PolicyCache:
         """Return whether the agents of a snapshot were looked up already."""
         return snapshot_digest in self._directories
 
-    async def load_directories(self, source: "PinnedConnection | Any", digests: Iterable[str]) -> None:
+    async def load_directories(self, source: "PinnedDatabaseConnection | Any", digests: Iterable[str]) -> None:
         """Load the agents of snapshots; a missing or unreadable one has no agents."""
         wanted = sorted(set(digests))
         rows = {row["digest"]: row["snapshot"] for row in await source.fetch(SWITCHES.snapshots, wanted)}
@@ -78,7 +78,7 @@ class PolicyCache:
         for digest in wanted:
             self._directories[digest] = _directory(rows.get(digest))
 
-    async def current(self, source: "PinnedConnection | Any", project: str) -> PolicyBundle:
+    async def current(self, source: "PinnedDatabaseConnection | Any", project: str) -> PolicyBundle:
         """Return the bundle of *project* in the versions that Postgres has now."""
         state = await source.fetchrow(QUERIES.project_state, project)
         versions = (state["policy_version"], state["registry_version"]) if state else (0, 0)
@@ -87,7 +87,7 @@ class PolicyCache:
             self.forget(project)
         return await self.of(source, project)
 
-    async def _load(self, source: "PinnedConnection | Any", project: str) -> PolicyBundle:
+    async def _load(self, source: "PinnedDatabaseConnection | Any", project: str) -> PolicyBundle:
         """Read versions first: if they change while the rest is read, writes with this bundle are rejected."""
         self._metrics.reloads.inc()
         state = await source.fetchrow(QUERIES.project_state, project)
@@ -114,8 +114,8 @@ def _directory(text: str | None) -> AgentDirectory:
         return {}
 
 
-def seen_versions(project: str, bundle: PolicyBundle) -> SeenVersions:
-    return SeenVersions(project, bundle.matrix.version, bundle.registry.version)
+def seen_versions(project: str, bundle: PolicyBundle) -> ProjectVersions:
+    return ProjectVersions(project, bundle.matrix.version, bundle.registry.version)
 
 
 def _tool(row: Any) -> ToolVersion:

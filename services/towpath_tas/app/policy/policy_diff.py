@@ -13,14 +13,14 @@ from typing import Any
 
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.tools.policy import DiffPolicy, PolicyDiff
+from towpath_contracts.tools.policy import DiffPolicy, PolicyImpact
 from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import Queries
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import call_from_row
 from towpath_tas.app.policy.policy_cache import PolicyCache
 from towpath_tas.core.policy.matrix import Matrix
-from towpath_tas.core.policy.policy_comparison import PolicyComparison, RecordedDecision, without_limits
+from towpath_tas.core.policy.policy_comparison import PolicyComparison, RecordedAuthorization, without_limits
 from towpath_tas.core.policy.policy_file import read_policy
 
 HISTORY = Queries.load("towpath_tas.adapters", "history.sql")
@@ -45,7 +45,7 @@ MAX_CACHED_MATRICES = 4
 """Proposed matrices kept compiled between the pieces of their diffs."""
 
 
-class PolicyDiffs:
+class PolicyDiffRequests:
     """Compares recorded decisions with policies that are not in force."""
 
     def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
@@ -54,7 +54,7 @@ class PolicyDiffs:
         self._proposed: OrderedDict[str, Matrix] = OrderedDict()
         self._turn = asyncio.Lock()
 
-    async def diff(self, request: DiffPolicy) -> PolicyDiff:
+    async def diff(self, request: DiffPolicy) -> PolicyImpact:
         """Return one piece of what the proposed policy decides differently; raises ProblemError `policy_invalid`."""
         async with self._turn:
             matrix = await self._matrix(request.text)
@@ -73,7 +73,7 @@ class PolicyDiffs:
                 after = rows[-1]["decision"] if full else upper
                 span = MIN_SPAN if full else min(span * 2, MAX_SPAN)
                 left -= len(rows)
-        return PolicyDiff(
+        return PolicyImpact(
             version=bundle.matrix.version,
             calls=comparison.calls,
             groups=await asyncio.to_thread(comparison.groups),
@@ -133,8 +133,8 @@ def _compare(rows: Sequence[Any], comparison: PolicyComparison) -> None:
             time.sleep(PAUSE_S)
 
 
-def _recorded_decision(row: Any) -> RecordedDecision:
-    return RecordedDecision(
+def _recorded_decision(row: Any) -> RecordedAuthorization:
+    return RecordedAuthorization(
         call=None if row["execution_id"] is None else call_from_row(row),
         at=row["decided_at"],
         verdict=row["decided_verdict"],

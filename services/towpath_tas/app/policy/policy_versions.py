@@ -14,12 +14,12 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied
 from towpath_contracts.tools.policy import (
     ChangeRule,
-    ListVersions,
+    ListPolicyVersions,
     PolicyChange,
     PolicyChanges,
     PolicyVersion,
     PolicyVersions,
-    RollBack,
+    RollBackPolicy,
     RuleChange,
     RuleChanged,
 )
@@ -27,7 +27,7 @@ from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.policy.policies import PolicyStore
 from towpath_tas.app.policy.policy_diff import HISTORY
-from towpath_tas.core.policy.rule_edits import EMPTY, RuleEdit, put_rule, remove_rule
+from towpath_tas.core.policy.rule_edits import EMPTY, EditedPolicyText, put_rule, remove_rule
 
 MAX_ROUNDS = 4
 """Rounds if others change the same policy meanwhile; after them the request fails with `policy_moved`."""
@@ -36,14 +36,14 @@ MAX_CHANGES = 200
 """Changed rules listed for one version; of a larger change the rest is counted."""
 
 
-class PolicyHistory:
+class PolicyVersionRequests:
     """Lists versions, and makes new ones from old ones."""
 
     def __init__(self, pool: Any, policies: PolicyStore) -> None:
         self._pool = pool
         self._policies = policies
 
-    async def list_versions(self, request: ListVersions) -> PolicyVersions:
+    async def list_versions(self, request: ListPolicyVersions) -> PolicyVersions:
         """Return a page of versions, newest first."""
         rows = await self._page(request)
         state = await self._pool.fetchrow(QUERIES.project_state, request.project)
@@ -54,7 +54,7 @@ class PolicyHistory:
             next_before=page[-1]["version"] if len(rows) > request.limit else None,
         )
 
-    async def changes(self, request: ListVersions) -> PolicyChanges:
+    async def changes(self, request: ListPolicyVersions) -> PolicyChanges:
         """Return a page of the change log, newest first: who, when, why, and each changed rule."""
         rows = await self._page(request)
         page = rows[: request.limit]
@@ -67,7 +67,7 @@ class PolicyHistory:
             next_before=page[-1]["version"] if len(rows) > request.limit else None,
         )
 
-    async def roll_back(self, request: RollBack) -> PolicyApplied:
+    async def roll_back(self, request: RollBackPolicy) -> PolicyApplied:
         """Apply the text of an older version as a new one; raises ProblemError as `apply`, or `version_not_found`."""
         old = await self._policies.show(GetPolicy(project=request.project, version=request.version))
         return await self._policies.apply(
@@ -109,14 +109,14 @@ class PolicyHistory:
                 return RuleChanged(**applied.model_dump(), rewritten=edited.rewritten)
         raise ProblemError(problem("policy_moved", "others keep changing the matrix; try again"))
 
-    async def _page(self, request: ListVersions) -> Sequence[Any]:
+    async def _page(self, request: ListPolicyVersions) -> Sequence[Any]:
         rows: Sequence[Any] = await self._pool.fetch(
             HISTORY.versions, request.project, request.before, request.limit + 1
         )
         return rows
 
 
-def _edit(text: str, request: ChangeRule) -> RuleEdit:
+def _edit(text: str, request: ChangeRule) -> EditedPolicyText:
     text = text or EMPTY
     if request.rule is None:
         edited = remove_rule(text, request.name, compile_condition)

@@ -32,7 +32,7 @@ class PolicyFindings(NamedTuple):
     hints: tuple[str, ...]
 
 
-class PolicyWarnings:
+class PolicyLinter:
     """Compares a policy with the tools, networks and decisions of its project."""
 
     def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:

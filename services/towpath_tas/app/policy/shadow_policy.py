@@ -23,7 +23,7 @@ MAX_DIVERGENCES = 10_000
 """Divergences counted for one report, the newest."""
 
 
-class ShadowPolicies:
+class ShadowPolicyRequests:
     """Sets shadow policies and reports where they differ."""
 
     def __init__(self, pool: Any) -> None:

@@ -14,7 +14,7 @@ from nats.js.errors import NotFoundError
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import exec_consumer
-from towpath_contracts.tools.access import ToolProposalDecision
+from towpath_contracts.tools.access import SettleToolProposal
 from towpath_contracts.tools.calls import RegisterTools, ToolSpec, ToolsRegistered, ToolStanding
 from towpath_contracts.tools.child_tools import platform_tool
 from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET
@@ -23,7 +23,7 @@ from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 from towpath_tas.adapters.cel import matches
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.app.calls.dispatcher import TicketIssuer
-from towpath_tas.core.tools.arguments import ArgumentSchema
+from towpath_tas.core.tools.arguments import ArgumentChecker, SchemaTooDeepError
 from towpath_tas.core.tools.registry import ToolVersion, has_drifted, judge_proposal, spec_digest
 
 MAX_TOOLS = 512
@@ -75,7 +75,7 @@ class ToolRegistrations:
             standings=tuple(standings), ticket_keys=self._tickets.public_keys(), now=self._tickets.now()
         )
 
-    async def decide(self, request: ToolProposalDecision) -> ActionDone:
+    async def decide(self, request: SettleToolProposal) -> ActionDone:
         """Accept or refuse a pending proposal."""
         status = "accepted" if request.accept else "refused"
         async with self._pool.acquire() as connection, connection.transaction():
@@ -187,9 +187,10 @@ def _spec_problems(spec: ToolSpec, at: str, toolset: str, times: int) -> list[Pr
     if times > 1:
         problems.append(ProblemDetail(pointer=f"{at}/name", detail=f"{spec.name} is offered {times} times"))
     try:
-        ArgumentSchema(spec.parameters, matches)
+        ArgumentChecker(spec.parameters, matches)
     except ValueError as error:
-        problems.append(ProblemDetail(pointer=f"{at}/parameters", detail=f"{spec.name}: {error}"))
+        code = "schema_too_deep" if isinstance(error, SchemaTooDeepError) else ""
+        problems.append(ProblemDetail(pointer=f"{at}/parameters", code=code, detail=f"{spec.name}: {error}"))
     return problems
 
 

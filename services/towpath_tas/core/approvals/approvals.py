@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import uuid5
 
-from towpath_contracts.facts import FieldChange
+from towpath_contracts.facts import ApprovalFieldChange
 from towpath_contracts.tools.calls import CallStatus
 from towpath_tas.core.approvals.approval_binding import binding, binding_digest, changes
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, Authorize
@@ -92,7 +92,7 @@ def new_approval(
     )
 
 
-def changes_between(before: Approval, after: Approval) -> tuple[FieldChange, ...]:
+def changes_between(before: Approval, after: Approval) -> tuple[ApprovalFieldChange, ...]:
     """Return what changed between two approvals of a call."""
     return changes(json.loads(before.bound), json.loads(after.bound), (before.args, after.args))
 
@@ -103,7 +103,7 @@ def wait_for_approval(
     decision: AuthorizationDecision,
     *,
     before: Approval | None = None,
-    why: tuple[FieldChange, ...] = (),
+    why: tuple[ApprovalFieldChange, ...] = (),
     ends: Literal["void", "expired"] = "void",
 ) -> LedgerChange:
     """Let *call* wait for *approval*, which replaces the one *before* because of the changes *why*."""
@@ -146,6 +146,7 @@ def on_repeat(
 ) -> LedgerChange:
     """Handle a repeated request for a call that waits: has a person decided, and is the call still what was shown?
 
+    An approval that nobody gives in time expires here: the call is denied, or policy admins are asked (`on_expiry`).
     *deadline* is the new deadline of the call: the run's clock is stopped while it waits for a person.
     """
     if approval is None:
@@ -223,8 +224,8 @@ def _escalate(call: LedgerCall, approval: Approval, decision: AuthorizationDecis
         call, higher, decision, before=approval, why=changes_between(approval, higher), ends="expired"
     )
     note = replace(change.notes[0], phase="approval.escalated")
-    told = resolution_fact(replace(approval, status="expired"))
-    return replace(change, notes=(*change.notes, note), effects=(told, *change.effects))
+    expiry = resolution_fact(replace(approval, status="expired"))
+    return replace(change, notes=(*change.notes, note), effects=(expiry, *change.effects))
 
 
 def _refuse(call: LedgerCall, approval: Approval, *, expired: bool) -> LedgerChange:

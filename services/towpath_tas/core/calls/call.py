@@ -36,7 +36,7 @@ class StartClaim:
 class LedgerCall:
     """One ledger row. `context` is JSON: the labels and grants that a later authorization needs again.
 
-    `fact` is what the run was last told about this call, as JSON; it is sent again on a repeat. `accepted` names whose
+    `fact` is the last that the run got about this call, as JSON; it is sent again on a repeat. `accepted` names whose
     outcome was accepted; `settled_by` the person who settled an unknown call, also by letting it run again. If
     `edited_by` has changed the arguments, `args` and `args_digest` are the changed ones, and `asked_digest` is that of
     the requested arguments; else it is empty.

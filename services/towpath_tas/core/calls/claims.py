@@ -4,6 +4,10 @@ An `irreversible` call gets one claim, until a person asks for a retry. `idempot
 claim at a time, the next when the lease of the last has expired; a `reconcilable` call is probed before it runs again.
 A claim that is not clearly granted means: do not run. A refusal changes nothing, so asking again with the same claim id
 is always safe.
+
+Nobody reports that a worker has died. The broker delivers its call once more, and the worker that gets it claims the
+same attempt: it is refused while the lease lasts (an `irreversible` call for good), else granted. A refused worker
+drops the delivery; then the run's next request for the call decides (`ledger`: next attempt, or `unknown`).
 """
 
 from dataclasses import replace

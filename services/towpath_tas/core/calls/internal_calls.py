@@ -5,10 +5,10 @@ whatever a deadline or a fence has made of the row meanwhile. A call that was ne
 """
 
 from towpath_contracts.canonical import digest, json_safe
-from towpath_contracts.facts import ToolFinished, ToolPermitted
+from towpath_contracts.facts import InternalToolPermittedFact, ToolFinishedFact
 from towpath_contracts.tools.calls import CallStatus
 from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE
-from towpath_contracts.tools.internal_outcomes import RecordOutcome
+from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET, PLATFORM_WORKER
 from towpath_tas.core.calls.call import AuditNote, LedgerCall, LedgerChange
 from towpath_tas.core.calls.run_facts import executed_args
@@ -38,7 +38,7 @@ def is_internal(call: LedgerCall) -> bool:
 
 def permission_fact(call: LedgerCall) -> str:
     """Return the permission as JSON; sent again for every repeated request until the call has ended."""
-    return ToolPermitted(
+    return InternalToolPermittedFact(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:permitted:{call.attempt}",
         execution_id=call.execution_id,
@@ -48,7 +48,7 @@ def permission_fact(call: LedgerCall) -> str:
     ).model_dump_json(exclude={"contents"})
 
 
-def on_recorded(call: LedgerCall | None, outcome: RecordOutcome) -> tuple[LedgerChange, str]:
+def on_recorded(call: LedgerCall | None, outcome: RecordInternalOutcome) -> tuple[LedgerChange, str]:
     """Return the change that the run's report makes, and why it makes none, if so."""
     if call is None or (call.run_id, call.project) != (outcome.run_id, outcome.project):
         return LedgerChange(), "no such call is in the ledger"
@@ -68,9 +68,9 @@ def on_recorded(call: LedgerCall | None, outcome: RecordOutcome) -> tuple[Ledger
     return LedgerChange(call=ended, notes=(note,)), ""
 
 
-def _finished(call: LedgerCall, outcome: RecordOutcome) -> str:
+def _finished(call: LedgerCall, outcome: RecordInternalOutcome) -> str:
     result = json_safe(outcome.result)
-    return ToolFinished(
+    return ToolFinishedFact(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:outcome:{call.attempt}",
         execution_id=call.execution_id,

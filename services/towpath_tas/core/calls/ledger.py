@@ -64,7 +64,7 @@ def on_request(
         query = query if not call.edited_by else with_edited_args(query, call)
         return approvals.on_repeat(call, query, approval, authorize, now=now, deadline=deadline)
     return with_gate_resolution(
-        approval, _continue_open_call(call, max(call.deadline, request.deadline), now=now, stopped=stopped)
+        approval, _recover_open_call(call, max(call.deadline, request.deadline), now=now, stopped=stopped)
     )
 
 
@@ -234,8 +234,15 @@ def _refuse_conflict(call: LedgerCall, differing: list[str]) -> LedgerChange:
     )
 
 
-def _continue_open_call(call: LedgerCall, deadline: datetime, *, now: datetime, stopped: bool) -> LedgerChange:
-    """A permitted or started call without outcome was requested again: check its deadline and lease, else resend it."""
+def _recover_open_call(call: LedgerCall, deadline: datetime, *, now: datetime, stopped: bool) -> LedgerChange:
+    """Decide about a call without an outcome that is requested again, perhaps because its worker has died.
+
+    Nobody reports the death of a worker. The run requests the call again after a while, and the lease of the last claim
+    says whether a worker may still be at it. Until then nothing changes. After it an `irreversible` call is unknown,
+    and any other is dispatched as the next attempt; `claims` has a `reconcilable` one probed before it runs. A call
+    that nobody has claimed, or that is pure, is dispatched again as it is. Where time or attempts are over, or the run
+    has ended, a call that may have begun is unknown, unless it is pure.
+    """
     late = now >= deadline or call.attempt >= MAX_ATTEMPTS or stopped
     if call.effect_class is EffectClass.PURE:
         if late:

@@ -9,14 +9,14 @@ from typing import Any, Literal
 from uuid import UUID
 
 from towpath_contracts.facts import (
-    ApprovalRequired,
-    ExecutionConflict,
-    FieldChange,
-    GateResolved,
-    ToolDenied,
-    ToolFinished,
+    ApprovalFieldChange,
+    ApprovalRequiredFact,
+    ExecutionConflictFact,
+    GateResolvedFact,
+    ToolDeniedFact,
+    ToolFinishedFact,
 )
-from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, ToolOutcome, UnknownOutcome
+from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, ToolOutcome, UnknownCallEvidence
 from towpath_tas.core.approvals.approval_binding import format_change
 from towpath_tas.core.calls.call import Approval, LedgerCall, StartClaim
 
@@ -33,7 +33,7 @@ def finished(
     """Return the fact that a call ended without an accepted outcome; *probe* is what an uncertain one reported."""
     unknown = status == "unknown"
     last = call.last_granted if unknown else None
-    return ToolFinished(
+    return ToolFinishedFact(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:{status}:{call.attempt}",
         execution_id=call.execution_id,
@@ -51,11 +51,13 @@ def finished(
     ).model_dump_json()
 
 
-def _doubt_of(call: LedgerCall, last: StartClaim | None, probe: ProbeWord) -> UnknownOutcome:
+def _doubt_of(call: LedgerCall, last: StartClaim | None, probe: ProbeWord) -> UnknownCallEvidence:
     starts = sum(claim.granted for claim in call.claims)
     if last is None:
-        return UnknownOutcome(starts=starts, probe=probe)
-    return UnknownOutcome(worker=last.worker, claimed_at=last.at, lease_until=last.until, starts=starts, probe=probe)
+        return UnknownCallEvidence(starts=starts, probe=probe)
+    return UnknownCallEvidence(
+        worker=last.worker, claimed_at=last.at, lease_until=last.until, starts=starts, probe=probe
+    )
 
 
 def executed_args(call: LedgerCall) -> dict[str, Any] | None:
@@ -65,7 +67,7 @@ def executed_args(call: LedgerCall) -> dict[str, Any] | None:
 
 def reported(call: LedgerCall, outcome: ToolOutcome, result_digest: str | None) -> str:
     """Return the fact that a worker's outcome was accepted (`ticket_expired` is none)."""
-    return ToolFinished(
+    return ToolFinishedFact(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:outcome:{outcome.attempt}",
         execution_id=call.execution_id,
@@ -88,7 +90,7 @@ def reported(call: LedgerCall, outcome: ToolOutcome, result_digest: str | None) 
 
 
 def denied(call: LedgerCall, denial: Denial) -> str:
-    return ToolDenied(
+    return ToolDeniedFact(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:denied",
         execution_id=call.execution_id,
@@ -98,10 +100,10 @@ def denied(call: LedgerCall, denial: Denial) -> str:
 
 
 def approval_required(
-    call: LedgerCall, approval: Approval, changes: Sequence[FieldChange], origins: Sequence[dict[str, Any]] = ()
+    call: LedgerCall, approval: Approval, changes: Sequence[ApprovalFieldChange], origins: Sequence[dict[str, Any]] = ()
 ) -> str:
     """Return the fact that the call waits for a person; *origins* says where its values come from."""
-    return ApprovalRequired(
+    return ApprovalRequiredFact(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:approval:{call.approvals}",
         execution_id=call.execution_id,
@@ -128,7 +130,7 @@ def approval_required(
 
 def gate_resolved(approval: Approval, verdict: Literal["approved", "denied", "expired"]) -> str:
     """Return the fact that people, or the clock, have settled an approval."""
-    return GateResolved(
+    return GateResolvedFact(
         run_id=approval.run_id,
         fact_id=f"{approval.approval_id}:{verdict}",
         approval_id=approval.approval_id,
@@ -140,6 +142,6 @@ def gate_resolved(approval: Approval, verdict: Literal["approved", "denied", "ex
 
 def conflict(run_id: UUID, execution_id: UUID, message: str) -> str:
     """Return the fact that a repeated execution id had other contents."""
-    return ExecutionConflict(
+    return ExecutionConflictFact(
         run_id=run_id, fact_id=f"{execution_id}:conflict", execution_id=execution_id, message=message
     ).model_dump_json()

@@ -63,7 +63,7 @@ def on_settle(
         case "retry":
             deadline = now + timedelta(milliseconds=call.timeout_ms) + RETRY_GRACE
             change = dispatch_next(
-                call, f"{actor} said retry: {reason}", deadline=deadline, fact=None, settled_by=actor
+                call, f"{actor} decided retry: {reason}", deadline=deadline, fact=None, settled_by=actor
             )
             notes = tuple(
                 AuditNote(phase="settled", verdict="retry", call=note.call, actor=actor, detail=note.detail)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from towpath_contracts.facts import CallPaused, GateResolved
+from towpath_contracts.facts import CallPausedFact, GateResolvedFact
 from towpath_contracts.switches import Switch, paused_gate
 from towpath_contracts.tools.calls import CallStatus, ClaimAnswer, ToolRequest
 from towpath_tas.core.approvals import approvals
@@ -158,14 +158,14 @@ def _release(
 def paused_fact(call: LedgerCall, switch: Switch) -> str:
     """Return the fact that a call is held."""
     fact_id = f"{call.execution_id}:paused:{switch.switch_id}"
-    return CallPaused(
+    return CallPausedFact(
         run_id=call.run_id, fact_id=fact_id, execution_id=call.execution_id, tool=call.tool, switch=switch
     ).model_dump_json()
 
 
 def _switch_of(call: LedgerCall) -> UUID | None:
-    told = json.loads(call.fact or "{}").get("switch")
-    return UUID(told["switch_id"]) if isinstance(told, dict) else None
+    switch = json.loads(call.fact or "{}").get("switch")
+    return UUID(switch["switch_id"]) if isinstance(switch, dict) else None
 
 
 def _resumed(call: LedgerCall) -> tuple[SendFact, ...]:
@@ -174,7 +174,7 @@ def _resumed(call: LedgerCall) -> tuple[SendFact, ...]:
     if switch_id is None:
         return ()
     gate = paused_gate(call.run_id, call.execution_id, switch_id)
-    fact = GateResolved(run_id=call.run_id, fact_id=f"{gate}:resumed", gate_id=gate, verdict="resumed")
+    fact = GateResolvedFact(run_id=call.run_id, fact_id=f"{gate}:resumed", gate_id=gate, verdict="resumed")
     return (SendFact(run_id=call.run_id, fact=fact.model_dump_json()),)
 
 

@@ -16,8 +16,8 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.problems.registry import ProblemDetail, entry_message
 from towpath_contracts.tools.access import RuleTrace
 from towpath_contracts.tools.grants import grant_chain
+from towpath_contracts.tools.violations import Violation
 from towpath_tas.core.authorization import AuthorizationQuery
-from towpath_tas.core.denials import Violation
 from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.grants import granted
 from towpath_tas.core.policy.matrix import CallPrincipal, LimitUsage, Matrix, RuleEffect

@@ -16,9 +16,9 @@ from typing import cast
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, Change, DiffExample, DiffGroup
 from towpath_contracts.tools.policy import Verdict as Word
+from towpath_contracts.tools.violations import Violation
 from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle, query_of_call
 from towpath_tas.core.calls.call import AuditNote, LedgerCall, LedgerChange
-from towpath_tas.core.denials import Violation
 from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, Rule, RuleEffect
 from towpath_tas.core.provenance.provenance_messages import needs_knowledge, origin_members, origin_without_reading
@@ -43,7 +43,7 @@ _Key = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedDecision:
+class RecordedAuthorization:
     """A recorded first decision about *call*; None if the ledger no longer has it."""
 
     call: LedgerCall | None
@@ -76,7 +76,7 @@ class PolicyComparison:
         self.left_out: Counter[str] = Counter()
         self.calls = 0
 
-    def add(self, recorded: RecordedDecision) -> None:
+    def add(self, recorded: RecordedAuthorization) -> None:
         """Evaluate one decision again."""
         why = _not_comparable(recorded)
         call = recorded.call
@@ -137,7 +137,7 @@ def with_known_origin(
     return replace(query, origin=origin_without_reading(spec))
 
 
-def _not_comparable(recorded: RecordedDecision) -> str | None:
+def _not_comparable(recorded: RecordedAuthorization) -> str | None:
     """Return why another matrix could not have changed *recorded*; None if it could."""
     call = recorded.call
     if call is None:
@@ -156,7 +156,7 @@ def _violation(call: LedgerCall) -> str:
     return str(denial.get("violation_type") or Violation.PERMISSION)
 
 
-def _example(call: LedgerCall, recorded: RecordedDecision, rule_now: str | None) -> DiffExample:
+def _example(call: LedgerCall, recorded: RecordedAuthorization, rule_now: str | None) -> DiffExample:
     return DiffExample(
         run_id=call.run_id,
         execution_id=call.execution_id,
@@ -177,8 +177,8 @@ def with_shadow_note(change: LedgerChange, query: AuthorizationQuery, bundle: Po
     tool = bundle.registry.tools.get(query.tool)
     if bundle.shadow is None or decided is None or tool is None or not _by_matrix(decided):
         return change
-    told = replace(query, origin=json.loads(decided.call.context).get("origin"))
-    known = with_known_origin(bundle.shadow, told, tool.spec.operation, tool.spec)
+    with_origin = replace(query, origin=json.loads(decided.call.context).get("origin"))
+    known = with_known_origin(bundle.shadow, with_origin, tool.spec.operation, tool.spec)
     if known is None:
         return change  # decided without the origin of its values
     verdict = decide_again(bundle.shadow, known, tool.spec.operation, tool.spec)

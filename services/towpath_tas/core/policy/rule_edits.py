@@ -1,7 +1,7 @@
 """Adds, replaces or removes one rule in the text of a policy, and leaves the rest as people wrote it.
 
 An edit is accepted only if the new text reads as exactly the old rules with that one change. Where the lines of a rule
-can't be told apart (several rules on one line), the list of rules is written anew: same rules, no comments.
+can't be distinguished (several rules on one line), the list of rules is written anew: same rules, no comments.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleEdit:
+class EditedPolicyText:
     """The new text, or the problems; `rewritten`: the list of rules was written anew."""
 
     text: str = ""
@@ -30,15 +30,15 @@ class RuleEdit:
     problems: tuple[ProblemDetail, ...] = ()
 
 
-def put_rule(text: str, name: str, rule: Mapping[str, Any], compiler: ConditionCompiler) -> RuleEdit:
+def put_rule(text: str, name: str, rule: Mapping[str, Any], compiler: ConditionCompiler) -> EditedPolicyText:
     """Return *text* with *rule* in place of the one named *name*, or added at the end."""
     lonely = read_policy(_document([dict(rule)]), compiler)
     if lonely.problems:
-        return RuleEdit(problems=lonely.problems)
+        return EditedPolicyText(problems=lonely.problems)
     (new,) = lonely.rules
     if new.name != name:
         detail = f"the rule is named {new.name!r}, not {name!r}; to rename one, remove it and put the other"
-        return RuleEdit(problems=(ProblemDetail(pointer="/rule/name", code="name", detail=detail),))
+        return EditedPolicyText(problems=(ProblemDetail(pointer="/rule/name", code="name", detail=detail),))
     old = read_policy(text, compiler).rules
     wanted = [new if known.name == name else known for known in old]
     if all(known.name != name for known in old):
@@ -46,7 +46,7 @@ def put_rule(text: str, name: str, rule: Mapping[str, Any], compiler: ConditionC
     return _first_equal(wanted, compiler, _spliced(text, name, rule), _rewritten(text, name, rule))
 
 
-def remove_rule(text: str, name: str, compiler: ConditionCompiler) -> RuleEdit | None:
+def remove_rule(text: str, name: str, compiler: ConditionCompiler) -> EditedPolicyText | None:
     """Return *text* without the rule named *name*; None where it has none."""
     old = read_policy(text, compiler).rules
     wanted = [known for known in old if known.name != name]
@@ -55,13 +55,13 @@ def remove_rule(text: str, name: str, compiler: ConditionCompiler) -> RuleEdit |
     return _first_equal(wanted, compiler, _spliced(text, name, None), _rewritten(text, name, None))
 
 
-def _first_equal(wanted: Sequence[Rule], compiler: ConditionCompiler, *tries: str | None) -> RuleEdit:
+def _first_equal(wanted: Sequence[Rule], compiler: ConditionCompiler, *tries: str | None) -> EditedPolicyText:
     """Return the first of *tries* that reads as *wanted*: the edit in place, else the rewritten list."""
     for rewritten, tried in enumerate(tries):
         if tried is not None and list(read_policy(tried, compiler).rules) == list(wanted):
-            return RuleEdit(text=tried, rewritten=bool(rewritten))
+            return EditedPolicyText(text=tried, rewritten=bool(rewritten))
     detail = "this matrix can't be changed rule by rule; apply it whole"
-    return RuleEdit(problems=(ProblemDetail(code="form", detail=detail),))
+    return EditedPolicyText(problems=(ProblemDetail(code="form", detail=detail),))
 
 
 def _spliced(text: str, name: str, rule: Mapping[str, Any] | None) -> str | None:

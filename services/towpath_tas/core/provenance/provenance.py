@@ -87,7 +87,7 @@ class _Output:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallOrigin:
+class CallProvenance:
     """Where every value of one call comes from, and what its tool may do with them.
 
     `whole`: nothing of the run was too large to be read; `looked`: the tool has sinks.
@@ -135,7 +135,7 @@ class CallOrigin:
 
 
 @dataclass(slots=True)
-class RunKnowledge:
+class RunProvenance:
     """What the platform itself has seen in one run. It only grows."""
 
     whole: bool = True
@@ -194,7 +194,7 @@ class RunKnowledge:
         pointed = (found,) if isinstance(value, str) and is_pointers(value) else ()
         return TracedValue(path=path, arg=arg, label=found, sink=sink, source=source, pointers=pointed)
 
-    def origin(self, spec: ToolSpec, args: Mapping[str, Any]) -> CallOrigin:
+    def origin(self, spec: ToolSpec, args: Mapping[str, Any]) -> CallProvenance:
         """Return where every value of a call of *spec* with *args* comes from."""
         declared = spec.parameters.get("properties", {})
         names = frozenset(
@@ -214,7 +214,7 @@ class RunKnowledge:
                 sink = any(_covers(pattern, leaf.names) for pattern in sinks)
             arg = leaf.names[0]
             values.append(self.trace_value(leaf.path, arg, leaf.value, sink=sink, fixed=fixed[arg]))
-        return CallOrigin(values=tuple(values), args=tuple(args), whole=self.whole, **tool_properties(spec))
+        return CallProvenance(values=tuple(values), args=tuple(args), whole=self.whole, **tool_properties(spec))
 
     def _label_of(
         self, value: Any, fixed: frozenset[str], *, exact: bool = False
@@ -299,7 +299,7 @@ def has_sinks(spec: ToolSpec) -> bool:
 
 
 def tool_properties(spec: ToolSpec) -> dict[str, Any]:
-    """Return the properties of the tool in a `CallOrigin`."""
+    """Return the properties of the tool in a `CallProvenance`."""
     writes = spec.effect_class is not EffectClass.PURE
     return {"looked": has_sinks(spec), "writes": writes, "hazards": tuple(str(hazard) for hazard in spec.hazards)}
 
@@ -309,11 +309,11 @@ def worst(found: Iterable[str]) -> str:
     return max(found, key=LABELS.index, default=FIXED)
 
 
-def stated_origin(words_by_arg: Mapping[str, str], spec: ToolSpec) -> CallOrigin:
+def stated_origin(words_by_arg: Mapping[str, str], spec: ToolSpec) -> CallProvenance:
     """Return the origin that a policy test states: the label of each argument by its name or path."""
     sinks = spec.sinks if spec.sinks is not None else tuple(words_by_arg) if spec.effect_class != "pure" else ()
     tops = {path.partition(".")[0] for path in sinks}
-    return CallOrigin(
+    return CallProvenance(
         **tool_properties(spec),
         values=tuple(
             TracedValue(path=path, arg=_first(path), label=word, sink=_first(path) in tops, pointers=(word,))

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import Denial, ToolSpec
-from towpath_tas.core.provenance.provenance import UNTRUSTED, CallOrigin, TracedValue, has_sinks, tool_properties
+from towpath_tas.core.provenance.provenance import UNTRUSTED, CallProvenance, TracedValue, has_sinks, tool_properties
 
 _TEXT = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
 _NAMED = re.compile(r"\borigin\b(?:\s*\.\s*([a-z_]+))?")
-MEMBERS = frozenset(CallOrigin(values=()).context())
+MEMBERS = frozenset(CallProvenance(values=()).context())
 """All members of `origin` that conditions may use."""
 
 _WITHOUT_READING = frozenset({"hazards", "writes"})
@@ -46,11 +46,13 @@ def origin_without_reading(spec: ToolSpec) -> JsonObject:
     """Return what is known of `origin` without reading: conditions that use the rest are unclear."""
     known = _WITHOUT_READING if has_sinks(spec) else _WITHOUT_READING | _OF_SINKS
     return {
-        name: value for name, value in CallOrigin(values=(), **tool_properties(spec)).context().items() if name in known
+        name: value
+        for name, value in CallProvenance(values=(), **tool_properties(spec)).context().items()
+        if name in known
     }
 
 
-def with_untrusted_values(denial: Denial, origin: CallOrigin, hidden: Iterable[str]) -> Denial:
+def with_untrusted_values(denial: Denial, origin: CallProvenance, hidden: Iterable[str]) -> Denial:
     """Name the untrusted values; those of *hidden* arguments, which the system fills in, by place only."""
     doubtful = origin.untrusted_values()
     if not doubtful:

@@ -23,6 +23,8 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from towpath_contracts.json_schema import MAX_SCHEMA_DEPTH, is_nested_deeper
+
 _NOT_FAST = re.compile(r'"(?:\$|pattern|multipleOf)')
 """How keywords begin that jsonschema alone checks: references and all other `$` keywords, both kinds of patterns."""
 
@@ -43,11 +45,18 @@ MAX_ERRORS = 5
 """A model corrects a few mistakes at a time; more would fill its context."""
 
 
-class ArgumentSchema:
+class SchemaTooDeepError(ValueError):
+    """A tool's schema has more than MAX_SCHEMA_DEPTH levels."""
+
+
+class ArgumentChecker:
     """Checks arguments against one tool's schema."""
 
     def __init__(self, schema: Mapping[str, Any], matches: PatternMatcher) -> None:
-        """Compile *schema*; raises ValueError saying what is wrong with it."""
+        """Compile *schema*; raises ValueError saying what is wrong with it, SchemaTooDeepError for one too deep."""
+        if is_nested_deeper(schema, MAX_SCHEMA_DEPTH):  # before anything else recurses into it
+            msg = f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels; move inner schemas into $defs"
+            raise SchemaTooDeepError(msg)
         if len(json.dumps(schema)) > MAX_SCHEMA_CHARS:
             msg = f"the schema is longer than {MAX_SCHEMA_CHARS} characters"
             raise ValueError(msg)
@@ -68,7 +77,7 @@ class ArgumentSchema:
         """
         if len(text) > MAX_ARGS_CHARS:
             return [f"the arguments have {len(text)} characters, at most {MAX_ARGS_CHARS} are allowed"]
-        if _is_deeper(args, MAX_DEPTH):
+        if is_nested_deeper(args, MAX_DEPTH):
             return [f"the arguments are nested deeper than {MAX_DEPTH} levels"]
         try:
             if self._fast is not None and self._fast.is_valid(args):
@@ -142,11 +151,3 @@ def _patterns(schema: Any) -> Iterator[str]:
     elif isinstance(schema, list):
         for value in schema:
             yield from _patterns(value)
-
-
-def _is_deeper(value: Any, levels: int) -> bool:
-    if isinstance(value, dict):
-        return levels == 0 or any(_is_deeper(inner, levels - 1) for inner in value.values())
-    if isinstance(value, list):
-        return levels == 0 or any(_is_deeper(inner, levels - 1) for inner in value)
-    return False

@@ -13,7 +13,7 @@ from towpath_contracts.canonical import digest
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_contracts.tools.child_tools import DELEGATE, platform_tool
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
-from towpath_tas.core.tools.arguments import ArgumentSchema, PatternMatcher
+from towpath_tas.core.tools.arguments import ArgumentChecker, PatternMatcher
 
 _STRICTNESS = {
     EffectClass.PURE: 0,
@@ -55,7 +55,7 @@ class ToolVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProposalResult:
+class ToolProposalResult:
     """What becomes of a proposal: stored as `accepted` or `pending`, or nothing new (`unchanged`).
 
     `holds`: calls of the version before wait for the decision too.
@@ -104,16 +104,16 @@ class ToolRegistry:
         self.tools: Mapping[str, ToolVersion] = ToolMap({tool.spec.name: tool for tool in tools}, lambda own: own)
         self.version = version
         self._matches = matches
-        self._arguments: dict[str, ArgumentSchema] = {}
+        self._arguments: dict[str, ArgumentChecker] = {}
 
     def specs(self) -> Mapping[str, ToolSpec]:
         return ToolMap({name: tool.spec for name, tool in self.tools.items()}, lambda own: own.spec)
 
-    def arguments(self, tool: ToolVersion) -> ArgumentSchema:
+    def arguments(self, tool: ToolVersion) -> ArgumentChecker:
         """Return the check of *tool*'s arguments; raises ValueError for a schema that can't be used."""
         found = self._arguments.get(tool.spec.name)
         if found is None:
-            found = self._arguments[tool.spec.name] = ArgumentSchema(tool.spec.parameters, self._matches)
+            found = self._arguments[tool.spec.name] = ArgumentChecker(tool.spec.parameters, self._matches)
         return found
 
 
@@ -131,21 +131,21 @@ def effective_class(spec: ToolSpec) -> EffectClass:
     return EffectClass.IRREVERSIBLE if unprobed else spec.effect_class
 
 
-def judge_proposal(spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool) -> ProposalResult:
+def judge_proposal(spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool) -> ToolProposalResult:
     """Return what becomes of *spec*, proposed by *owner*, compared with the *current* version.
 
     *trusting* is the embedded platform: whoever starts a worker there is the policy admin, but did not change what a
     server defines.
     """
     if current is not None and current.digest == spec_digest(spec) and current.owner == owner:
-        return ProposalResult(status="unchanged")
+        return ToolProposalResult(status="unchanged")
     doubts = _doubts(spec, owner, current)
     if has_drifted(spec, current):
         reason = "; ".join(["its server defines it anew", *doubts])
-        return ProposalResult(status="pending", reason=reason, holds=True)
+        return ToolProposalResult(status="pending", reason=reason, holds=True)
     if doubts and not trusting:
-        return ProposalResult(status="pending", reason="; ".join(doubts))
-    return ProposalResult(status="accepted", reason="; ".join(doubts))
+        return ToolProposalResult(status="pending", reason="; ".join(doubts))
+    return ToolProposalResult(status="accepted", reason="; ".join(doubts))
 
 
 def has_drifted(spec: ToolSpec, current: ToolVersion | None) -> bool:

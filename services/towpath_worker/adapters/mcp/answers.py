@@ -23,7 +23,7 @@ from towpath_contracts.base import JsonObject
 from towpath_worker.adapters.mcp.error_codes import CERTAINLY_NOT, TOO_LARGE, UNCERTAIN
 from towpath_worker.adapters.mcp.secrets import ServerSecrets
 from towpath_worker.adapters.mcp.tool_checks import DEFINED, NAMED, clean_text
-from towpath_worker.core.results import OutcomeLostError
+from towpath_worker.core.results import OutcomeUnreportedError
 
 INLINE_BINARY_BYTES = 32_768
 """Of an image or another binary piece; a larger one is named by its digest only."""
@@ -43,7 +43,7 @@ def failure_from(error: MCPError, server: str, secrets: ServerSecrets) -> Except
     if error.code in CERTAINLY_NOT:
         return ToolError("mcp_not_sent", f"{server}: {message}", retryable=True, external=True)
     if error.code in UNCERTAIN:
-        return OutcomeLostError("mcp_server_lost", f"{server} ended or broke while the call was in it: {message}")
+        return OutcomeUnreportedError("mcp_server_lost", f"{server} ended or broke while the call was in it: {message}")
     if error.code == TOO_LARGE:
         hint = "Ask for less: what was done is done, only its answer is too large."
         return ToolError("result_too_large", f"{server}: {message}", hint=hint)
@@ -59,7 +59,7 @@ def input_required(server: str) -> ToolError:
 async def result_of_answer(
     answer: mcp_types.CallToolResult, output_schema: Mapping[str, Any] | None, server: str, secrets: ServerSecrets
 ) -> Any:
-    """Return the result that *answer* stands for; raises ToolError for an error, OutcomeLostError for nonsense."""
+    """Return the result that *answer* stands for; raises ToolError for an error, OutcomeUnreportedError otherwise."""
     if answer.is_error:
         message = " ".join(block.text for block in answer.content if isinstance(block, mcp_types.TextContent))
         text = clean_text(secrets.hide(message), MAX_ERROR_CHARS).text
@@ -68,7 +68,7 @@ async def result_of_answer(
         await _check(answer.structured_content, output_schema, server)
         return secrets.hide_in(answer.structured_content)
     if output_schema is not None:
-        raise OutcomeLostError("mcp_result_invalid", f"{server} promises a structured answer and gave none")
+        raise OutcomeUnreportedError("mcp_result_invalid", f"{server} promises a structured answer and gave none")
     return secrets.hide_in(_blocks(answer))
 
 
@@ -79,7 +79,9 @@ async def _check(value: Any, schema: Mapping[str, Any], server: str) -> None:
         else await asyncio.to_thread(_fault, value, schema)
     )
     if fault:
-        raise OutcomeLostError("mcp_result_invalid", f"{server} gave an answer that is not what it promised: {fault}")
+        raise OutcomeUnreportedError(
+            "mcp_result_invalid", f"{server} gave an answer that is not what it promised: {fault}"
+        )
 
 
 def _fault(value: Any, schema: Mapping[str, Any]) -> str:
@@ -141,7 +143,7 @@ def _block(block: mcp_types.ContentBlock) -> JsonObject:
 
 
 def _binary(data: str) -> JsonObject:
-    """Say what a binary piece is: size and digest, and the bytes themselves only where they are few."""
+    """Return what a binary piece is: size and digest, and the bytes themselves only where they are few."""
     try:
         raw = b64decode(data, validate=True)
     except (Base64Error, ValueError):

@@ -16,7 +16,7 @@ from towpath.networks.spec_files import locate_problems, read_yaml
 from towpath.tools.declaration import seconds
 from towpath_contracts.base import Token
 from towpath_contracts.problems.registry import ProblemDetail, details_of
-from towpath_contracts.tools.calls import MAX_RESULT_BYTES, IrreversibleHazard
+from towpath_contracts.tools.calls import MAX_RESULT_BYTES, ToolHazard
 from towpath_contracts.tools.reports import Reports
 from towpath_worker.adapters.mcp.secrets import holds_reference, reference_fault
 
@@ -40,7 +40,7 @@ class ToolOverride(_ConfigModel):
     trusted_output: bool = False
     trusted_fields: tuple[str, ...] = ()
     sinks: tuple[str, ...] | None = None
-    hazards: tuple[IrreversibleHazard, ...] = ()
+    hazards: tuple[ToolHazard, ...] = ()
     sensitive: bool = False
     polling: bool = False
     reports: Reports = ""
@@ -114,12 +114,12 @@ class ServerConfig(_ConfigModel):
         return self
 
     def takes(self, tool: str) -> bool:
-        """Say whether the operator lets *tool* of this server be offered at all: deny beats allow."""
+        """Return whether the operator lets *tool* of this server be offered at all: deny beats allow."""
         named = any(fnmatchcase(tool, pattern) for pattern in self.allow)
         return named and not any(fnmatchcase(tool, pattern) for pattern in self.deny)
 
     def override(self, tool: str) -> ToolOverride:
-        """Return what the operator says of *tool*; the strictest where nothing is said."""
+        """Return what the operator sets for *tool*; the strictest where nothing is set."""
         return self.tools.get(tool, ToolOverride())
 
 

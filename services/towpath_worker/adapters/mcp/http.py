@@ -25,7 +25,7 @@ async def http_transport(url: str, headers: Mapping[str, str], limit: int) -> As
     """Speak with the server at *url*, sending *headers* with every request; at most *limit* bytes of an answer."""
     timeout = httpx2.Timeout(CONNECT_S, read=None)  # how long a call may take is the call's own business
     tls = httpx2.create_ssl_context(trust_env=False)
-    guarded = GuardedTransport(httpx2.AsyncHTTPTransport(verify=tls, trust_env=False), limit)
+    guarded = ErrorReplyTransport(httpx2.AsyncHTTPTransport(verify=tls, trust_env=False), limit)
     async with (
         httpx2.AsyncClient(headers=dict(headers), timeout=timeout, transport=guarded, trust_env=False) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=limit) as streams,
@@ -33,7 +33,7 @@ async def http_transport(url: str, headers: Mapping[str, str], limit: int) -> As
         yield streams
 
 
-class GuardedTransport(httpx2.AsyncBaseTransport):
+class ErrorReplyTransport(httpx2.AsyncBaseTransport):
     """Passes requests on; every failure of a POST becomes an answer that the SDK gives to that request's caller."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, limit: int) -> None:
@@ -94,7 +94,7 @@ def _is_json(response: httpx2.Response) -> bool:
 
 
 def _is_error(data: bytes) -> bool:
-    """Say whether the server itself answered with a JSON-RPC error, as the SDK will read it."""
+    """Return whether the server itself answered with a JSON-RPC error, as the SDK will read it."""
     try:
         return isinstance(jsonrpc_message_adapter.validate_json(data, by_name=False), JSONRPCError)
     except ValidationError:

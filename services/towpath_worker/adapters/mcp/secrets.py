@@ -26,7 +26,7 @@ class ServerSecretMissingError(Exception):
 
 
 def holds_reference(text: str) -> bool:
-    """Say whether *text* looks as if it names a secret."""
+    """Return whether *text* looks as if it names a secret."""
     return _BEGINNING.search(text) is not None
 
 

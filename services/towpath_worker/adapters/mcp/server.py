@@ -32,7 +32,7 @@ from towpath_worker.adapters.mcp.http import http_transport
 from towpath_worker.adapters.mcp.secrets import ServerSecrets
 from towpath_worker.adapters.mcp.stdio import ServerProgram, stdio_transport
 from towpath_worker.adapters.mcp.tool_checks import clean_text
-from towpath_worker.core.results import OutcomeLostError
+from towpath_worker.core.results import OutcomeUnreportedError
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
@@ -118,7 +118,7 @@ class McpServer:
                 await asyncio.sleep(pause_s)
 
     async def call(self, tool: DiscoveredTool, args: JsonObject, context: ToolContext) -> Any:
-        """Call *tool* and return its result; raises ToolError, or OutcomeLostError where the outcome is unknown."""
+        """Call *tool* and return its result; raises ToolError, or OutcomeUnreportedError where nobody knows."""
         connection = await self._connection_for(tool, context.remaining_s)
         meta = {META_EXECUTION: str(context.execution_id), META_ATTEMPT: context.attempt}
         try:
@@ -129,7 +129,7 @@ class McpServer:
             raise failure_from(error, self.name, self._secrets) from error
         except ValidationError as error:
             msg = f"{self.name} gave an answer that is no answer to a tool's call"
-            raise OutcomeLostError("mcp_result_invalid", msg) from error
+            raise OutcomeUnreportedError("mcp_result_invalid", msg) from error
         if isinstance(answer, mcp_types.InputRequiredResult):
             self._log.warning("the server asks for input in an answer and is refused", tool=tool.name)
             raise input_required(self.name)

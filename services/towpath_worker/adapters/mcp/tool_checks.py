@@ -82,12 +82,12 @@ def clean_text(text: str, limit: int = MAX_DESCRIPTION_CHARS) -> CleanedText:
 
 
 def suspicions(text: str) -> tuple[str, ...]:
-    """Say what in a description reads like an instruction to the model: hints for a person, never a verdict."""
+    """Return what in a description reads like an instruction to the model: hints for a person, never a verdict."""
     return tuple(word for pattern, word in _INJECTIONS if pattern.search(text))
 
 
 def check_name(name: str) -> str:
-    """Return *name*; raises ToolRefusedError for one that is no plain name."""
+    """Return *name*; raises DiscoveredToolRefusedError for one that is no plain name."""
     if not _NAME.fullmatch(name):
         shown = name.encode("ascii", "backslashreplace").decode()[:80]
         msg = f"the name {shown!r} is not plain: letters, digits and _ . : / - only, at most 64"
@@ -101,7 +101,7 @@ def skeleton(name: str) -> str:
 
 
 def check_schema(schema: Mapping[str, Any], *, of_arguments: bool = True) -> JsonObject:
-    """Return *schema* with its texts cleaned; raises ToolRefusedError for one that can't be used."""
+    """Return *schema* with its texts cleaned; raises DiscoveredToolRefusedError for one that can't be used."""
     cleaned: JsonObject = _cleaned(schema, 0)
     cleaned.pop("$schema", None)
     cleaned.pop("$id", None)
@@ -160,7 +160,7 @@ class _SchemaSize:
     open: set[str] = field(default_factory=set)
 
     def check(self) -> None:
-        """Raise ToolRefusedError where the schema is too large once its references are followed."""
+        """Raise DiscoveredToolRefusedError where the schema is too large once its references are followed."""
         if self._of(self.root) > MAX_SCHEMA_NODES:
             msg = f"its schema stands for more than {MAX_SCHEMA_NODES} sub-schemas"
             raise DiscoveredToolRefusedError(msg)

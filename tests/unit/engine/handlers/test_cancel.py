@@ -46,7 +46,7 @@ def test_a_run_that_waits_for_a_decision_is_cancelled_at_once_and_the_decision_c
     machine = Machine()
     request_id = machine.request_id
     assert types(machine.cancel()) == ["cancel_accepted", "run_finished"]
-    late = facts.DecisionMade(run_id=RUN, request_id=request_id, attempt=1, decision=respond("late"))
+    late = facts.DecisionMadeFact(run_id=RUN, request_id=request_id, attempt=1, decision=respond("late"))
     assert machine.feed(late) == []
     assert (machine.finished.fence, machine.state.fence) == (1, 1)
 
@@ -68,7 +68,7 @@ def test_a_cancel_is_asked_once() -> None:
     assert machine.cancel() == [] and machine.sent == []
 
 
-def test_a_live_claim_is_waited_for_and_its_outcome_is_told() -> None:
+def test_a_live_claim_is_waited_for_and_its_outcome_is_reported() -> None:
     machine = with_calls()
     machine.cancel()
     live = machine.call_id(1)
@@ -114,7 +114,9 @@ def test_a_timer_never_repeats_a_call_under_the_new_fence() -> None:
 
 def test_a_call_is_asked_for_under_the_fence_of_its_run() -> None:
     machine = Machine()
-    decision = facts.DecisionMade(run_id=RUN, request_id=machine.request_id, attempt=1, decision=use("echo", text="x"))
+    decision = facts.DecisionMadeFact(
+        run_id=RUN, request_id=machine.request_id, attempt=1, decision=use("echo", text="x")
+    )
     _, effects, _ = advance(replace(machine.state, fence=3), decision, machine.now)
     assert [effect.message.fence for effect in effects] == [3]
 
@@ -138,7 +140,7 @@ def test_a_later_answer_may_still_void_a_call() -> None:
     assert outcomes(machine) == ["did_not_happen", "did_not_happen"]
 
 
-def test_a_call_that_is_said_to_be_void_is_not_waited_for() -> None:
+def test_a_call_that_is_reported_void_is_not_waited_for() -> None:
     machine = with_calls()
     machine.cancel()
     both = [machine.call_id(0), machine.call_id(1)]
@@ -238,9 +240,11 @@ def test_a_cancel_beats_the_deadline_dead_letters_and_conflicts() -> None:
     machine = with_calls()
     machine.cancel()
     machine.timer(after=400)
-    dead = facts.MessageDead(run_id=RUN, stream="TOOLREQ", reason="bad", effect_id=machine.call_id(0))
+    dead = facts.MessageDeadFact(run_id=RUN, stream="TOOLREQ", reason="bad", effect_id=machine.call_id(0))
     assert machine.feed(dead) == []
-    assert machine.feed(facts.ExecutionConflict(run_id=RUN, execution_id=machine.call_id(0), message="differs")) == []
+    assert (
+        machine.feed(facts.ExecutionConflictFact(run_id=RUN, execution_id=machine.call_id(0), message="differs")) == []
+    )
     due = wake_at(machine.state)
     assert due is not None and due > machine.now, "a deadline that is over does not wake a cancelling run for ever"
     machine.fenced(voided=[machine.call_id(0), machine.call_id(1)])
@@ -249,7 +253,7 @@ def test_a_cancel_beats_the_deadline_dead_letters_and_conflicts() -> None:
 
 def test_a_quarantined_run_can_be_cancelled_and_leaves_its_fence() -> None:
     machine = with_calls()
-    machine.feed(facts.ExecutionConflict(run_id=RUN, execution_id=machine.call_id(0), message="other arguments"))
+    machine.feed(facts.ExecutionConflictFact(run_id=RUN, execution_id=machine.call_id(0), message="other arguments"))
     assert (machine.state.status, machine.state.reason) == ("quarantined", "execution_conflict")
     assert wake_at(machine.state) is None
     assert machine.timer(after=1000) == [] and machine.finish(0) == [] and machine.admit() == []
@@ -269,7 +273,7 @@ def test_every_end_with_open_calls_raises_the_fence_and_insists_on_it(end: str) 
     else:
         dead: Any = {"run_id": RUN, "stream": "TOOLREQ", "reason": "bad", "effect_id": machine.call_id(1)}
         for _ in range(3):
-            machine.feed(facts.MessageDead.model_validate(dead))
+            machine.feed(facts.MessageDeadFact.model_validate(dead))
     assert machine.finished.reason == {"deadline": "deadline_exceeded", "dead_letter": "dead_lettered"}[end]
     assert outcomes(machine) == ["happened", "unknown"]
     assert [f.fence for f in fences(machine)] == [machine.finished.fence] == [1]

@@ -8,7 +8,7 @@ from tests.support.engine.machine import RUN, Machine, agent, respond, snapshot,
 from tests.support.engine.plan_machine import PlanRun, ask, block, step
 
 from towpath_contracts import facts
-from towpath_contracts.budgets import AppliedScope
+from towpath_contracts.budgets import ChargedAccount
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.runs.children import AskChild
@@ -21,18 +21,18 @@ PLAN = {"steps": [step("b")]}
 REPORT = {"success": True, "steps": [], "bindings": {}, "errors": []}
 
 
-def told(run: Machine, place: int, status: str, seq: int = 5) -> list[ev.AnyEvent]:
+def child_reports(run: Machine, place: int, status: str, seq: int = 5) -> list[ev.AnyEvent]:
     child = run.state.children[place]
     ended = status not in ("waiting", "running")
     return run.feed(
-        facts.ChildReported(
+        facts.ChildReportedFact(
             run_id=RUN, child_id=child.child_id, child_seq=seq, status=status, ended=ended, news=True
         )
     )  # fmt: skip
 
 
 def stops(run: Machine) -> list[UUID]:
-    """Whom the last fact told to stop."""
+    """The children that the last fact asked to stop."""
     return [e.message.child_id for e in run.sent if isinstance(e.message, AskChild) and e.message.cancel]
 
 
@@ -51,7 +51,7 @@ def calling(mode: str = "handoff") -> PlanRun:
 
 
 def permit(run: Machine, index: int = 0) -> list[ev.AnyEvent]:
-    return run.feed(facts.ToolPermitted(run_id=RUN, execution_id=run.call_id(index), policy_version=1))
+    return run.feed(facts.InternalToolPermittedFact(run_id=RUN, execution_id=run.call_id(index), policy_version=1))
 
 
 @pytest.mark.parametrize(("status", "final"), [("completed", REPORT), ("failed", {"message": "no"})])
@@ -70,15 +70,15 @@ def test_a_plan_beside_another_call_does_not_end_a_handoff_run(status: str, fina
 def test_e11_a_parked_run_tells_its_children_to_stop_until_they_have() -> None:
     run = PlanRun(block(ask("ann"), ask("bob")))
     ann, bob = children_of(run)
-    run.feed(facts.ExecutionConflict(run_id=RUN, execution_id=RUN, message="the ledger says otherwise"))
+    run.feed(facts.ExecutionConflictFact(run_id=RUN, execution_id=RUN, message="the ledger says otherwise"))
     assert (run.state.status, stops(run)) == ("quarantined", [ann, bob])
     run.wake()
     assert stops(run) == [ann, bob], "the first word may have been lost"
-    assert types(told(run, 0, "quarantined")) == [], "it takes a cancel, and has an end of its own then"
-    assert types(told(run, 0, "cancelled", 6)) == ["child_ended"]
+    assert types(child_reports(run, 0, "quarantined")) == [], "it takes a cancel, and has an end of its own then"
+    assert types(child_reports(run, 0, "cancelled", 6)) == ["child_ended"]
     run.wake()
     assert stops(run) == [bob]
-    assert types(told(run, 1, "completed", 7)) == ["child_ended"]
+    assert types(child_reports(run, 1, "completed", 7)) == ["child_ended"]
     assert (run.state.status, wake_at(run.state), len(run.children)) == ("quarantined", None, 2)
     run.cancel()
     assert (run.finished.status, pending_children(run.state)) == ("cancelled", [])
@@ -89,15 +89,15 @@ def test_e11_a_run_that_is_parked_by_an_error_wakes_to_tell_its_children() -> No
     run.state = quarantine_on_error(run.state, ValueError("broken"), run.now).state
     wanted = wake_at(run.state)
     assert wanted is not None and wanted <= run.now + timedelta(seconds=5)
-    again = quarantine_on_error(run.state, ValueError("its children can't be heard either"), run.now).state
+    again = quarantine_on_error(run.state, ValueError("its children can't report either"), run.now).state
     assert wake_at(again) is None, "a run that is parked anew while it is parked is left alone"
 
 
-def test_what_the_child_of_a_call_did_is_told_by_a_parked_run() -> None:
+def test_what_the_child_of_a_call_did_is_reported_by_a_parked_run() -> None:
     run = calling()
     run.decide(use(ORCHESTRATE, plan=PLAN))
     permit(run)
-    run.feed(facts.ExecutionConflict(run_id=RUN, execution_id=RUN, message="the ledger says otherwise"))
+    run.feed(facts.ExecutionConflictFact(run_id=RUN, execution_id=RUN, message="the ledger says otherwise"))
     assert types(run.end(final=REPORT)) == ["child_ended", "tool_call_finished"]
     assert run.state.status == "quarantined" and run.state.step == 1
     run.cancel()
@@ -109,9 +109,9 @@ def test_what_the_child_of_a_call_did_is_told_by_a_parked_run() -> None:
 def test_e7_a_child_has_no_more_time_than_its_parent_has_left_while_that_waits_for_people() -> None:
     run = PlanRun(block(*[ask("ann")] * 8, max_concurrency=2), timeout_ms=100_000)
     run.now += timedelta(seconds=90)
-    told(run, 0, "waiting")
+    child_reports(run, 0, "waiting")
     assert run.state.status == "running"
-    told(run, 1, "waiting")
+    child_reports(run, 1, "waiting")
     assert run.state.active_since is None
     run.end(1)
     assert [child.task.timeout_ms for child in run.children] == [100_000, 100_000, 10_000]
@@ -136,10 +136,10 @@ def test_e7_no_call_begins_its_child_after_the_deadline() -> None:
 
 def warned(run: Machine) -> None:
     """Ask a person whether the run may go on, since its budget comes to an end."""
-    scopes = (AppliedScope(scope="project", key="default"),)
-    run.feed(facts.BudgetAppliedFact(run_id=RUN, scopes=scopes, prices={}))
-    said = {"scope": "project", "key": "k", "unit": "tokens", "limit": 1000, "spent": 800, "on_soft": "gate"}
-    run.feed(facts.BudgetWarnedFact.model_validate({"run_id": RUN, **said}))
+    scopes = (ChargedAccount(scope="project", key="default"),)
+    run.feed(facts.BudgetAccountsAppliedFact(run_id=RUN, scopes=scopes, prices={}))
+    fields = {"scope": "project", "key": "k", "unit": "tokens", "limit": 1000, "spent": 800, "on_soft": "gate"}
+    run.feed(facts.BudgetWarnedFact.model_validate({"run_id": RUN, **fields}))
 
 
 @pytest.mark.parametrize("settled_after", [1, 2])
@@ -163,8 +163,8 @@ def late(run: Machine, seconds: float) -> None:
 
 def test_e11_a_stop_that_was_lost_is_repeated_soon() -> None:
     run = PlanRun(block(ask("ann"), ask("bob"), merge_strategy="fail_fast"), timeout_ms=3_600_000)
-    told(run, 1, "waiting")
-    told(run, 0, "waiting")
+    child_reports(run, 1, "waiting")
+    child_reports(run, 0, "waiting")
     late(run, 10)
     run.end(0, status="failed")
     bob = children_of(run)[1]
@@ -177,8 +177,8 @@ def test_e11_a_stop_that_was_lost_is_repeated_soon() -> None:
 
 def test_e11_a_stop_at_the_end_that_was_lost_is_repeated_soon() -> None:
     run = PlanRun(block(ask("ann"), ask("bob")), timeout_ms=3_600_000)
-    told(run, 0, "waiting")
-    told(run, 1, "waiting")
+    child_reports(run, 0, "waiting")
+    child_reports(run, 1, "waiting")
     warned(run)
     late(run, 10)
     run.resolve("stop")
@@ -189,8 +189,8 @@ def test_e11_a_stop_at_the_end_that_was_lost_is_repeated_soon() -> None:
 
 def test_e11_a_cancel_that_was_lost_is_repeated_soon() -> None:
     run = PlanRun(block(ask("ann"), ask("bob")), timeout_ms=3_600_000)
-    told(run, 0, "waiting")
-    told(run, 1, "waiting")
+    child_reports(run, 0, "waiting")
+    child_reports(run, 1, "waiting")
     late(run, 10)
     run.cancel()
     run.fenced()

@@ -57,9 +57,11 @@ def born(parent: RunState, started: "ev.ChildStarted", machine: Machine) -> RunS
     return state
 
 
-def told(machine: Machine, started: "ev.ChildStarted", status: str, seq: int, **more: Any) -> list[ev.AnyEvent]:
+def child_reports(
+    machine: Machine, started: "ev.ChildStarted", status: str, seq: int, **more: Any
+) -> list[ev.AnyEvent]:
     ended = status in ("completed", "failed", "cancelled", "escalated", "abandoned", "timed_out")
-    fact = facts.ChildReported(
+    fact = facts.ChildReportedFact(
         run_id=RUN, child_id=started.child_id, child_seq=seq, status=status, ended=ended, **more
     )  # fmt: skip
     return fed(machine, fact)
@@ -122,13 +124,13 @@ def test_children_stand_three_deep_and_no_deeper() -> None:
         asked(machine, "expert")
 
 
-def test_the_run_goes_on_when_its_last_child_has_ended_with_what_they_said_in_order() -> None:
+def test_the_run_goes_on_when_its_last_child_has_ended_with_their_answers_in_order() -> None:
     machine, (first, second) = waiting_parent("expert", "clerk")
-    assert types(told(machine, second, "completed", 7, final={"message": "two"}, cursors={"clerk": 4})) == [
+    assert types(child_reports(machine, second, "completed", 7, final={"message": "two"}, cursors={"clerk": 4})) == [
         "child_ended"
     ]
     assert [c.ended for c in machine.state.children] == [False, True]
-    events = told(machine, first, "failed", 5, reason="max_steps_exceeded", final={"status": "error"})
+    events = child_reports(machine, first, "failed", 5, reason="max_steps_exceeded", final={"status": "error"})
     assert types(events) == ["child_ended", "decision_requested"]
     newest = [(output.tool, output.status) for output in machine.state.outputs[:2]]
     assert newest == [("agent:expert", "failed"), ("agent:clerk", "succeeded")]
@@ -136,32 +138,32 @@ def test_the_run_goes_on_when_its_last_child_has_ended_with_what_they_said_in_or
     assert machine.state.cursors["clerk"] == 4
 
 
-def test_what_a_child_said_before_or_twice_changes_nothing() -> None:
+def test_what_a_child_reported_before_or_twice_changes_nothing() -> None:
     machine, (child,) = waiting_parent("expert")
-    assert types(told(machine, child, "waiting", 9)) == ["child_waits"]
-    assert told(machine, child, "running", 8) == [] and told(machine, child, "waiting", 9) == []
-    assert types(told(machine, child, "running", 10)) == ["child_waits"]
-    assert types(told(machine, child, "completed", 12, final={}))[0] == "child_ended"
-    assert told(machine, child, "completed", 12, final={}) == []
+    assert types(child_reports(machine, child, "waiting", 9)) == ["child_waits"]
+    assert child_reports(machine, child, "running", 8) == [] and child_reports(machine, child, "waiting", 9) == []
+    assert types(child_reports(machine, child, "running", 10)) == ["child_waits"]
+    assert types(child_reports(machine, child, "completed", 12, final={}))[0] == "child_ended"
+    assert child_reports(machine, child, "completed", 12, final={}) == []
 
 
 def test_time_stands_still_while_every_child_waits_for_people() -> None:
     machine, (first, second) = waiting_parent("expert", "clerk")
-    told(machine, first, "waiting", 3)
+    child_reports(machine, first, "waiting", 3)
     assert machine.state.status == "running"
-    told(machine, second, "waiting", 3)
+    child_reports(machine, second, "waiting", 3)
     assert machine.state.status == "waiting" and machine.state.active_deadline() is None
-    told(machine, first, "running", 4)
+    child_reports(machine, first, "running", 4)
     assert machine.state.status == "running" and machine.state.active_deadline() is not None
 
 
-def test_a_child_that_is_not_heard_of_is_asked_again() -> None:
+def test_a_child_that_does_not_report_is_asked_again() -> None:
     machine, (child,) = waiting_parent("expert")
     (pending,) = machine.state.pending
     assert (pending.kind, pending.effect_id) == (EffectKind.CHILD, child.child_id)
     assert pending.resend_at == machine.now + timedelta(seconds=5) == wake_at(machine.state)
     machine.now += timedelta(seconds=6)
-    events = fed(machine, facts.TimerFired(run_id=RUN))
+    events = fed(machine, facts.TimerFiredFact(run_id=RUN))
     assert types(events) == ["effect_resent"]
     (effect,) = machine.sent
     assert effect.message == AskChild(run_id=RUN, child_id=child.child_id, project="default")
@@ -169,12 +171,12 @@ def test_a_child_that_is_not_heard_of_is_asked_again() -> None:
 
 def test_a_cancel_waits_until_the_children_have_ended_and_tells_them_to_stop() -> None:
     machine, (child,) = waiting_parent("expert")
-    assert types(fed(machine, facts.CancelRequested(run_id=RUN, by="ann"))) == ["cancel_accepted"]
+    assert types(fed(machine, facts.CancelRequestedFact(run_id=RUN, by="ann"))) == ["cancel_accepted"]
     asks = [e.message for e in machine.sent if isinstance(e.message, AskChild)]
     assert [(a.child_id, a.cancel) for a in asks] == [(child.child_id, True)]
-    fed(machine, facts.FenceRaised(run_id=RUN, fence=machine.state.fence))
+    fed(machine, facts.FenceRaisedFact(run_id=RUN, fence=machine.state.fence))
     assert machine.state.status == "cancelling"
-    events = told(machine, child, "cancelled", 8, reason="cancelled")
+    events = child_reports(machine, child, "cancelled", 8, reason="cancelled")
     assert types(events) == ["child_ended", "run_finished"]
     assert machine.state.status == "cancelled"
 
@@ -184,13 +186,13 @@ def test_a_run_that_ended_without_its_children_tells_them_to_stop_until_they_hav
     deadline = machine.state.active_deadline()
     assert deadline is not None
     machine.now = deadline
-    assert "run_finished" in types(fed(machine, facts.TimerFired(run_id=RUN)))
+    assert "run_finished" in types(fed(machine, facts.TimerFiredFact(run_id=RUN)))
     assert machine.state.status == "timed_out"
     kinds = [p.kind for p in machine.state.pending]
     assert EffectKind.CHILD in kinds and wake_at(machine.state) is not None
     message = message_of(machine.state, next(p for p in machine.state.pending if p.kind is EffectKind.CHILD)).message
     assert isinstance(message, AskChild) and message.cancel
-    assert types(told(machine, child, "cancelled", 9)) == ["child_ended"]
+    assert types(child_reports(machine, child, "cancelled", 9)) == ["child_ended"]
     assert all(p.kind is not EffectKind.CHILD for p in machine.state.pending)
 
 
@@ -205,13 +207,13 @@ def test_a_child_tells_its_parent_its_end() -> None:
     machine = Machine()
     (started,) = asked(machine, "expert")
     state = born(machine.state, started, machine)
-    for fact in (facts.RunAdmitted(run_id=state.run_id),):
+    for fact in (facts.RunAdmittedFact(run_id=state.run_id),):
         _entries, _effects, state = advance(state, fact, machine.now)
     (pending,) = state.pending
-    said = facts.DecisionMade(
+    sent = facts.DecisionMadeFact(
         run_id=state.run_id, request_id=pending.effect_id, attempt=1, decision=respond({"found": 1})
     )
-    _entries, _effects, state = advance(state, said, machine.now)
+    _entries, _effects, state = advance(state, sent, machine.now)
     word = report_for_parent(state)
     assert word is not None
     assert (word.run_id, word.child_id, word.status, word.ended) == (RUN, started.child_id, "completed", True)
@@ -219,10 +221,10 @@ def test_a_child_tells_its_parent_its_end() -> None:
     assert report_for_parent(machine.state) is None
 
 
-def test_an_older_word_that_comes_late_does_not_stop_the_parents_time() -> None:
+def test_an_older_report_that_comes_late_does_not_stop_the_parents_time() -> None:
     machine, (child,) = waiting_parent("expert")
-    told(machine, child, "running", 8, news=True)
-    assert told(machine, child, "waiting", 5, news=True) == []
+    child_reports(machine, child, "running", 8, news=True)
+    assert child_reports(machine, child, "waiting", 5, news=True) == []
     assert machine.state.status == "running"
 
 
@@ -233,7 +235,7 @@ def test_a_parked_child_is_an_end_for_its_parent_unless_that_can_still_cancel_it
     transition.emit(ev.RunQuarantined(code="execution_conflict", message="the ledger says otherwise"))
     word = report_for_parent(transition.state)
     assert word is not None and (word.status, word.ended) == ("quarantined", True)
-    fed(machine, facts.CancelRequested(run_id=RUN, by="ann"))
+    fed(machine, facts.CancelRequestedFact(run_id=RUN, by="ann"))
     assert fed(machine, word) == [], "its own end, by the cancel, counts"
     assert types(fed(machine, word.model_copy(update={"reason": "log_unreadable"})))[0] == "child_ended"
     machine, (child,) = waiting_parent("expert")
@@ -245,7 +247,7 @@ def test_a_parked_parent_still_tells_its_children_to_stop() -> None:
     transition = TransitionBuilder(state=machine.state, now=machine.now)
     transition.emit(ev.RunQuarantined(code="execution_conflict", message="the ledger says otherwise"))
     machine.state = transition.state
-    assert types(fed(machine, facts.CancelRequested(run_id=RUN, by="ann"))) == ["cancel_accepted"]
+    assert types(fed(machine, facts.CancelRequestedFact(run_id=RUN, by="ann"))) == ["cancel_accepted"]
     assert [e.message.child_id for e in machine.sent if isinstance(e.message, AskChild)] == [child.child_id]
     assert machine.state.status == "cancelling"
 
@@ -259,12 +261,12 @@ def test_a_very_large_answer_of_a_child_is_cut_for_its_parent() -> None:
 
 def test_a_child_that_waits_for_people_is_asked_seldom() -> None:
     machine, (child,) = waiting_parent("expert")
-    told(machine, child, "waiting", 9)
+    child_reports(machine, child, "waiting", 9)
     waits = []
     for _ in range(9):
         (pending,) = machine.state.pending
         machine.now = pending.resend_at
-        fed(machine, facts.TimerFired(run_id=RUN))
+        fed(machine, facts.TimerFiredFact(run_id=RUN))
         waits.append((machine.state.pending[0].resend_at - machine.now).total_seconds())
     assert waits[-1] == 120
 
@@ -278,12 +280,12 @@ def test_a_budget_gate_that_opens_while_an_answer_is_on_its_way_asks_for_nothing
     open_run_gate(transition, "budget", "budget:run", "80 % is spent", {})
     machine.state = transition.state
     (gate,) = machine.state.gates
-    said = facts.GateResolved(run_id=RUN, gate_id=gate.gate_id, verdict="approved", by="ann")
-    assert types(fed(machine, said)) == ["gate_closed"], "the call is still on its way"
-    done = facts.ToolFinished(run_id=RUN, execution_id=machine.call_id(0), status="succeeded", result="ok")
+    fact = facts.GateResolvedFact(run_id=RUN, gate_id=gate.gate_id, verdict="approved", by="ann")
+    assert types(fed(machine, fact)) == ["gate_closed"], "the call is still on its way"
+    done = facts.ToolFinishedFact(run_id=RUN, execution_id=machine.call_id(0), status="succeeded", result="ok")
     events = types(fed(machine, done))
     assert events[0] == "tool_call_finished" and len(events) > 1
-    assert fed(machine, facts.TimerFired(run_id=RUN)) == []
+    assert fed(machine, facts.TimerFiredFact(run_id=RUN)) == []
 
 
 def test_a_child_begins_with_what_its_siblings_and_their_children_have_cost() -> None:
@@ -291,14 +293,14 @@ def test_a_child_begins_with_what_its_siblings_and_their_children_have_cost() ->
     machine, (first,) = waiting_parent("expert")
     machine.state = replace(machine.state, cost=Cost(usd=0.0, price_known=True))
     known = {"cost": Cost(usd=0.25, price_known=True), "below": Cost(usd=0.5, price_known=True)}
-    told(machine, first, "completed", 9, **known)
+    child_reports(machine, first, "completed", 9, **known)
     (second,) = asked(machine, "clerk")
     child = born(machine.state, second, machine)
     assert child.created.spent == Cost(usd=0.75, price_known=True)
     assert report_for_parent(machine.state) is None and cost_of_children(machine.state) == Cost(
         usd=0.75, price_known=True
     )
-    told(machine, second, "failed", 9, reason="child_gone")
+    child_reports(machine, second, "failed", 9, reason="child_gone")
     (third,) = asked(machine, "clerk")
     assert born(machine.state, third, machine).created.spent == Cost(), "nobody knows what that one has cost"
 

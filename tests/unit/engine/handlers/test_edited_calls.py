@@ -21,8 +21,8 @@ def paying() -> Machine:
     return machine
 
 
-def wanted(machine: Machine, number: int, **more: Any) -> facts.ApprovalRequired:
-    said = {
+def wanted(machine: Machine, number: int, **more: Any) -> facts.ApprovalRequiredFact:
+    fields = {
         "run_id": RUN,
         "execution_id": machine.call_id(),
         "approval_id": uuid5(RUN, f"approval {number}"),
@@ -33,16 +33,16 @@ def wanted(machine: Machine, number: int, **more: Any) -> facts.ApprovalRequired
         "digest": "sha256:02",
         "expires_at": machine.now + timedelta(hours=1),
     }
-    return facts.ApprovalRequired.model_validate({**said, **more})
+    return facts.ApprovalRequiredFact.model_validate({**fields, **more})
 
 
-def finished(machine: Machine, **more: Any) -> facts.ToolFinished:
-    said = {"run_id": RUN, "execution_id": machine.call_id(), "status": "succeeded", "result": "paid"}
+def finished(machine: Machine, **more: Any) -> facts.ToolFinishedFact:
+    fields = {"run_id": RUN, "execution_id": machine.call_id(), "status": "succeeded", "result": "paid"}
     edit = {"executed_args": EDITED, "edited_by": "paula"}
-    return facts.ToolFinished.model_validate({**said, **edit, **more})
+    return facts.ToolFinishedFact.model_validate({**fields, **edit, **more})
 
 
-def test_the_log_and_the_model_hear_what_was_executed_and_nothing_of_what_a_model_may_not_see() -> None:
+def test_the_log_and_the_model_get_what_was_executed_and_nothing_of_what_a_model_may_not_see() -> None:
     machine = paying()
     assert types(machine.feed(finished(machine))) == ["tool_call_edited", "tool_call_finished", "decision_requested"]
     (edited,) = machine.events(ev.ToolCallEdited)
@@ -61,7 +61,7 @@ def test_a_call_that_nobody_changed_says_nothing_of_it() -> None:
     assert machine.context.outputs[0].text == "paid"
 
 
-def test_a_doubt_about_a_changed_call_shows_the_changed_one_and_is_told_once() -> None:
+def test_a_doubt_about_a_changed_call_shows_the_changed_one_and_is_reported_once() -> None:
     machine = paying()
     doubt = finished(machine, status="unknown", result=None)
     assert types(machine.feed(doubt)) == ["tool_call_edited", "gate_opened"]
@@ -81,7 +81,7 @@ def test_a_state_that_is_stored_and_read_back_still_knows_the_change() -> None:
 def test_an_edit_closes_the_gate_in_the_name_of_who_edited_and_opens_one_that_says_what_changed() -> None:
     machine = paying()
     machine.feed(wanted(machine, 1))
-    change = facts.FieldChange(field="arguments.amount", before="500", after="50")
+    change = facts.ApprovalFieldChange(field="arguments.amount", before="500", after="50")
     second = wanted(machine, 2, edited_by="paula", args=EDITED, diff=(change,), quorum=2, revision=1)
     assert types(machine.feed(second)) == ["gate_closed", "gate_opened"]
     (closed,) = machine.events(ev.GateClosed)
@@ -91,7 +91,7 @@ def test_an_edit_closes_the_gate_in_the_name_of_who_edited_and_opens_one_that_sa
     assert detail["diff"] == [{"field": "arguments.amount", "before": "500", "after": "50"}]
 
 
-def test_an_ordinary_gate_says_what_it_always_said() -> None:
+def test_an_ordinary_gate_says_what_it_always_did() -> None:
     machine = paying()
     machine.feed(wanted(machine, 1))
     known = {"tool", "args", "args_digest", "digest", "rule", "agent", "changes"}

@@ -41,14 +41,14 @@ class Fork:
     def __init__(self, parent: Machine, step: int, note: str = "", *, new_script: bool = False) -> None:
         point = before(parent, step)
         inherited = inherited_of(point.state(), new_script=new_script)
-        told = parent.state.created.model_copy(
+        found = parent.state.created.model_copy(
             update={"forked_from": ev.ForkedFrom(run_id=parent.state.run_id, step=step)}
         )
-        self.state, first = create(CHILD, parent.network, told, START)
+        self.state, first = create(CHILD, parent.network, found, START)
         self.entries, self.effects = [first], []
         self.facts = [
             facts.RunForkedFact(run_id=CHILD, parent_seq=point.seq, by="ann", note=note, inherited=inherited),
-            facts.RunAdmitted(run_id=CHILD),
+            facts.RunAdmittedFact(run_id=CHILD),
         ]
         for fact in self.facts:
             made, effects, self.state = advance(self.state, fact, START)
@@ -94,7 +94,7 @@ def test_a_fork_goes_its_own_way_under_its_own_ids_and_replays() -> None:
     fork = Fork(parent, 1, "Ask for row 9.")
     assert fork.types == ["run_created", "run_forked", "note_added", "run_started", "decision_requested"]
     assert build_context(fork.state).notes == ("Ask for row 9.",)
-    decided = facts.DecisionMade(
+    decided = facts.DecisionMadeFact(
         run_id=CHILD, request_id=fork.state.pending[0].effect_id, attempt=1, decision=use("echo", text="hello")
     )
     made, effects, fork.state = advance(fork.state, decided, START)
@@ -102,8 +102,8 @@ def test_a_fork_goes_its_own_way_under_its_own_ids_and_replays() -> None:
     assert isinstance(request, ToolRequest) and request.run_id == CHILD
     assert request.execution_id not in {e.execution_id for e in parent.events(ev.ToolCallFinished)}
     recorded = (*fork.entries, *made)
-    told = [(fact, START) for fact in (*fork.facts, decided)]
-    assert replay(CHILD, parent.network, recorded, told) is None
+    listed = [(fact, START) for fact in (*fork.facts, decided)]
+    assert replay(CHILD, parent.network, recorded, listed) is None
 
 
 def test_new_decisions_are_played_from_their_beginning() -> None:
@@ -144,8 +144,8 @@ def test_there_are_steps_from_which_nothing_can_be_forked() -> None:
 
 def test_only_a_new_run_that_was_created_as_a_fork_inherits() -> None:
     machine = Machine(start=False)
-    told = facts.RunForkedFact(run_id=machine.state.run_id, parent_seq=1, by="eve", inherited={})
-    assert advance(machine.state, told, START)[0] == ()
+    fact = facts.RunForkedFact(run_id=machine.state.run_id, parent_seq=1, by="eve", inherited={})
+    assert advance(machine.state, fact, START)[0] == ()
     machine.admit()
-    assert advance(machine.state, told, START)[0] == ()
+    assert advance(machine.state, fact, START)[0] == ()
     assert task(machine.network).forked_from is None

@@ -57,7 +57,7 @@ def test_an_approved_call_is_asked_for_again_at_once() -> None:
     assert gates(machine) == [("approval", "approved")]
 
 
-def test_a_denied_approval_is_told_by_tool_access_and_fed_back() -> None:
+def test_a_denied_approval_is_reported_by_tool_access_and_fed_back() -> None:
     machine = paying()
     machine.want_approval(FIRST)
     machine.resolve("denied", gate_id=machine.state.gates[0].gate_id)
@@ -71,7 +71,7 @@ def test_a_gate_is_resolved_once_and_only_by_its_own_ids() -> None:
     assert machine.want_approval(FIRST) == []
     assert machine.resolve("approved", approval_id=SECOND) == []
     assert machine.resolve("approved", gate_id=SECOND) == []
-    nobody = facts.GateResolved(run_id=RUN, verdict="approved")
+    nobody = facts.GateResolvedFact(run_id=RUN, verdict="approved")
     assert machine.feed(nobody) == [], "a fact that names no gate settles none"
     machine.resolve("approved", approval_id=FIRST)
     assert machine.resolve("denied", approval_id=FIRST) == []
@@ -225,7 +225,7 @@ def test_every_end_closes_the_gates_in_the_log() -> None:
     assert gates(machine) == [("approval", "void")]
     other = paying()
     other.want_approval(FIRST)
-    other.feed(facts.ExecutionConflict(run_id=RUN, execution_id=other.call_id(), message="differs"))
+    other.feed(facts.ExecutionConflictFact(run_id=RUN, execution_id=other.call_id(), message="differs"))
     assert gates(other) == [("approval", "void")]
 
 
@@ -236,8 +236,8 @@ def test_a_gate_for_an_unknown_call_is_not_opened() -> None:
     assert machine.feed(fact) == []
 
 
-def machine_fact(machine: Machine, execution_id: UUID) -> facts.ApprovalRequired:
-    return facts.ApprovalRequired(
+def machine_fact(machine: Machine, execution_id: UUID) -> facts.ApprovalRequiredFact:
+    return facts.ApprovalRequiredFact(
         run_id=RUN,
         execution_id=execution_id,
         approval_id=FIRST,

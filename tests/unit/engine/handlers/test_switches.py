@@ -22,13 +22,13 @@ def switch(number: int = 1) -> Switch:
 
 
 def pause(machine: Machine, number: int = 1, call: int = 0, after: float = 0.1) -> None:
-    held = facts.CallPaused(run_id=RUN, execution_id=machine.call_id(call), tool="echo", switch=switch(number))
+    held = facts.CallPausedFact(run_id=RUN, execution_id=machine.call_id(call), tool="echo", switch=switch(number))
     machine.feed(held, after=after)
 
 
 def resume(machine: Machine, number: int = 1, call: int = 0, after: float = 0.1) -> None:
     gate = paused_gate(RUN, machine.call_id(call), UUID(int=number))
-    machine.feed(facts.GateResolved(run_id=RUN, gate_id=gate, verdict="resumed", by="ann"), after=after)
+    machine.feed(facts.GateResolvedFact(run_id=RUN, gate_id=gate, verdict="resumed", by="ann"), after=after)
 
 
 def test_a_held_call_waits_for_days_and_then_goes_on_with_all_its_time() -> None:
@@ -52,7 +52,7 @@ def test_a_held_call_waits_for_days_and_then_goes_on_with_all_its_time() -> None
     assert machine.state.status is Status.COMPLETED
 
 
-def test_it_is_told_again_and_again_and_the_run_has_one_gate() -> None:
+def test_it_is_reported_again_and_again_and_the_run_has_one_gate() -> None:
     machine = Machine()
     machine.decide(use("echo", text="hello"))
     for _ in range(3):
@@ -92,10 +92,10 @@ def test_a_held_call_stops_no_other_of_its_step_and_a_cancel_ends_it() -> None:
     assert machine.state.status is Status.CANCELLED
 
 
-def test_what_is_told_of_no_call_opens_nothing() -> None:
+def test_what_is_reported_of_no_call_opens_nothing() -> None:
     machine = Machine()
     machine.decide(use("echo", text="hello"))
     machine.finish(result={})
-    told = facts.CallPaused(run_id=RUN, execution_id=UUID(int=9), tool="echo", switch=switch())
-    assert machine.feed(told, after=0.1) == []
+    fact = facts.CallPausedFact(run_id=RUN, execution_id=UUID(int=9), tool="echo", switch=switch())
+    assert machine.feed(fact, after=0.1) == []
     assert machine.state.gates == ()

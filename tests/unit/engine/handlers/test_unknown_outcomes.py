@@ -8,9 +8,9 @@ from tests.support.engine.machine import RUN, START, Machine, types, use
 
 from towpath_contracts import facts
 from towpath_contracts.events import log as ev
-from towpath_contracts.tools.calls import ToolFailure, UnknownOutcome
+from towpath_contracts.tools.calls import ToolFailure, UnknownCallEvidence
 
-DOUBT = UnknownOutcome(
+DOUBT = UnknownCallEvidence(
     worker="w1", claimed_at=START, lease_until=START + timedelta(seconds=40), starts=1, probe="unclear"
 )
 
@@ -41,7 +41,7 @@ def test_the_gate_shows_what_is_known_and_what_a_retry_may_cost() -> None:
     assert "may still act" in detail["retry_warning"]
 
 
-def test_a_doubt_that_is_told_again_after_a_retry_is_not_asked_about_again() -> None:
+def test_a_doubt_that_is_reported_again_after_a_retry_is_not_asked_about_again() -> None:
     machine = paying()
     doubt(machine, 1)
     machine.resolve("retry")
@@ -55,7 +55,7 @@ def test_a_doubt_that_is_told_again_after_a_retry_is_not_asked_about_again() -> 
 
 @pytest.mark.parametrize("verdict", ["happened", "did_not_happen"])
 @pytest.mark.parametrize("first", ["outcome", "word"])
-def test_a_persons_word_closes_the_gate_whichever_way_it_comes(verdict: str, first: str) -> None:
+def test_a_persons_decision_closes_the_gate_whichever_way_it_comes(verdict: str, first: str) -> None:
     machine = paying()
     doubt(machine, 1)
     gate_id = machine.state.gates[0].gate_id
@@ -74,7 +74,7 @@ def test_a_persons_word_closes_the_gate_whichever_way_it_comes(verdict: str, fir
     (finished,) = machine.events(ev.ToolCallFinished)
     assert finished.settled_by == "ann" and machine.state.status == "running"
     assert machine.events(ev.GateClosed)[0].reason == "seen"
-    stale = next(fact for fact, _ in machine.facts if isinstance(fact, facts.ToolFinished))
+    stale = next(fact for fact, _ in machine.facts if isinstance(fact, facts.ToolFinishedFact))
     assert machine.feed(stale) == [], "and nobody is asked again"
 
 
@@ -85,5 +85,7 @@ def test_a_late_outcome_closes_the_gate_and_the_run_goes_on() -> None:
     assert types(late) == ["gate_closed", "tool_call_finished", "decision_requested"]
     assert verdicts(machine) == [("settled", "")]
     assert machine.events(ev.ToolCallFinished)[0].probe == "happened"
-    fact = facts.GateResolved(run_id=RUN, gate_id=machine.events(ev.GateOpened)[0].gate_id, verdict="retry", by="ann")
+    fact = facts.GateResolvedFact(
+        run_id=RUN, gate_id=machine.events(ev.GateOpened)[0].gate_id, verdict="retry", by="ann"
+    )
     assert machine.feed(fact) == [], "a word that comes after it changes nothing"

@@ -38,7 +38,7 @@ def deep(levels: int) -> dict[str, Any]:
     return swarm
 
 
-def test_the_lead_is_the_default_and_every_member_may_respond_without_being_told() -> None:
+def test_the_lead_is_the_default_and_every_member_may_respond_without_being_listed() -> None:
     network = spec({"mode": "workflow", "flow": "c >> (b | a)"})
     snapshot = compile_snapshot(network, TOOLS)
     assert problems(network) == []
@@ -134,7 +134,7 @@ def test_two_levels_of_nesting_fit_into_the_depth_of_runs() -> None:
     assert problems(spec(deep(2))) == []
 
 
-def test_a_circle_of_swarms_is_told_by_their_names() -> None:
+def test_a_circle_of_swarms_is_reported_by_their_names() -> None:
     one = {"mode": "workflow", "members": ["two"]}
     swarms = {"one": one, "two": {"mode": "workflow", "members": ["three"]}}
     swarms["three"] = {"mode": "workflow", "members": ["a", "one"]}
@@ -185,7 +185,7 @@ def test_handoffs_that_would_burst_the_first_event_of_a_run_are_refused() -> Non
     assert problems(spec({"mode": "handoff"}, agents=agents)) == [("swarm_too_large", "/swarm")]
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_every_mistake_is_reported_at_once() -> None:
     swarm = {
         "mode": "team",
         "members": ["a", "a", "ghost"],

@@ -39,13 +39,13 @@ def test_e4_a_with_keeps_the_type_of_a_whole_reference_and_stands_behind_the_pro
     assert asked("", {"x": "{{ bindings.none }}"}) == '{"x":null}'
 
 
-def test_e4_what_an_agent_said_is_never_read_for_references() -> None:
+def test_e4_what_an_agent_answered_is_never_read_for_references() -> None:
     assert asked("{{ result.draft.message }}") == "Hello {{ result.secret }}"
     assert "s3cret" not in asked("", {"m": "{{ result.draft.message }}", "n": "say {{ result.draft.message }}"})
 
 
 @pytest.mark.parametrize(
-    ("prompt", "said"),
+    ("prompt", "expected"),
     [
         ("{{ result.ghost }}", "result.ghost is not defined; result has: a.b, draft, plain, secret"),
         ("{{ result.draft.lines[7] }}", "result.draft.lines[7] is not defined"),
@@ -58,11 +58,11 @@ def test_e4_what_an_agent_said_is_never_read_for_references() -> None:
         ("{{ bindings.limits.__class__.mro() }}", "is not defined"),
     ],
 )
-def test_e4_an_undefined_reference_is_a_clear_failure(prompt: str, said: str) -> None:
+def test_e4_an_undefined_reference_is_a_clear_failure(prompt: str, expected: str) -> None:
     """Row E4: undefined reference is a clear failure."""
     with pytest.raises(UndefinedReferenceError) as failed:
         asked(prompt)
-    assert said in str(failed.value)
+    assert expected in str(failed.value)
 
 
 def test_e4_however_often_something_is_referred_to_what_comes_out_is_bounded() -> None:

@@ -196,9 +196,9 @@ def test_a_read_is_bounded_in_bytes_too() -> None:
         ("lines", "\x01\x01\x01\n" * 12_000),
     ):
         desk("write", path=name, content=text)
-        told = desk("read", path=name, max_chars=48_000)
-        assert json_bytes(told) < MAX_ANSWER_BYTES and text.startswith(told["content"])
-        assert told["complete"] is (name == "wide"), "nothing but control characters is ever too large"
+        found = desk("read", path=name, max_chars=48_000)
+        assert json_bytes(found) < MAX_ANSWER_BYTES and text.startswith(found["content"])
+        assert found["complete"] is (name == "wide"), "nothing but control characters is ever too large"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What was said at a gate is told again: to who repeats the word, and to a run that may have missed it."""
+"""A decision at a gate is sent again: to who repeats it, and to a run that may have missed it."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ def facts(change: LedgerChange) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("status", ["approved", "consumed", "denied"])
-def test_the_same_word_of_the_same_person_is_told_again_and_changes_nothing(status: str) -> None:
+def test_the_same_decision_of_the_same_person_is_reported_again_and_changes_nothing(status: str) -> None:
     verdict = "denied" if status == "denied" else "approved"
     call, approval, first = resolved_gate(verdict)
     settled = replace(approval, status=status)
@@ -40,7 +40,7 @@ def test_the_same_word_of_the_same_person_is_told_again_and_changes_nothing(stat
     assert isinstance(decide(call, settled, vote(settled, other, reason="no"), now=after(15)), Problem)
 
 
-def test_a_run_that_asks_again_after_its_gate_hears_first_what_was_said_there() -> None:
+def test_a_run_that_asks_again_after_its_gate_gets_first_what_was_decided_there() -> None:
     call, approval, _ = resolved_gate("approved")
     used = ask(call, ruled=decision("require_approval"), approval=approval, now=after(20))
     assert used.call is not None
@@ -52,14 +52,14 @@ def test_a_run_that_asks_again_after_its_gate_hears_first_what_was_said_there() 
     assert [fact["type"] for fact in facts(ask(ended, approval=consumed))] == ["gate.resolved", "tool.finished"]
 
 
-def test_a_run_that_missed_its_gate_hears_of_it_before_the_outcome() -> None:
+def test_a_run_that_missed_its_gate_gets_it_before_the_outcome() -> None:
     call, approval, _ = resolved_gate("approved")
     used = ask(call, ruled=decision("require_approval"), approval=approval, now=after(20))
     assert used.call is not None
     claim = StartClaim(claim_id=uuid4(), attempt=used.call.attempt, worker="w1", granted=True, until=after(60))
     running = used.call.next_revision(status=CallStatus.STARTED, claims=(claim,))
-    said = outcome(running, claim.claim_id)
-    change = on_outcome(running, said, "", lambda _: decision(), now=after(30), approval=used.approvals[0])
+    reported = outcome(running, claim.claim_id)
+    change = on_outcome(running, reported, "", lambda _: decision(), now=after(30), approval=used.approvals[0])
     assert [fact["type"] for fact in facts(change)] == ["gate.resolved", "tool.finished"]
 
 

@@ -113,17 +113,17 @@ class Approving(RuleBasedStateMachine):
     @precondition(lambda self: self.call is not None and self.call.status is CallStatus.AWAITING_APPROVAL)
     def somebody_without_the_role_votes(self, actor: str) -> None:
         assert self.call is not None and self.approval is not None
-        said = vote(self.approval, actor=actor, roles=("viewer",))
+        given_vote = vote(self.approval, actor=actor, roles=("viewer",))
         before = len(self.words)
-        answer = resolve(self.call, self.approval, said, self.bundle, now=self.now)
+        answer = resolve(self.call, self.approval, given_vote, self.bundle, now=self.now)
         repeats = any(one.actor == actor and one.verdict != "denied" for one in self.words)
         assert isinstance(answer, Problem) or (repeats and answer.call is None)
         assert len(self.words) == before
 
     def vote_on(self, actor: str, verdict: str, **more: Any) -> None:
         assert self.call is not None and self.approval is not None
-        said = vote(self.approval, verdict, actor=actor, roles=(self.gate["role"],), **more)
-        answer = resolve(self.call, self.approval, said, self.bundle, now=self.now)
+        given_vote = vote(self.approval, verdict, actor=actor, roles=(self.gate["role"],), **more)
+        answer = resolve(self.call, self.approval, given_vote, self.bundle, now=self.now)
         if isinstance(answer, Problem) or answer.call is None:
             return
         assert actor != REQUESTER or verdict == "denied", "who asked may not approve"

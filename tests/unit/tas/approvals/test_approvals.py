@@ -60,8 +60,8 @@ def test_drift_voids_an_approval_and_asks_anew(change: dict[str, Any], words: st
     assert become(step).status is CallStatus.AWAITING_APPROVAL
     assert [one.status for one in step.approvals] == ["void", "pending"]
     assert step.approvals[1].approval_id != approval.approval_id
-    (said,) = facts(step)[0]["changes"]
-    assert said.startswith(words)
+    (found,) = facts(step)[0]["changes"]
+    assert found.startswith(words)
     assert dispatched(step) == []
 
 
@@ -75,9 +75,9 @@ def test_a_denial_reaches_the_model_in_the_persons_words() -> None:
     call, approval = waiting()
     step = decide(call, approval, vote(approval, "denied", reason="too much"), now=NOW)
     assert isinstance(step, LedgerChange)
-    told = ask(step.call, approval=step.approvals[0])
-    assert [fact["type"] for fact in facts(told)] == ["gate.resolved", "tool.denied"]
-    assert facts(told)[1]["denial"]["reason"] == "too much"
+    found = ask(step.call, approval=step.approvals[0])
+    assert [fact["type"] for fact in facts(found)] == ["gate.resolved", "tool.denied"]
+    assert facts(found)[1]["denial"]["reason"] == "too much"
 
 
 def test_an_approval_expires_as_denied() -> None:
@@ -142,8 +142,8 @@ def test_whatever_an_approval_is_bound_to_may_not_change_under_it(
     field: str, change: dict[str, Any], ruled: dict[str, Any]
 ) -> None:
     call, approval = approved(*reversed(waiting()))
-    said = {"tool": call.tool, "agent_key": call.agent_key, "snapshot_digest": call.snapshot_digest}
-    asked = {name: value for name, value in {**said, **change}.items() if name in said}
+    fields = {"tool": call.tool, "agent_key": call.agent_key, "snapshot_digest": call.snapshot_digest}
+    asked = {name: value for name, value in {**fields, **change}.items() if name in fields}
     other = replace(call, **change)
     step = ask(other, request(**asked), decision("require_approval", **ruled), approval=approval, now=after(20))
     if "args_digest" in change:

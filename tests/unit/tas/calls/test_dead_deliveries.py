@@ -28,15 +28,15 @@ def test_a_call_fails_after_dead_deliveries_and_not_after_attempts(attempt: int,
 
 
 @pytest.mark.parametrize(
-    ("effect_class", "said"),
+    ("effect_class", "expected"),
     [(EffectClass.IRREVERSIBLE, "the call did not happen"), (EffectClass.PURE, "it is not known whether the call ran")],
 )
-def test_only_what_is_known_is_said_of_a_call_that_failed(effect_class: EffectClass, said: str) -> None:
+def test_only_what_is_known_is_reported_of_a_call_that_failed(effect_class: EffectClass, expected: str) -> None:
     """A pure call starts without a claim: another copy of its delivery may be running."""
     call = permitted(effect_class)
     change = on_dead_delivery(call, call.attempt, call.toolset, "malformed", times=MAX_DEAD_DELIVERIES)
     assert change.call is not None and change.call.fact is not None
-    assert said in change.call.fact
+    assert expected in change.call.fact
 
 
 def test_what_is_not_the_calls_own_delivery_changes_nothing() -> None:

@@ -63,9 +63,9 @@ def test_a_person_may_settle_but_not_retry_a_call_of_a_stopped_run() -> None:
 
 def test_an_expired_ticket_of_a_stopped_run_is_not_authorised_again() -> None:
     call = permitted()
-    said = outcome(call, status="ticket_expired")
-    assert on_outcome(call, said, "", allow, now=NOW, fence=1) == LedgerChange()
-    assert on_outcome(call, said, "", allow, now=NOW, fence=0).effects
+    reported = outcome(call, status="ticket_expired")
+    assert on_outcome(call, reported, "", allow, now=NOW, fence=1) == LedgerChange()
+    assert on_outcome(call, reported, "", allow, now=NOW, fence=0).effects
 
 
 def test_a_request_with_a_newer_fence_does_not_wake_a_call_of_an_older_one() -> None:

@@ -7,10 +7,11 @@ import pytest
 from tests.support.tas.tas_calls import RUN, ask, decision, outcome, request
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.facts import ToolFinished, ToolPermitted, fact_adapter
+from towpath_contracts.facts import InternalToolPermittedFact, ToolFinishedFact, fact_adapter
+from towpath_contracts.json_schema import MAX_SCHEMA_DEPTH
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.calls import CallStatus, EffectClass, RegisterTools, ToolFailure, ToolSpec
-from towpath_contracts.tools.internal_outcomes import RecordOutcome
+from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.app.policy.tool_registration import _check
@@ -19,7 +20,7 @@ from towpath_tas.core.calls.call import DispatchCall, LedgerCall
 from towpath_tas.core.calls.internal_calls import BUILT_IN, is_internal, on_recorded, permission_fact
 from towpath_tas.core.calls.ledger import void
 from towpath_tas.core.calls.run_facts import reported
-from towpath_tas.core.denial_alternatives import AgentEntry
+from towpath_tas.core.denial_alternatives import CandidateAgent
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
 from towpath_tas.core.policy.policy_checks import ProjectNames, check
 from towpath_tas.core.teams import agents_of, delegates_in
@@ -35,16 +36,18 @@ def permitted_call(**changes: Any) -> LedgerCall:
     return change.call.next_revision(**changes) if changes else change.call
 
 
-def run_outcome(call: LedgerCall, status: str = "succeeded", **more: Any) -> RecordOutcome:
+def run_outcome(call: LedgerCall, status: str = "succeeded", **more: Any) -> RecordInternalOutcome:
     body = {"run_id": RUN, "project": "default", "execution_id": call.execution_id, "tool": "plan_setup", **more}
-    return RecordOutcome.model_validate({"status": status, "result": {"plan_status": "active"}, **body})
+    return RecordInternalOutcome.model_validate({"status": status, "result": {"plan_status": "active"}, **body})
 
 
-def test_a_permitted_call_is_told_to_its_run_and_to_no_worker() -> None:
+def test_a_permitted_call_is_reported_to_its_run_and_to_no_worker() -> None:
     call = permitted_call()
     assert is_internal(call) and call.status is CallStatus.PERMITTED
     fact = fact_adapter.validate_json(permission_fact(call))
-    assert isinstance(fact, ToolPermitted) and fact.execution_id == call.execution_id and fact.contents == {}
+    assert (
+        isinstance(fact, InternalToolPermittedFact) and fact.execution_id == call.execution_id and fact.contents == {}
+    )
     assert "contents" not in json.loads(permission_fact(call))
 
 
@@ -92,12 +95,23 @@ def test_no_worker_may_offer_what_looks_like_a_tool_of_the_platform() -> None:
     _check(RegisterTools(toolset="mine", worker="w", owner="o", tools=(mine,)))
 
 
-def test_a_run_hears_why_changes_of_its_files_are_lost() -> None:
+def test_a_tool_whose_schema_has_too_many_levels_is_refused_with_a_code_of_its_own() -> None:
+    schema: Any = {}
+    for _ in range(MAX_SCHEMA_DEPTH):
+        schema = {"items": schema}
+    deep = ToolSpec(name="deep", toolset="mine", parameters=schema)
+    with pytest.raises(ProblemError) as refused:
+        _check(RegisterTools(toolset="mine", worker="w", owner="o", tools=(deep,)))
+    (detail,) = refused.value.problem.errors
+    assert (detail.code, detail.pointer) == ("schema_too_deep", "/tools/0/parameters")
+
+
+def test_a_run_gets_the_reason_why_changes_of_its_files_are_lost() -> None:
     call = permitted_call()
-    said = outcome(call, changes_lost={"code": "workspace_full", "path": "big.txt"})
-    fact = fact_adapter.validate_json(reported(call, said, None))
-    assert isinstance(fact, ToolFinished) and fact.status == "succeeded"
-    assert fact.changes_lost == said.changes_lost is not None
+    report = outcome(call, changes_lost={"code": "workspace_full", "path": "big.txt"})
+    fact = fact_adapter.validate_json(reported(call, report, None))
+    assert isinstance(fact, ToolFinishedFact) and fact.status == "succeeded"
+    assert fact.changes_lost == report.changes_lost is not None
     assert "changes_lost" not in reported(call, outcome(call), None), "and nothing is said where nothing is lost"
 
 
@@ -166,10 +180,10 @@ def test_e1_a_plan_by_the_tool_is_held_against_its_schema_and_the_rules() -> Non
         assert denial is not None and denial.violation_type == "invalid_arguments", args
 
 
-def test_a_lead_that_is_denied_hears_of_members_whom_it_may_ask() -> None:
+def test_a_lead_that_is_denied_gets_the_members_whom_it_may_ask() -> None:
     bundle = PolicyBundle(Matrix(ROWS, compile_condition, 1), ToolRegistry(BUILT_IN, matches, 1), compile_grant)
     tools = frozenset({"delegate_to_ann", "delegate_to_eve", "plan_setup"})
-    bundle.directories = {"": {"lead": AgentEntry(key="lead", agent_type="", tools=tools, routes=frozenset())}}
+    bundle.directories = {"": {"lead": CandidateAgent(key="lead", agent_type="", tools=tools, routes=frozenset())}}
     denial = may("plan_setup", bundle=bundle, objective="o", steps=[]).denial
     assert denial is not None and denial.allowed_tools == ("delegate_to_ann",)
 

@@ -62,7 +62,7 @@ def test_a_permitted_call_is_dispatched_and_noted() -> None:
     assert change.policy_bound
 
 
-def test_a_denied_call_is_told_and_never_dispatched() -> None:
+def test_a_denied_call_is_reported_and_never_dispatched() -> None:
     change = ask(None, ruled=decision("deny"))
     assert become(change).status is CallStatus.DENIED
     assert dispatched(change) == []

@@ -5,7 +5,9 @@ The judge knows only what leaves the ledger (dispatches, answers, facts) and che
 
 import json
 import uuid
+from collections.abc import Iterable
 from datetime import datetime
+from itertools import product
 from typing import Any
 from uuid import UUID
 
@@ -23,17 +25,25 @@ from towpath_tas.core.calls.outcomes import on_outcome
 from towpath_tas.core.calls.settlement import on_fence, on_settle
 
 WORKERS = [uuid.uuid5(RUN, f"claim:{n}") for n in range(4)]
+REPORTS = ("succeeded", "failed", "not_started", "ticket_expired")
 EFFECTS = ("allow", "allow", "allow", "deny", "require_approval")
-EFFECT = st.sampled_from(["allow"] * 5 + ["require_approval"] * 2 + ["deny"])
-CLASSES = st.sampled_from([*EffectClass, EffectClass.IRREVERSIBLE, EffectClass.IRREVERSIBLE, EffectClass.IDEMPOTENT])
+FIRST_EFFECTS = ["allow"] * 5 + ["require_approval"] * 2 + ["deny"]
+CLASSES = [*EffectClass, EffectClass.IRREVERSIBLE, EffectClass.IRREVERSIBLE, EffectClass.IDEMPOTENT]
+OFTEN_NOT = [False, False, False, True]
+
+
+def drawn(*choices: Iterable[Any]) -> st.SearchStrategy[Any]:
+    """One of each of *choices*, at one draw: drawing is what a history costs."""
+    return st.sampled_from(list(product(*choices)))
 
 
 class Histories(RuleBasedStateMachine):
     """One call, several workers, one person, a clock, and a policy that somebody edits."""
 
-    @initialize(effect_class=CLASSES, effect=EFFECT)
-    def begin(self, effect_class: EffectClass, effect: str) -> None:
-        self.effect_class, self.effect, self.basis = effect_class, effect, "d1"
+    @initialize(call=drawn(CLASSES, FIRST_EFFECTS))
+    def begin(self, call: tuple[EffectClass, str]) -> None:
+        self.effect_class, self.effect = call
+        self.basis = "d1"
         self.call: LedgerCall | None = None
         self.approval: Approval | None = None
         self.fence = 0
@@ -47,11 +57,11 @@ class Histories(RuleBasedStateMachine):
         self.told: list[dict[str, Any]] = []
         self.final_fact: str | None = None
 
-    @rule(effect_class=CLASSES, effect=EFFECT)
+    @rule(call=drawn(CLASSES, FIRST_EFFECTS))
     @precondition(lambda self: self.call is not None and self.call.status in FINAL)
-    def another_call(self, effect_class: EffectClass, effect: str) -> None:
+    def another_call(self, call: tuple[EffectClass, str]) -> None:
         """So that a history goes on when its call has ended."""
-        self.begin(effect_class, effect)
+        self.begin(call)
 
     @property
     def now(self) -> datetime:
@@ -64,27 +74,30 @@ class Histories(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.seconds += seconds
 
-    @rule(effect=st.sampled_from(EFFECTS), basis=st.sampled_from(["d1", "d2"]), really=st.integers(0, 3))
-    def somebody_edits_the_policy(self, effect: str, basis: str, really: int) -> None:
-        if really == 0:  # seldom, or hardly any call would ever get far
+    @rule(deed=drawn(EFFECTS, ["d1", "d2"], range(12)))
+    def somebody_edits_the_policy_or_cancels_the_run(self, deed: tuple[str, str, int]) -> None:
+        """Mostly nobody does either, or hardly any call would ever get far."""
+        effect, basis, which = deed
+        if which in (0, 1, 2):
             self.effect, self.basis = effect, basis
+        elif which in (3, 4) and self.call is not None:
+            self.fence = 1
+            self.take(on_fence(self.call, "cancelled", now=self.now))
 
-    @rule(later=st.sampled_from([300, 300, 300, 600]), same=st.sampled_from([True, True, True, True, False]))
-    def the_run_asks(self, later: int, same: bool) -> None:
-        said = request(deadline=after(later), args={"order_id": "A-1" if same or self.call is None else "B"})
-        change = ask(self.call, said, self.bundle(), now=self.now, fence=self.fence, approval=self.approval)
+    @rule(question=drawn([300, 300, 300, 600], [True, True, True, True, False]))
+    def the_run_asks(self, question: tuple[int, bool]) -> None:
+        later, same = question
+        asked = request(deadline=after(later), args={"order_id": "A-1" if same or self.call is None else "B"})
+        change = ask(self.call, asked, self.bundle(), now=self.now, fence=self.fence, approval=self.approval)
         if self.call is not None and not same:
             assert change.dead_letter_reason, "another call under the same id is refused"
             assert change.call is None
         self.take(change)
 
-    @rule(
-        worker=st.sampled_from(WORKERS),
-        behind=st.sampled_from([0, 0, 0, 1]),
-        expired=st.sampled_from([False, False, False, True]),
-    )
+    @rule(claimed=drawn(WORKERS, [0, 0, 0, 1], OFTEN_NOT))
     @precondition(lambda self: self.dispatched)
-    def a_worker_claims(self, worker: UUID, behind: int, expired: bool) -> None:
+    def a_worker_claims(self, claimed: tuple[UUID, int, bool]) -> None:
+        worker, behind, expired = claimed
         assert self.call is not None
         asked = claim(self.call, worker, attempt=max(1, self.call.attempt - behind))
         before = dict(self.granted)
@@ -115,15 +128,10 @@ class Histories(RuleBasedStateMachine):
             live = [holder for holder in before if holder not in {worker, *self.never_began}]
             assert all(before[holder][1] <= self.seconds for holder in live), "one live claim at a time"
 
-    @rule(
-        worker=st.sampled_from(WORKERS),
-        status=st.sampled_from(["succeeded", "failed", "not_started", "ticket_expired"]),
-        behind=st.sampled_from([0, 0, 0, 1]),
-        forged=st.sampled_from([False, False, False, True]),
-        really=st.integers(0, 2),
-    )
+    @rule(report=drawn(WORKERS, REPORTS, [0, 0, 0, 1], OFTEN_NOT, range(3)))
     @precondition(lambda self: self.dispatched)
-    def a_worker_reports(self, worker: UUID, status: str, behind: int, forged: bool, really: int) -> None:
+    def a_worker_reports(self, report: tuple[UUID, str, int, bool, int]) -> None:
+        worker, status, behind, forged, really = report
         assert self.call is not None
         if really != 0:  # workers get lost now and then
             return
@@ -133,9 +141,11 @@ class Histories(RuleBasedStateMachine):
             more |= {"status": "failed", "failure": ToolFailure(code=status, message="late", began=False)}
             if not forged and self.call.status not in FINAL - {CallStatus.UNKNOWN}:
                 self.never_began.add(worker)
-        said = outcome(self.call, worker, **more)
+        reported = outcome(self.call, worker, **more)
         fault = "forged" if forged else ""
-        change = on_outcome(self.call, said, fault, self.bundle, now=self.now, approval=self.approval, fence=self.fence)
+        change = on_outcome(
+            self.call, reported, fault, self.bundle, now=self.now, approval=self.approval, fence=self.fence
+        )
         if change.call is not None and change.call.status in {CallStatus.SUCCEEDED, CallStatus.FAILED} and not forged:
             held = self.effect_class is EffectClass.PURE or worker in self.granted or status == "ticket_expired"
             assert held, "only a holder's outcome counts"
@@ -152,25 +162,17 @@ class Histories(RuleBasedStateMachine):
         others = set(self.granted) - self.never_began - {worker}
         assert status != "not_started" or not others, "it did not begin, but another start may have"
 
-    @rule(really=st.integers(0, 5))
-    @precondition(lambda self: self.call is not None)
-    def the_run_is_cancelled(self, really: int) -> None:
-        assert self.call is not None
-        if really != 0:
-            return
-        self.fence = 1
-        self.take(on_fence(self.call, "cancelled", now=self.now))
-
-    @rule(verdict=st.sampled_from(["approved", "denied"]), actor=st.sampled_from(["paula", "paula", "anna"]))
+    @rule(vote_of=drawn(["approved", "denied"], ["paula", "paula", "anna"]))
     @precondition(lambda self: self.approval is not None)
-    def a_person_decides(self, verdict: str, actor: str) -> None:
+    def a_person_decides(self, vote_of: tuple[str, str]) -> None:
+        verdict, actor = vote_of
         assert self.call is not None
         assert self.approval is not None
-        said = decide(self.call, self.approval, vote(self.approval, verdict, actor=actor), now=self.now)
-        if isinstance(said, LedgerChange):
+        found = decide(self.call, self.approval, vote(self.approval, verdict, actor=actor), now=self.now)
+        if isinstance(found, LedgerChange):
             assert actor != "anna" or verdict == "denied"
             self.approved_digest = self.approval.digest if verdict == "approved" else ""
-            self.take(said)
+            self.take(found)
 
     @rule(verdict=st.sampled_from(["happened", "did_not_happen", "retry"]))
     @precondition(lambda self: self.call is not None and self.call.status is CallStatus.UNKNOWN)
@@ -235,7 +237,7 @@ class Histories(RuleBasedStateMachine):
         if fact["type"] not in {"tool.finished", "tool.denied"}:
             return
         if self.final_fact is not None and '"unknown"' not in self.final_fact:
-            assert text == self.final_fact, "the end of a call is told once and for all"
+            assert text == self.final_fact, "the end of a call is reported once and for all"
         self.final_fact = text
 
     @invariant()
@@ -244,7 +246,7 @@ class Histories(RuleBasedStateMachine):
             return
         assert self.call is not None
         if self.call.status in FINAL:
-            assert self.call.fact, "an end can always be told again"
+            assert self.call.fact, "an end can always be reported again"
         if self.call.status is CallStatus.STARTED:
             assert self.call.current_claim is not None
         if self.call.status is CallStatus.AWAITING_APPROVAL:
@@ -257,13 +259,13 @@ class Histories(RuleBasedStateMachine):
             return
         for _ in range(3):
             self.seconds += 10_000
-            self.the_run_asks(300, same=True)
+            self.the_run_asks((300, True))
         assert self.call is not None
         assert self.call.status in FINAL | {CallStatus.AWAITING_APPROVAL}, self.call.status
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestHistories.settings = settings(max_examples=300, stateful_step_count=44, deadline=None)
 
 
 def test_the_clock_of_the_histories_is_the_ledgers() -> None:

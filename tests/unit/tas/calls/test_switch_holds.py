@@ -40,8 +40,8 @@ RATE = RateLimit("rule-1", 3, 60)
 
 def switch(kind: str = "tool", name: str = "orders.*", number: int = 1) -> Switch:
     at = datetime(2026, 11, 22, tzinfo=UTC)
-    said = {"switch_id": uuid.UUID(int=number), "kind": kind, "name": name}
-    return Switch.model_validate({**said, "reason": "it leaks", "paused_by": "ann", "paused_at": at})
+    fields = {"switch_id": uuid.UUID(int=number), "kind": kind, "name": name}
+    return Switch.model_validate({**fields, "reason": "it leaks", "paused_by": "ann", "paused_at": at})
 
 
 def ask(
@@ -108,7 +108,7 @@ def test_a_new_call_waits_and_goes_out_when_nothing_holds_it(effect_class: Effec
     assert [fact["type"] for fact in sent_facts(first)] == ["call.paused"]
     assert [(note.phase, note.verdict, note.actor) for note in first.notes] == [("held", "waits", "ann")]
     again = ask(held, switch(), ruled, now=after(10 * DEADLINE_S))
-    assert sent_facts(again) == sent_facts(first), "told again, whatever its deadline says"
+    assert sent_facts(again) == sent_facts(first), "sent again, whatever its deadline is"
     assert (stored(again).status, again.notes, again.policy_bound) == (CallStatus.REQUESTED, (), True)
     later = after(100 * DEADLINE_S)
     free = ask(held, None, ruled, now=later)
@@ -210,9 +210,9 @@ def test_the_failure_of_an_earlier_start_says_nothing_of_a_held_one() -> None:
     change = ask(lost, switch(), idempotent, now=late)
     held = stored(change)
     assert (held.status, held.attempt) == (CallStatus.REQUESTED, 2)
-    said = [(note.phase, note.verdict, note.detail.get("reason")) for note in change.notes]
-    assert said[0] == ("dispatch", "held", "the lease of the last attempt is over"), "why it is held in the middle"
-    assert [phase for phase, *_ in said] == ["dispatch", "held"]
+    listed = [(note.phase, note.verdict, note.detail.get("reason")) for note in change.notes]
+    assert listed[0] == ("dispatch", "held", "the lease of the last attempt is over"), "why it is held in the middle"
+    assert [phase for phase, *_ in listed] == ["dispatch", "held"]
     failed = on_outcome(held, outcome(lost, question.claim_id, status="failed"), "", lambda _: idempotent, now=late)
     assert failed.call is None
     done = on_outcome(held, outcome(lost, question.claim_id), "", lambda _: idempotent, now=late)

@@ -31,8 +31,8 @@ def start(call: LedgerCall, claim_id: uuid.UUID, seconds: float = 0) -> tuple[Le
     return change.call, answer.probe
 
 
-def heard(call: LedgerCall, claim_id: uuid.UUID | None, **said: Any) -> LedgerChange:
-    return on_outcome(call, outcome(call, claim_id, **said), "", allow, now=OVER)
+def after_outcome(call: LedgerCall, claim_id: uuid.UUID | None, **given: Any) -> LedgerChange:
+    return on_outcome(call, outcome(call, claim_id, **given), "", allow, now=OVER)
 
 
 def become(change: LedgerChange) -> LedgerCall:
@@ -41,8 +41,8 @@ def become(change: LedgerChange) -> LedgerCall:
 
 
 def fact(change: LedgerChange) -> dict[str, Any]:
-    (told,) = [effect.fact for effect in change.effects if isinstance(effect, SendFact)]
-    return dict(json.loads(told))
+    (found,) = [effect.fact for effect in change.effects if isinstance(effect, SendFact)]
+    return dict(json.loads(found))
 
 
 def lost(effect_class: EffectClass) -> LedgerCall:
@@ -70,8 +70,8 @@ def test_a_first_start_is_not_probed_and_a_second_one_is() -> None:
 
 def test_after_a_retry_an_unclear_probe_does_not_stop_that_one_start() -> None:
     call, _ = start(permitted(EffectClass.RECONCILABLE), FIRST)
-    said = ToolFailure(code="outcome_unknown", message="the probe could not tell", uncertain=True)
-    doubted = become(heard(call, FIRST, status="failed", failure=said, probe="unclear"))
+    failure = ToolFailure(code="outcome_unknown", message="the probe could not tell", uncertain=True)
+    doubted = become(after_outcome(call, FIRST, status="failed", failure=failure, probe="unclear"))
     assert doubted.status is CallStatus.UNKNOWN
     change = on_settle(doubted, "retry", "ann", "", now=OVER)
     assert isinstance(change, LedgerChange)
@@ -84,11 +84,11 @@ def test_after_a_retry_an_unclear_probe_does_not_stop_that_one_start() -> None:
 
 def test_a_doubt_tells_what_is_known() -> None:
     call, _ = start(permitted(EffectClass.RECONCILABLE), FIRST, 1)
-    said = ToolFailure(code="outcome_unknown", message="the probe could not tell: no page", uncertain=True)
-    told = fact(heard(call, FIRST, status="failed", failure=said, probe="unclear"))
-    assert (told["status"], told["attempt"], told["worker"], told["probe"]) == ("unknown", 1, "w1", "unclear")
-    assert "no page" in told["failure"]["message"]
-    doubt = told["doubt"]
+    failure = ToolFailure(code="outcome_unknown", message="the probe could not tell: no page", uncertain=True)
+    sent = fact(after_outcome(call, FIRST, status="failed", failure=failure, probe="unclear"))
+    assert (sent["status"], sent["attempt"], sent["worker"], sent["probe"]) == ("unknown", 1, "w1", "unclear")
+    assert "no page" in sent["failure"]["message"]
+    doubt = sent["doubt"]
     assert (doubt["worker"], doubt["starts"], doubt["probe"]) == ("w1", 1, "unclear")
     assert doubt["claimed_at"].startswith("2026-11-22T12:00:01") and doubt["lease_until"].startswith(
         "2026-11-22T12:00:16"
@@ -100,12 +100,12 @@ def test_a_persons_word_is_marked_as_one(verdict: Any) -> None:
     change = on_settle(lost(EffectClass.IRREVERSIBLE), verdict, "ann", "looked", now=OVER)
     assert isinstance(change, LedgerChange)
     assert (fact(change)["settled_by"], become(change).settled_by) == ("ann", "ann")
-    late = heard(become(change), FIRST)
+    late = after_outcome(become(change), FIRST)
     assert (late.call, [note.phase for note in late.notes]) == (None, ["evidence"]), "and a late outcome is evidence"
 
 
 def test_an_outcome_that_comes_before_the_retry_began_spares_it() -> None:
-    change = heard(retried(), FIRST, attempt=1)
+    change = after_outcome(retried(), FIRST, attempt=1)
     assert become(change).status is CallStatus.SUCCEEDED and become(change).settled_by == ""
     refused = on_claim(become(change), claim(become(change), SECOND), "", now=after(17))[1]
     assert (refused.granted, refused.reason) == (False, "succeeded")
@@ -114,29 +114,31 @@ def test_an_outcome_that_comes_before_the_retry_began_spares_it() -> None:
 def test_once_the_retry_has_begun_its_own_outcome_decides() -> None:
     call, _ = start(retried(), SECOND, 17)
     for status in ("succeeded", "failed"):
-        late = heard(call, FIRST, attempt=1, status=status)
+        late = after_outcome(call, FIRST, attempt=1, status=status)
         assert late.call is None and [note.phase for note in late.notes] == ["evidence"]
-    assert become(heard(call, SECOND, status="failed")).status is CallStatus.FAILED
+    assert become(after_outcome(call, SECOND, status="failed")).status is CallStatus.FAILED
 
 
 def test_a_retry_that_is_lost_too_stays_in_doubt_whatever_the_first_start_came_to() -> None:
     lost_again = become(ask(start(retried(), SECOND, 17)[0], now=after(40)))
     assert lost_again.status is CallStatus.UNKNOWN
     for status in ("succeeded", "failed"):
-        late = heard(lost_again, FIRST, attempt=1, status=status)
+        late = after_outcome(lost_again, FIRST, attempt=1, status=status)
         assert late.call is None and late.effects == (), "nobody but a person can say what the second start did"
         (note,) = late.notes
         assert (note.phase, note.verdict, note.always) == ("evidence", status, True)
-    assert become(heard(lost_again, SECOND)).status is CallStatus.SUCCEEDED, "its own outcome settles it"
+    assert become(after_outcome(lost_again, SECOND)).status is CallStatus.SUCCEEDED, "its own outcome settles it"
 
 
 @pytest.mark.parametrize("effect_class", [EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE])
 def test_an_earlier_start_that_failed_does_not_end_a_later_one(effect_class: EffectClass) -> None:
     permitted_again = lost(effect_class)
-    assert heard(permitted_again, FIRST, attempt=1, status="failed").call is None
+    assert after_outcome(permitted_again, FIRST, attempt=1, status="failed").call is None
     call, _ = start(permitted_again, SECOND, 17)
-    assert heard(call, FIRST, attempt=1, status="failed").call is None
-    assert become(heard(call, FIRST, attempt=1)).status is CallStatus.SUCCEEDED, "that it happened is good to know"
+    assert after_outcome(call, FIRST, attempt=1, status="failed").call is None
+    assert become(after_outcome(call, FIRST, attempt=1)).status is CallStatus.SUCCEEDED, (
+        "that it happened is good to know"
+    )
 
 
 NEVER = ToolFailure(code="not_started", message="the worker came too late to start; nothing was done", began=False)
@@ -147,19 +149,19 @@ NEVER = ToolFailure(code="not_started", message="the worker came too late to sta
 def test_a_tool_may_name_its_error_as_it_likes(effect_class: EffectClass, code: str) -> None:
     call, _ = start(lost(effect_class), SECOND, 17)
     own = ToolFailure(code=code, message="the order is cancelled", began=True)
-    change = heard(call, SECOND, status="failed", failure=own)
+    change = after_outcome(call, SECOND, status="failed", failure=own)
     assert become(change).status is CallStatus.FAILED and not [e for e in change.effects if isinstance(e, DispatchCall)]
-    old = heard(call, SECOND, status="failed", failure=own.model_copy(update={"began": None}))
+    old = after_outcome(call, SECOND, status="failed", failure=own.model_copy(update={"began": None}))
     assert become(old).status is CallStatus.PERMITTED, "an older worker's word is taken as it was"
 
 
 def test_what_was_started_is_not_called_not_started_when_its_tickets_run_out() -> None:
     call = lost(EffectClass.IDEMPOTENT).next_revision(attempt=20, deadline=after(10_000))
-    change = heard(call, None, status="ticket_expired")
+    change = after_outcome(call, None, status="ticket_expired")
     assert become(change).status is CallStatus.UNKNOWN
     fresh = permitted(EffectClass.IDEMPOTENT).next_revision(attempt=20, deadline=after(10_000))
-    told = fact(heard(fresh, None, status="ticket_expired"))
-    assert (told["failure"]["code"], told["failure"]["began"]) == ("not_started", False)
+    sent = fact(after_outcome(fresh, None, status="ticket_expired"))
+    assert (sent["failure"]["code"], sent["failure"]["began"]) == ("not_started", False)
 
 
 @pytest.mark.parametrize(
@@ -175,13 +177,13 @@ def test_a_start_that_never_began_says_nothing_about_an_earlier_one(
 ) -> None:
     again = retried() if effect_class is EffectClass.IRREVERSIBLE else lost(effect_class)
     call, _ = start(again, SECOND, 17)
-    change = heard(call, SECOND, status="failed", failure=NEVER)
+    change = after_outcome(call, SECOND, status="failed", failure=NEVER)
     assert become(change).status is expected
     assert bool([e for e in change.effects if isinstance(e, DispatchCall)]) is (expected is CallStatus.PERMITTED)
-    clear = heard(call, SECOND, status="failed", failure=NEVER, probe="did_not_happen")
+    clear = after_outcome(call, SECOND, status="failed", failure=NEVER, probe="did_not_happen")
     assert become(clear).status is CallStatus.FAILED, "unless its probe has just said that nothing happened"
     alone, _ = start(permitted(effect_class), FIRST)
-    assert become(heard(alone, FIRST, status="failed", failure=NEVER)).status is CallStatus.FAILED
+    assert become(after_outcome(alone, FIRST, status="failed", failure=NEVER)).status is CallStatus.FAILED
 
 
 def test_a_reconcilable_tool_without_a_probe_is_irreversible() -> None:

@@ -13,7 +13,7 @@ from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
 from towpath_tas.core.denials import rank
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
-from towpath_tas.core.tools.arguments import ArgumentSchema
+from towpath_tas.core.tools.arguments import ArgumentChecker
 from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion, judge_proposal, spec_digest
 
 PARAMETERS = {
@@ -25,8 +25,8 @@ PARAMETERS = {
 
 
 def spec(name: str, **more: Any) -> ToolSpec:
-    said = {"name": name, "toolset": "orders", "parameters": PARAMETERS, "effect_class": "idempotent", **more}
-    return ToolSpec.model_validate(said)
+    fields = {"name": name, "toolset": "orders", "parameters": PARAMETERS, "effect_class": "idempotent", **more}
+    return ToolSpec.model_validate(fields)
 
 
 def stored(one: ToolSpec, version: int = 1, owner: str = "team") -> ToolVersion:
@@ -89,7 +89,7 @@ def test_no_rule_is_permission_denied_with_an_alternative() -> None:
     assert "Try orders." in decision.denial.suggestion
 
 
-def test_a_condition_that_was_not_met_is_told() -> None:
+def test_a_condition_that_was_not_met_is_reported() -> None:
     small = Rule(name="small", effect="allow", tool="orders.refund", when="args.amount <= 3")
     denial = bundle(small).authorize(asked()).denial
     assert denial is not None
@@ -115,7 +115,7 @@ def test_invalid_arguments_are_denied_before_any_rule_is_asked(args: dict[str, A
     assert word in decision.reason
 
 
-def test_values_that_the_system_filled_in_are_never_told() -> None:
+def test_values_that_the_system_filled_in_are_never_shown() -> None:
     hidden = spec("orders.refund", system_params=("customer",))
     decision = bundle(ALLOW, tools=[stored(hidden)]).authorize(asked(args={"amount": 1, "customer": "secret-value"}))
     assert violation(decision) == "invalid_arguments"
@@ -124,12 +124,12 @@ def test_values_that_the_system_filled_in_are_never_told() -> None:
 
 def test_a_failed_choice_does_not_tell_the_values_inside() -> None:
     parameters = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
-    found = ArgumentSchema(parameters, matches).problems({"token": "secret-value"}, "{}")
+    found = ArgumentChecker(parameters, matches).problems({"token": "secret-value"}, "{}")
     assert found == ["arguments: does not satisfy anyOf"]
 
 
 def test_arguments_that_are_too_large_or_too_deep_are_refused() -> None:
-    check = ArgumentSchema({"type": "object"}, matches)
+    check = ArgumentChecker({"type": "object"}, matches)
     assert "characters" in check.problems({"a": "x" * 300_000}, "x" * 300_000)[0]
     deep: Any = {}
     for _ in range(80):
@@ -149,16 +149,16 @@ def test_arguments_that_are_too_large_or_too_deep_are_refused() -> None:
 )
 def test_a_schema_that_can_not_be_checked_safely_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
-        ArgumentSchema(schema, matches)
+        ArgumentChecker(schema, matches)
 
 
 def test_a_reference_is_never_fetched() -> None:
-    check = ArgumentSchema({"properties": {"a": {"$ref": "http://127.0.0.1:9/x.json"}}}, matches)
+    check = ArgumentChecker({"properties": {"a": {"$ref": "http://127.0.0.1:9/x.json"}}}, matches)
     assert "can't be applied" in check.problems({"a": 1}, "{}")[0]
 
 
 def test_pattern_properties_are_checked() -> None:
-    check = ArgumentSchema({"patternProperties": {"^n_": {"type": "number"}}}, matches)
+    check = ArgumentChecker({"patternProperties": {"^n_": {"type": "number"}}}, matches)
     assert check.problems({"n_a": 1, "other": "x"}, "{}") == []
     assert check.problems({"n_a": "x"}, "{}") == ["n_a: 'x' is not of type 'number'"]
 

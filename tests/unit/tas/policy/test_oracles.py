@@ -6,23 +6,23 @@ from tests.oracles.plain_cel import condition
 
 
 def test_random_matrices_agree_with_an_oracle_that_reads_their_text() -> None:
-    said = set()
+    found = set()
     for text, asked, got, expected in matrix.pairs(800, seed=7):
         assert got == expected, f"{text}\n{asked}"
-        said.add(got[0])
-    assert said == {"allow", "deny", "require_approval"}
+        found.add(got[0])
+    assert found == {"allow", "deny", "require_approval"}
 
 
 def test_conditions_are_weighed_as_by_googles_engine() -> None:
-    said, differing = engines.conditions(700, seed=7)
+    found, differing = engines.conditions(700, seed=7)
     assert differing == []
-    assert set(said) == {"yes", "no", "unclear"}
+    assert set(found) == {"yes", "no", "unclear"}
 
 
 def test_matrices_decide_as_by_cedar() -> None:
-    said, differing = engines.matrices(60, seed=7)
+    found, differing = engines.matrices(60, seed=7)
     assert differing == []
-    assert set(said) == {"allow", "deny", "require_approval"}
+    assert set(found) == {"allow", "deny", "require_approval"}
 
 
 def test_an_argument_that_a_prohibition_needs_and_does_not_get_opens_nothing_here_but_does_in_cedar() -> None:

@@ -1,4 +1,4 @@
-"""What is probably wrong with a policy is told with its line, and what is right is not."""
+"""What is probably wrong with a policy is reported with its line, and what is right is not."""
 
 import fnmatch
 import itertools
@@ -45,7 +45,7 @@ AROUND = ProjectNames(
 )
 
 
-def told(*rules: str) -> list[tuple[str, str]]:
+def findings_of(*rules: str) -> list[tuple[str, str]]:
     text = "kind: Policy\nrules:\n" + "".join(f"  - {{{rule}}}\n" for rule in rules)
     found = read_policy(text, compile_condition)
     assert found.problems == ()
@@ -78,8 +78,8 @@ def told(*rules: str) -> list[tuple[str, str]]:
         ("name: a, who: {caller: 'a['}, effect: deny", "spelling", "never closes"),
     ],
 )
-def test_a_doubtful_rule_is_told_with_its_line(rule: str, code: str, words: str) -> None:
-    (found,) = told(rule)
+def test_a_doubtful_rule_is_reported_with_its_line(rule: str, code: str, words: str) -> None:
+    (found,) = findings_of(rule)
     assert found[0] == code
     assert found[1].startswith("line 3: rule a: ")
     assert words in found[1]
@@ -98,22 +98,22 @@ def test_a_doubtful_rule_is_told_with_its_line(rule: str, code: str, words: str)
         "name: a, who: {caller: nobody-we-know}, effect: deny",
     ],
 )
-def test_a_sound_rule_is_not_told(rule: str) -> None:
-    assert told(rule) == []
+def test_a_sound_rule_is_not_reported(rule: str) -> None:
+    assert findings_of(rule) == []
 
 
-def test_a_question_is_told_which_networks_and_agents_it_and_its_rules_name_in_vain() -> None:
+def test_an_answer_lists_unknown_networks_and_agents_of_the_question_and_its_rules() -> None:
     text = "kind: Policy\nrules:\n  - {name: typo, tool: 'orders.*', effect: deny, who: {network: suport}}\n"
     text += "  - {name: elsewhere, tool: mail.send, effect: deny, who: {network: nowhere}}\n"
     rules = read_policy(text, compile_condition).rules
     typo = "rule typo: no published network matches 'suport'; did you mean 'support'?"
-    for network, agent, *said in (
+    for network, agent, *found in (
         ("support", "billing"),
         ("support", "biling", "support has no agent 'biling'; did you mean 'billing'?"),
         ("supprt", "billing", "no published network is named 'supprt'; did you mean 'support'?"),
     ):
         who = CallPrincipal(network, agent, "", "ann", "shop")
-        assert unknown_agents(who, "orders.find", rules, AROUND) == (*said, typo)
+        assert unknown_agents(who, "orders.find", rules, AROUND) == (*found, typo)
 
 
 DENY = "name: never, tool: 'orders.*', effect: deny"
@@ -138,9 +138,9 @@ ASK = "name: ask, tool: 'orders.*', effect: require_approval"
         ),
     ],
 )
-def test_a_rule_that_never_decides_is_told_wherever_it_stands(first: str, second: str, code: str) -> None:
+def test_a_rule_that_never_decides_is_reported_wherever_it_stands(first: str, second: str, code: str) -> None:
     for rules in ((first, second), (second, first)):
-        assert [found[0] for found in told(*rules)] == [code]
+        assert [found[0] for found in findings_of(*rules)] == [code]
 
 
 @pytest.mark.parametrize(
@@ -156,20 +156,20 @@ def test_a_rule_that_never_decides_is_told_wherever_it_stands(first: str, second
         ("name: all, tool: 'orders.*', effect: allow", "name: b, tool: orders.find, effect: allow"),
     ],
 )
-def test_a_rule_that_has_a_say_is_not_told(first: str, second: str) -> None:
+def test_a_rule_that_has_a_say_is_not_reported(first: str, second: str) -> None:
     for rules in ((first, second), (second, first)):
-        assert told(*rules) == []
+        assert findings_of(*rules) == []
 
 
-def test_names_that_differ_in_spelling_only_are_told() -> None:
+def test_names_that_differ_in_spelling_only_are_reported() -> None:
     rules = (
         "name: Small-refunds, tool: orders.refund, effect: allow",
         "name: small_refunds, tool: orders.find, effect: allow",
     )
-    assert [found[0] for found in told(*rules)] == ["spelling"]
+    assert [found[0] for found in findings_of(*rules)] == ["spelling"]
     types = ("name: a, who: {caller: night-job}, effect: deny", "name: b, who: {caller: NightJob}, effect: deny")
-    ((code, said),) = told(*types)
-    assert (code, "caller 'NightJob' and, above, 'night-job'" in said) == ("spelling", True)
+    ((code, item),) = findings_of(*types)
+    assert (code, "caller 'NightJob' and, above, 'night-job'" in item) == ("spelling", True)
 
 
 PATTERNS = st.text(alphabet="ab*?[]!-", min_size=1, max_size=5)
@@ -194,6 +194,6 @@ def test_the_plainer_spelling_means_the_same(pattern: str) -> None:
 
 def test_ten_thousand_rules_are_looked_at_without_comparing_all_pairs() -> None:
     rules = [f"name: r{n}, tool: 'orders.{n}*', effect: allow" for n in range(3_000)]
-    codes = [found[0] for found in told(*rules)]
+    codes = [found[0] for found in findings_of(*rules)]
     assert len(codes) == 200
     assert set(codes) == {"tool_unknown"}

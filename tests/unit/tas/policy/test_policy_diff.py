@@ -12,7 +12,7 @@ from tests.oracles.policy_texts import Question
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.calls.call import LedgerCall
-from towpath_tas.core.policy.policy_comparison import PolicyComparison, RecordedDecision, without_limits
+from towpath_tas.core.policy.policy_comparison import PolicyComparison, RecordedAuthorization, without_limits
 from towpath_tas.core.policy.policy_file import read_policy
 
 SPECS = {
@@ -46,7 +46,7 @@ def weighed(rules: str, made: LedgerCall | None, then: str = "allow") -> PolicyC
     found = read_policy(f"kind: Policy\nrules: [{rules}]", compile_condition)
     assert found.problems == ()
     weighing = PolicyComparison(without_limits(found.rules, compile_condition), SPECS)
-    weighing.add(RecordedDecision(call=made, at=NOW, verdict=then, rule="r", policy_version=1))
+    weighing.add(RecordedAuthorization(call=made, at=NOW, verdict=then, rule="r", policy_version=1))
     return weighing
 
 

@@ -62,7 +62,7 @@ def test_the_digest_of_a_rule_outlives_new_keys() -> None:
     ]
 
 
-def test_every_problem_is_told_at_once_with_its_line() -> None:
+def test_every_problem_is_reported_at_once_with_its_line() -> None:
     found = read(
         """kind: Policy
 rules:
@@ -80,9 +80,9 @@ rules:
     who: {agnt: x}
 """
     )
-    told = {(problem.pointer, problem.detail.split(":")[0]) for problem in found.problems}
+    seen = {(problem.pointer, problem.detail.split(":")[0]) for problem in found.problems}
     assert found.rules == ()
-    assert told == {
+    assert seen == {
         ("/rules/0/name", "line 3"),
         ("/rules/0/effect", "line 4"),
         ("/rules/1/max_calls_per_run", "line 7"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.policy.rule_edits import EMPTY, RuleEdit, put_rule, remove_rule
+from towpath_tas.core.policy.rule_edits import EMPTY, EditedPolicyText, put_rule, remove_rule
 
 TEXT = """# The whole file belongs to finance.
 kind: Policy   # always
@@ -36,11 +36,11 @@ rules:
 """
 
 
-def put(text: str, rule: dict[str, Any]) -> RuleEdit:
+def put(text: str, rule: dict[str, Any]) -> EditedPolicyText:
     return put_rule(text, rule["name"], rule, compile_condition)
 
 
-def names(edited: RuleEdit | None) -> list[str]:
+def names(edited: EditedPolicyText | None) -> list[str]:
     assert edited is not None
     assert not edited.problems
     return [rule.name for rule in read_policy(edited.text, compile_condition).rules]
@@ -90,7 +90,7 @@ def test_the_first_rule_and_the_last(text: str) -> None:
     assert names(remove_rule(edited.text, "a", compile_condition)) == []
 
 
-def test_what_is_wrong_is_said_and_nothing_changes() -> None:
+def test_what_is_wrong_is_reported_and_nothing_changes() -> None:
     assert [found.code for found in put(TEXT, {"name": "x", "effect": "alow"}).problems] == ["effect"]
     assert [found.code for found in put(TEXT, {"name": "x", "effect": "allow", "toool": "y"}).problems] == [
         "unknown_key"

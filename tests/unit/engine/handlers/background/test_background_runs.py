@@ -15,7 +15,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import COMPARISON_IGNORES
 from towpath_contracts.networks.background import BackgroundSettings, BackgroundTask
 from towpath_contracts.subjects import agent_pool
-from towpath_contracts.tools.internal_outcomes import RecordOutcome
+from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_engine.advance import wake_at
 from towpath_engine.requests.effects import message_of
 
@@ -103,8 +103,8 @@ def test_a_deliverable_that_could_not_be_read_says_what_is_wrong_with_it() -> No
     assert run.finished.reason == "deliverable_invalid" and "$.deliverable: ['no'" in run.finished.final["message"]
 
 
-def _from_agent(run: BackgroundRun) -> facts.DecisionMade:
-    return facts.DecisionMade(
+def _from_agent(run: BackgroundRun) -> facts.DecisionMadeFact:
+    return facts.DecisionMadeFact(
         run_id=run.state.run_id,
         request_id=run.request_id,
         attempt=1,
@@ -204,7 +204,7 @@ def test_eight_failures_in_a_row_end_the_run_with_a_report_that_names_the_last_e
     assert (run.finished.status, run.finished.reason) == ("failed", "max_failures_exceeded")
     report = run.finished.final
     assert report["failures"] == 15 and "tool_not_allowed" in report["final_summary"]
-    assert run.events(ev.Summarized)[-1].source == "platform"
+    assert run.events(ev.RunSummarized)[-1].source == "platform"
 
 
 def test_every_end_is_in_the_fixed_order() -> None:
@@ -282,18 +282,18 @@ def test_events_tell_of_every_iteration() -> None:
     assert [e.index for e in started] == [e.index for e in completed] == [1, 2, 3, 4, 5]
     assert completed[2].tools == ("plan_add_step", "plan_add_step") and completed[2].decision == "USE_TOOL"
     assert [e.reason for e in completed] == ["completed", "completed", "completed", "failed", "ended"]
-    (end,) = run.events(ev.Terminated)
+    (end,) = run.events(ev.IterationsEnded)
     assert (end.index, end.status, end.reason, end.failures) == (5, "completed", "responded", 1)
     assert [e.event.type for e in run.entries][-3:] == ["summarized", "terminated", "run_finished"]
 
 
-def test_what_the_run_applied_is_told_to_the_ledger_until_it_confirms() -> None:
+def test_what_the_run_applied_is_reported_to_the_ledger_until_it_confirms() -> None:
     run = BackgroundRun()
     run.decide(use("plan_setup", objective="Review."))
     run.permit()
-    (told,) = [e.message for e in run.sent if e.effect.kind == "outcome"]
-    assert (told.status, told.tool) == ("succeeded", "plan_setup")
-    again = facts.ToolPermitted(run_id=run.state.run_id, execution_id=told.execution_id)
+    (found,) = [e.message for e in run.sent if e.effect.kind == "outcome"]
+    assert (found.status, found.tool) == ("succeeded", "plan_setup")
+    again = facts.InternalToolPermittedFact(run_id=run.state.run_id, execution_id=found.execution_id)
     assert run.feed(again) == [], "a repeated permission applies nothing"
     run.timer(after=6.0)
     assert [e.effect.attempt for e in run.sent if e.effect.kind == "outcome"] == [2]
@@ -301,7 +301,7 @@ def test_what_the_run_applied_is_told_to_the_ledger_until_it_confirms() -> None:
     run.fenced()
     assert run.state.is_final and any(p.kind == "outcome" for p in run.state.pending)
     run.wake()
-    recorded = facts.OutcomeRecordedFact(run_id=run.state.run_id, execution_id=told.execution_id)
+    recorded = facts.InternalOutcomeRecordedFact(run_id=run.state.run_id, execution_id=found.execution_id)
     run.feed(recorded)
     assert not run.state.pending and run.feed(recorded) == []
 
@@ -323,9 +323,11 @@ def test_a_call_behind_one_that_waits_for_a_person_waits_too_without_a_message()
     assert run.now - begun == timedelta(seconds=120) and run.state.active_ms == spent, "as rarely as any gate"
     run.resolve("approved", after=7_200.0)
     run.permit(0)
-    told = [e for e in run.sent if e.effect.kind == "tool"]
-    assert [e.effect.effect_id for e in told] == [run.call_id(1)]
-    assert told[0].effect.deadline is not None and told[0].effect.deadline > run.now, "its time begins with its turn"
+    listed = [e for e in run.sent if e.effect.kind == "tool"]
+    assert [e.effect.effect_id for e in listed] == [run.call_id(1)]
+    assert listed[0].effect.deadline is not None and listed[0].effect.deadline > run.now, (
+        "its time begins with its turn"
+    )
     assert not run.permit(2), "and the third waits for the second"
     run.permit(1)
     assert [r.execution_id for r in run.requests] == [run.call_id(2)]
@@ -367,10 +369,10 @@ def test_an_outcome_always_fits_the_message_that_tells_it() -> None:
     failure = {"code": "path_invalid", "message": "x" * 1_000_000}
     whole = {"deleted": ["x" * 1_000] * 1_200}
     stored = replace(owed, outcome={**(owed.outcome or {}), "result": whole, "failure": failure})
-    told = message_of(run.state, stored).message
-    assert isinstance(told, RecordOutcome) and len(told.model_dump_json()) < 10_000
-    assert (told.result["shortened"], told.result["digest"]) == (True, digest(whole))
-    assert told.failure is not None and told.failure.code == "path_invalid"
+    found = message_of(run.state, stored).message
+    assert isinstance(found, RecordInternalOutcome) and len(found.model_dump_json()) < 10_000
+    assert (found.result["shortened"], found.result["digest"]) == (True, digest(whole))
+    assert found.failure is not None and found.failure.code == "path_invalid"
 
 
 def test_a_refusal_repeats_no_more_of_the_arguments_than_helps() -> None:

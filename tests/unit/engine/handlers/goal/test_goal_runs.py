@@ -22,7 +22,7 @@ from towpath_readings.goals import project_goal
 FORKED = ev.ForkedFrom(run_id=RUN, step=2)
 
 
-def test_a_goal_is_reached_by_what_happened_and_not_by_a_word() -> None:
+def test_a_goal_is_reached_by_what_happened_and_not_by_a_claim() -> None:
     machine = goal_run("tests.failed == 0")
     machine.decide(respond("All done!"))
     assert machine.state.status == Status.RUNNING and asked(machine) == "decide"
@@ -221,7 +221,7 @@ def test_confidence_is_checked_at_every_fifth_step_and_what_cannot_be_read_is_no
             assert asked(machine) == "confidence"
             machine.decide({"confidence": 3})
     machine.decide({"no": "number"})
-    checks = machine.events(ev.ConfidenceMeasured)
+    checks = machine.events(ev.ModelConfidenceMeasured)
     assert [(c.step, c.score, c.trigger) for c in checks] == [(5, 1.0, "interval"), (10, 0.0, "interval")]
     (gate,) = machine.events(ev.GateOpened)
     assert (gate.gate_type, gate.reason) == ("low_confidence", "Low confidence: 0.00")
@@ -231,7 +231,7 @@ def test_confidence_is_checked_at_every_fifth_step_and_what_cannot_be_read_is_no
 
 
 @pytest.mark.parametrize(
-    ("said", "trigger"),
+    ("expected", "trigger"),
     [
         ({"uncertain": True}, "uncertain"),
         ({"confidence": 0.2}, "uncertain"),
@@ -239,14 +239,14 @@ def test_confidence_is_checked_at_every_fifth_step_and_what_cannot_be_read_is_no
         ({"confidence": 0.5}, ""),
     ],
 )
-def test_stated_doubt_asks_for_a_check(said: dict[str, Any], trigger: str) -> None:
+def test_stated_doubt_asks_for_a_check(expected: dict[str, Any], trigger: str) -> None:
     machine = goal_run("tests.failed == 0")
-    machine.decide({**use("edit"), **said})
+    machine.decide({**use("edit"), **expected})
     machine.finish()
     assert asked(machine) == ("confidence" if trigger else "decide")
     if trigger:
         machine.decide({"confidence": 0.43})
-        assert machine.events(ev.ConfidenceMeasured)[0].trigger == trigger
+        assert machine.events(ev.ModelConfidenceMeasured)[0].trigger == trigger
         assert machine.events(ev.GateOpened)[0].reason == "Low confidence: 0.43"
 
 
@@ -313,9 +313,9 @@ def test_a_fork_knows_what_its_goal_run_had_found() -> None:
     machine = goal_run("tests.failed == 0")
     machine.decide(use("test"))
     machine.finish(result=FAILING)
-    told = json.loads(json.dumps(inherited_of(machine.state, new_script=True)))
+    parsed = json.loads(json.dumps(inherited_of(machine.state, new_script=True)))
     fork = apply_run_forked(
-        machine.state, ev.RunForked(parent=FORKED, parent_seq=9, by="ann", inherited=told), machine.now
+        machine.state, ev.RunForked(parent=FORKED, parent_seq=9, by="ann", inherited=parsed), machine.now
     )
     assert fork.goal == machine.state.goal and fork.goal is not None and fork.goal.tests
 
@@ -352,13 +352,13 @@ def test_a_criterion_is_checked_before_it_is_taken(text: str, fault: str) -> Non
     ],
 )
 def test_c1_a_misspelled_member_is_refused_at_submit(text: str, fault: str) -> None:
-    """C1: what could never be met is told before the run begins; a run that has begun keeps its criteria."""
+    """C1: what could never be met is reported before the run begins; a run that has begun keeps its criteria."""
     assert fault in fault_of(text) if fault else fault_of(text) == ""
     compile_criterion(text)
 
 
 def test_c7_a_result_that_is_not_of_the_declared_shape_says_so() -> None:
-    """C7: the reason names the shape and the fault; it is told to the model, and not taken for "no test ran"."""
+    """C7: the reason names the shape and the fault; the model gets it, and it is not taken for "no test ran"."""
     machine = goal_run("tests.failed == 0")
     machine.decide(use("test"))
     machine.finish(result={"passed": "4", "failures": 0})

@@ -33,7 +33,7 @@ def at_deadline(machine: Machine) -> ev.GateOpened:
 
 
 def late(machine: Machine, request_id: Any, decision: dict[str, Any]) -> list[Any]:
-    return machine.feed(facts.DecisionMade(run_id=RUN, request_id=request_id, attempt=1, decision=decision))
+    return machine.feed(facts.DecisionMadeFact(run_id=RUN, request_id=request_id, attempt=1, decision=decision))
 
 
 @pytest.mark.parametrize("waits_s", [0, 7_200])

@@ -21,15 +21,15 @@ def test_denied_alternative_then_specialist_then_person() -> None:
     (child,) = machine.events(ev.ChildStarted)
     assert (child.task.agent_key, child.task.purpose, child.task.subject) == ("senior", "specialist", "build")
     assert machine.state.agent_key == "coder" and [p.kind for p in machine.state.pending] == [EffectKind.CHILD]
-    said = {"child_seq": 9, "status": "completed", "ended": True, "final": {"message": "built"}}
+    fields = {"child_seq": 9, "status": "completed", "ended": True, "final": {"message": "built"}}
     machine.feed(
-        facts.ChildReported.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **said})
+        facts.ChildReportedFact.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **fields})
     )
     assert asked(machine) == "decide" and machine.context.outputs[0].tool == "agent:senior"
     assert "built" in machine.context.outputs[0].text and machine.state.step == 2
     machine.decide(use("deploy"))
     deny(machine, escalation={"role": "policy_admin"})
-    rungs = [(one.rung, one.tool) for one in machine.events(ev.HelpSought)]
+    rungs = [(one.rung, one.tool) for one in machine.events(ev.DenialHelpSought)]
     assert rungs == [("alternative", "deploy"), ("specialist", "build"), ("person", "deploy")]
     (gate,) = machine.events(ev.GateOpened)
     assert gate.gate_type == "permission" and machine.state.status == Status.WAITING
@@ -46,15 +46,15 @@ def test_a_specialist_that_asks_in_vain_leads_to_a_person() -> None:
     machine.decide(use("deploy"))
     deny(machine, specialists=({"agent_key": "senior"},), escalation={"role": "policy_admin"})
     (child,) = machine.events(ev.ChildStarted)
-    said = {"child_seq": 9, "status": "failed", "ended": True, "reason": "max_steps_exceeded"}
+    fields = {"child_seq": 9, "status": "failed", "ended": True, "reason": "max_steps_exceeded"}
     machine.feed(
-        facts.ChildReported.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **said})
+        facts.ChildReportedFact.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **fields})
     )
-    assert [one.rung for one in machine.events(ev.HelpSought)] == ["specialist", "person"]
+    assert [one.rung for one in machine.events(ev.DenialHelpSought)] == ["specialist", "person"]
     (gate,) = machine.events(ev.GateOpened)
     assert f"specialist senior was asked in vain (run {child.child_id}: failed, max_steps_exceeded)" in gate.reason
-    told = {"agent": "senior", "run_id": str(child.child_id), "status": "failed", "reason": "max_steps_exceeded"}
-    assert gate.detail["asked"] == [told]
+    members = {"agent": "senior", "run_id": str(child.child_id), "status": "failed", "reason": "max_steps_exceeded"}
+    assert gate.detail["asked"] == [members]
     machine.resolve("denied", gate_id=gate.gate_id, reason="leave it")
     assert asked(machine) == "decide" and machine.state.step == 2
 
@@ -63,26 +63,28 @@ def test_at_low_autonomy_no_specialist_is_asked_without_a_person() -> None:
     machine = goal_run("tests.failed == 0", autonomy="low")
     machine.decide(use("deploy"))
     deny(machine, specialists=({"agent_key": "senior"},), escalation={"role": "policy_admin"})
-    assert [one.rung for one in machine.events(ev.HelpSought)] == ["person"] and not machine.events(ev.ChildStarted)
+    assert [one.rung for one in machine.events(ev.DenialHelpSought)] == ["person"] and not machine.events(
+        ev.ChildStarted
+    )
 
 
 def test_a_call_that_only_its_arguments_keep_back_is_no_matter_of_the_ladder() -> None:
     machine = goal_run("tests.failed == 0")
     machine.decide(use("deploy"))
     deny(machine, violation_type="invalid_arguments", escalation={"role": "", "why": "nobody can"})
-    assert asked(machine) == "replan" and machine.events(ev.BackedOff) and not machine.events(ev.HelpSought)
+    assert asked(machine) == "replan" and machine.events(ev.BackedOff) and not machine.events(ev.DenialHelpSought)
 
 
 DEPLOYED = "results.exists(r, r.tool == 'deploy' && r.status == 'succeeded')"
 
 
-def _specialist_says(machine: Machine, **said: object) -> None:
+def _specialist_says(machine: Machine, **given: object) -> None:
     machine.decide(use("deploy"))
     deny(machine, specialists=({"agent_key": "senior"},), escalation={"role": "policy_admin"})
     (child,) = machine.events(ev.ChildStarted)
-    told = {"child_seq": 9, "status": "completed", "ended": True, "final": {"message": "live"}, **said}
+    fields = {"child_seq": 9, "status": "completed", "ended": True, "final": {"message": "live"}, **given}
     machine.feed(
-        facts.ChildReported.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **told})
+        facts.ChildReportedFact.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **fields})
     )
 
 
@@ -99,11 +101,13 @@ def test_what_a_specialist_did_counts_for_the_goal() -> None:
     assert goal.results[-1]["agent"] == "senior" and goal.results[-1]["result"] == {"message": "live"}
 
 
-@pytest.mark.parametrize("said", [{"worked": ()}, {"worked": ("edit",)}, {"worked": ("deploy",), "status": "failed"}])
-def test_a_specialists_word_alone_counts_for_nothing(said: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "expected", [{"worked": ()}, {"worked": ("edit",)}, {"worked": ("deploy",), "status": "failed"}]
+)
+def test_a_specialists_claim_alone_counts_for_nothing(expected: dict[str, object]) -> None:
     """Its log must hold a call of the tool that succeeded, and it must have completed."""
     machine = goal_run(DEPLOYED)
-    _specialist_says(machine, **said)
+    _specialist_says(machine, **expected)
     assert not machine.state.is_final and [one.success for one in machine.events(ev.StepValidated)] == [False]
     assert machine.state.goal is not None and machine.state.goal.results[-1]["status"] == "failed"
 
@@ -123,9 +127,9 @@ def test_a_child_tells_which_tools_worked_in_it() -> None:
     child = Machine(parent=parent)
     child.decide(use("echo", text="a"))
     child.fail()
-    told = report_for_parent(child.state)
-    assert told is not None and told.worked == ()
+    report = report_for_parent(child.state)
+    assert report is not None and report.worked == ()
     child.decide(use("echo", text="b"))
     child.finish()
-    told = report_for_parent(child.state)
-    assert told is not None and told.worked == ("echo",) and report_for_parent(top.state) is None
+    report = report_for_parent(child.state)
+    assert report is not None and report.worked == ("echo",) and report_for_parent(top.state) is None

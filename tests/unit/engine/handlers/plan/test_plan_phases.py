@@ -12,7 +12,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.runs.children import AskChild
 from towpath_engine.handlers.children import new_child_run, report_for_parent
 from towpath_engine.replay import create
-from towpath_engine.requests.effects import StoreText
+from towpath_engine.requests.effects import TextToStore
 from towpath_engine.rules.plan_results import RESULTS_BYTES
 from towpath_engine.state.run import dump_state, load_state
 
@@ -125,7 +125,7 @@ def test_e5_fail_fast_stops_the_others_at_the_first_failure() -> None:
     run = PlanRun(fan("fail_fast"), step("ann"))
     run.end(2)
     events = run.end(0, status="timed_out", reason="deadline_exceeded", final={"message": "too slow"})
-    assert [one.child_id for one in events if isinstance(one, ev.ChildStopped)] == [
+    assert [one.child_id for one in events if isinstance(one, ev.ChildStopRequested)] == [
         run.state.children[place].child_id for place in (1, 3, 4)
     ]
     asks = [effect.message for effect in run.sent if isinstance(effect.message, AskChild)]
@@ -148,9 +148,9 @@ def test_e5_first_success_stops_the_others_and_is_a_success() -> None:
     """Row E5: errgroup policy `first_success`."""
     run = PlanRun(fan("first_success", many=4), step("eve", "{{ result.fan[1] }}"))
     run.end(3, status="failed", reason="boom")
-    assert not run.events(ev.ChildStopped)
+    assert not run.events(ev.ChildStopRequested)
     run.end(1, final={"message": "mine"})
-    assert len(run.events(ev.ChildStopped)) == 2
+    assert len(run.events(ev.ChildStopRequested)) == 2
     run.end(0, status="cancelled")
     run.end(2, status="cancelled")
     assert run.asked[-1] == ("eve", "mine")
@@ -252,12 +252,12 @@ def test_a_large_answer_travels_as_a_reference_and_is_stored_by_who_gave_it() ->
     child.admit()
     answer = {"text": "x" * 70_000}
     child.decide(respond(answer))
-    (stored,) = [effect.message for effect in child.sent if isinstance(effect.message, StoreText)]
+    (stored,) = [effect.message for effect in child.sent if isinstance(effect.message, TextToStore)]
     assert stored.text == canonical_json(answer) and stored.digest == digest_text(stored.text)
-    told = report_for_parent(child.state)
-    assert told is not None and told.final is not None
-    assert (told.final["blob"], told.final["bytes"]) == (stored.digest, len(stored.text))
-    assert len(told.final["preview"]) == 2_000
+    report = report_for_parent(child.state)
+    assert report is not None and report.final is not None
+    assert (report.final["blob"], report.final["bytes"]) == (stored.digest, len(stored.text))
+    assert len(report.final["preview"]) == 2_000
 
 
 def test_the_results_of_a_plan_are_bounded_and_what_does_not_fit_is_stored() -> None:
@@ -268,7 +268,7 @@ def test_the_results_of_a_plan_are_bounded_and_what_does_not_fit_is_stored() -> 
         for place in range(6):
             answers[n, place] = {"text": f"{n}{place}" * 8_000}
             run.end(place, final=answers[n, place])
-            stored |= {e.message.digest: e.message.text for e in run.sent if isinstance(e.message, StoreText)}
+            stored |= {e.message.digest: e.message.text for e in run.sent if isinstance(e.message, TextToStore)}
     results = run.output["bindings"]
     assert len(canonical_json(results)) < RESULTS_BYTES + 24 * 300
     kept = [results[f"s{n}"][str(place)] for n in range(4) for place in range(6)]

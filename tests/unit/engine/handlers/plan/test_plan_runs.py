@@ -10,7 +10,7 @@ from towpath_contracts.events.plan_events import PlanState, PlanTrigger
 from towpath_engine.handlers.plan_status import (
     FINAL_PLAN_STATES,
     PLAN_TRANSITIONS,
-    IllegalTransitionError,
+    IllegalPlanTransitionError,
     move_plan,
     target_of,
 )
@@ -42,14 +42,14 @@ def test_e6_what_is_not_in_the_table_is_refused(state: PlanState, trigger: PlanT
     if (state, trigger) in PLAN_TRANSITIONS:
         assert target_of(state, trigger) in STATES
     else:
-        with pytest.raises(IllegalTransitionError, match=f"{trigger} is not possible in {state}"):
+        with pytest.raises(IllegalPlanTransitionError, match=f"{trigger} is not possible in {state}"):
             target_of(state, trigger)
 
 
 def test_e6_an_illegal_trigger_writes_nothing() -> None:
     run = PlanRun(step("ann"))
     transition = TransitionBuilder(state=run.state, now=run.now)
-    with pytest.raises(IllegalTransitionError):
+    with pytest.raises(IllegalPlanTransitionError):
         move_plan(transition, "all_done")
     assert transition.entries == []
 
@@ -60,7 +60,7 @@ def test_e6_every_transition_of_a_plan_that_succeeds_is_in_its_log() -> None:
     run.end()
     run.end(0)
     run.end(1)
-    moved = run.events(ev.PlanMoved)
+    moved = run.events(ev.PlanStateChanged)
     assert [(one.trigger, one.target, one.step_id) for one in moved] == [
         ("start_plan", "planner_active", ""),
         ("planner_finished", "plan_validated", ""),
@@ -111,7 +111,7 @@ def test_e6_every_end_has_its_trigger_and_says_what_became_of_every_step(
     assert run.output["success"] is False and run.output["bindings"] == {"one": {"n": 1}}
     (error,) = run.output["errors"]
     assert (error["step_id"], error["error"]["code"]) == ("two", code)
-    assert run.events(ev.PlanMoved)[-1].error["code"] == code
+    assert run.events(ev.PlanStateChanged)[-1].error["code"] == code
 
 
 def test_e6_a_run_that_is_ended_by_anything_else_panics_with_its_reason() -> None:

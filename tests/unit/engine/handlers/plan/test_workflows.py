@@ -53,15 +53,15 @@ def test_b9_long_answers_reach_the_next_stage_whole_while_an_agent_can_be_asked_
 def test_b9_joining_follows_names_and_not_the_order_of_the_flow() -> None:
     """Row B9: joined in name order."""
     run = workflow(("dan", "ann", "cid"))
-    for place, said in enumerate(("D", "A", "C")):
-        run.end(place, final={"message": said})
+    for place, found in enumerate(("D", "A", "C")):
+        run.end(place, final={"message": found})
     assert run.output == {"message": "A\n\nC\n\nD"}
 
 
 def test_b9_a_member_that_fails_ends_the_workflow_and_stops_those_beside_it() -> None:
     run = workflow(("ann", "bob"), ("cid",))
     run.end(0, status="failed", reason="max_steps_exceeded", final={"message": "no answer within 10 steps"})
-    assert len(run.events(ev.ChildStopped)) == 1
+    assert len(run.events(ev.ChildStopRequested)) == 1
     run.end(1, status="cancelled")
     assert (run.finished.status, run.finished.reason) == ("failed", "plan_failed")
     assert run.statuses == {

@@ -8,24 +8,24 @@ from tests.support.engine import goal_machine
 from tests.support.engine.machine import RUN, Machine, agent, respond, snapshot, tool, use, use_all
 
 from towpath_contracts import facts
-from towpath_contracts.budgets import UNITS, Amounts, AppliedScope, Budget, BudgetRefusal, ModelPrice, UnitLimits
+from towpath_contracts.budgets import UNITS, Amounts, Budget, BudgetRefusal, ChargedAccount, ModelPrice, SpendingLimits
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_contracts.events import log as ev
-from towpath_engine.state.budget import BudgetMode, BudgetState, account_changes
+from towpath_engine.state.budget import BudgetState, SpendingRestriction, account_changes
 from towpath_orchestrator.adapters.budget_store import charge_rows
 
 PRICE = ModelPrice(input_micros=1_000_000, output_micros=2_000_000)
-RUN_SCOPE = AppliedScope(scope="run", key=str(RUN), limits=UnitLimits(usd_micros=10**7))
-PROJECT = AppliedScope(scope="project", key="default")
+RUN_SCOPE = ChargedAccount(scope="run", key=str(RUN), limits=SpendingLimits(usd_micros=10**7))
+PROJECT = ChargedAccount(scope="project", key="default")
 
 
 class Spender(Machine):
     """A run that spends from its own account and its project's."""
 
-    def __init__(self, *scopes: AppliedScope, network: Any = None, prices: Any = None, **options: Any) -> None:
+    def __init__(self, *scopes: ChargedAccount, network: Any = None, prices: Any = None, **options: Any) -> None:
         super().__init__(network, start=False, **options)
         prices = {one.model: PRICE for one in self.network.agents.values()} if prices is None else prices
-        self.feed(facts.BudgetAppliedFact(run_id=RUN, scopes=scopes or (RUN_SCOPE, PROJECT), prices=prices))
+        self.feed(facts.BudgetAccountsAppliedFact(run_id=RUN, scopes=scopes or (RUN_SCOPE, PROJECT), prices=prices))
         self.admit()
 
     @property
@@ -40,7 +40,7 @@ class Spender(Machine):
     def answer(self, decision: Any, attempt: int = 1, told: int = 100, said: int = 10, **more: Any) -> list[Any]:
         usage = Usage(input_tokens=told, output_tokens=said, total_tokens=told + said, model_calls=1)
         more = {"attempt": attempt, "usage": usage, "request_id": self.request_id, **more}
-        return self.feed(facts.DecisionMade(run_id=RUN, decision=decision, **more))
+        return self.feed(facts.DecisionMadeFact(run_id=RUN, decision=decision, **more))
 
     def refuse(self, unit: Any = "tokens") -> list[Any]:
         refusal = BudgetRefusal(scope="run", key=str(RUN), unit=unit, limit=1000, spent=900, reserved=0, wanted=400)
@@ -56,8 +56,8 @@ def test_budget_the_worst_case_is_in_the_request_for_a_decision() -> None:
     assert request.max_calls == 4
     assert asked.reserved.model_calls == 4
     assert asked.reserved.tokens >= 4 * (size + request.max_output_tokens)
-    told = asked.reserved.tokens - 4 * request.max_output_tokens
-    assert asked.reserved.usd_micros == PRICE.of(told, 4 * request.max_output_tokens)
+    found = asked.reserved.tokens - 4 * request.max_output_tokens
+    assert asked.reserved.usd_micros == PRICE.of(found, 4 * request.max_output_tokens)
     assert machine.account(0) == machine.account(1) == (asked.reserved, Amounts(), Amounts())
 
 
@@ -86,7 +86,7 @@ def test_budget_a_lost_attempt_stays_spent_until_its_answer_comes() -> None:
     assert machine.account() == (again.reserved, asked.reserved, asked.reserved)
     machine.answer(respond(), attempt=2, told=7, said=1)
     usage = Usage(input_tokens=9, output_tokens=1, total_tokens=10, model_calls=1)
-    late = facts.DecisionMade(run_id=RUN, request_id=request_id, attempt=1, decision=respond(), usage=usage)
+    late = facts.DecisionMadeFact(run_id=RUN, request_id=request_id, attempt=1, decision=respond(), usage=usage)
     (corrected,) = machine.feed(late)
     assert isinstance(corrected, ev.UsageCorrected)
     assert machine.account() == (Amounts(), Amounts(usd_micros=9 + 11, tokens=18, model_calls=2), Amounts())
@@ -111,7 +111,7 @@ def test_budget_one_call_that_answers_two_attempts_is_paid_once() -> None:
     assert machine.account() == (Amounts(), Amounts(usd_micros=9, tokens=8, model_calls=1), Amounts())
 
 
-def test_budget_calls_that_ended_without_a_word_are_estimated() -> None:
+def test_budget_calls_that_ended_without_an_answer_are_estimated() -> None:
     machine = Spender()
     (asked,) = machine.events(ev.DecisionRequested)
     usage = Usage(model_calls=2, total_tokens=8, input_tokens=8)
@@ -208,7 +208,7 @@ def test_budget_loops_come_before_it_and_tool_errors_after() -> None:
     assert machine.finished.reason == "budget_exceeded"
 
 
-def test_budget_a_warning_is_told_once() -> None:
+def test_budget_a_warning_is_reported_once() -> None:
     machine = Spender()
     word = facts.BudgetWarnedFact(
         run_id=RUN, scope="project", key="default", unit="usd_micros", limit=10**6, spent=800_000
@@ -236,7 +236,7 @@ def test_budget_an_agent_spends_from_its_own_account_too() -> None:
     network = snapshot(
         agent("triage", equipped_tools=("echo",), allowed_routes=("expert",)), agent("expert", allow_respond=True)
     )
-    expert = AppliedScope(scope="agent", key=f"{RUN}/expert", agent_key="expert", limits=UnitLimits(tokens=1))
+    expert = ChargedAccount(scope="agent", key=f"{RUN}/expert", agent_key="expert", limits=SpendingLimits(tokens=1))
     machine = Spender(RUN_SCOPE, expert, network=network)
     assert machine.account(1)[0] == Amounts()
     machine.answer({"action": "ROUTE_TO_AGENT", "action_details": {"target_agent_name": "expert", "context": "x"}})
@@ -244,10 +244,10 @@ def test_budget_an_agent_spends_from_its_own_account_too() -> None:
 
 
 def test_budget_a_new_day_is_another_account_and_the_old_one_keeps_what_it_holds() -> None:
-    days = [AppliedScope(scope="day", key=f"2026-11-{day}/project/default") for day in (22, 23)]
+    days = [ChargedAccount(scope="day", key=f"2026-11-{day}/project/default") for day in (22, 23)]
     machine = Spender(days[0])
     (asked,) = machine.events(ev.DecisionRequested)
-    machine.feed(facts.BudgetAppliedFact(run_id=RUN, scopes=(days[1],)))
+    machine.feed(facts.BudgetAccountsAppliedFact(run_id=RUN, scopes=(days[1],)))
     assert machine.account(0)[0] == asked.reserved
     machine.answer(use("echo", text="a"), told=3, said=0)
     assert machine.account(0) == (Amounts(), Amounts(usd_micros=3, tokens=3, model_calls=1), Amounts())
@@ -281,7 +281,7 @@ def test_budget_a_run_without_one_writes_what_it_always_wrote() -> None:
     assert machine.state.budget is None
     assert not any(word in text for text in texts for word in ("reserved", "answered", "budget"))
     (asked,) = machine.events(ev.DecisionRequested)
-    late = facts.DecisionMade(run_id=RUN, request_id=asked.request_id, attempt=2, decision={})
+    late = facts.DecisionMadeFact(run_id=RUN, request_id=asked.request_id, attempt=2, decision={})
     assert machine.feed(late) == []
 
 
@@ -309,7 +309,7 @@ def test_budget_nothing_more_is_asked_of_a_model_when_a_lease_ends() -> None:
     machine = Spender()
     machine.refuse()
     machine.refuse()
-    assert machine.budget.means is BudgetMode.NOTHING
+    assert machine.budget.means is SpendingRestriction.NOTHING
     machine.now += timedelta(seconds=1)
     machine.wake()
     assert machine.finished.reason == "budget_exceeded"
@@ -320,7 +320,7 @@ def test_budget_another_pool_says_nothing_of_what_an_attempt_used() -> None:
     request_id = machine.request_id
     machine.wake()
     machine.answer(respond(), attempt=2)
-    stranger = facts.DecisionMade(
+    stranger = facts.DecisionMadeFact(
         run_id=RUN, request_id=request_id, attempt=1, decision=respond(), pool="agent_default_other"
     )
     assert machine.feed(stranger) == []
@@ -334,11 +334,11 @@ def test_budget_a_last_answer_that_waits_for_its_time_is_asked_for_and_used() ->
     machine.answer(use("edit", text="a"))
     machine.refuse()
     machine.fail()
-    assert machine.requests == [] and machine.budget.means is BudgetMode.LAST_ANSWER
+    assert machine.requests == [] and machine.budget.means is SpendingRestriction.LAST_ANSWER
     machine.wake()
     (request,) = machine.requests
     assert isinstance(request, DecisionRequest) and request.kind == "replan"
-    assert machine.budget.means is BudgetMode.ANSWERING
+    assert machine.budget.means is SpendingRestriction.ANSWERING
     machine.answer(respond({"answer": "done"}))
     assert (machine.finished.status, machine.finished.reason) == ("completed", "criteria_met")
 
@@ -360,7 +360,7 @@ def test_budget_money_refuses_a_model_that_has_no_price() -> None:
     none = {"spent": 0, "reserved": 0, "wanted": 0}
     refusal = BudgetRefusal(scope="day", key="d", unit="usd_micros", limit=10**6, unpriced="scripted:task", **none)
     machine.feed(facts.BudgetRefusedFact(run_id=RUN, refusal=refusal))
-    assert machine.budget.means is BudgetMode.NOTHING, "less of it has no price either"
+    assert machine.budget.means is SpendingRestriction.NOTHING, "less of it has no price either"
     machine.wake()
     assert (machine.finished.status, machine.finished.reason) == ("failed", "price_unknown")
     assert "no price is known of scripted:task" in machine.finished.final["message"]

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.support.engine.detected_loops import loops
 from tests.support.engine.machine import RUN, Machine, route, snapshot, types, use, use_all
 
 from towpath_contracts.decisions.assessments import ANSWERS, NEUTRAL
@@ -11,7 +12,8 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.background import BackgroundSettings, BackgroundTask
 from towpath_contracts.networks.goal import GoalSettings, GoalTask
-from towpath_engine.handlers.stop_checks.loop_escalation import DetectedLoop, LoopAction, next_action
+from towpath_engine.handlers.stop_checks.loop_escalation import LoopAction, next_action
+from towpath_engine.handlers.stop_checks.loop_finders import DetectedLoop
 from towpath_engine.reducers.loop_counters import after_refusal, after_step, after_validation
 from towpath_engine.reducers.loop_inheritance import counters_for_child, inherited_detectors
 from towpath_engine.replay import create
@@ -46,10 +48,6 @@ def failing(machine: Machine, message: str = "disk is full", *, external: bool =
     take(machine, use("echo", text=f"try {number}"))
     machine.fail(message=message, external=external)
     settled(machine)
-
-
-def loops(machine: Machine) -> list[tuple[str, int, str]]:
-    return [(event.detector, event.count, event.action) for event in machine.events(ev.LoopDetected)]
 
 
 def gates(machine: Machine) -> list[str]:
@@ -188,13 +186,13 @@ def test_steps_that_are_judged_to_have_failed_are_errors_in_a_row_although_their
     for step, valid in enumerate((False, False, True, False, False, False), 1):
         detectors = after_step(detectors, calls, tools, step)
         assert detectors.error_count == 0, "a success clears, until it is judged"
-        told = {
+        fields = {
             "step": step,
             "attempt": 1,
             "success": valid,
             "error_signature": "" if valid else "validation:not_valid",
         }
-        judged = ev.StepValidated.model_validate({"source": "model", **told})
+        judged = ev.StepValidated.model_validate({"source": "model", **fields})
         detectors = after_validation(detectors, judged)
         assert after_validation(detectors, judged) == detectors, "a step has one error"
         counted.append(detectors.error_count)

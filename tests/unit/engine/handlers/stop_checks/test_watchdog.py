@@ -34,7 +34,7 @@ def goal(autonomy: str = "medium") -> Machine:
     return Machine(snapshot(), kind="goal", goal=task)
 
 
-def test_a_report_is_told_at_the_next_step_and_not_to_the_decision_that_was_asked_before_it() -> None:
+def test_a_report_is_reported_at_the_next_step_and_not_to_the_decision_that_was_asked_before_it() -> None:
     machine = Machine()
     assert types(machine.feed(report(machine))) == ["watchdog_reported"]
     machine.decide(use("echo", text="x"))
@@ -45,7 +45,7 @@ def test_a_report_is_told_at_the_next_step_and_not_to_the_decision_that_was_aske
     assert machine.context.notes == (), "once"
 
 
-def test_a_finding_is_taken_once_however_often_it_is_told() -> None:
+def test_a_finding_is_taken_once_however_often_it_is_reported() -> None:
     machine = Machine()
     machine.decide(use("echo", text="x"))
     first = report(machine)
@@ -91,7 +91,9 @@ def test_a_person_lets_a_run_go_on_that_the_watchdog_stopped() -> None:
         "waiting for a person is no silence"
     )
     events = machine.feed(
-        facts.GateResolved(run_id=RUN, gate_id=gate.gate_id, verdict="denied", reason="look in the archive", by="mia")
+        facts.GateResolvedFact(
+            run_id=RUN, gate_id=gate.gate_id, verdict="denied", reason="look in the archive", by="mia"
+        )
     )
     assert types(events)[:2] == ["gate_closed", "note_added"]
     assert types(events)[-1] == "decision_requested"

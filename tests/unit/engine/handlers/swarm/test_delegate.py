@@ -20,7 +20,7 @@ from towpath_readings.effects import effects_of
 
 
 def told_effects(run: TeamLeadRun) -> list[str]:
-    """Return what is told of the run's calls after its end."""
+    """Return what is reported of the run's calls after its end."""
     return [effect.outcome for effect in effects_of([entry.event for entry in run.entries])]
 
 
@@ -44,7 +44,7 @@ def test_b11_a_delegate_is_a_child_run_and_its_answer_the_result_of_the_call() -
     (result,) = run.results
     assert (result.status, result.result, result.policy_version) == ("succeeded", {"message": "three"}, 7)
     assert result.duration_ms == 2_000, "a call takes as long as its child"
-    assert [one.status for one in run.outcomes] == ["succeeded"], "the ledger is told"
+    assert [one.status for one in run.outcomes] == ["succeeded"], "the ledger gets it"
     assert run.context.outputs[0].tool == "delegate_to_ann", "and the lead sees it at its next step"
     run.decide(respond("three boats"))
     assert run.finished.status == "completed"
@@ -111,7 +111,7 @@ def test_e7_whatever_a_caller_lowers_holds_for_every_run_below() -> None:
     )
 
 
-def test_a_permission_that_is_told_again_starts_nothing() -> None:
+def test_a_permission_that_is_reported_again_starts_nothing() -> None:
     run = TeamLeadRun()
     run.decide(asks("ann", "bob"))
     run.permit()
@@ -128,7 +128,7 @@ def test_while_its_child_runs_nobody_is_asked_about_a_call() -> None:
     wake = wake_at(run.state)
     pending = run.state.pending_effect(child.child_id)
     assert pending is not None and wake == pending.resend_at, "the child is what is waited for"
-    run.feed(facts.TimerFired(run_id=run.state.run_id), after=60)
+    run.feed(facts.TimerFiredFact(run_id=run.state.run_id), after=60)
     assert run.requested == []
 
 
@@ -147,7 +147,7 @@ def test_active_time_stands_still_while_a_delegate_waits_for_people() -> None:
     run.decide(asks("ann"))
     run.permit()
     child = run.state.children[0].child_id
-    run.feed(facts.ChildReported(run_id=run.state.run_id, child_id=child, child_seq=5, status="waiting", news=True))
+    run.feed(facts.ChildReportedFact(run_id=run.state.run_id, child_id=child, child_seq=5, status="waiting", news=True))
     assert run.state.status == "waiting" and run.state.active_since is None
 
 
@@ -208,7 +208,7 @@ def test_e11_a_cancel_reaches_the_child_of_a_call() -> None:
     run.decide(asks("ann"))
     run.permit()
     child = run.state.children[0].child_id
-    run.feed(facts.CancelRequested(run_id=run.state.run_id, by="me"))
+    run.feed(facts.CancelRequestedFact(run_id=run.state.run_id, by="me"))
     asked = [effect.message for effect in run.sent if effect.effect.kind is EffectKind.CHILD]
     assert [(one.child_id, one.cancel) for one in asked] == [(child, True)]  # type: ignore[union-attr]
     run.fence(voided=(run.call_id(),))
@@ -225,7 +225,7 @@ def test_e11_a_cancel_voids_what_had_not_begun_and_takes_the_answer_of_what_ends
     run.decide(asks("ann", "bob", "cid"))
     run.permit(0)
     run.permit(1)
-    run.feed(facts.CancelRequested(run_id=run.state.run_id, by="me"))
+    run.feed(facts.CancelRequestedFact(run_id=run.state.run_id, by="me"))
     run.permit(2)
     assert len(run.children) == 2, "nothing starts any more"
     run.fence(voided=tuple(run.call_id(index) for index in range(3)))
@@ -236,11 +236,11 @@ def test_e11_a_cancel_voids_what_had_not_begun_and_takes_the_answer_of_what_ends
 
 
 def test_e11_a_run_that_ends_says_that_its_delegates_were_cut_off() -> None:
-    """Deadlines, budgets and errors end a run at once; its children are told to stop, and their calls are closed."""
+    """Deadlines, budgets and errors end a run at once; its children are asked to stop, and their calls are closed."""
     run = TeamLeadRun(timeout_ms=60_000)
     run.decide(asks("ann", "bob"))
     run.permit()
-    run.feed(facts.TimerFired(run_id=run.state.run_id), after=61)
+    run.feed(facts.TimerFiredFact(run_id=run.state.run_id), after=61)
     assert run.finished.status == "timed_out"
     stopped = [effect.message for effect in run.sent if effect.effect.kind is EffectKind.CHILD]
     assert [one.cancel for one in stopped] == [True]  # type: ignore[union-attr]
@@ -275,21 +275,21 @@ def test_arguments_that_a_person_changed_are_what_the_delegate_is_asked() -> Non
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "said"),
+    ("args", "code", "expected"),
     [
         ({"plan": {"steps": [step("ann", "")]}}, "plan_invalid", "steps[0].agent needs a prompt or with"),
         ({"prompt": "Look.", "bindings": {"x": "y" * 262_144}}, "arguments_invalid", "the limit is 262144"),
     ],
 )
 def test_e1_plans_by_the_tool_say_all_that_is_to_be_done_within_the_bounds_of_tasks(
-    args: dict[str, Any], code: str, said: str
+    args: dict[str, Any], code: str, expected: str
 ) -> None:
     """Row E1: built-in tool `agent_orchestrate` with plan, bindings."""
     run = TeamLeadRun()
     run.decide(use(ORCHESTRATE, **args))
     run.permit()
     (failure,) = [one.failure for one in run.results]
-    assert failure is not None and failure.code == code and said in failure.message and not run.children
+    assert failure is not None and failure.code == code and expected in failure.message and not run.children
 
 
 def test_what_a_plan_has_answered_is_judged_like_any_action_of_a_goal() -> None:

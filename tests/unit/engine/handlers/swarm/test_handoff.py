@@ -114,7 +114,7 @@ def test_b10_a_swarm_without_handoffs_ends_at_the_first() -> None:
     assert (run.finished.reason, run.state.agent_key) == ("max_handoffs_exceeded", "billing")
 
 
-def test_b10_the_next_agent_sees_all_that_was_said_and_done_in_order() -> None:
+def test_b10_the_next_agent_sees_all_answers_and_calls_in_order() -> None:
     run = desk({"billing": ("expert",), "expert": ("judge",), "judge": ("billing",)})
     run.decide(use_all(("lookup", {"text": "order 7"}), ("echo", {"text": "hm"})))
     run.finish(1, "hm")
@@ -218,7 +218,7 @@ def test_a_nested_swarm_takes_over_with_the_message_alone_and_answers_for_the_ru
     assert (child.agent_key, child.user_message, child.max_steps) == ("worker", "What is new?", 10)
     assert child.swarm is not None and (child.swarm.name, child.swarm.swarm) == ("help", inner)
     assert run.state.agent_key == "billing" and not run.events(ev.AgentTransferred)
-    told = facts.ChildReported(
+    fact = facts.ChildReportedFact(
         run_id=run.state.run_id,
         child_id=started.child_id,
         child_seq=9,
@@ -226,7 +226,7 @@ def test_a_nested_swarm_takes_over_with_the_message_alone_and_answers_for_the_ru
         ended=True,
         final={"message": "Here."},
     )
-    run.feed(told)
+    run.feed(fact)
     assert (run.finished.status, run.finished.final) == ("completed", {"message": "Here."})
 
 
@@ -236,7 +236,7 @@ def test_a_nested_swarm_that_fails_ends_the_run() -> None:
     run.decide(route("help"))
     child = run.events(ev.ChildStarted)[0].child_id
     run.feed(
-        facts.ChildReported(
+        facts.ChildReportedFact(
             run_id=run.state.run_id, child_id=child, child_seq=3, status="failed", ended=True, reason="loop_detected"
         )
     )

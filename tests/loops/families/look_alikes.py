@@ -2,7 +2,7 @@
 
 from random import Random
 
-from tests.loops.families import READERS
+from tests.loops.families.shapes import READERS
 from tests.loops.traces import Turn, benign, call, calls, denied, failed, fresh, page, route, word, words, work
 
 LONG = "Your message was accepted for delivery and will be sent within the next few minutes. Thank you."

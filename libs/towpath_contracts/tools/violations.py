@@ -1,0 +1,19 @@
+"""Names of the reasons for which the tool-access service denies a call: `Denial.violation_type`.
+
+They are stored in logs and read by the run machine, so a name never changes.
+"""
+
+
+class Violation:
+    """The stable names of the reasons."""
+
+    PERMISSION = "permission_denied"
+    TOOL_UNKNOWN = "tool_unknown"
+    OPERATION_UNKNOWN = "operation_unknown"
+    ARGUMENTS = "invalid_arguments"
+    NOT_GRANTED = "not_granted"
+    LIMIT = "limit_exceeded"
+    """A limit of the run, whichever of its agents calls."""
+    APPROVAL_DENIED = "approval_denied"
+    APPROVAL_EXPIRED = "approval_expired"
+    DRIFTED = "tool_drifted"
