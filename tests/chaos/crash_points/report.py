@@ -10,6 +10,7 @@ from typing import Any
 
 from towpath_embedded.chaos.judge import JudgeReport, UnknownCall
 from towpath_embedded.chaos.outside import ToolEffectRecord
+from towpath_embedded.chaos.report import JUST_BEFORE_S
 from towpath_embedded.chaos.stored_runs import StoredRuns
 
 
@@ -84,7 +85,10 @@ class SweepReport:
 def explain_unknown(
     unknown: Sequence[UnknownCall], record: StoredRuns, marks: Sequence[ToolEffectRecord], kills: Sequence[SweepKill]
 ) -> tuple[list[ExplainedUnknown], list[str]]:
-    """Find for every unknown call the kill of the worker that held its claim, between the claim and the doubt."""
+    """Find for every unknown call the kill of the worker that held its claim, between the claim and the doubt.
+
+    A worker may be killed while TAS still has its request for the claim: then the claim is granted to a dead process.
+    """
     happened = {mark.execution_id for mark in marks}
     explained: list[ExplainedUnknown] = []
     unexplained: list[str] = []
@@ -116,7 +120,7 @@ def _kill_in(record: StoredRuns, execution_id: str, kills: Sequence[SweepKill]) 
             kill
             for claim in granted
             for kill in kills
-            if kill.process == claim["actor"] and claim["at"] <= kill.at <= doubted
+            if kill.process == claim["actor"] and claim["at"] - JUST_BEFORE_S <= kill.at <= doubted
         ),
         None,
     )
