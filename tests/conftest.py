@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
@@ -32,6 +33,24 @@ UNIT = Path(__file__).parent / "unit"
 # Four processes of tests, and hundreds of services, would each compile the same modules again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+MEMORY_FOLDER = Path("/dev/shm")
+ROOM_BYTES = 4 * 2**30
+"""Ten times of what all tests together have there at a time; containers often give less."""
+
+
+def _keep_files_in_memory() -> None:
+    """Have temporary files in memory where there is room: the servers of tests write some hundred thousand of them.
+
+    Nothing in the tests outlives a process by a disk alone. Called before the processes of tests start.
+    """
+    if "TMPDIR" in os.environ or not os.access(MEMORY_FOLDER, os.W_OK | os.X_OK):
+        return
+    if shutil.disk_usage(MEMORY_FOLDER).free >= ROOM_BYTES:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY_FOLDER)
+
+
+_keep_files_in_memory()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -355,7 +355,7 @@ async def test_b12_a_run_and_its_child_are_streamed_as_one_with_what_the_models_
     """Row B12 across children: event order of each run, paths, deltas assembled, the repaired answer alone."""
     said = "Number three is published, as you asked for; nothing else was touched."
     whole = json.dumps(respond({"message": said}))
-    slow = {"raw": [whole.replace("Number three", "Nothing")[:-3], whole], "agent": "senior", "delay_ms": 1_000}
+    slow = {"raw": [whole.replace("Number three", "Nothing")[:-3], whole], "agent": "senior", "delay_ms": 3_000}
     script = [*ASKS, use("lab.publish", "senior", n=3), slow, TESTED]
     run_id = await place.pursue(script, PASSES)
     events = [one async for one in place.sdk.stream(run_id, deltas=True, children=True)]
