@@ -130,10 +130,14 @@ class Client:
         task = {"network": f"w1-{tool}", "user_message": "go", "script": script(steps, tool), "max_steps": steps + 1}
         started = time.perf_counter()
         reply = json.loads((await self._nc.request("task.submit", json.dumps(task).encode(), timeout=60)).data)
+        if "code" in reply:
+            raise SystemExit(f"a run was refused: {reply}")
         body = json.dumps({"run_id": reply["run_id"], "wait_ms": 30_000}).encode()
         while True:
             answer = await self._nc.request("task.get.anonymous", body, timeout=40)
             view = json.loads(answer.data)
+            if "code" in view:
+                raise SystemExit(f"a run could not be read: {view}")
             if view.get("ended_at"):
                 break
         if view["status"] != "completed":
