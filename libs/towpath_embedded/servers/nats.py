@@ -30,6 +30,10 @@ MAX_FILE_STORE = "10GB"  # twice what the streams of `towpath_contracts.streams`
 MAX_MEMORY_STORE = "256MB"
 WRITE_DEADLINE = "10s"  # a client that does not read this long is dropped instead of filling memory
 REFUSES_STORE = "Can't start JetStream"  # the last message of a server that can't use its store at all
+REFUSAL_LINES = 4
+PANIC = "panic: "  # how the report of a server that crashed begins
+PANIC_STATUS = 2
+PANIC_LINES = 60  # the report ends with the stack of one goroutine
 DISK_FULL = "no space left"  # then the store is as good as ever
 _log = logging.getLogger(__name__)
 
@@ -124,7 +128,7 @@ class Nats:
         if self.process is None or self.process.poll() is not None:
             return False
         try:
-            ports = json.loads((self.folder / f"nats-server_{self.process.pid}.ports").read_text())
+            ports = json.loads(self._ports_file(self.process.pid).read_text())
         except (OSError, ValueError):  # not there yet, or half written
             return False
         return bool(ports.get("nats"))
@@ -185,12 +189,24 @@ class Nats:
             old.rename(new)
 
     def _refused_its_store(self) -> bool:
-        """Return whether the last process ended because it could not use the store."""
-        status = None if self.process is None else self.process.poll()
+        """Return whether the last process ended because it could not use the store.
+
+        nats-server 2.15 says so, or it crashes while it reads the store: after a wrong length of a message's headers,
+        which its checksum does not cover.
+        """
+        if self.process is None:
+            return False
+        status = self.process.poll()
         if status is None or status < 0:
             return False
-        tail = child_process.log_tail(self.log, lines=4)
-        return REFUSES_STORE in tail and DISK_FULL not in tail
+        took_connections = self._ports_file(self.process.pid).exists()
+        crashed = status == PANIC_STATUS and not took_connections
+        tail = child_process.log_tail(self.log, lines=PANIC_LINES if crashed else REFUSAL_LINES)
+        return (PANIC if crashed else REFUSES_STORE) in tail and DISK_FULL not in tail
+
+    def _ports_file(self, pid: int) -> Path:
+        """Where the server with *pid* writes its addresses once it takes connections."""
+        return self.folder / f"nats-server_{pid}.ports"
 
     def _load_passwords(self) -> dict[str, str]:
         """Read the passwords of earlier starts, so that a worker started by hand can connect again; add what misses."""

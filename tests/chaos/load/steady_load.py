@@ -192,7 +192,8 @@ class SteadyLoad:
             if count is not None and condition(count):
                 return
             await asyncio.sleep(LOOK_S)
-        raise TimeoutError(f"{count} of {len(self.run_ids)} runs had ended after {timeout_s} s")
+        restarts = {name: state.restarts for name, state in self.platform.processes.items() if state.restarts}
+        raise TimeoutError(f"{count} of {len(self.run_ids)} runs had ended after {timeout_s} s; restarts: {restarts}")
 
     async def events(self) -> int | None:
         """Return how many events the logs of all runs hold; None while the database is away."""

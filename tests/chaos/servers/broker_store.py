@@ -11,6 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+_RECORD_HEAD = 22
+"""Bytes before a record's subject: 4 of its length, 8 of the sequence, 8 of the time, 2 of the subject's length."""
+
+_HAS_HEADERS = 1 << 31
+"""In a record's length: after the subject come the length of the headers (4 bytes) and the headers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Damage:
@@ -50,6 +56,18 @@ def _scramble(path: Path) -> None:
     path.write_bytes(os.urandom(path.stat().st_size))
 
 
+def _lengthen_headers(block: Path) -> None:
+    """Make the headers of each message longer than its record: of all lengths, only this one no checksum covers."""
+    data = bytearray(block.read_bytes())
+    at = 0
+    while at < len(data):
+        length, subject_bytes = int.from_bytes(data[at : at + 4], "little"), data[at + 20] + 256 * data[at + 21]
+        if length & _HAS_HEADERS:
+            data[at + _RECORD_HEAD + subject_bytes + 3] ^= 0x10
+        at += length & ~_HAS_HEADERS
+    block.write_bytes(data)
+
+
 def _a_file_instead(store: Path) -> None:
     shutil.rmtree(store)
     store.write_text("not a folder")
@@ -58,6 +76,7 @@ def _a_file_instead(store: Path) -> None:
 DAMAGES: dict[str, Damage] = {
     "deleted": Damage(shutil.rmtree),
     "bit-flips": Damage(_each("*.blk", _flip)),
+    "long-headers": Damage(_each("*.blk", _lengthen_headers), server_refuses=True),
     "cut-tails": Damage(_each("*.blk", _cut)),
     "no-stream-files": Damage(_each("streams/*/meta.inf", _scramble)),
     "zero-consumers": Damage(_each("o.dat", _zero), server_refuses=True),

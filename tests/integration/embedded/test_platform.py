@@ -127,15 +127,18 @@ async def test_a_broker_that_lost_its_data_has_every_stream_again(servers: Platf
 
 
 async def fill(platform: Platform) -> None:
-    """Leave some messages in the store."""
+    """Leave some messages in the store, and records of some that are gone."""
     connection = await connected(platform)
     orchestrator = await connected(platform, "orchestrator")
     try:
         for number in range(20):
-            await orchestrator.publish(subjects.run_inbox("gateway", UUID(int=number)), b"x" * 100)
+            await orchestrator.publish(subjects.run_inbox("gateway", UUID(int=number)), b"x" * 100, headers={"n": "1"})
         await orchestrator.flush()
-        while not (await connection.jetstream().stream_info("INBOX")).state.messages:  # noqa: ASYNC110 - a level
+        while not (state := (await connection.jetstream().stream_info("INBOX")).state).messages:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
+        for sequence in range(state.first_seq, state.first_seq + state.messages // 2):
+            gone = json.dumps({"seq": sequence, "no_erase": True}).encode()
+            await connection.request("$JS.API.STREAM.MSG.DELETE.INBOX", gone)
     finally:
         await orchestrator.close()
         await connection.close()
@@ -147,6 +150,7 @@ async def test_a_damaged_store_is_mended_or_set_aside(servers: Platform, caplog:
     for name in (
         "no-folder",
         "zero-consumers",
+        "long-headers",
         "cut-tails",
     ):  # the others: tests/e2e/faults/test_servers.py and towpath chaos
         damage = DAMAGES[name]
