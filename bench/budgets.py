@@ -27,7 +27,8 @@ from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 sys.path.insert(0, str(Path(__file__).parent))
-from w1 import HERE, Client, network, realtime, script
+from processes import realtime
+from w1 import HERE, Client, network, script
 
 STATISTICS_S = 1.5
 """Postgres tells what was touched a second later."""

@@ -33,7 +33,8 @@ from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 sys.path.insert(0, str(Path(__file__).parent))
-from w1 import HERE, processor_seconds, realtime
+from processes import processor_seconds, realtime
+from w1 import HERE
 
 POLICY = """
 kind: Policy

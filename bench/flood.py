@@ -8,57 +8,27 @@ A refused task (429 or 503 with Retry-After, or the same as a Problem over NATS)
 
 import argparse
 import asyncio
-import contextlib
 import json
-import os
 import statistics
 import time
 import uuid
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import asyncpg
 import httpx2
 import nats
 
+from processes import Memory
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
-from w1 import HERE, SCALED, network, role_of, script, tree
+from w1 import HERE, SCALED, network, script
 
 TOOL = "echo_pure"
-SAMPLE_S = 0.5
 MIB = 1024 * 1024
-
-
-class Memory:
-    """The peak of every role's proportional memory, its processes added up."""
-
-    def __init__(self) -> None:
-        self.peak: dict[str, int] = {}
-        self.idle: dict[str, int] = {}
-
-    def sample(self) -> None:
-        """Look once."""
-        now: Counter[str] = Counter()
-        for pid in tree(os.getpid()):
-            with contextlib.suppress(OSError, IndexError):
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-                name = "client" if pid == os.getpid() else role_of(words)
-                now[name] += int(rollup.partition("\nPss:")[2].split()[0]) * 1024
-        self.idle = self.idle or dict(now)
-        for name, used in now.items():
-            self.peak[name] = max(self.peak.get(name, 0), used)
-
-    async def watch(self) -> None:
-        """Look until cancelled."""
-        while True:
-            self.sample()
-            await asyncio.sleep(SAMPLE_S)
 
 
 async def by_nats(nc: Any, task: dict[str, Any], refusals: Counter[str], subject: str = "task.submit") -> float:

@@ -28,7 +28,8 @@ from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 sys.path.insert(0, str(Path(__file__).parent))
-from w1 import HERE, Client, network, realtime
+from processes import realtime
+from w1 import HERE, Client, network
 
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 KINDS = {"request": "authorize", "outcome": "settle"}

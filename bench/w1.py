@@ -1,22 +1,22 @@
 """Workload W1 on the whole platform: a run is N steps, a step is one scripted decision and one `echo` call.
 
 Everything is durable (Postgres with fsync on) and every process is a real one. Prints one JSON line. Usage:
-`uv run python bench/w1.py [--quick] [--tools pure,idempotent,irreversible] [--replicas N]`.
-Phases: alone (one run at a time), together (200 runs at once), length (10, 50, 100, 500 steps).
+`uv run python bench/w1.py [--quick] [--tools pure,idempotent,irreversible] [--replicas N] [--phases alone,together]`.
+Phases: alone (one run at a time), length (10, 50, 100, 500 steps; pure only), together (200 runs at once),
+memory (200 runs at once; only when it is asked for). bench/compare.py sets the figures beside those of other systems.
 """
 
 import argparse
 import asyncio
-import contextlib
 import json
-import os
-import statistics
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import nats
 
+from harness import DEFAULT_PHASES, FULL, PHASES, QUICK, phases
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.platform import Platform
@@ -24,7 +24,6 @@ from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 HERE = Path(__file__).parent
-TICK = os.sysconf("SC_CLK_TCK")
 SCALED = ("orchestrator", "decider", "tas")
 
 
@@ -53,72 +52,6 @@ def network(tool: str) -> dict[str, Any]:
     return {"name": f"w1-{tool}", "agents": [agent], "max_steps": 1000, "timeout_ms": 3_600_000}
 
 
-def processor_seconds(root: int) -> dict[str, float]:
-    """Processor time of every process below *root*, by its first words."""
-    children: dict[int, list[int]] = {}
-    used: dict[int, tuple[str, float]] = {}
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        pid = int(folder.name)
-        children.setdefault(int(fields[1]), []).append(pid)
-        used[pid] = (role_of(words), (int(fields[11]) + int(fields[12])) / TICK)
-    total: dict[str, float] = {}
-    waiting = [root]
-    while waiting:
-        pid = waiting.pop()
-        waiting += children.get(pid, [])
-        name, seconds = used.get(pid, ("gone", 0.0))
-        name = "client" if pid == root else name
-        total[name] = total.get(name, 0.0) + seconds
-    return total
-
-
-def tree(root: int) -> list[int]:
-    """Every process below *root*, itself included."""
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if folder.name.isdigit():
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(folder.name))
-    found, waiting = [], [root]
-    while waiting:
-        pid = waiting.pop()
-        found.append(pid)
-        waiting += children.get(pid, [])
-    return found
-
-
-def realtime(*, on: bool) -> bool:
-    """Give every thread of the platform real-time priority, so that other users of the machine cost no wake-ups.
-
-    The peers' harness measures latency the same way. False where the system does not allow it.
-    """
-    policy, priority = (os.SCHED_RR, os.sched_param(1)) if on else (os.SCHED_OTHER, os.sched_param(0))
-    for pid in tree(os.getpid()):
-        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-            for thread in Path(f"/proc/{pid}/task").iterdir():
-                try:
-                    os.sched_setscheduler(int(thread.name), policy, priority)
-                except PermissionError:
-                    return False
-    return True
-
-
-def role_of(words: str) -> str:
-    """Name a process by its command line."""
-    for role in ("orchestrator", "decider", "tas", "worker", "log_writer", "gateway"):
-        if f"towpath_{role}" in words and "postgres" not in words:
-            return role
-    return "postgres" if "postgres" in words else "nats" if "nats" in words else "other"
-
-
 class Client:
     """Submits over NATS and waits for the end of runs."""
 
@@ -145,47 +78,6 @@ class Client:
         return time.perf_counter() - started
 
 
-async def alone(client: Client, tool: str, runs: int) -> dict[str, Any]:
-    """One run at a time."""
-    per_step = [await client.run(tool, 10) * 100 for _ in range(runs)]
-    per_step.sort()
-    return {
-        "runs": runs,
-        "ms_per_step_p50": round(statistics.median(per_step), 3),
-        "ms_per_step_p95": round(per_step[int(len(per_step) * 0.95)], 3),
-        "ms_per_step_min": round(per_step[0], 3),
-    }
-
-
-async def together(client: Client, tool: str, runs: int, repeats: int) -> dict[str, Any]:
-    """Many runs at once."""
-    rates, costs, shares = [], [], {}
-    for _ in range(repeats):
-        before = processor_seconds(os.getpid())
-        started = time.perf_counter()
-        await asyncio.gather(*(client.run(tool, 10) for _ in range(runs)))
-        took = time.perf_counter() - started
-        after = processor_seconds(os.getpid())
-        shares = {name: round((after[name] - before.get(name, 0)) * 1000 / (runs * 10), 3) for name in after}
-        rates.append(runs * 10 / took)
-        costs.append(sum(shares.values()))
-    return {
-        "runs": runs,
-        "steps_per_s": round(statistics.median(rates), 1),
-        "steps_per_s_all": [round(rate, 1) for rate in rates],
-        "cpu_ms_per_step": round(statistics.median(costs), 3),
-        "cpu_ms_per_step_by_process": shares,
-    }
-
-
-async def length(client: Client, tool: str, repeats: int) -> dict[str, float]:
-    """Longer runs: the cost of a step must not grow."""
-    return {
-        str(steps): round(statistics.median([await client.run(tool, steps) * 1000 / steps for _ in range(repeats)]), 3)
-        for steps in (10, 50, 100, 500)
-    }
-
-
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Start the platform, measure, stop it."""
     with temporary_folder() as folder:
@@ -205,17 +97,10 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
                 body = PublishNetwork(project="default", actor="bench", spec=network(name)).model_dump_json()
                 await control.request(rpc.PUBLISH_NETWORK.subject, body.encode(), timeout=10)
                 client = Client(nc)
-                await alone(client, name, 5)
-                favoured = options.realtime and realtime(on=True)
-                found: dict[str, Any] = {"realtime": favoured}
-                found["alone"] = await alone(client, name, 20 if options.quick else 60)
-                if tool == "pure":
-                    found["length"] = await length(client, name, 1 if options.quick else 3)
-                realtime(on=False)
-                found["together"] = await together(
-                    client, name, 50 if options.quick else 200, 1 if options.quick else 3
+                wanted = [phase for phase in options.phases if phase != "length" or tool == "pure"]
+                results[tool] = await phases(
+                    partial(client.run, name), QUICK if options.quick else FULL, wanted, favour=options.realtime
                 )
-                results[tool] = found
             await nc.close()
             await control.close()
             if options.hold:
@@ -229,6 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--tools", default="pure,idempotent,irreversible")
+    parser.add_argument("--phases", type=lambda text: text.split(","), default=DEFAULT_PHASES, help=", ".join(PHASES))
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--no-realtime", dest="realtime", action="store_false")
     parser.add_argument("--log-writers", type=int, default=1)

@@ -1,0 +1,135 @@
+"""What a system's processes use: processor time, memory, priority. Standard library only, so that peers can import it.
+
+A system is the processes below one or more roots; the first root is the client that measures. Linux only (/proc).
+"""
+
+import asyncio
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+TICK = os.sysconf("SC_CLK_TCK")
+SAMPLE_S = 0.5
+ROLES = {
+    **{
+        f"towpath_{role}": role
+        for role in ("orchestrator", "decider", "tas", "worker", "log_writer", "gateway", "watchdog")
+    },
+    "restate-server": "server",
+    "peers.restate": "service",
+}
+"""Words of a command line, and what its process is called."""
+
+
+class Process(NamedTuple):
+    """One process: its parent, its name, and the processor time of itself and of its children that ended."""
+
+    parent: int
+    name: str
+    seconds: float
+
+
+def role_of(words: str) -> str:
+    """Name a process by its command line."""
+    if "postgres" in words:
+        return "postgres"
+    return next((role for part, role in ROLES.items() if part in words), "nats" if "nats" in words else "other")
+
+
+def read_process(pid: int) -> Process:
+    """Read one process; raise OSError when it is gone."""
+    folder = Path("/proc") / str(pid)
+    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return Process(int(fields[1]), role_of(words), sum(int(field) for field in fields[11:15]) / TICK)
+
+
+def tree(*roots: int) -> dict[int, Process]:
+    """Return every process below *roots*, themselves included."""
+    children: dict[int, list[int]] = {}
+    known: dict[int, Process] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                pid = int(folder.name)
+                known[pid] = read_process(pid)
+                children.setdefault(known[pid].parent, []).append(pid)
+    found: dict[int, Process] = {}
+    waiting = list(roots)
+    while waiting:
+        pid = waiting.pop()
+        waiting += children.get(pid, [])
+        if pid in known:
+            found[pid] = known[pid]
+    return found
+
+
+def processor_seconds(*roots: int) -> dict[str, float]:
+    """Processor time of every process below *roots*, by name.
+
+    That of a child that ended counts for its parent, so that nothing is missing in a difference.
+    """
+    total: dict[str, float] = {}
+    for pid, process in tree(*roots).items():
+        name = "client" if pid == roots[0] else process.name
+        total[name] = total.get(name, 0.0) + process.seconds
+    return total
+
+
+def machine_seconds() -> float:
+    """Processor time of everything on this machine since its start, of all processors together."""
+    user, nice, system, _idle, _wait, interrupts, soft, stolen = (
+        int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    )
+    return (user + nice + system + interrupts + soft + stolen) / TICK
+
+
+def realtime(*roots: int, on: bool) -> bool:
+    """Give every thread of a system real-time priority, so that other users of the machine cost no wake-ups.
+
+    Without *roots* the system is what is below this process. False where the machine does not allow it.
+    """
+    policy, priority = (os.SCHED_RR, os.sched_param(1)) if on else (os.SCHED_OTHER, os.sched_param(0))
+    for pid in tree(*(roots or (os.getpid(),))):
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                try:
+                    os.sched_setscheduler(int(thread.name), policy, priority)
+                except PermissionError:
+                    return False
+    return True
+
+
+class Memory:
+    """The peak of every process's proportional memory (PSS, bytes), those of one name added up."""
+
+    def __init__(self, *roots: int) -> None:
+        self.roots = roots or (os.getpid(),)
+        self.peak: dict[str, int] = {}
+        self.idle: dict[str, int] = {}
+        self.peak_of_all = 0
+
+    def sample(self) -> None:
+        """Look once."""
+        now: Counter[str] = Counter()
+        for pid, name in self._names():
+            with contextlib.suppress(OSError, IndexError):
+                rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+                now[name] += int(rollup.partition("\nPss:")[2].split()[0]) * 1024
+        self.idle = self.idle or dict(now)
+        self.peak_of_all = max(self.peak_of_all, now.total())
+        for name, used in now.items():
+            self.peak[name] = max(self.peak.get(name, 0), used)
+
+    async def watch(self) -> None:
+        """Look until cancelled."""
+        while True:
+            self.sample()
+            await asyncio.sleep(SAMPLE_S)
+
+    def _names(self) -> Iterator[tuple[int, str]]:
+        for pid, process in tree(*self.roots).items():
+            yield pid, "client" if pid == self.roots[0] else process.name
