@@ -279,9 +279,17 @@ FROM wanted w JOIN held h ON h.run_id = w.run_id
 WHERE r.run_id = w.run_id AND r.seq = w.seq
 
 -- name: claim_overdue
+-- Active runs are looked through: their times are in no index, so that a transition writes none.
+WITH active AS (
+  SELECT run_id, wake_at FROM runs.run WHERE status IN ('running', 'cancelling') AND wake_at <= now()
+  ORDER BY wake_at LIMIT $1 FOR UPDATE SKIP LOCKED
+), inactive AS (
+  SELECT run_id, wake_at FROM runs.run WHERE inactive_wake_at <= now()
+  ORDER BY inactive_wake_at LIMIT $1 FOR UPDATE SKIP LOCKED
+)
 UPDATE runs.run SET wake_at = now() + interval '5 seconds'
 WHERE run_id IN (
-  SELECT run_id FROM runs.run WHERE wake_at <= now() ORDER BY wake_at LIMIT $1 FOR UPDATE SKIP LOCKED)
+  SELECT run_id FROM (SELECT * FROM active UNION ALL SELECT * FROM inactive) AS due ORDER BY wake_at LIMIT $1)
 RETURNING run_id
 
 -- name: moved_lately
@@ -429,14 +437,28 @@ SELECT seq, at, event FROM runs.run_event WHERE run_id = $1 AND seq > $2 ORDER B
 SELECT first_seq, at, fact, engine_version FROM runs.run_fact WHERE run_id = $1 ORDER BY first_seq
 
 -- name: sweep_runs
-SELECT run_id, project, seq, updated_at FROM runs.run WHERE updated_at >= $1 ORDER BY updated_at LIMIT $2
+SELECT run_id, project, seq, updated_at FROM (
+  (SELECT run_id, project, seq, updated_at FROM runs.run
+   WHERE status IN ('running', 'cancelling') AND updated_at >= $1 ORDER BY updated_at LIMIT $2)
+  UNION ALL
+  (SELECT run_id, project, seq, updated_at FROM runs.run
+   WHERE inactive_updated_at >= $1 ORDER BY inactive_updated_at LIMIT $2)
+) AS moved
+ORDER BY updated_at LIMIT $2
 
 -- Runs that nobody advances, for the watchdog: those longest idle first, at most $4 of each sort. A run that waits for
 -- people has its time of waking too, so it is overdue like any other; quiet is one that runs while nothing happens.
 -- name: idle_runs
 (SELECT run_id, project, seq, status, 'overdue' AS idle, wake_at AS since,
    extract(epoch FROM now() - wake_at)::float8 AS for_s
- FROM runs.run WHERE wake_at < now() - make_interval(secs => $1) AND status IN ('running', 'waiting', 'cancelling')
+ FROM (
+   (SELECT run_id, project, seq, status, wake_at FROM runs.run
+    WHERE status IN ('running', 'cancelling') AND wake_at < now() - make_interval(secs => $1)
+    ORDER BY wake_at LIMIT $4)
+   UNION ALL
+   (SELECT run_id, project, seq, status, wake_at FROM runs.run
+    WHERE status = 'waiting' AND inactive_wake_at < now() - make_interval(secs => $1)
+    ORDER BY inactive_wake_at LIMIT $4)) AS late
  ORDER BY wake_at LIMIT $4)
 UNION ALL
 (SELECT run_id, project, seq, status, 'quiet', updated_at, extract(epoch FROM now() - updated_at)::float8
@@ -446,7 +468,7 @@ UNION ALL
 UNION ALL
 (SELECT run_id, project, seq, status, 'queued', created_at, extract(epoch FROM now() - created_at)::float8
  FROM runs.run WHERE status = 'queued' AND created_at < now() - make_interval(secs => $3)
- ORDER BY run_id LIMIT $4)
+ ORDER BY created_at LIMIT $4)
 
 -- name: list_gates
 -- The votes of people are the tool-access service's; they are read from its table.

@@ -5,6 +5,11 @@
 -- RUNS
 
 -- One row per run: what lists show and what the loop looks for. The truth is the log below; this row is written with it.
+--
+-- Every transition updates it. Such an update writes no index (it is heap-only) where its page has room and no indexed
+-- column changes: so `seq`, `wake_at` and `updated_at` are in no index. Active runs (`running`, `cancelling`), whose
+-- number admission bounds, are found by their status; the others, of which there may be any number and which rarely
+-- change, by the copies of the two times at the end.
 CREATE TABLE runs.run (
   run_id          uuid PRIMARY KEY,
   project         text NOT NULL,
@@ -33,11 +38,15 @@ CREATE TABLE runs.run (
   parent_run_id   uuid,                          -- these two are NULL for a run that a caller submitted
   root_run_id     uuid,
   depth           smallint NOT NULL DEFAULT 0,
-  queue_at        timestamptz                    -- NULL for children, and once the run is admitted
+  queue_at        timestamptz,                   -- NULL for children
+  inactive_wake_at timestamptz GENERATED ALWAYS AS (
+    CASE WHEN status NOT IN ('running', 'cancelling') THEN wake_at END) STORED,
+  inactive_updated_at timestamptz GENERATED ALWAYS AS (
+    CASE WHEN status NOT IN ('running', 'cancelling') THEN updated_at END) STORED
 ) WITH (fillfactor = 60);
-CREATE INDEX run_wake ON runs.run (wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX run_live ON runs.run (status) WHERE status IN ('running', 'waiting', 'cancelling');
-CREATE INDEX run_updated ON runs.run (updated_at);
+CREATE INDEX run_wake ON runs.run (inactive_wake_at) WHERE inactive_wake_at IS NOT NULL;
+CREATE INDEX run_updated ON runs.run (inactive_updated_at) WHERE inactive_updated_at IS NOT NULL;
 CREATE INDEX run_project ON runs.run (project, run_id DESC);
 
 -- The place in a caller's queue for a network: when the run came, less so many seconds for each step of its priority.

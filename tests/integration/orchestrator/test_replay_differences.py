@@ -18,7 +18,10 @@ COPIES = """
 WITH ids AS (
   SELECT i, (left($1::uuid::text, 24) || lpad(to_hex(i), 12, '0'))::uuid AS id FROM generate_series(1, 250) i),
 made AS (
-  INSERT INTO runs.run SELECT (jsonb_populate_record(run, jsonb_build_object('run_id', id))).*
+  INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, reason, seq, caller,
+                        created_at, ended_at, updated_at)
+  SELECT id, project, kind, network, version, snapshot_digest, status, reason, seq, caller,
+         created_at, ended_at, updated_at
   FROM runs.run, ids WHERE run_id = $1::uuid),
 facts AS (
   INSERT INTO runs.run_fact (run_id, first_seq, at, engine_version, fact)
