@@ -9,6 +9,7 @@ from typing import NamedTuple
 from towpath_contracts import agents, budgets, dead_letters, gate_notices, switches, tasks
 from towpath_contracts.base import Message
 from towpath_contracts.decisions import request as decisions_request
+from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.networks import spec
 from towpath_contracts.runs import idle_runs, records, tree, views
 from towpath_contracts.tools import access, audit, calls, internal_outcomes, policy
@@ -35,8 +36,8 @@ class Method(NamedTuple):
 GET_RUN = Method("orchestrator", "get_run", views.GetRun, views.RunView)
 LIST_RUNS = Method("orchestrator", "list_runs", views.ListRuns, views.RunPage)
 RUN_TREE = Method("orchestrator", "run_tree", tree.GetTree, tree.RunTreeNode)
-EVENTS = Method("orchestrator", "events", views.GetEvents, views.EventPage)
-EVENTS_SINCE = Method("orchestrator", "events_since", views.GetEventsSince, views.EventPage)
+EVENTS = Method("orchestrator", "events", views.GetEvents, EventPage)
+EVENTS_SINCE = Method("orchestrator", "events_since", views.GetEventsSince, EventPage)
 SWEEP_RUNS = Method("orchestrator", "sweep_runs", views.ListChangedRuns, views.ChangedRunList)
 IDLE_RUNS = Method("orchestrator", "idle_runs", idle_runs.ListIdleRuns, idle_runs.IdleRunList)
 LIST_GATES = Method("orchestrator", "list_gates", views.ListGates, views.GatePage)
@@ -181,7 +182,7 @@ AGENT_METHODS: tuple[Method, ...] = (SERVE_AGENT, DEAD_LETTER_RUNS)
 CLIENT_SUBJECTS: dict[str, tuple[type, type]] = {
     "task.submit": (tasks.SubmitTask, tasks.RunAccepted),
     "task.get": (views.GetRun, views.RunView),
-    "task.events": (views.GetEvents, views.EventPage),
+    "task.events": (views.GetEvents, EventPage),
     "task.cancel": (views.CancelRun, views.ActionDone),
 }
 """What a NATS client asks on `<verb>.<caller>`; `project` is filled in from the caller."""

@@ -14,13 +14,7 @@ from towpath_contracts.budgets import Budget
 from towpath_contracts.networks.background import BackgroundTask, Mount
 from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.plan import PlanTask
-
-MAX_STEPS_CAP = 1_000
-"""Server cap of `max_steps`."""
-
-MAX_TIMEOUT_MS = 7 * 24 * 3_600_000
-"""Server cap of a run's active time: a week."""
-
+from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 
 GLOB = r"^[A-Za-z0-9_.:/*?\[\]!-]+$"
 """What a pattern of names is made of, as in the matrix."""

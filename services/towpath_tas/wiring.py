@@ -45,8 +45,8 @@ from towpath_tas.app.calls.start_claims import StartClaimServer
 from towpath_tas.app.calls.stop_switches import SwitchCommands
 from towpath_tas.app.calls.tool_outcomes import ToolOutcomeConsumer
 from towpath_tas.app.calls.tool_requests import ToolRequestConsumer
-from towpath_tas.app.policy.policy_cache import PolicyCache
 from towpath_tas.app.policy.tool_registration import ToolRegistrations
+from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.calls.internal_calls import platform_tools
 from towpath_tas.metrics import TasMetrics
 from towpath_tas.settings import TasSettings

@@ -35,7 +35,7 @@ from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, P
 from towpath_embedded.platform import Platform
 from towpath_fabric.ids import new_run_id
 from towpath_tas.adapters.ledger_tables import QUERIES, open_calls
-from towpath_tas.core.calls.call import AuditNote, LedgerCall, LedgerChange
+from towpath_tas.core.call import AuditNote, LedgerCall, LedgerChange
 
 LIMITS = ("max_calls_per_run", "rate", "max_cost_per_run_usd")
 CHANGES = {"deny": "newly_denied", "allow": "newly_allowed", "require_approval": "newly_gated"}

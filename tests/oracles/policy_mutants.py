@@ -18,7 +18,7 @@ import yaml
 from tests.support.places import ROOT
 
 from towpath_tas.adapters.cel import compile_condition, compile_grant
-from towpath_tas.core.policy.expectations import PolicyTestCase, failures, read_expectations
+from towpath_tas.core.expectations import PolicyTestCase, failures, read_expectations
 from towpath_tas.core.policy.matrix import Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 

@@ -7,12 +7,12 @@ from tests.simulation.children import MixedClient
 from tests.support.engine.machine import agent, respond, snapshot, use, use_all
 
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
+from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS, DELEGATE, ORCHESTRATE, delegate_spec
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.calls import ToolSpec
-from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, DELEGATE, ORCHESTRATE, delegate_spec
 
 BOSS, CLERK, EXPERT, CREW = "boss", "clerk", "expert", "crew"
 SHORT_MS = 20_000

@@ -58,6 +58,7 @@ from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.swarm import SwarmTask
 from towpath_contracts.runs.children import ParentRun
 from towpath_contracts.runs.idle_runs import FindingName
+from towpath_contracts.runs.records import ForkedFrom
 from towpath_contracts.tools.workspace import FileEntry
 
 __all__ = [
@@ -100,13 +101,6 @@ __all__ = [
     "WorkspaceChanged",
     "WorkspacePlanChanged",
 ]  # kept apart, but part of the same union
-
-
-class ForkedFrom(Value):
-    """The run that another one is forked from, and the first step that the fork decides anew."""
-
-    run_id: UUID
-    step: int
 
 
 class RunCreated(Value):

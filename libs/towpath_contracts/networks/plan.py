@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from towpath_contracts.base import ClientValue, JsonObject, Value, is_unset
-from towpath_contracts.tree_limits import MAX_PARALLEL
+from towpath_contracts.run_limits import MAX_PARALLEL
 
 PLAN_TIMEOUT_MS = 24 * 3_600_000
 MAX_PROMPT = 16_384

@@ -19,8 +19,8 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.networks.plan import MAX_NAMES, RESULT_KEY, STEP_ID, AgentCall, ParallelBlock, Plan, PlanStep
 from towpath_contracts.networks.references import BINDINGS, RESULT, list_names, split_text, texts_in, undefined_message
 from towpath_contracts.problems.registry import ProblemDetail, entry_message
+from towpath_contracts.run_limits import PLAN_STEPS
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, json_fault
-from towpath_contracts.tree_limits import PLAN_STEPS
 
 PLAN_INVALID = "plan_invalid"
 PLAN_BYTES = 256 * 1024

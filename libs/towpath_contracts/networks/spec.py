@@ -13,7 +13,7 @@ from towpath_contracts.budgets import Budget
 from towpath_contracts.networks.background import BackgroundSettings
 from towpath_contracts.networks.goal import GoalSettings
 from towpath_contracts.networks.swarm import CompiledSwarm, SwarmSettings
-from towpath_contracts.tasks import MAX_STEPS_CAP, MAX_TIMEOUT_MS
+from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 from towpath_contracts.tools.calls import ToolSpec
 
 MAX_STEP_TIMEOUT_MS = 3_600_000

@@ -9,8 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from towpath_contracts.base import ClientValue, JsonObject, Name, Value
-from towpath_contracts.tasks import MAX_STEPS_CAP
-from towpath_contracts.tree_limits import MAX_PARALLEL
+from towpath_contracts.run_limits import MAX_PARALLEL, MAX_STEPS_CAP
 
 MAX_HANDOFFS = 10
 AGENT_STEPS = 10

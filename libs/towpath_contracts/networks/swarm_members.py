@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from towpath_contracts.networks.child_tools import delegate_spec
 from towpath_contracts.networks.flow import FlowError, FlowFault, Stages, parse_flow
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.networks.swarm import SwarmSettings
 from towpath_contracts.tools.calls import ToolSpec
-from towpath_contracts.tools.child_tools import delegate_spec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from towpath_contracts.budgets import Budget
 from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.swarm import SwarmTask
-from towpath_contracts.tree_limits import MAX_PARALLEL
+from towpath_contracts.run_limits import MAX_PARALLEL
 
 
 class ParentRun(Value):

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import ClientMessage, Message
+from towpath_contracts.base import ClientMessage, Message, Value
 
 Verdict = Literal["identical", "diverged", "parked", "incomplete", "unreadable"]
 """What a replay found.
@@ -85,6 +85,13 @@ class ReplayPage(Message):
     identical: int
     results: tuple[ReplayResult, ...] = ()
     next_after: UUID | None = None
+
+
+class ForkedFrom(Value):
+    """The run that another one is forked from, and the first step that the fork decides anew."""
+
+    run_id: UUID
+    step: int
 
 
 class ForkOptions(ClientMessage):

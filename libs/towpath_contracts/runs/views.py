@@ -12,8 +12,8 @@ from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, Value
 from towpath_contracts.decisions.request import Cost, PromptContext, Usage
-from towpath_contracts.events.log import ForkedFrom, LogEntry
-from towpath_contracts.tree_limits import MAX_DEPTH
+from towpath_contracts.run_limits import MAX_DEPTH
+from towpath_contracts.runs.records import ForkedFrom
 
 EffectOutcome = Literal["happened", "did_not_happen", "failed", "unknown", "open"]
 """`open` is a call of a run that has not ended: asked for, and without an outcome yet."""
@@ -122,15 +122,6 @@ class GetEvents(Message):
     after: int = Field(default=0, ge=0)
     limit: int = Field(default=200, ge=1, le=1_000)
     wait_ms: int = Field(default=0, ge=0, le=30_000)
-
-
-class EventPage(Message):
-    """Events in seq order, the run's current seq and status."""
-
-    run_id: UUID
-    entries: tuple[LogEntry, ...]
-    seq: int
-    status: str
 
 
 class ListChangedRuns(Message):

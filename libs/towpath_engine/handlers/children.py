@@ -14,9 +14,9 @@ from towpath_contracts import facts
 from towpath_contracts.budgets import CarveOut
 from towpath_contracts.decisions.request import Cost
 from towpath_contracts.events import log as ev
+from towpath_contracts.run_limits import MAX_DEPTH
 from towpath_contracts.runs.children import ChildTask, ParentRun
 from towpath_contracts.tools.grants import narrow
-from towpath_contracts.tree_limits import MAX_DEPTH
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.background import active_ms
 from towpath_engine.reducers.budget import total_cost

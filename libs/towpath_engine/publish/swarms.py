@@ -6,13 +6,13 @@ follow from the swarm, so an author need not write them; where one did, they mus
 
 from collections.abc import Iterator
 
+from towpath_contracts.networks.child_tools import DELEGATE
 from towpath_contracts.networks.plan_checks import BLOCK_AGENTS
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.networks.swarm_members import NetworkSwarms, ParsedSwarm
 from towpath_contracts.problems.registry import ProblemDetail
-from towpath_contracts.tools.child_tools import DELEGATE
-from towpath_contracts.tree_limits import MAX_DEPTH, PLAN_STEPS
+from towpath_contracts.run_limits import MAX_DEPTH, PLAN_STEPS
 from towpath_engine.state.limits import json_bytes
 
 MAX_SWARM_AGENTS = 250

@@ -17,9 +17,9 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import ToolCall
 from towpath_contracts.decisions.request import Cost, OlderOutput, ToolOutput, Usage
 from towpath_contracts.events.log import RunCreated
+from towpath_contracts.networks.child_tools import starts_child
 from towpath_contracts.networks.spec import Snapshot
-from towpath_contracts.tools.child_tools import starts_child
-from towpath_contracts.tree_limits import MAX_PARALLEL
+from towpath_contracts.run_limits import MAX_PARALLEL
 from towpath_engine.state.background import BackgroundState
 from towpath_engine.state.budget import BudgetState
 from towpath_engine.state.goal import GoalState

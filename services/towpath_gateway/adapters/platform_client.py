@@ -11,9 +11,10 @@ from uuid import UUID
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import JsonObject, Message
 from towpath_contracts.canonical import digest_text
+from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import EventPage, GetEvents, GetLlmCalls, GetRun, LlmCalls, RunView
+from towpath_contracts.runs.views import GetEvents, GetLlmCalls, GetRun, LlmCalls, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
 from towpath_fabric.clock import monotonic, wall_ns

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Protocol
 from uuid import UUID
 
+from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.runs.views import EventPage
 from towpath_fabric.clock import monotonic
 from towpath_gateway.adapters.platform_client import CHECK_S, PlatformClient
 from towpath_gateway.app.run_reader import RunStreamReader

@@ -12,12 +12,12 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.json_schema import unusable_schema
 from towpath_contracts.networks.background import BACKGROUND_MAX_STEPS, BackgroundSettings, BackgroundTask
+from towpath_contracts.networks.child_tools import ORCHESTRATE
 from towpath_contracts.networks.goal import GOAL_MAX_STEPS, GoalSettings, GoalTask
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.spec import NetworkVersion, Snapshot
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 from towpath_contracts.tasks import GrantRule, SubmitTask
-from towpath_contracts.tools.child_tools import ORCHESTRATE
 from towpath_contracts.tools.grants import Grants, narrow
 from towpath_engine.publish.networks import model_is_known
 from towpath_orchestrator.core.task_kinds import (

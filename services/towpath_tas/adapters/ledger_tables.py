@@ -15,7 +15,7 @@ from uuid import UUID
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
-from towpath_tas.core.calls.call import Approval, ApprovalVote, AuditNote, LedgerCall, LedgerChange, StartClaim
+from towpath_tas.core.call import Approval, ApprovalVote, AuditNote, LedgerCall, LedgerChange, StartClaim
 from towpath_tas.core.policy.matrix import RateLimit
 
 QUERIES = Queries.load("towpath_tas.adapters")

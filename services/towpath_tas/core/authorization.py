@@ -15,7 +15,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import Alternative, Denial, Specialist, ToolRequest
 from towpath_contracts.tools.grants import Grants, grant_chain
 from towpath_contracts.tools.violations import Violation
-from towpath_tas.core.calls.call import LedgerCall
+from towpath_tas.core.call import LedgerCall
 from towpath_tas.core.denial_alternatives import (
     HELPED_BY_OTHERS,
     AgentDirectory,

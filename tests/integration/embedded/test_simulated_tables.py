@@ -19,7 +19,7 @@ from tests.support.tas.two_ledgers import TwoLedgers
 
 from towpath_contracts.tools.calls import EffectClass
 from towpath_fabric.postgres.pool import open_pool
-from towpath_tas.core.calls.call import LedgerChange
+from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.outcomes import on_outcome
 from towpath_tas.core.calls.settlement import on_settle

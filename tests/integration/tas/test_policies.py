@@ -18,7 +18,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.policy import DiffGroup, PolicyImpact, merge_diffs
 from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
-from towpath_tas.app.policy.policy_cache import PolicyCache
+from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.metrics import TasMetrics
 
 __all__ = ["shared_tas", "tas"]

@@ -14,7 +14,7 @@ from towpath_contracts import rpc
 from towpath_contracts.switches import SwitchSet
 from towpath_fabric.ids import new_run_id
 from towpath_tas.adapters.ledger_tables import LedgerWriteResult, LimitUse, ProjectVersions, open_calls
-from towpath_tas.core.calls.call import LedgerChange
+from towpath_tas.core.call import LedgerChange
 
 __all__ = ["shared_tas", "tas"]
 

@@ -11,11 +11,11 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry, event_adapter
 from towpath_contracts.networks.goal import OUT_OF_TIME
 from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.run_limits import MAX_PARALLEL, PLAN_STEPS
 from towpath_contracts.tools.access import RaiseFence
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
-from towpath_contracts.tree_limits import MAX_PARALLEL, PLAN_STEPS
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.evolve import evolve
 from towpath_engine.handlers.plan_status import PLAN_TRANSITIONS

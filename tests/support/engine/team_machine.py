@@ -8,9 +8,9 @@ from tests.support.engine.plan_machine import PlanRun
 
 from towpath_contracts import facts
 from towpath_contracts.events import log as ev
+from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.tools.calls import ToolRequest
-from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
 from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 
 MEMBERS = ("ann", "bob", "cid", "dan", "eve", "fay")

@@ -11,8 +11,8 @@ from tests.support.engine.world import Call
 
 from towpath_contracts import facts
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
+from towpath_contracts.networks.child_tools import ORCHESTRATE
 from towpath_contracts.tools.calls import Denial, ToolRequest
-from towpath_contracts.tools.child_tools import ORCHESTRATE
 from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_engine.requests.effects import OutgoingEffect
 

@@ -16,9 +16,9 @@ from tests.support.engine.machine import START, agent, respond, snapshot, task, 
 from towpath_contracts import facts
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
+from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.tools.calls import Denial, Specialist
-from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.handlers.children import new_child_run, report_for_parent
 from towpath_engine.replay import create

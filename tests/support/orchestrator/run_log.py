@@ -14,10 +14,11 @@ from nats.aio.msg import Msg
 from tests.support.orchestrator.run_history import messages
 
 from towpath_contracts import subjects
+from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.events.log import AnyEvent, LogEntry, RunEvents
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.rpc import EVENTS_SINCE, PROBLEM_HEADER, SWEEP_RUNS
-from towpath_contracts.runs.views import ChangedRunList, EventPage, GetEventsSince, ListChangedRuns, RunSeq
+from towpath_contracts.runs.views import ChangedRunList, GetEventsSince, ListChangedRuns, RunSeq
 
 MOST_BYTES = 900_000
 

@@ -17,12 +17,12 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from towpath_contracts import rpc, subjects
+from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, RunCreated, RunEvents, RunFinished, RunStarted
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.runs.views import (
     ActionDone,
     CancelRun,
-    EventPage,
     GetEvents,
     GetLlmCalls,
     GetRun,

@@ -21,7 +21,7 @@ from towpath_contracts.tools.calls import (
 )
 from towpath_tas.core.approvals.approval_votes import resolve
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, query_of_request
-from towpath_tas.core.calls.call import Approval, LedgerCall, LedgerChange
+from towpath_tas.core.call import Approval, LedgerCall, LedgerChange
 from towpath_tas.core.calls.ledger import on_request
 from towpath_tas.core.tools.registry import ToolVersion, spec_digest
 

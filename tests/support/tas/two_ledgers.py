@@ -27,7 +27,7 @@ from towpath_tas.adapters.ledger_tables import (
     read_rates,
 )
 from towpath_tas.app.calls.ledger_commands import LedgerCommands
-from towpath_tas.core.calls.call import LedgerChange
+from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.policy.matrix import RateLimit
 
 PROJECT = "default"

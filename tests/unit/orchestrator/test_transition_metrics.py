@@ -12,10 +12,10 @@ from structlog.testing import LogCapture
 from tests.support.engine.machine import agent, snapshot
 from tests.support.engine.plan_machine import PlanRun, ask, block, step
 
+from towpath_contracts.networks.child_tools import ORCHESTRATE
 from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.runs.children import ParentRun
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.tools.child_tools import ORCHESTRATE
 from towpath_fabric.clock import wall
 from towpath_fabric.tickets import TicketSigner
 from towpath_orchestrator.adapters.run_store import Transition

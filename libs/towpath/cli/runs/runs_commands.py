@@ -240,7 +240,7 @@ def _show_effects(out: Output, view: Any) -> None:
 
 async def _stored_events(client: Any, run_id: Any, after: int) -> Any:
     """Yield the events a run has now, page by page, without waiting for more."""
-    from towpath_contracts.runs.views import EventPage
+    from towpath_contracts.events.event_pages import EventPage
 
     while True:
         answer = await client.request("GET", f"/v1/runs/{run_id}/events", query={"after": after, "limit": 500})

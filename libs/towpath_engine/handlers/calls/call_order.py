@@ -6,7 +6,7 @@ nothing asks about it, so waiting, also for a person, costs neither messages nor
 it is sent.
 """
 
-from towpath_contracts.tools.child_tools import starts_child
+from towpath_contracts.networks.child_tools import starts_child
 from towpath_engine.handlers.cancel import finish_if_quiet
 from towpath_engine.handlers.phases import after_calls_joined
 from towpath_engine.handlers.transition import TransitionBuilder

@@ -10,9 +10,9 @@ from datetime import timedelta
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
+from towpath_contracts.networks.child_tools import starts_child
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import ToolFailure
-from towpath_contracts.tools.child_tools import starts_child
 from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS, PLAN_TOOLS, PLATFORM_WORKER, WORKSPACE_TOOLS
 from towpath_engine.handlers.calls.call_order import after_call
 from towpath_engine.handlers.gates import close_gate, record_edit

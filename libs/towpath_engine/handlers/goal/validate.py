@@ -7,7 +7,7 @@ be read counts as a failed step.
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
-from towpath_contracts.tools.child_tools import starts_child
+from towpath_contracts.networks.child_tools import starts_child
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.loop_signatures import errors_of

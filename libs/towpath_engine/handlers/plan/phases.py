@@ -14,7 +14,7 @@ from towpath_contracts.networks.plan import AgentCall, ParallelBlock, Plan, Plan
 from towpath_contracts.networks.plan_checks import PLAN_INVALID, check_plan
 from towpath_contracts.networks.references import UndefinedReferenceError
 from towpath_contracts.networks.swarm import CompiledSwarm
-from towpath_contracts.tree_limits import MAX_DEPTH
+from towpath_contracts.run_limits import MAX_DEPTH
 from towpath_engine.handlers.children import can_spawn, pending_children
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.final_reports import report_step_end, skip_remaining_steps

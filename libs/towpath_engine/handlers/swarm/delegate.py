@@ -8,16 +8,16 @@ from pydantic import ValidationError
 
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
+from towpath_contracts.networks.child_tools import DELEGATE, ORCHESTRATE
 from towpath_contracts.networks.plan import PlanOutput, PlanTask
 from towpath_contracts.networks.plan_checks import PLAN_BYTES, PLAN_INVALID, check_plan
 from towpath_contracts.networks.swarm import SwarmTask
 from towpath_contracts.problems.registry import entry_message
+from towpath_contracts.run_limits import MAX_DEPTH
 from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import ToolFailure
-from towpath_contracts.tools.child_tools import DELEGATE, ORCHESTRATE
 from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS
-from towpath_contracts.tree_limits import MAX_DEPTH
 from towpath_engine.handlers.children import can_spawn, spawn_children
 from towpath_engine.handlers.gates import close_gate
 from towpath_engine.handlers.internal_outcomes import end_own_call

@@ -11,12 +11,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from towpath_contracts.canonical import canonical_json, digest
-from towpath_contracts.events.log import ForkedFrom, LogEntry, RunCreated, event_adapter
+from towpath_contracts.events.log import LogEntry, RunCreated, event_adapter
 from towpath_contracts.facts import RunForkedFact
 from towpath_contracts.networks.spec import NetworkVersion, Snapshot
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION
-from towpath_contracts.runs.records import ForkRun
+from towpath_contracts.runs.records import ForkedFrom, ForkRun
 from towpath_contracts.tasks import RunAccepted
 from towpath_contracts.tools.access import RecordAction
 from towpath_engine.handlers.fork import ForkPointFinder, ForkRefusedError

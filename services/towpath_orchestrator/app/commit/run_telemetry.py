@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry
-from towpath_contracts.tools.child_tools import ORCHESTRATE
-from towpath_contracts.tree_limits import MAX_DEPTH
+from towpath_contracts.networks.child_tools import ORCHESTRATE
+from towpath_contracts.run_limits import MAX_DEPTH
 from towpath_engine.handlers.children import depth_of
 from towpath_engine.reducers.background import active_ms
 from towpath_engine.state.run import RunState

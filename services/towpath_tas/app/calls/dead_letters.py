@@ -26,7 +26,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.calls.dispatcher import MESSAGE_ID, CallDispatcher
 from towpath_tas.app.calls.ledger_store import LedgerContext, LedgerStore, LedgerWorkItem
-from towpath_tas.core.calls.call import LedgerChange
+from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.outcomes import on_dead_delivery
 from towpath_tas.metrics import TasMetrics
 

@@ -19,7 +19,7 @@ from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, change_ca
 from towpath_tas.app.calls.dispatcher import CallDispatcher
 from towpath_tas.app.calls.ledger_store import NO_CHANGE, LedgerContext, LedgerStore, LedgerWorkItem
 from towpath_tas.core.approvals import approval_votes
-from towpath_tas.core.calls.call import LedgerCall, LedgerChange
+from towpath_tas.core.call import LedgerCall, LedgerChange
 from towpath_tas.core.calls.internal_calls import on_recorded
 from towpath_tas.core.calls.settlement import is_live, on_fence, on_settle
 from towpath_tas.core.calls.switch_holds import hold

@@ -34,9 +34,9 @@ from towpath_tas.adapters.ledger_tables import (
     read_rates,
 )
 from towpath_tas.app.calls.value_origins import RunProvenanceCache
-from towpath_tas.app.policy.policy_cache import PolicyCache, seen_versions
+from towpath_tas.app.policy_cache import PolicyCache, seen_versions
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
-from towpath_tas.core.calls.call import FINAL, Approval, LedgerCall, LedgerChange
+from towpath_tas.core.call import FINAL, Approval, LedgerCall, LedgerChange
 from towpath_tas.core.calls.switch_holds import principal_of
 from towpath_tas.core.policy.matrix import CallPrincipal
 from towpath_tas.core.provenance.provenance import RunProvenance

@@ -22,7 +22,7 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.app.calls.dispatcher import CallDispatcher, TicketIssuer
 from towpath_tas.app.calls.ledger_store import LedgerContext, LedgerStore, LedgerWorkItem
-from towpath_tas.core.calls.call import LedgerChange
+from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.switch_holds import hold_claim
 from towpath_tas.metrics import TasMetrics

@@ -20,7 +20,7 @@ from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, platform_audit_row
 from towpath_tas.app.calls.dispatcher import CallDispatcher
-from towpath_tas.core.calls.call import LedgerCall, LedgerChange, StopCall
+from towpath_tas.core.call import LedgerCall, LedgerChange, StopCall
 from towpath_tas.core.calls.switch_holds import principal_of
 from towpath_tas.core.switches import OpenSwitches
 

@@ -26,7 +26,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.app.calls.dead_letters import confirmed
 from towpath_tas.app.calls.dispatcher import CallDispatcher, TicketIssuer
 from towpath_tas.app.calls.ledger_store import LedgerContext, LedgerStore, LedgerWorkItem
-from towpath_tas.core.calls.call import LedgerChange
+from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.outcomes import on_outcome
 from towpath_tas.core.calls.switch_holds import hold
 from towpath_tas.metrics import TasMetrics

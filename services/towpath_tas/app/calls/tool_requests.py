@@ -27,9 +27,9 @@ from towpath_readings.spans import authorization_span
 from towpath_tas.app.calls.dispatcher import CallDispatcher
 from towpath_tas.app.calls.ledger_store import LedgerContext, LedgerStore, LedgerWorkItem
 from towpath_tas.core.authorization import AuthorizationQuery, query_of_request
-from towpath_tas.core.calls.call import LedgerChange
+from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.switch_holds import on_held_request
-from towpath_tas.core.policy.policy_comparison import with_shadow_note
+from towpath_tas.core.policy_comparison import with_shadow_note
 from towpath_tas.metrics import TasMetrics
 
 DATABASE_WAIT_S = 0.25

@@ -25,8 +25,8 @@ from towpath_contracts.tools.grants import chain_covers, grant_chain
 from towpath_tas.adapters.cel import compile_grant
 from towpath_tas.adapters.ledger_tables import QUERIES, read_rates
 from towpath_tas.app.calls.value_origins import RunProvenanceCache
-from towpath_tas.app.policy.policy_cache import PolicyCache
 from towpath_tas.app.policy.policy_warnings import PolicyLinter
+from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.authorization import AuthorizationQuery
 from towpath_tas.core.policy.grants import grant_problems
 from towpath_tas.core.policy.matrix import CallPrincipal, Rule

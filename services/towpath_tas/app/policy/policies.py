@@ -17,8 +17,8 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
-from towpath_tas.app.policy.policy_cache import PolicyCache
 from towpath_tas.app.policy.policy_warnings import PolicyLinter
+from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.policy_file import read_policy, rule_from_row, rule_row
 

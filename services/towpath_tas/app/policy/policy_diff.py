@@ -18,10 +18,10 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import Queries
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import call_from_row
-from towpath_tas.app.policy.policy_cache import PolicyCache
+from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.policy.matrix import Matrix
-from towpath_tas.core.policy.policy_comparison import PolicyComparison, RecordedAuthorization, without_limits
 from towpath_tas.core.policy.policy_file import read_policy
+from towpath_tas.core.policy_comparison import PolicyComparison, RecordedAuthorization, without_limits
 
 HISTORY = Queries.load("towpath_tas.adapters", "history.sql")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_tas.adapters.cel import compile_condition, compile_grant
-from towpath_tas.core.policy.expectations import CaseResult, PolicyTest, is_expected, read_expectations, run_case
+from towpath_tas.core.expectations import CaseResult, PolicyTest, is_expected, read_expectations, run_case
 from towpath_tas.core.policy.matrix import Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 

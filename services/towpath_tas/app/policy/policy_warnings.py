@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_tas.adapters.ledger_tables import QUERIES
-from towpath_tas.app.policy.policy_cache import PolicyCache
+from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.authorization import PolicyBundle
 from towpath_tas.core.policy.matrix import CallPrincipal
 from towpath_tas.core.policy.policy_checks import HINTS, ProjectNames, check, unknown_agents

@@ -16,8 +16,8 @@ from towpath_contracts.tools.policy import DiffExample, DiffGroup, GetShadow, Se
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.app.policy.policy_diff import HISTORY
-from towpath_tas.core.policy.policy_comparison import CHANGES
 from towpath_tas.core.policy.policy_file import read_policy, rule_row
+from towpath_tas.core.policy_comparison import CHANGES
 
 MAX_DIVERGENCES = 10_000
 """Divergences counted for one report, the newest."""

@@ -11,12 +11,12 @@ from typing import Any
 from nats import errors as nats_errors
 from nats.js.errors import NotFoundError
 
+from towpath_contracts.networks.child_tools import platform_tool
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools.access import SettleToolProposal
 from towpath_contracts.tools.calls import RegisterTools, ToolSpec, ToolsRegistered, ToolStanding
-from towpath_contracts.tools.child_tools import platform_tool
 from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams

@@ -21,7 +21,7 @@ from towpath_tas.core.approvals.approvals import (
     wait_for_approval,
 )
 from towpath_tas.core.authorization import Authorize, query_of_call
-from towpath_tas.core.calls.call import Approval, ApprovalVote, AuditNote, LedgerCall, LedgerChange
+from towpath_tas.core.call import Approval, ApprovalVote, AuditNote, LedgerCall, LedgerChange
 
 VERDICTS = ("approved", "denied", "edit")
 

@@ -14,10 +14,10 @@ from uuid import uuid5
 
 from towpath_contracts.facts import ApprovalFieldChange
 from towpath_contracts.tools.calls import CallStatus
-from towpath_tas.core.approvals.approval_binding import binding, binding_digest, changes
+from towpath_tas.core import run_facts
+from towpath_tas.core.approval_binding import binding, binding_digest, changes
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, Authorize
-from towpath_tas.core.calls import run_facts
-from towpath_tas.core.calls.call import Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
+from towpath_tas.core.call import Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
 from towpath_tas.core.denial_alternatives import escalation, with_alternatives
 from towpath_tas.core.denials import denied_by_person, denied_changing, denied_lost
 from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from towpath_contracts.tools.calls import CallStatus, ClaimAnswer, ClaimStart, EffectClass
-from towpath_tas.core.calls.call import AuditNote, LedgerCall, LedgerChange, StartClaim
+from towpath_tas.core.call import AuditNote, LedgerCall, LedgerChange, StartClaim
 from towpath_tas.core.calls.ledger import lease_over
 
 ProbeDemand = Literal["", "required", "preferred"]

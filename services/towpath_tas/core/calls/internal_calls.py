@@ -6,12 +6,12 @@ whatever a deadline or a fence has made of the row meanwhile. A call that was ne
 
 from towpath_contracts.canonical import digest, json_safe
 from towpath_contracts.facts import InternalToolPermittedFact, ToolFinishedFact
+from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS, ORCHESTRATE
 from towpath_contracts.tools.calls import CallStatus
-from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE
 from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET, PLATFORM_WORKER
-from towpath_tas.core.calls.call import AuditNote, LedgerCall, LedgerChange
-from towpath_tas.core.calls.run_facts import executed_args
+from towpath_tas.core.call import AuditNote, LedgerCall, LedgerChange
+from towpath_tas.core.run_facts import executed_args
 from towpath_tas.core.tools.registry import ToolVersion, platform_tool_version
 
 ACCEPTED_FROM_RUN = "run"

@@ -18,10 +18,10 @@ from datetime import datetime
 from typing import Any
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ProbeWord, ToolFailure, ToolRequest
+from towpath_tas.core import run_facts
 from towpath_tas.core.approvals import approvals
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, Authorize, with_edited_args
-from towpath_tas.core.calls import run_facts
-from towpath_tas.core.calls.call import (
+from towpath_tas.core.call import (
     FINAL,
     Approval,
     AuditNote,

@@ -12,11 +12,11 @@ from datetime import datetime
 
 from towpath_contracts.canonical import digest, json_safe
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure, ToolOutcome
+from towpath_tas.core import run_facts
+from towpath_tas.core.approval_binding import binding, binding_digest
 from towpath_tas.core.approvals import approvals
-from towpath_tas.core.approvals.approval_binding import binding, binding_digest
 from towpath_tas.core.authorization import AuthorizationDecision, Authorize, query_of_call
-from towpath_tas.core.calls import run_facts
-from towpath_tas.core.calls.call import Approval, AuditNote, LedgerCall, LedgerChange, SendFact
+from towpath_tas.core.call import Approval, AuditNote, LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.ledger import MAX_ATTEMPTS, dispatch_next, fail, repeat_fact, unknown, with_gate_resolution
 
 MAX_DEAD_DELIVERIES = 3

@@ -10,8 +10,8 @@ from typing import Literal
 
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
-from towpath_tas.core.calls import run_facts
-from towpath_tas.core.calls.call import FINAL, AuditNote, LedgerCall, LedgerChange, SendFact, StopCall
+from towpath_tas.core import run_facts
+from towpath_tas.core.call import FINAL, AuditNote, LedgerCall, LedgerChange, SendFact, StopCall
 from towpath_tas.core.calls.ledger import dispatch_next, fail, lease_over, unknown, void
 
 RETRY_GRACE = timedelta(minutes=5)

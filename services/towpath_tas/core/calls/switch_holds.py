@@ -18,7 +18,7 @@ from towpath_contracts.switches import Switch, paused_gate
 from towpath_contracts.tools.calls import CallStatus, ClaimAnswer, ToolRequest
 from towpath_tas.core.approvals import approvals
 from towpath_tas.core.authorization import AuthorizationQuery, Authorize, with_edited_args
-from towpath_tas.core.calls.call import Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
+from towpath_tas.core.call import Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
 from towpath_tas.core.calls.ledger import on_request, unknown
 from towpath_tas.core.calls.outcomes import is_covered
 from towpath_tas.core.policy.matrix import CallPrincipal

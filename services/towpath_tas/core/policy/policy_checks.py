@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from towpath_contracts.networks.child_tools import DELEGATE
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import ToolSpec
-from towpath_contracts.tools.child_tools import DELEGATE
 from towpath_tas.core.policy.condition_analysis import never_true
 from towpath_tas.core.policy.matrix import PATTERN_FIELDS, CallPrincipal, Rule, glob_matches
 from towpath_tas.core.policy.patterns import (

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from towpath_contracts.canonical import digest
+from towpath_contracts.networks.child_tools import DELEGATE, platform_tool
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
-from towpath_contracts.tools.child_tools import DELEGATE, platform_tool
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
 from towpath_tas.core.tools.arguments import ArgumentChecker, PatternMatcher
 

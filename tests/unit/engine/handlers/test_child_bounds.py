@@ -10,9 +10,9 @@ from tests.support.engine.plan_machine import PlanRun, ask, block, step
 from towpath_contracts import facts
 from towpath_contracts.budgets import ChargedAccount
 from towpath_contracts.events import log as ev
+from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS, ORCHESTRATE
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.runs.children import AskChild
-from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE
 from towpath_engine.advance import wake_at
 from towpath_engine.handlers.children import pending_children
 from towpath_engine.handlers.quarantine import quarantine_on_error

@@ -11,6 +11,7 @@ from towpath_contracts import facts
 from towpath_contracts.decisions.request import PromptContext, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry
+from towpath_contracts.runs.records import ForkedFrom
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.advance import advance
 from towpath_engine.evolve import evolve
@@ -42,7 +43,7 @@ class Fork:
         point = before(parent, step)
         inherited = inherited_of(point.state(), new_script=new_script)
         found = parent.state.created.model_copy(
-            update={"forked_from": ev.ForkedFrom(run_id=parent.state.run_id, step=step)}
+            update={"forked_from": ForkedFrom(run_id=parent.state.run_id, step=step)}
         )
         self.state, first = create(CHILD, parent.network, found, START)
         self.entries, self.effects = [first], []

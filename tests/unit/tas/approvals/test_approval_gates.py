@@ -11,7 +11,7 @@ from tests.support.tas.tas_calls import NOW, after, ask, decide, decision, outco
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus
 from towpath_tas.core.approvals import approvals
-from towpath_tas.core.calls.call import Approval, DispatchCall, LedgerCall, LedgerChange, SendFact, StartClaim
+from towpath_tas.core.call import Approval, DispatchCall, LedgerCall, LedgerChange, SendFact, StartClaim
 from towpath_tas.core.calls.outcomes import on_outcome
 
 

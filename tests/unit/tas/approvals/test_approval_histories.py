@@ -18,7 +18,7 @@ from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.approvals.approval_votes import resolve
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
-from towpath_tas.core.calls.call import FINAL, Approval, DispatchCall, LedgerCall, LedgerChange, SendFact
+from towpath_tas.core.call import FINAL, Approval, DispatchCall, LedgerCall, LedgerChange, SendFact
 
 FORBIDDEN = 5_000
 LIFE_S = 3_600

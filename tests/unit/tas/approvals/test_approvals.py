@@ -9,9 +9,9 @@ from tests.support.tas.tas_calls import NOW, after, ask, decide, decision, reque
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
-from towpath_tas.core.approvals.approval_binding import MAX_CHANGES, binding, changes, format_change
+from towpath_tas.core.approval_binding import MAX_CHANGES, binding, changes, format_change
 from towpath_tas.core.approvals.approvals import MAX_REVISIONS
-from towpath_tas.core.calls.call import Approval, DispatchCall, LedgerCall, LedgerChange, SendFact
+from towpath_tas.core.call import Approval, DispatchCall, LedgerCall, LedgerChange, SendFact
 
 HALF = {"order_id": "A-1", "amount": 5}
 

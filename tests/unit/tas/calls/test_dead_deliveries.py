@@ -4,7 +4,7 @@ import pytest
 from tests.support.tas.tas_calls import permitted
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass
-from towpath_tas.core.calls.call import LedgerChange
+from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.ledger import MAX_ATTEMPTS
 from towpath_tas.core.calls.outcomes import MAX_DEAD_DELIVERIES, on_dead_delivery
 

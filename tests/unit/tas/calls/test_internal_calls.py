@@ -16,13 +16,13 @@ from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOL
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.app.policy.tool_registration import _check
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
-from towpath_tas.core.calls.call import DispatchCall, LedgerCall
+from towpath_tas.core.call import DispatchCall, LedgerCall
 from towpath_tas.core.calls.internal_calls import BUILT_IN, is_internal, on_recorded, permission_fact
 from towpath_tas.core.calls.ledger import void
-from towpath_tas.core.calls.run_facts import reported
 from towpath_tas.core.denial_alternatives import CandidateAgent
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
 from towpath_tas.core.policy.policy_checks import ProjectNames, check
+from towpath_tas.core.run_facts import reported
 from towpath_tas.core.teams import agents_of, delegates_in
 from towpath_tas.core.tools.registry import ToolRegistry, platform_tool_version
 

@@ -7,7 +7,7 @@ from tests.support.tas.tas_calls import NOW, decision, outcome, permitted
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
-from towpath_tas.core.calls.call import StartClaim
+from towpath_tas.core.call import StartClaim
 from towpath_tas.core.calls.outcomes import on_outcome
 
 CUT_OFF = ToolFailure(code="tool_timeout", message="it took too long", uncertain=True)

@@ -19,7 +19,7 @@ from tests.support.tas.tas_calls import (
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
-from towpath_tas.core.calls.call import DispatchCall, LedgerCall, LedgerChange, SendFact
+from towpath_tas.core.call import DispatchCall, LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.ledger import MAX_ATTEMPTS
 from towpath_tas.core.calls.outcomes import on_outcome

@@ -11,9 +11,9 @@ from tests.oracles.policy_texts import Question
 
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.core.calls.call import LedgerCall
-from towpath_tas.core.policy.policy_comparison import PolicyComparison, RecordedAuthorization, without_limits
+from towpath_tas.core.call import LedgerCall
 from towpath_tas.core.policy.policy_file import read_policy
+from towpath_tas.core.policy_comparison import PolicyComparison, RecordedAuthorization, without_limits
 
 SPECS = {
     name: ToolSpec.model_validate({"name": name, "toolset": "mail", "effect_class": effect, **more})

@@ -10,6 +10,7 @@ from tests.support.engine.machine import RUN, respond, route, use, use_all
 from towpath_contracts.decisions.assessments import NEUTRAL
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.events import log as ev
+from towpath_contracts.runs.records import ForkedFrom
 from towpath_contracts.tools.workspace import FileChange
 from towpath_engine.expressions.criterion import compile_criterion, fault_of
 from towpath_engine.reducers.fork import apply_run_forked, inherited_of
@@ -19,7 +20,7 @@ from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import Status
 from towpath_readings.goals import project_goal
 
-FORKED = ev.ForkedFrom(run_id=RUN, step=2)
+FORKED = ForkedFrom(run_id=RUN, step=2)
 
 
 def test_a_goal_is_reached_by_what_happened_and_not_by_a_claim() -> None:

@@ -10,7 +10,7 @@ from tests.support.engine.plan_machine import PlanRun, ask, block, step
 from tests.support.engine.team_machine import INNER, MEMBERS, NETWORK, TEAM, TeamLeadRun, asks
 
 from towpath_contracts import facts
-from towpath_contracts.tools.child_tools import ORCHESTRATE
+from towpath_contracts.networks.child_tools import ORCHESTRATE
 from towpath_engine.advance import wake_at
 from towpath_engine.handlers.children import new_child_run
 from towpath_engine.handlers.fork import ForkPointFinder, ForkRefusedError

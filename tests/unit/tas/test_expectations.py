@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from towpath_tas.adapters.cel import compile_condition, compile_grant
-from towpath_tas.core.policy.expectations import (
+from towpath_tas.core.expectations import (
     CaseResult,
     PolicyTestCase,
     failures,

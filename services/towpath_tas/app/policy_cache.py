@@ -22,8 +22,8 @@ from towpath_tas.core.authorization import PolicyBundle
 from towpath_tas.core.calls.internal_calls import BUILT_IN
 from towpath_tas.core.denial_alternatives import AgentDirectory, directory_of
 from towpath_tas.core.policy.matrix import Matrix
-from towpath_tas.core.policy.policy_comparison import without_limits
 from towpath_tas.core.policy.policy_file import rule_from_row
+from towpath_tas.core.policy_comparison import without_limits
 from towpath_tas.core.switches import OpenSwitches
 from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
 from towpath_tas.metrics import TasMetrics

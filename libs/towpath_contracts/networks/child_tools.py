@@ -9,9 +9,9 @@ from typing import Any
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.plan import MAX_NAMES, MAX_PROMPT, PLAN_TIMEOUT_MS, RESULT_KEY, STEP_ID
 from towpath_contracts.networks.plan_checks import BLOCK_AGENTS
+from towpath_contracts.run_limits import MAX_PARALLEL, PLAN_STEPS
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
-from towpath_contracts.tree_limits import MAX_PARALLEL, PLAN_STEPS
 
 ORCHESTRATE = "agent_orchestrate"
 DELEGATE = "delegate_to_"

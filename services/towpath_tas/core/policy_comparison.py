@@ -18,7 +18,7 @@ from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, C
 from towpath_contracts.tools.policy import Verdict as Word
 from towpath_contracts.tools.violations import Violation
 from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle, query_of_call
-from towpath_tas.core.calls.call import AuditNote, LedgerCall, LedgerChange
+from towpath_tas.core.call import AuditNote, LedgerCall, LedgerChange
 from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, Rule, RuleEffect
 from towpath_tas.core.provenance.provenance_messages import needs_knowledge, origin_members, origin_without_reading

@@ -12,7 +12,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.facts import ApprovalFieldChange
 from towpath_tas.core.authorization import AuthorizationDecision
-from towpath_tas.core.calls.call import LedgerCall
+from towpath_tas.core.call import LedgerCall
 
 MAX_CHANGES = 50
 """Changes that are listed; the rest is counted."""

@@ -17,8 +17,8 @@ from towpath_contracts.facts import (
     ToolFinishedFact,
 )
 from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, ToolOutcome, UnknownCallEvidence
-from towpath_tas.core.approvals.approval_binding import format_change
-from towpath_tas.core.calls.call import Approval, LedgerCall, StartClaim
+from towpath_tas.core.approval_binding import format_change
+from towpath_tas.core.call import Approval, LedgerCall, StartClaim
 
 
 def finished(
