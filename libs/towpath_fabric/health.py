@@ -5,6 +5,7 @@ is ended by a thread, since nothing on the loop could do it.
 """
 
 import asyncio
+import contextlib
 import faulthandler
 import json
 import os
@@ -24,6 +25,9 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 CHECK_TIMEOUT_S = 2.0
 STUCK_AFTER_S = 15.0
+
+ASKS_EVERY_S = 5.0
+"""How often the watchdog wakes the event loop of an idle process."""
 
 
 async def _answer(send: Send, status: int, body: bytes, content_type: str) -> None:
@@ -71,31 +75,41 @@ class Health:
 
 
 class EventLoopWatchdog:
-    """A thread that ends the process when the event loop was blocked for *stuck_after_s*."""
+    """A thread that ends the process when the event loop was blocked for *stuck_after_s*.
 
-    def __init__(self, stuck_after_s: float = STUCK_AFTER_S) -> None:
+    It asks the event loop for an answer every *every_s*, and ends the process at most that much later.
+    """
+
+    def __init__(self, stuck_after_s: float = STUCK_AFTER_S, every_s: float = ASKS_EVERY_S) -> None:
         self._stuck_after_s = stuck_after_s
-        self._last_tick = monotonic()
+        self._every_s = every_s
+        self._answered = True
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="loop-watchdog", daemon=True)
 
     async def run(self) -> None:
-        """Tick for ever; cancel to stop."""
-        self._thread.start()
+        """Answer for ever; cancel to stop."""
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._watch, args=(loop,), name="loop-watchdog", daemon=True).start()
         try:
-            while True:
-                self._last_tick = monotonic()
-                await asyncio.sleep(1)
+            await asyncio.Event().wait()
         finally:
             self._stopped.set()
 
-    def _watch(self) -> None:
-        last_check = monotonic()
-        while not self._stopped.wait(1):
+    def _answer(self) -> None:
+        self._answered = True
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        asked = last_check = monotonic()
+        while not self._stopped.wait(self._every_s):
             now = monotonic()
-            if now - last_check > 5:  # the whole process was stopped (SIGSTOP, a sleeping laptop): not the loop's fault
-                self._last_tick = now
+            if now - last_check > 2 * self._every_s:  # the whole process was stopped (SIGSTOP, a sleeping laptop)
+                asked = now
             last_check = now
-            if now - self._last_tick > self._stuck_after_s:
+            if self._answered:
+                self._answered = False
+                asked = now
+                with contextlib.suppress(RuntimeError):  # the loop was closed just now
+                    loop.call_soon_threadsafe(self._answer)
+            elif now - asked > self._stuck_after_s:
                 faulthandler.dump_traceback(file=sys.stderr)
                 os._exit(70)

@@ -80,6 +80,9 @@ class MessageBus(Protocol):
     def reconnects(self) -> int:
         """How often the connection was re-established."""
 
+    async def wait_reconnect(self, seen: int) -> int:
+        """Wait until the connection was re-established more than *seen* times and is there; returns how often."""
+
     async def publish(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
         """Publish without waiting for the broker."""
 

@@ -148,6 +148,7 @@ class DecisionRequestLoop:
         self._rebind = rebind
         self._crash_points = crash_points
         self._jobs: dict[UUID, DecisionJob] = {}
+        self._working = asyncio.Event()
         self._answers = AnswerCache()
         self._unasked: OrderedDict[tuple[UUID, int], None] = OrderedDict()
         self._consumer: PullConsumer | None = None
@@ -168,8 +169,10 @@ class DecisionRequestLoop:
 
     async def keep_alive(self) -> None:
         """Extend the ack wait of the requests that are being worked on; never returns."""
-        reconnects = self._bus.nc.stats["reconnects"]
         while True:
+            if not self._jobs:
+                self._working.clear()
+                await self._working.wait()
             await asyncio.sleep(CHECK_S)
             now = monotonic()
             for job in list(self._jobs.values()):
@@ -177,9 +180,6 @@ class DecisionRequestLoop:
                     job.last_progress = now
                     for message in job.messages:
                         await in_progress(message)
-            if self._bus.nc.stats["reconnects"] != reconnects and self._consumer is not None:
-                reconnects = self._bus.nc.stats["reconnects"]
-                self._consumer.reset()
 
     async def stop(self) -> None:
         """Fetch no more, let running requests end, return the others to the stream."""
@@ -212,6 +212,7 @@ class DecisionRequestLoop:
         until = now + request.timeout_ms / 1000 + STORE_GRACE_S
         job = DecisionJob(request=request, messages=[message], began=now, last_progress=now, until=until)
         self._jobs[request.request_id] = job
+        self._working.set()
         job.task = asyncio.create_task(self._work(job))
 
     async def _work(self, job: DecisionJob) -> None:

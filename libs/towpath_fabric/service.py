@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from email.utils import formatdate
 from types import FrameType
 from typing import Any
 
@@ -21,8 +22,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from uvicorn.server import ServerState
 
 from towpath_fabric import garbage_collector
+from towpath_fabric.clock import NS, wall_ns
 from towpath_fabric.health import EventLoopWatchdog, Health, Receive, Scope, Send
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
@@ -43,8 +46,27 @@ request is in flight."""
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 
-TICK_S = 1.0
-"""How often the HTTP server renews its Date header; uvicorn looks for that and for a stop ten times a second."""
+class DatedServerState(ServerState):
+    """Renews the Date header when a response needs it; uvicorn does so by a timer, which wakes an idle service."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        self._config = config
+        self._second = -1
+        self._headers: list[tuple[bytes, bytes]] = []
+        super().__init__()
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        """Return what begins every response's headers."""
+        second = wall_ns() // NS
+        if second != self._second:
+            self._second = second
+            self._headers = [(b"date", formatdate(second, usegmt=True).encode()), *self._config.encoded_headers]
+        return self._headers
+
+    @default_headers.setter
+    def default_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
+        self._headers, self._second = headers, -1
 
 
 class _StoppableServer(uvicorn.Server):
@@ -55,14 +77,13 @@ class _StoppableServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, notify: Callable[[], None], stopping: asyncio.Event) -> None:
         super().__init__(config)
+        self.server_state = DatedServerState(config)
         self._notify = notify
         self._stopping = stopping
 
     async def main_loop(self) -> None:
-        """Serve until the process is to stop; waits for that instead of looking, so an idle service rests."""
-        while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), TICK_S)
+        """Serve until the process is to stop; uvicorn looks for that, and for a new Date, ten times a second."""
+        await self._stopping.wait()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)

@@ -24,6 +24,7 @@ from towpath_contracts.strict_json import check_json
 from towpath_fabric.crash_points import flush_before_crash
 from towpath_fabric.fair_request_queue import FairQueueLimits, FairRequestQueue
 from towpath_fabric.nats.login import security
+from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.replies import (
     CORRELATION,
     ReplyBuilder,
@@ -108,6 +109,7 @@ class Bus:
         self._ack_inbox = ""
         self._stored_count = 0
         self._logged_prefixes: set[str] = set()
+        self._reconnected = asyncio.Event()
 
     @property
     def nc(self) -> Client:
@@ -125,6 +127,7 @@ class Bus:
                 self._ack_inbox = nc.new_inbox()
                 await nc.subscribe(f"{self._ack_inbox}.*", cb=self._on_ack)
                 self._nc = nc
+                on_reconnect(nc, self._reconnected.set)
                 flush_before_crash(nc.flush)
             except (OSError, nats_errors.Error):
                 await asyncio.sleep(0.5)
@@ -287,6 +290,16 @@ class Bus:
     def reconnects(self) -> int:
         """How often the connection was re-established: what was in flight at that moment may be lost."""
         return int(self.nc.stats["reconnects"])
+
+    async def wait_reconnect(self, seen: int) -> int:
+        """Wait until the connection was re-established more than *seen* times and is there; returns how often.
+
+        For one loop of the process.
+        """
+        while self.reconnects == seen or not self.connected:
+            self._reconnected.clear()
+            await self._reconnected.wait()
+        return self.reconnects
 
     async def close(self) -> None:
         """Drain and close; safe to call twice."""

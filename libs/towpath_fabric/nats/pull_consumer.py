@@ -6,6 +6,7 @@ polling. nats-py's own `fetch` is not used: it has two bugs that can cost second
 """
 
 import asyncio
+import contextlib
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -17,15 +18,23 @@ from nats.aio.subscription import Subscription
 
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.clock import monotonic, wall
+from towpath_fabric.nats.reconnects import on_reconnect
 
 EXPIRES_S = 30.0
 """Lifetime of one pull request at the server."""
 
-HEARTBEAT_S = 2.0
-"""The server sends this often while a request is idle; after three missed heartbeats the request is taken as lost."""
+HEARTBEAT_S = 4.5
+"""The server sends this often while a request is idle: every heartbeat wakes two processes that have nothing to do."""
+
+LOST_S = 10.0
+"""After this time without a word a request is taken as lost: two heartbeats did not come. A new connection, and a
+consumer that was deleted, are noticed at once."""
 
 CHECK_S = 0.25
-"""How often a consumer checks whether its connection was replaced or its request lost."""
+"""How often a consumer without a request looks whether it can send one."""
+
+LONGEST_PAUSE_S = 2.0
+"""Between two attempts to declare a consumer that is missing, from CHECK_S on."""
 
 Rebind = Callable[[], Awaitable[None]]
 
@@ -59,6 +68,8 @@ class PullConsumer:
         self._subscription: Subscription | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._missing = False
+        self._troubled = asyncio.Event()
+        self._forget_listener: Callable[[], None] | None = None
         self.paused = False
 
     async def start(self) -> None:
@@ -67,11 +78,15 @@ class PullConsumer:
         self._subscription = await self._nc.subscribe(
             self._inbox, cb=self._on_message, pending_msgs_limit=-1, pending_bytes_limit=-1
         )
+        self._forget_listener = on_reconnect(self._nc, self._troubled.set)
         await self._request()
         self._keeper = asyncio.create_task(self._keep(), name=f"pull-{self.spec.durable}")
 
     async def stop(self) -> None:
         """Request no more; messages that were not taken go back to the stream."""
+        if self._forget_listener is not None:
+            self._forget_listener()
+            self._forget_listener = None
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -130,6 +145,7 @@ class PullConsumer:
             await self._nc.publish(subject, json.dumps(body).encode(), reply=self._inbox)
         except nats_errors.Error:
             self._requested -= room
+            self._troubled.set()
 
     async def _on_message(self, message: Msg) -> None:
         self._last_heard = monotonic()
@@ -148,29 +164,47 @@ class PullConsumer:
         self._requested = max(0, self._requested - int(ended)) if ended else 0
         if not self._missing:
             await self._request()
+        if self._requested == 0:
+            self._troubled.set()
 
     async def _keep(self) -> None:
         """Request again where a request was lost: broker restarts, missing consumers, dropped heartbeats."""
-        delay = 0.1
+        pause = CHECK_S
         reconnects = self._nc.stats["reconnects"]
         while True:
-            await asyncio.sleep(delay)
+            await self._wait_troubled()
             if self._nc.stats["reconnects"] != reconnects and self._nc.is_connected:
                 reconnects = self._nc.stats["reconnects"]
                 self.reset()  # the request was lost with the old connection; else only missing heartbeats would show it
             if self._missing and self._rebind is not None and self._nc.is_connected:
-                delay = min(delay * 2, 2.0)
-                try:
+                with contextlib.suppress(TimeoutError, nats_errors.Error):
                     await self._rebind()
-                except (TimeoutError, nats_errors.Error):
-                    continue
-                self._missing = False
-            else:
-                delay = CHECK_S
-            if self._requested and monotonic() - self._last_heard > 3 * HEARTBEAT_S:
+                    self._missing = False
+                    await self._request()
+                await asyncio.sleep(pause)  # it may be missing again at once
+                pause = min(pause * 2, LONGEST_PAUSE_S)
+                if self._missing:
+                    self._troubled.set()
+                continue
+            pause = CHECK_S
+            if self._requested and self._silent_s >= LOST_S:
                 self._requested = 0
             if self._requested == 0 and self._nc.is_connected:
                 await self._request()
+            if self._requested == 0:  # there is no connection, no room, or a pause
+                await asyncio.sleep(CHECK_S)
+                self._troubled.set()
+
+    async def _wait_troubled(self) -> None:
+        """Return when something may be wrong with the request, at the latest when it is to be taken as lost."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(CHECK_S, LOST_S - self._silent_s)):
+                await self._troubled.wait()
+        self._troubled.clear()
+
+    @property
+    def _silent_s(self) -> float:
+        return monotonic() - self._last_heard
 
     def reset(self) -> None:
         """Forget outstanding requests; called after a reconnect."""

@@ -117,10 +117,11 @@ async def _in_thread(function: Callable[..., Any], arguments: JsonObject, thread
 
 
 class CallSlots:
-    """At most *size* calls. `consumers` fetch no more than what has room."""
+    """At most *size* calls; *active* is set when one begins. `consumers` fetch no more than what has room."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, active: asyncio.Event) -> None:
         self._size = size
+        self._active = active
         self._calls: dict[UUID, WorkerCall] = {}
         self._room = asyncio.Event()
         self._room.set()
@@ -148,6 +149,7 @@ class CallSlots:
     def occupy(self, call: WorkerCall) -> None:
         """Take a slot for *call*."""
         self._calls[call.invocation.execution_id] = call
+        self._active.set()
         if self.free <= 0:
             self._room.clear()
         for consumer in self.consumers:

@@ -9,6 +9,7 @@ import asyncio
 from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import in_progress, nak
+from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_worker.app.call import CallSlots, CallStage, WorkerCall
 from towpath_worker.app.call_runner import CallRunner
 from towpath_worker.app.outcome_outbox import HEARTBEAT_S, OutcomeOutbox
@@ -16,18 +17,23 @@ from towpath_worker.app.registration import ToolsetRegistrar
 from towpath_worker.metrics import WorkerMetrics
 
 INTERVAL_S = 0.5
+"""Between two looks, while there is a call or an unconfirmed outcome."""
 
 STRANDED_S = 5.0
 """A message that waited this long at a full worker is given to another one."""
 
 
 class WorkerMaintenance:
-    """Keeps calls and outcomes alive, and recovers what the broker lost."""
+    """Keeps calls and outcomes alive, and recovers what the broker lost.
+
+    It rests while there is neither; *active* is set when that ends.
+    """
 
     def __init__(
         self,
         bus: Bus,
         *,
+        active: asyncio.Event,
         slots: CallSlots,
         outbox: OutcomeOutbox,
         runner: CallRunner,
@@ -35,6 +41,7 @@ class WorkerMaintenance:
         metrics: WorkerMetrics,
     ) -> None:
         self._bus = bus
+        self._active = active
         self._slots = slots
         self._outbox = outbox
         self._runner = runner
@@ -45,19 +52,24 @@ class WorkerMaintenance:
         self._full_since: float | None = None
 
     async def run(self) -> None:
-        """Do everything twice a second until cancelled."""
-        self._reconnects = self._bus.nc.stats["reconnects"]
+        """Do everything twice a second, while there is anything to do, until cancelled."""
+        self._reconnects = self._bus.reconnects
+        forget = on_reconnect(self._bus.nc, self._active.set)
         try:
             while True:
                 await asyncio.sleep(INTERVAL_S)
                 await self._check()
+                if not len(self._slots) and not len(self._outbox):
+                    await self._active.wait()
+                self._active.clear()
         finally:
+            forget()
             if self._registering is not None:
                 self._registering.cancel()
 
     async def _check(self) -> None:
-        if self._bus.nc.stats["reconnects"] != self._reconnects:
-            self._reconnects = self._bus.nc.stats["reconnects"]
+        if self._bus.reconnects != self._reconnects:
+            self._reconnects = self._bus.reconnects
             await self._reconnected()
         await self._outbox.maintain()
         for call in self._slots:

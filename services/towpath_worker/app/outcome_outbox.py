@@ -42,13 +42,15 @@ class _UnconfirmedOutcome:
 class OutcomeOutbox:
     """Sends outcomes and holds them until they are confirmed. `open` before the first one.
 
-    *progress* is set whenever something was confirmed. Confirmations come on *confirm_subject*, this worker's own.
+    *progress* is set whenever something was confirmed, *active* when something is sent. Confirmations come on
+    *confirm_subject*, this worker's own.
     """
 
-    def __init__(self, bus: Bus, progress: asyncio.Event, confirm_subject: str) -> None:
+    def __init__(self, bus: Bus, progress: asyncio.Event, active: asyncio.Event, confirm_subject: str) -> None:
         self._bus = bus
         self._confirm_subject = confirm_subject
         self._progress = progress
+        self._active = active
         self._held: dict[str, _UnconfirmedOutcome] = {}
         self._headers: dict[str, str] = {}
 
@@ -66,6 +68,7 @@ class OutcomeOutbox:
     async def post(self, key: str, body: bytes, deliveries: list[Msg]) -> None:
         """Send the outcome *key* and hold it with the *deliveries* that it will acknowledge."""
         held = self._held[key] = _UnconfirmedOutcome(body, deliveries)
+        self._active.set()
         crash_point("worker.outcome_kept")
         await self._send(held)
 

@@ -102,11 +102,12 @@ class Worker:
         self._metrics = WorkerMetrics(registry)
         self._hooks = Hooks(hooks, self._hook_failed)
         self._threads = ThreadPoolExecutor(options.concurrency, thread_name_prefix="tool")
-        self._slots = CallSlots(options.concurrency)
+        self._active = asyncio.Event()
+        self._slots = CallSlots(options.concurrency, self._active)
         self._progress = asyncio.Event()
         self._toolsets = tuple(dict.fromkeys((*toolbox.toolsets(), *(source.toolset for source in sources))))
         confirm_subject = subjects.tool_confirm(options.project, self._toolsets[0], uuid4().hex)
-        self._outbox = OutcomeOutbox(bus, self._progress, confirm_subject)
+        self._outbox = OutcomeOutbox(bus, self._progress, self._active, confirm_subject)
         self._registration = ToolsetRegistrar(
             bus, toolbox, worker=options.name, owner=options.owner, project=options.project, log=log
         )
@@ -142,6 +143,7 @@ class Worker:
             await self._bus.nc.subscribe(cancelled, cb=self._on_cancel)
         maintenance = WorkerMaintenance(
             self._bus,
+            active=self._active,
             slots=self._slots,
             outbox=self._outbox,
             runner=self._runner,

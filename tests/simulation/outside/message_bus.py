@@ -117,6 +117,10 @@ class MessageFeed:
             broker.loop.call_in(broker.loop.outside, 0.0005, broker.offer_all, self._queue)
 
 
+NOTICED_S = 0.5
+"""How late a process notices at most that the broker came back."""
+
+
 class SimBus:
     """The bus of one process."""
 
@@ -137,6 +141,11 @@ class SimBus:
     @property
     def reconnects(self) -> int:
         return self.broker.lives
+
+    async def wait_reconnect(self, seen: int) -> int:
+        while self.reconnects == seen or not self.connected:  # noqa: ASYNC110 - the simulated broker tells nobody
+            await asyncio.sleep(NOTICED_S)
+        return self.reconnects
 
     def new_inbox(self) -> str:
         self._inboxes += 1

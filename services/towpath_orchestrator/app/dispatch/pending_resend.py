@@ -22,8 +22,7 @@ older is close to its own resend."""
 
 DATABASE_RETRY_S = 1.0
 
-RECONNECT_LOOK_S = 0.5
-"""How often the connection is looked at; streams are back within this time after the server."""
+STREAMS_RETRY_S = 0.5
 
 
 class StartupResend:
@@ -82,14 +81,12 @@ class ReconnectResend:
     async def run(self) -> None:
         seen = self._bus.reconnects
         while True:
-            await asyncio.sleep(RECONNECT_LOOK_S)
-            if self._bus.reconnects == seen or not self._bus.connected:
-                continue
-            seen = self._bus.reconnects
+            now = await self._bus.wait_reconnect(seen)
             try:
                 await self._ensure_streams()
-            except (TimeoutError, nats_errors.Error):
-                seen -= 1  # the broker is not ready yet: looked at again
+            except (TimeoutError, nats_errors.Error):  # the broker is not ready yet
+                await asyncio.sleep(STREAMS_RETRY_S)
                 continue
+            seen = now
             for state in self._cache.states():
                 await self._dispatcher.send_pending_again(state)

@@ -1,0 +1,194 @@
+"""A pull consumer gets its messages again whatever was lost, though it never looks whether anything was.
+
+Where a test sets `LOST_S` to hours, silence can't be what made the consumer ask again.
+"""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.client import Client
+
+from towpath_contracts.streams import INBOX_CONSUMER
+from towpath_embedded.processes.child_process import became_ready
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.nats import pull_consumer
+from towpath_fabric.nats.pull_consumer import PullConsumer, ack
+from towpath_fabric.nats.reconnects import on_reconnect
+from towpath_fabric.nats.streams import ensure_streams
+
+HOURS = 10_000.0
+
+
+class ForgetfulClient(Client):
+    """Loses the first *lose* pull requests on their way."""
+
+    lose = 0
+
+    async def publish(self, subject: str, *args: Any, **values: Any) -> None:
+        if self.lose and subject.startswith("$JS.API.CONSUMER.MSG.NEXT."):
+            self.lose -= 1
+            return
+        await super().publish(subject, *args, **values)
+
+
+@pytest.fixture
+async def client(nats_server: Nats) -> AsyncIterator[ForgetfulClient]:
+    client = ForgetfulClient()
+    await client.connect(nats_server.url(), max_reconnect_attempts=-1, reconnect_time_wait=0.05)
+    await ensure_streams(client)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def consumer(client: Client) -> AsyncIterator[PullConsumer]:
+    consumer = PullConsumer(client, INBOX_CONSUMER, window=8, rebind=partial(ensure_streams, client))
+    yield consumer
+    await consumer.stop()
+
+
+async def store(nats_server: Nats, body: bytes) -> None:
+    """Store a message, through another connection, as soon as there is a stream."""
+    sender = await nats.connect(nats_server.url())
+    try:
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await sender.jetstream().publish("run.inbox.a", body, timeout=1)
+                except (TimeoutError, nats.errors.Error):
+                    await asyncio.sleep(0.05)
+                else:
+                    return
+    finally:
+        await sender.close()
+
+
+async def take(consumer: PullConsumer) -> bytes:
+    async with asyncio.timeout(60):
+        message = (await consumer.take(1))[0]
+    await ack(message)
+    return bytes(message.data)
+
+
+async def restart(nats_server: Nats, while_down: Callable[[], object]) -> None:
+    assert nats_server.process is not None
+    nats_server.process.kill()
+    nats_server.process.wait()
+    while_down()
+    nats_server.spawn()
+    assert await became_ready(nats_server, timeout_s=60)
+
+
+async def test_a_new_connection_is_asked_at_once(
+    nats_server: Nats, consumer: PullConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_consumer, "LOST_S", HOURS)
+    await consumer.start()
+    await store(nats_server, b"first")
+    assert await take(consumer) == b"first"
+    await restart(nats_server, lambda: None)
+    await store(nats_server, b"second")
+    assert await take(consumer) == b"second"
+
+
+async def test_an_emptied_broker_is_given_its_streams_again(
+    nats_server: Nats, consumer: PullConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_consumer, "LOST_S", HOURS)
+    await consumer.start()
+    await restart(nats_server, lambda: shutil.rmtree(nats_server.store))
+    await store(nats_server, b"after")
+    assert await take(consumer) == b"after"
+
+
+@pytest.mark.parametrize("delete", [("delete_consumer", "INBOX", INBOX_CONSUMER.durable), ("delete_stream", "INBOX")])
+async def test_what_was_deleted_is_declared_again(
+    delete: tuple[str, ...],
+    nats_server: Nats,
+    client: Client,
+    consumer: PullConsumer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pull_consumer, "LOST_S", HOURS)
+    await consumer.start()
+    js = client.jetstream()
+    async with asyncio.timeout(60):  # while its request is not there nobody is told that the consumer is deleted
+        while not (await js.consumer_info("INBOX", INBOX_CONSUMER.durable)).num_waiting:  # noqa: ASYNC110 - nor this
+            await asyncio.sleep(0.02)
+    remove: Callable[..., Awaitable[bool]] = getattr(js, delete[0])
+    await remove(*delete[1:])
+    await store(nats_server, b"after")
+    assert await take(consumer) == b"after"
+
+
+async def test_a_consumer_that_can_not_be_declared_is_tried_again(
+    nats_server: Nats, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_consumer, "LOST_S", HOURS)
+    monkeypatch.setattr(pull_consumer, "LONGEST_PAUSE_S", 0.3)
+    tries = 0
+
+    async def rebind() -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 4:
+            raise TimeoutError
+        await ensure_streams(client)
+
+    consumer = PullConsumer(client, INBOX_CONSUMER, window=8, rebind=rebind)
+    await client.jetstream().delete_stream("INBOX")
+    await consumer.start()
+    await store(nats_server, b"late")
+    assert await take(consumer) == b"late"
+    assert tries == 4
+    await consumer.stop()
+
+
+async def test_a_request_that_was_lost_is_sent_again(
+    nats_server: Nats, client: ForgetfulClient, consumer: PullConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_consumer, "LOST_S", 0.5)
+    monkeypatch.setattr(pull_consumer, "HEARTBEAT_S", 0.2)
+    client.lose = 2
+    await consumer.start()
+    await store(nats_server, b"late")
+    assert await take(consumer) == b"late"
+    assert client.lose == 0
+
+
+async def test_heartbeats_of_an_idle_request_keep_it(
+    client: ForgetfulClient, consumer: PullConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_consumer, "LOST_S", 1.5)
+    monkeypatch.setattr(pull_consumer, "HEARTBEAT_S", 0.2)
+    await consumer.start()
+    client.lose = 1
+    await asyncio.sleep(4)
+    assert client.lose == 1, "the request was taken as lost"
+
+
+async def test_messages_come_after_a_pause(nats_server: Nats, consumer: PullConsumer) -> None:
+    consumer.paused = True
+    await consumer.start()
+    for number in range(16):
+        await store(nats_server, str(number).encode())
+    assert consumer.waiting == 0
+    consumer.paused = False
+    assert [await take(consumer) for _ in range(16)] == [str(number).encode() for number in range(16)]
+
+
+async def test_every_listener_of_a_connection_hears_of_a_new_one(nats_server: Nats, client: Client) -> None:
+    heard, also, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    on_reconnect(client, heard.set)
+    on_reconnect(client, also.set)
+    on_reconnect(client, gone.set)()
+    await restart(nats_server, lambda: None)
+    async with asyncio.timeout(60):
+        await heard.wait()
+        await also.wait()
+    assert not gone.is_set()

@@ -1,0 +1,50 @@
+"""A process whose event loop is blocked is ended; one that is merely idle, or was stopped as a whole, is not."""
+
+import signal
+import subprocess
+import sys
+import time
+
+PROGRAM = """
+import asyncio, sys, time
+from towpath_fabric.health import EventLoopWatchdog
+async def main():
+    task = asyncio.create_task(EventLoopWatchdog(stuck_after_s=1, every_s=0.2).run())
+    await asyncio.sleep(0.5)
+    print("runs", flush=True)
+    time.sleep(float(sys.argv[1]))
+    await asyncio.sleep(float(sys.argv[2]))
+    task.cancel()
+asyncio.run(main())
+"""
+"""Blocks the event loop for the first time of its arguments, then rests for the second."""
+
+
+def started(blocked_s: float, rests_s: float) -> "subprocess.Popen[bytes]":
+    program = [sys.executable, "-c", PROGRAM, str(blocked_s), str(rests_s)]
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"runs\n"
+    return process
+
+
+def test_a_blocked_event_loop_ends_the_process() -> None:
+    process = started(600, 0)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 70
+    assert b"time.sleep" in errors or b"<string>" in errors
+
+
+def test_an_idle_event_loop_is_not_blocked() -> None:
+    process = started(0, 3)
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 0
+
+
+def test_a_stopped_process_goes_on() -> None:
+    process = started(0, 4)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(2.5)
+    process.send_signal(signal.SIGCONT)
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 0
