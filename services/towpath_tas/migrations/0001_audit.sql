@@ -84,16 +84,22 @@ CREATE FUNCTION tas.audit_commitment(salt bytea, args_digest text, detail text) 
   SELECT sha256(salt || convert_to(args_digest || E'\n' || detail, 'UTF8'))
 $$;
 
--- The only way in: record, payload and place in the queue are written together, and the commitment is made here.
+-- The only way in: record, payload and place in the queue are written together, and the commitment is made here. Salts
+-- are digests of a secret that is forgotten: randomness is read once (a system call), and no salt tells of another.
 CREATE FUNCTION tas.write_audit(written uuid[], audits tas.audit_new[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  secret bytea := uuid_send(gen_random_uuid());
 BEGIN
   IF cardinality(audits) = 0 THEN
     RETURN;
   END IF;
   WITH noted AS MATERIALIZED (
-    SELECT nextval('tas.audit_record_entry_id_seq') AS entry_id, uuid_send(gen_random_uuid()) AS salt, a.*
-    FROM unnest(audits) a WHERE a.always OR a.execution_id = ANY (written)
+    SELECT nextval('tas.audit_record_entry_id_seq') AS entry_id,
+           substr(sha256(secret || int8send(place)), 1, 16) AS salt, a.*
+    FROM unnest(audits) WITH ORDINALITY a (always, project, run_id, execution_id, phase, verdict, tool, operation, network,
+                                           agent_key, caller, actor, rule, policy_version, args_digest, detail, place)
+    WHERE a.always OR a.execution_id = ANY (written)
   ), paid AS (
     INSERT INTO tas.audit_payload (entry_id, salt, args_digest, detail)
       SELECT n.entry_id, n.salt, n.args_digest, n.detail FROM noted n

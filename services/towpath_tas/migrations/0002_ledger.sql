@@ -140,7 +140,7 @@ CREATE TABLE tas.tool_call (
   edited_by       text,
   PRIMARY KEY (run_id, execution_id)
 ) PARTITION BY RANGE (run_id);
-CREATE TABLE tas.tool_call_default PARTITION OF tas.tool_call DEFAULT;
+CREATE TABLE tas.tool_call_default PARTITION OF tas.tool_call DEFAULT WITH (fillfactor = 50);
 SELECT runs.ensure_partitions('tas.tool_call', 3);
 
 -- Calls of a run below its fence start no more.

@@ -124,6 +124,10 @@ def _whole(row: Any) -> RunView:
     return view(row).model_copy(update={"forked_from": ForkedFrom.model_validate_json(text)})
 
 
+def _unknown(run_id: UUID, project: str | None) -> ProblemError:
+    return ProblemError(problem("run_not_found", f"no run {run_id}" + (f" in {project}" if project else "")))
+
+
 def _effect_report(text: str) -> CallOutcomeFields | None:
     """Read what an event reports of calls; None where it can't be read: the log of a parked run may be damaged."""
     try:
@@ -159,15 +163,24 @@ class RunQueries:
 
     async def get_run(self, request: GetRun) -> RunView:
         """Return a run, waiting up to `wait_ms` for its end; what became of its calls only where that is asked."""
+        if request.wait_ms:
+            await self._await_end(request)
+        row = await self._pool.fetchrow(RECORDS.whole_run, request.run_id, request.project)
+        if row is None:
+            raise _unknown(request.run_id, request.project)
+        run = await self._with_waits(_whole(row))
+        return await self._with_effects(run) if request.effects else run
+
+    async def _await_end(self, request: GetRun) -> None:
+        """Wait until the run has ended, at most `wait_ms`; a look reads no more than the status."""
         until = monotonic() + request.wait_ms / 1000
         while True:
-            row = await self._pool.fetchrow(RECORDS.whole_run, request.run_id, request.project)
+            row = await self._pool.fetchrow(QUERIES.run_seq, request.run_id, request.project)
             if row is None:
-                raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
+                raise _unknown(request.run_id, request.project)
             left = until - monotonic()
             if row["status"] in FINAL_STATUSES or left <= 0:
-                run = await self._with_waits(_whole(row))
-                return await self._with_effects(run) if request.effects else run
+                return
             await self._endings.wait(request.run_id, min(left, LOOK_S))
 
     async def _with_waits(self, run: RunView) -> RunView:
@@ -220,7 +233,7 @@ class RunQueries:
     async def _page(self, run_id: UUID, project: str | None, after: int, limit: int) -> EventPage:
         run = await self._pool.fetchrow(QUERIES.run_seq, run_id, project)
         if run is None:
-            raise ProblemError(problem("run_not_found", f"no run {run_id}" + (f" in {project}" if project else "")))
+            raise _unknown(run_id, project)
         rows = await self._pool.fetch(QUERIES.events_page, run_id, after, limit) if run["seq"] > after else []
         entries = tuple(read_entry(row) for row in within_page(rows, "event"))
         return EventPage(run_id=run_id, entries=entries, seq=run["seq"], status=run["status"])
