@@ -51,7 +51,7 @@ class Orchestrator:
         wiring = OrchestratorWiring(ports, self._settings, self._metrics, service.log)
         service.on_stop(await wiring.answer())
         serve_agents(bus, wiring.dead_letters, partial(ensure_consumer, bus.nc))
-        webhooks = GateNoticeLoop(pool, self._webhooks, service.log)
+        webhooks = GateNoticeLoop(pool, self._webhooks, service.log, pause=wiring.activity.pause)
         serve_notices(bus, webhooks)
         service.loop(webhooks.run)
         await inbox.start()

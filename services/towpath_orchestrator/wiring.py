@@ -57,6 +57,7 @@ from towpath_orchestrator.app.dispatch.pending_resend import ReconnectResend, St
 from towpath_orchestrator.app.dispatch.publishers import EventPublisher, RequestPublisher
 from towpath_orchestrator.app.local_facts import LocalFacts
 from towpath_orchestrator.app.reconciler import Reconciler
+from towpath_orchestrator.app.run_activity import RunActivity
 from towpath_orchestrator.app.state_cache import StateCache
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -101,7 +102,8 @@ class OrchestratorWiring:
         self._windows = windows = WindowedDispatcher(publisher.publish, settings, metrics, ports.backlog)
         children = ChildRunMessenger(pool, bus, log)
         dispatcher = EffectDispatcher(bus, local_facts, windows, children, metrics)
-        admission = Admission(pool, settings, metrics, local_facts, log)
+        self.activity = RunActivity()
+        admission = Admission(pool, settings, metrics, local_facts, log, self.activity)
         observed = TransitionMetrics(metrics, log)
         announcer = TransitionAnnouncer(
             EventPublisher(bus), children, admission, cache, local_facts, observed, ports.trace_run
@@ -141,7 +143,7 @@ class OrchestratorWiring:
         self._switches = SwitchResume(pool, local_facts)
         self._forks = RunForks(pool, intake, bus, settings, find_version)
 
-        reconciler = Reconciler(pool, local_facts, admission, settings, log, limits)
+        reconciler = Reconciler(pool, local_facts, admission, settings, log, limits, self.activity)
         task_letters = DeadLetters(pool, "TASKS", metrics.dead, log)
         self.loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             commit_loop.run,

@@ -1,3 +1,7 @@
+-- name: any_unnoticed
+-- Most of the time there is nothing new, and then one round trip is enough.
+SELECT EXISTS (SELECT FROM runs.gate WHERE noticed = '' OR (noticed = 'pending' AND status <> 'pending'))
+
 -- name: unnoticed
 -- Gates of which there is something new. What somebody else changes just now is left for the next look, so that
 -- neither waits for the other.

@@ -17,6 +17,7 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.run_activity import RunActivity
 from towpath_orchestrator.core.admission_policy import AdmissionLimits, AdmissionPolicy, RunCounts
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -40,8 +41,10 @@ class Admission:
         metrics: OrchestratorMetrics,
         local_facts: LocalFacts,
         log: Logger,
+        activity: RunActivity,
     ) -> None:
         self._pool = pool
+        self._activity = activity
         self._settings = settings
         self._metrics = metrics
         self._local_facts = local_facts
@@ -74,6 +77,7 @@ class Admission:
 
     def starts_at_once(self, task: RunCreated) -> bool:
         """Return whether a new run begins with its acceptance, and count it; else it waits in the queue."""
+        self._activity.begun()
         return self._look_if_queued(started=self._policy.may_start((task.caller, task.network)))
 
     def starts_child(self, child: RunState, *, takes_over: bool) -> bool:
@@ -131,6 +135,7 @@ class Admission:
                 waiting=first["waiting"],
             )
             self._policy.finish_count(started, counts)
+            self._activity.counted(held.total() + counts.queued + counts.waiting)  # a parent's children are among them
             self._metrics.active.set(held.total())
             self._metrics.queued.set(self._policy.queued)
             room = self._policy.room

@@ -15,6 +15,7 @@ from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.admission import Admission
 from towpath_orchestrator.app.budget_limits import BudgetLimitLoader
 from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.run_activity import RunActivity
 from towpath_orchestrator.settings import OrchestratorSettings
 
 CLAIM_LIMIT = 256
@@ -24,7 +25,7 @@ CLEAN_UP_S = 600
 
 
 class Reconciler:
-    """Looks every `reconcile_ms`, and once at start."""
+    """Looks every `reconcile_ms` while there are unfinished runs, else less often, and once at start."""
 
     def __init__(
         self,
@@ -34,6 +35,7 @@ class Reconciler:
         settings: OrchestratorSettings,
         log: Logger,
         limits: BudgetLimitLoader,
+        activity: RunActivity,
     ) -> None:
         self._pool = pool
         self._local_facts = local_facts
@@ -41,6 +43,7 @@ class Reconciler:
         self._settings = settings
         self._log = log
         self._limits = limits
+        self._activity = activity
 
     async def run(self) -> None:
         """Look for ever; a database that is away only delays the next look."""
@@ -49,7 +52,7 @@ class Reconciler:
                 await self.look()
             except DATABASE_DOWN as error:
                 self._log.info("postgres is away, nothing is overdue meanwhile", error=str(error))
-            await asyncio.sleep(self._settings.reconcile_ms / 1000)
+            await self._activity.pause(self._settings.reconcile_ms / 1000)
 
     async def look(self) -> None:
         """Claim overdue runs and admit queued ones."""

@@ -7,6 +7,7 @@ No redirect is followed and no answer is read: requests go only to the addresses
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from towpath_contracts.gate_notices import GateNotice, GateNoticePage, ListGateNotices, RetryGateNotice
@@ -44,12 +45,21 @@ class GateNoticeLoop:
     """Makes and sends notices; replicas share the work through the table."""
 
     def __init__(
-        self, pool: Any, webhooks: tuple[Webhook, ...], log: Logger, *, look_s: float = LOOK_S, try_s: float = TIMEOUT_S
+        self,
+        pool: Any,
+        webhooks: tuple[Webhook, ...],
+        log: Logger,
+        *,
+        look_s: float = LOOK_S,
+        try_s: float = TIMEOUT_S,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """Wait for *look_s* by *pause* between two looks: it may wait longer where there is no unfinished run."""
         self._pool = pool
         self._webhooks = webhooks
         self._log = log
         self._look_s = look_s
+        self._pause = pause
         self._try_s = try_s
         self._cleaned: float | None = None
 
@@ -77,13 +87,15 @@ class GateNoticeLoop:
                 self._log.info("postgres is away, gates are noticed later", error=type(error).__name__)
                 more = False
             if not more:
-                await asyncio.sleep(self._look_s)
+                await self._pause(self._look_s)
 
     async def make_notices(self) -> bool:
         """Make notices of new gates, in one transaction with the mark that they were made; returns if more is likely.
 
         Without webhooks only the mark is made: a webhook that is added later gets no notices of the past.
         """
+        if not await self._pool.fetchval(QUERIES.any_unnoticed):
+            return False
         async with self._pool.acquire() as connection, connection.transaction():
             gates = await connection.fetch(QUERIES.unnoticed, GATES_AT_ONCE)
             if not gates:
@@ -113,7 +125,7 @@ class GateNoticeLoop:
                 self._log.info("postgres is away, notices wait", webhook=webhook.name, error=type(error).__name__)
                 sent = 0
             if sent == 0:
-                await asyncio.sleep(self._look_s)
+                await self._pause(self._look_s)
 
     async def send_due(self, http: "httpx2.AsyncClient", webhook: Webhook) -> int:
         """Send what is due to *webhook*, as much as may be under way at once; returns how many were tried."""

@@ -15,6 +15,7 @@ from tests.conftest import DatabaseUrl
 from towpath_fabric.postgres.pool import open_pool
 from towpath_orchestrator.app.admission import Admission
 from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.run_activity import RunActivity
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -41,7 +42,12 @@ class QueueTables:
     def admission(self, room: int, **more: Any) -> Admission:
         settings = OrchestratorSettings(max_active_runs=room, max_active_share=1, **more)
         return Admission(
-            self.pool, settings, OrchestratorMetrics(CollectorRegistry()), self.local_facts, structlog.get_logger()
+            self.pool,
+            settings,
+            OrchestratorMetrics(CollectorRegistry()),
+            self.local_facts,
+            structlog.get_logger(),
+            RunActivity(),
         )
 
     async def add(

@@ -147,6 +147,11 @@ class WindowedDispatcher:
         """Whether anything waits."""
         return bool(self._held)
 
+    async def wait_held(self) -> None:
+        """Return when something waits, or was sent late and not taken yet (`take_late`)."""
+        if not self._held and not self._late:
+            await self._some.wait()
+
     def held(self) -> list[WaitingRequest]:
         """Return everything that waits."""
         return [held for destination in set(self._held.values()) for held in self._windows[destination].turns.items()]

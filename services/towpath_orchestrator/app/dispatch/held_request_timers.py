@@ -34,7 +34,7 @@ AHEAD_S = 10.0
 
 
 class WaitingRequestTimers:
-    """Looks after what *windows* hold, once a second. One per process."""
+    """Looks after what *windows* hold, once a second while they do. One per process."""
 
     def __init__(
         self, pool: Database, store: RunStore, cache: StateCache, windows: WindowedDispatcher, log: Logger
@@ -50,6 +50,7 @@ class WaitingRequestTimers:
     async def run(self) -> None:
         """Look for ever; a database that is away only delays the next look."""
         while True:
+            await self._windows.wait_held()
             await asyncio.sleep(LOOK_S)
             try:
                 await self.look()
