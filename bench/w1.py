@@ -22,6 +22,7 @@ from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
+from workload import decision
 
 HERE = Path(__file__).parent
 SCALED = ("orchestrator", "decider", "tas")
@@ -29,14 +30,7 @@ SCALED = ("orchestrator", "decider", "tas")
 
 def script(steps: int, tool: str) -> list[dict[str, Any]]:
     """Decisions of ~300 bytes, each with other arguments, then the answer."""
-    decisions: list[dict[str, Any]] = [
-        {
-            "action": "USE_TOOL",
-            "action_reasoning": "r" * 60,
-            "action_details": {"tool_name": tool, "tool_params": {"text": "x" * 120, "n": n}},
-        }
-        for n in range(steps)
-    ]
+    decisions = [decision(tool, n) for n in range(steps)]
     return [*decisions, {"action": "RESPOND", "action_reasoning": "r", "action_details": {"payload": "done"}}]
 
 
