@@ -85,12 +85,13 @@ class Platform:
         self._spawn: child_process.ProcessSpawner = fork_client.spawn if starts == "fork" else child_process.spawn
         self._forks = fork_client.server() if starts == "fork" else None  # it imports while the servers start
         self._notice = notice
-        self._supervisor = Supervisor(notice, self._write_state, longest_pause_s=longest_pause_s)
+        self._supervisor = Supervisor(notice, self._processes_changed, longest_pause_s=longest_pause_s)
         self._lock = ExitStack()
         self._background_tasks: list[asyncio.Task[None]] = []
         self._units: dict[str, RoleProcess] = {}
         self._worker_users: list[str] = []
         self._nats: Nats | None = None
+        self._recovery: BrokerRecovery | None = None
         self._postgres: Postgres | None = None
 
     @property
@@ -227,7 +228,9 @@ class Platform:
         )
         await asyncio.gather(self._supervisor.start([self._postgres]), self._grant(workers))
         await self._supervisor.start([self._nats])
-        recovery = BrokerRecovery(self._nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice)
+        self._recovery = recovery = BrokerRecovery(
+            self._nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice
+        )
         await asyncio.gather(self._prepare_database(), recovery.declare())
         self._background_tasks.append(asyncio.create_task(recovery.run(), name="recover the broker"))
         self._write_state()
@@ -330,6 +333,11 @@ class Platform:
             environment.pop(name, None)
         environment.update(secrets)
         return {**environment, **self._environment, **self._role_environment.get(role, {})}
+
+    def _processes_changed(self) -> None:
+        self._write_state()
+        if self._recovery is not None:
+            self._recovery.restarted()
 
     def _write_state(self) -> None:
         write_state(self.data, self.describe())

@@ -3,6 +3,7 @@
 from towpath_contracts.rpc import GET_HISTORY, GET_LLM_CALLS
 from towpath_contracts.streams import EVENTS_CONSUMER, LOGS_CONSUMER, ConsumerSpec
 from towpath_fabric.nats.pull_consumer import PullConsumer
+from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.streams import ensure_consumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.service import Service
@@ -29,6 +30,7 @@ def build_service(settings: LogWriterSettings) -> Service:
         backlog = StreamBacklog(metrics)
         sweeps = SweepTable(PinnedDatabaseConnection(pool))
         repairer = HistoryRepairer(bus, sweeps, writer, log, has_backlog=backlog.is_large)
+        on_reconnect(bus.nc, repairer.moved)
         reader = HistoryEventReader(events, writer, repairer, backlog, settings, metrics, log)
         queries = HistoryQueries(pool)
         bus.subscriber(GET_HISTORY)(queries.get_history)

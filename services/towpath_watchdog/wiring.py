@@ -2,6 +2,7 @@
 
 from towpath_contracts.streams import WATCHDOG_CONSUMER
 from towpath_fabric.nats.pull_consumer import PullConsumer
+from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.streams import ensure_consumer
 from towpath_fabric.service import Service
 from towpath_watchdog.app.event_reader import WatchdogEventReader
@@ -21,6 +22,7 @@ def build_service(settings: WatchdogSettings) -> Service:
         memory, metrics = WatchedRuns(), WatchdogMetrics(service.registry)
         reporter = FindingReporter(bus, memory, metrics, log)
         run_sweep = WatchdogSweep(bus, memory, settings, reporter, metrics, log)
+        on_reconnect(bus.nc, run_sweep.moved)
         consumer = PullConsumer(
             bus.nc,
             WATCHDOG_CONSUMER,

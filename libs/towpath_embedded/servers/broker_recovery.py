@@ -6,6 +6,7 @@ restarted once there is room, because a stream that failed to write stays closed
 """
 
 import asyncio
+import contextlib
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
@@ -23,15 +24,14 @@ from towpath_contracts.streams import STREAMS
 from towpath_embedded.processes.child_process import failure
 from towpath_embedded.processes.ports import LOOPBACK
 from towpath_embedded.servers.nats import Nats
-from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.streams import ensure_streams
 
 _log = logging.getLogger(__name__)
 
-LOOK_S = 0.25
+LOOK_S = 0.25  # while the broker is down, or its streams are not declared
 TRIES = 2  # a server that is just starting refuses for a moment; damage stays
 CONNECT_TIMEOUT_S = 5
-HEALTH_S = 1.0
+HEALTH_S = 5.0  # each look wakes a broker that may have nothing to do
 WRITE_ERROR = b"write error"  # what `/healthz` reports for a stream that no longer takes messages
 ROOM_BYTES = 8 * 1024 * 1024  # with less space than this a refusal is no sign of damaged files
 SERVER_ERRORS = 500
@@ -60,6 +60,7 @@ class BrokerRecovery:
         self._hold = hold
         self._release = release
         self._declared_for: int | None = None
+        self._restarted = asyncio.Event()
 
     async def declare(self) -> None:
         """Declare every stream; a damaged store is replaced, once. Raises `service_failed` when that did not help."""
@@ -73,23 +74,33 @@ class BrokerRecovery:
             reason = f"the streams could not be declared: {type(error).__name__} {error}"
             raise ProblemError(failure(self._nats.name, self._nats.log, reason)) from error
 
+    def restarted(self) -> None:
+        """Look at once: a process was started again, perhaps the broker."""
+        self._restarted.set()
+
     async def run(self) -> None:
         """Declare again whenever the broker was started again, for ever; cancel to stop."""
-        looked_s = monotonic()
         while not _cancelled():
-            await asyncio.sleep(LOOK_S)
+            await self._wait_restart()
             pid = self._pid()
             if pid is None or not await self._nats.ready():
                 continue
             try:
                 if pid != self._declared_for:
                     await self._declare_or_replace()
-                elif monotonic() - looked_s > HEALTH_S:
-                    looked_s = monotonic()
+                else:
                     await self._open_streams_again()
                     await self._start_without_files()
             except (OSError, NatsError):  # it has just gone down again, or its disk is full
                 continue
+
+    async def _wait_restart(self) -> None:
+        """Return when the broker may be another one, or is to be looked at anyway."""
+        serves = self._declared_for is not None and self._pid() == self._declared_for
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HEALTH_S if serves else LOOK_S):
+                await self._restarted.wait()
+        self._restarted.clear()
 
     async def _open_streams_again(self) -> None:
         """Start the server again that stopped writing when its disk was full, once it is not any more."""

@@ -17,10 +17,11 @@ from pydantic import ValidationError
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import EVENTS_SINCE, SWEEP_RUNS
 from towpath_contracts.runs.raw_events import RawEventPage, RawRunEvents
-from towpath_contracts.runs.views import ChangedRunList, GetEventsSince, ListChangedRuns
+from towpath_contracts.runs.views import ChangedRunList, GetEventsSince, ListChangedRuns, RunSeq
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.sweep_pause import SweepPause
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_log_writer.adapters.history_tables import SweepTable
@@ -56,6 +57,14 @@ class HistoryRepairer:
         self._asked = asyncio.Event()
         self._late_runs = LaggingRuns()
         self._swept: datetime | None = None
+        self._stored: datetime | None = None
+        self._seen: tuple[RunSeq, ...] | None = None
+        self._quiet = False
+        self._pause = SweepPause()
+
+    def moved(self) -> None:
+        """Sweep soon: events have come, or may have been lost."""
+        self._pause.moved()
 
     def request_repair(self, runs: dict[UUID, str]) -> None:
         """Have the logs of *runs* (with project) read."""
@@ -73,7 +82,7 @@ class HistoryRepairer:
                 await asyncio.gather(*(self._read(run, project) for run, project in runs))
 
     async def sweep(self, every_s: float) -> None:
-        """Compare with the orchestrator every *every_s* seconds until it is cancelled."""
+        """Compare with the orchestrator every *every_s* seconds, less often while nothing moves, until cancelled."""
         try:
             await self._sweep_for_ever(every_s)
         finally:
@@ -81,6 +90,7 @@ class HistoryRepairer:
 
     async def _sweep_for_ever(self, every_s: float) -> None:
         while True:
+            self._quiet = False
             try:
                 more = await self._sweep_once(every_s)
             except ProblemError as error:
@@ -91,10 +101,10 @@ class HistoryRepairer:
                 more = False
             except DATABASE_DOWN as error:
                 self._log.warning("no sweep: postgres is away", error=type(error).__name__)
-                self._swept = None  # what was found complete since the stored time may be gone
+                self._swept = self._stored = None  # what was found complete since the stored time may be gone
                 more = False
             if not more:
-                await asyncio.sleep(every_s)
+                await self._pause.wait(every_s, quiet=self._quiet)
 
     async def _sweep_once(self, every_s: float) -> bool:
         """Look at runs that moved; True when there are more to look at now."""
@@ -114,12 +124,17 @@ class HistoryRepairer:
             self._swept = swept.until if full else swept.until - OVERLAP
         crash_point("log_writer.before_note")
         await self._store_swept(self._swept or since)
+        self._quiet = not full and not self._late_runs.ids and swept.runs == self._seen
+        self._seen = swept.runs
         return full
 
     async def _store_swept(self, until: datetime) -> None:
         """Note how far nothing is missing: a restart begins there, and finds late runs again."""
         oldest = self._late_runs.oldest
-        await self._table.set_swept(until if oldest is None else min(until, oldest - OVERLAP))
+        complete = until if oldest is None else min(until, oldest - OVERLAP)
+        if complete != self._stored:
+            await self._table.set_swept(complete)
+            self._stored = complete
 
     async def _read(self, run: UUID, project: str) -> None:
         """Read a run's log from where its history ends to its end, or until it can't be read."""

@@ -89,6 +89,7 @@ class HistoryEventReader:
         while True:
             messages = await gather_batch(self._consumer, self._settings.history_batch, linger_s)
             crash_point("log_writer.taken")
+            self._repairer.moved()
             self._backlog.observe(int(messages[-1].metadata.num_pending or 0))
             self._repairer.request_repair(await self._writer.add(self._read(messages)))
             crash_point("log_writer.before_ack")

@@ -49,6 +49,7 @@ class WatchdogEventReader:
         linger_s = self._settings.watchdog_linger_ms / 1000
         while True:
             messages = await self._consumer.take(self._settings.watchdog_batch)
+            self._run_sweep.moved()
             if len(messages) < self._settings.watchdog_batch and linger_s:
                 await asyncio.sleep(linger_s)
                 messages += self._consumer.take_now(self._settings.watchdog_batch - len(messages))

@@ -16,9 +16,10 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import EVENTS_SINCE, IDLE_RUNS, SWEEP_RUNS
 from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, ListIdleRuns
 from towpath_contracts.runs.raw_events import RawEventPage
-from towpath_contracts.runs.views import ChangedRunList, GetEventsSince, ListChangedRuns
+from towpath_contracts.runs.views import ChangedRunList, GetEventsSince, ListChangedRuns, RunSeq
 from towpath_fabric.clock import wall
 from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.sweep_pause import SweepPause
 from towpath_fabric.telemetry.logs import Logger
 from towpath_watchdog.app.fact_reporter import FindingReporter
 from towpath_watchdog.core.findings import idle_finding, idle_key, lease_of, lease_s
@@ -66,6 +67,13 @@ class WatchdogSweep:
         self._wanted: OrderedDict[UUID, tuple[str, int]] = OrderedDict()
         self._asked = asyncio.Event()
         self._swept: datetime | None = None
+        self._seen: tuple[RunSeq, ...] | None = None
+        self._quiet = False
+        self._pause = SweepPause()
+
+    def moved(self) -> None:
+        """Sweep soon: events have come, or may have been lost."""
+        self._pause.moved()
 
     def request_log(self, run_id: UUID, project: str, seq: int) -> None:
         """Have the log of a run read that stands at *seq*."""
@@ -85,10 +93,14 @@ class WatchdogSweep:
             await self._reporter.report_findings()
 
     async def sweep(self) -> None:
-        """Compare with the orchestrator, for ever; the first sweep begins now: what is older is in the stream."""
+        """Compare with the orchestrator, for ever, less often while nothing moves.
+
+        The first sweep begins now: what is older is in the stream.
+        """
         self._swept = wall() - OVERLAP
         while True:
-            await asyncio.sleep(self._settings.watchdog_sweep_s)
+            await self._pause.wait(self._settings.watchdog_sweep_s, quiet=self._quiet)
+            self._quiet = False
             await self._unless_refused("the sweep", self._sweep_once())
 
     async def check_idle_runs(self) -> None:
@@ -108,8 +120,11 @@ class WatchdogSweep:
     async def _sweep_once(self) -> None:
         since = self._swept or wall()
         swept: ChangedRunList = await self._bus.request(SWEEP_RUNS, ListChangedRuns(since=since, limit=SWEEP_ROWS))
-        for run in self._memory.late(swept.runs):
+        late = self._memory.late(swept.runs)
+        for run in late:
             self.request_log(run.run_id, run.project, run.seq)
+        self._quiet = not late and swept.runs == self._seen
+        self._seen = swept.runs
         if swept.runs:
             full = len(swept.runs) == SWEEP_ROWS and swept.until > since
             self._swept = swept.until if full else max(since, swept.until - OVERLAP)

@@ -80,6 +80,7 @@ class Sealer:
         self._queued = 0  # the newest one that was queued for publishing
         self._unpublished: str | None = None
         self._published = -publish_s
+        self._to_publish = asyncio.Event()
 
     async def run(self) -> None:
         """Seal and publish forever, in parallel: a publisher may be slow."""
@@ -89,8 +90,11 @@ class Sealer:
 
     async def _keep_publishing(self) -> None:
         while True:
+            await self._to_publish.wait()
             await asyncio.sleep(self._every_s)
             await self._publish_newest()
+            if self._unpublished is None:
+                self._to_publish.clear()
 
     async def _keep_sealing(self) -> None:
         while True:
@@ -140,6 +144,7 @@ class Sealer:
             self._seen = sealed
         if sealed.seal_id > self._queued:
             self._queued, self._unpublished = sealed.seal_id, sealed.note
+            self._to_publish.set()
 
     async def _seal(self, connection: Any, *, reuse: bool = False) -> tuple[StoredCheckpoint, bool]:
         """Seal under the lock; also return whether nothing waits. *reuse*: a recent seal will do if nothing does."""
