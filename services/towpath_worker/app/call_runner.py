@@ -84,7 +84,7 @@ class CallRunner:
             if claim.expired:
                 return await self.report(call, self._executor.expired(call))
             if not claim.granted:
-                return await self._drop_refused(call, claim)
+                return await self._end_refused(call, claim, claims.effect_class)
             late = self._not_started(call, claim)
             if late is not None:
                 return await self.report(call, late)
@@ -181,16 +181,20 @@ class CallRunner:
         )
         return await claim_start(self._bus, request, claims.expires_at, self._registration.now_s)
 
-    async def _drop_refused(self, call: WorkerCall, claim: StartDecision) -> None:
+    async def _end_refused(self, call: WorkerCall, claim: StartDecision, effect_class: EffectClass) -> None:
         """Drop a call whose start TAS refused: another worker has it, or nobody may run it.
 
         The broker does not deliver it again. If the other worker has died, the engine still sends its request again,
-        and TAS decides about the call once the lease of that worker is over.
+        and TAS decides about the call once the lease of that worker is over. A claim that TAS granted without being
+        able to answer, and refuses now, is this worker's own: it reports that nothing began, since nobody else knows.
         """
         self._metrics.refused.labels("claim").inc()
         self._log.info("claim refused", execution_id=call.key, tool=call.invocation.tool, reason=claim.reason)
+        if claim.unanswered and effect_class is not EffectClass.PURE:  # a pure call has no claim to give back
+            return await self.report(call, self._executor.failed(call, NOT_STARTED))
         for delivery in call.deliveries:
             await ack(delivery)
+        return None
 
     def _not_started(self, call: WorkerCall, claim: StartDecision) -> ToolOutcome | None:
         """Return the outcome of a call that certainly did not begin: cancelled, or frozen past its time to start."""

@@ -31,11 +31,13 @@ UNAVAILABLE = "unavailable"
 class StartDecision:
     """TAS's answer. A granted claim must start by `start_by_s` and end by `lease_until_s` (monotonic).
 
-    `probe` says whether the tool's probe is asked first, and what an unclear answer means (`ClaimAnswer`).
+    `probe` says whether the tool's probe is asked first, and what an unclear answer means (`ClaimAnswer`). Where an
+    earlier request was `unanswered`, TAS may have granted that one before it refused.
     """
 
     granted: bool
     reason: str = ""
+    unanswered: bool = False
     start_by_s: float = 0.0
     lease_until_s: float = 0.0
     probe: Literal["", "required", "preferred"] = ""
@@ -56,6 +58,7 @@ async def claim_start(
 ) -> StartDecision:
     """Ask until TAS answers, or the ticket has expired (*expires_at*, seconds since the epoch, by *now_s*)."""
     pause_s = 0.1
+    unanswered = False
     while True:
         sent_s = monotonic()
         answer = await _request(bus, request)
@@ -63,14 +66,16 @@ async def claim_start(
             return StartDecision(
                 granted=answer.granted,
                 reason=answer.reason,
+                unanswered=unanswered,
                 start_by_s=sent_s + answer.start_by_ms / 1000,
                 lease_until_s=sent_s + answer.lease_ms / 1000,
                 probe=answer.probe,
             )
+        unanswered = True
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
         if now_s() > expires_at:
-            return StartDecision(granted=False, reason=EXPIRED)
+            return StartDecision(granted=False, reason=EXPIRED, unanswered=True)
 
 
 async def _request(bus: Bus, request: ClaimStart) -> ClaimAnswer | None:

@@ -159,7 +159,19 @@ async def test_the_answer_to_another_question_starts_nothing(nats_server: Nats) 
         call = await tas.dispatch(tas.invocation("pay", {"amount": 1}, effect_class="irreversible"))
         await eventually(lambda: held.count("towpath_worker_refused_total", reason="claim") == 1)
         assert len(tas.claims) == 2 and len({one.claim_id for one in tas.claims}) == 1
-        assert (CALLS, tas.outcomes_of(call)) == ([], [])
+        assert (CALLS, (await tas.outcome(call)).status) == ([], "failed")
+
+
+async def test_a_refusal_after_a_lost_answer_is_reported_since_the_claim_may_be_granted(nats_server: Nats) -> None:
+    answers: list[ClaimAnswer | None] = [None, ClaimAnswer(granted=False, reason="unknown")]
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        tas.claim = lambda _asked: answers.pop(0)
+        outcome = await tas.call("pay", {"amount": 1}, effect_class="irreversible")
+        assert outcome.failure is not None
+        assert (outcome.failure.code, outcome.failure.began) == ("not_started", False)
+        assert {one.claim_id for one in tas.claims} == {outcome.claim_id}
+        assert CALLS == []
+        await tas.all_acknowledged()
 
 
 async def test_a_claim_that_is_refused_by_a_problem_is_not_asked_for_ever(nats_server: Nats) -> None:

@@ -214,11 +214,11 @@ class SimWorker:
         claim = await claim_start(self._bus, question, ticket.expires_at)  # type: ignore[arg-type]
         if claim.expired:
             return self._make(call, claim_id, status="ticket_expired")
-        if not claim.granted:
+        if not (claim.granted or claim.unanswered):
             return None
         await self._world.disasters.perhaps_stop(self._bus.process)
-        if monotonic() >= min(claim.start_by_s, claim.lease_until_s):
-            self._world.seen.note("late_start_refused")
+        if not claim.granted or monotonic() >= min(claim.start_by_s, claim.lease_until_s):
+            self._world.seen.note("late_start_refused" if claim.granted else "grant_perhaps_lost")
             failure = ToolFailure(code="not_started", message="too late to start", retryable=True, began=False)
             return self._make(call, claim_id, status="failed", failure=failure)
         if call.effect_class is EffectClass.RECONCILABLE and self._world.outside.happened(call.execution_id):

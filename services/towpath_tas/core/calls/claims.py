@@ -7,7 +7,8 @@ is always safe.
 
 Nobody reports that a worker has died. The broker delivers its call once more, and the worker that gets it claims the
 same attempt: it is refused while the lease lasts (an `irreversible` call for good), else granted. A refused worker
-drops the delivery; then the run's next request for the call decides (`ledger`: next attempt, or `unknown`).
+drops the delivery; then the run's next request for the call decides (`ledger`: next attempt, or `unknown`). One that
+got no answer before the refusal may hold the claim without knowing it: it reports that it never began.
 """
 
 from dataclasses import replace

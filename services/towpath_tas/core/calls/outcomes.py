@@ -28,6 +28,12 @@ _MAY_HAVE_RUN = "Do it another way; it is not known whether the call ran, and it
 NEVER_BEGAN = frozenset({"not_started", "cancelled", "invalid_arguments"})
 """Failures of workers that don't say whether the function was called; a `cancelled` in the middle is uncertain."""
 
+_TICKET_ENDED = ToolFailure(
+    code="not_started",
+    message="the ticket ended before the worker heard that it may start; nothing was done",
+    retryable=True,
+    began=False,
+)
 
 _OPEN = frozenset({CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.UNKNOWN, CallStatus.REQUESTED})
 """States in which an outcome decides; a call that a switch holds may have been out before."""
@@ -55,6 +61,7 @@ def on_outcome(
         )
     if call.accepted == _key(outcome):
         return repeat_fact(call)  # a repeat: the confirmation was lost
+    outcome = _of_unheard_grant(call, outcome)
     if outcome.status == "ticket_expired":
         return _authorize_again(call, outcome, authorize, now=now, approval=approval, stopped=fence > call.fence)
     if not _from_holder(call, outcome):
@@ -225,9 +232,23 @@ def is_covered(call: LedgerCall, approval: Approval | None, decision: Authorizat
     return binding_digest(binding(call, decision)) == approval.digest
 
 
+def _of_unheard_grant(call: LedgerCall, outcome: ToolOutcome) -> ToolOutcome:
+    """Return *outcome*, or the failure of a worker that asked on until its ticket ended, while its claim was granted.
+
+    The answer that granted it was lost, so nothing began.
+    """
+    if outcome.status != "ticket_expired" or not _was_granted(call, outcome):
+        return outcome
+    return outcome.model_copy(update={"status": "failed", "failure": _TICKET_ENDED})
+
+
 def _from_holder(call: LedgerCall, outcome: ToolOutcome) -> bool:
     if call.effect_class is EffectClass.PURE:
         return True
+    return _was_granted(call, outcome)
+
+
+def _was_granted(call: LedgerCall, outcome: ToolOutcome) -> bool:
     return any(claim.granted and claim.claim_id == outcome.claim_id for claim in call.claims)
 
 

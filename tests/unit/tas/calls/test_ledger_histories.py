@@ -26,6 +26,7 @@ from towpath_tas.core.calls.settlement import on_fence, on_settle
 
 WORKERS = [uuid.uuid5(RUN, f"claim:{n}") for n in range(4)]
 REPORTS = ("succeeded", "failed", "not_started", "ticket_expired")
+NOTHING_BEGAN = {"not_started", "ticket_expired"}
 EFFECTS = ("allow", "allow", "allow", "deny", "require_approval")
 FIRST_EFFECTS = ["allow"] * 5 + ["require_approval"] * 2 + ["deny"]
 CLASSES = [*EffectClass, EffectClass.IRREVERSIBLE, EffectClass.IRREVERSIBLE, EffectClass.IDEMPOTENT]
@@ -139,8 +140,8 @@ class Histories(RuleBasedStateMachine):
         more: dict[str, Any] = {"status": status, "attempt": attempt, "result": str(worker)}
         if status == "not_started":
             more |= {"status": "failed", "failure": ToolFailure(code=status, message="late", began=False)}
-            if not forged and self.call.status not in FINAL - {CallStatus.UNKNOWN}:
-                self.never_began.add(worker)
+        if status in NOTHING_BEGAN and not forged and self.call.status not in FINAL - {CallStatus.UNKNOWN}:
+            self.never_began.add(worker)
         reported = outcome(self.call, worker, **more)
         fault = "forged" if forged else ""
         change = on_outcome(
@@ -158,9 +159,10 @@ class Histories(RuleBasedStateMachine):
         if self.effect_class is EffectClass.PURE or call.status is CallStatus.SUCCEEDED:
             return
         newest = list(self.granted)[-1] if self.granted else worker
-        assert worker == newest or status == "ticket_expired", "an earlier start failed, a later one may not have"
+        no_start = status == "ticket_expired" and worker not in self.granted
+        assert worker == newest or no_start, "an earlier start failed, a later one may not have"
         others = set(self.granted) - self.never_began - {worker}
-        assert status != "not_started" or not others, "it did not begin, but another start may have"
+        assert status not in NOTHING_BEGAN or not others, "it did not begin, but another start may have"
 
     @rule(vote_of=drawn(["approved", "denied"], ["paula", "paula", "anna"]))
     @precondition(lambda self: self.approval is not None)

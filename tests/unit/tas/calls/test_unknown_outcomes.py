@@ -164,6 +164,22 @@ def test_what_was_started_is_not_called_not_started_when_its_tickets_run_out() -
     assert (sent["failure"]["code"], sent["failure"]["began"]) == ("not_started", False)
 
 
+@pytest.mark.parametrize("effect_class", [EffectClass.IDEMPOTENT, EffectClass.IRREVERSIBLE])
+@pytest.mark.parametrize("asked_again", [False, True])
+def test_a_worker_that_never_heard_of_its_claim_and_has_no_ticket_any_more_leaves_no_doubt(
+    effect_class: EffectClass, asked_again: bool
+) -> None:
+    call, _ = start(permitted(effect_class), FIRST)
+    doubted = asked_again and effect_class is EffectClass.IRREVERSIBLE
+    call = become(ask(call, now=OVER)) if doubted else call
+    assert (call.status is CallStatus.UNKNOWN) is doubted
+    change = after_outcome(call, FIRST, status="ticket_expired")
+    assert become(change).status is CallStatus.FAILED
+    assert (fact(change)["failure"]["code"], fact(change)["failure"]["began"]) == ("not_started", False)
+    again = after_outcome(become(change), FIRST, status="ticket_expired")
+    assert again.call is None and fact(again) == fact(change)
+
+
 @pytest.mark.parametrize(
     ("effect_class", "expected"),
     [
