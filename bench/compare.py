@@ -21,7 +21,7 @@ from typing import Any
 from comparison.chart import svg
 from comparison.environments import Environment, NotInstalledError, cache_folder, install
 from comparison.figures import Comparison, Figures, figures_of
-from comparison.measurement import Measured, MeasurementError, measure_peer, measure_towpath
+from comparison.measurement import Manner, Measured, MeasurementError, measure_peer, measure_towpath
 from comparison.systems import PEERS, TITLES, TOWPATH
 from comparison.table import in_page, text
 from harness import FULL, QUICK
@@ -56,7 +56,7 @@ def installed(names: list[str], cache: Path, missing: dict[str, str]) -> dict[st
 
 
 async def measure(
-    environments: dict[str, Environment], missing: dict[str, str], *, repeat: int, quick: bool
+    environments: dict[str, Environment], missing: dict[str, str], *, repeat: int, manner: Manner
 ) -> Measurements:
     """Measure every system once a round; one that fails is added to *missing* and left out from then on."""
     found: Measurements = {}
@@ -66,9 +66,9 @@ async def measure(
             say(f"round {number} of {repeat}: {TITLES[system]}")
             try:
                 measured = await (
-                    measure_towpath(system, quick=quick)
+                    measure_towpath(system, manner)
                     if system in TOWPATH
-                    else measure_peer(system, environments[system], quick=quick)
+                    else measure_peer(system, environments[system], manner)
                 )
             except MeasurementError as error:
                 missing[system] = f"failed in round {number}: {error}"
@@ -109,6 +109,7 @@ def options() -> argparse.Namespace:
     """Read the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few runs, to see that it works")
+    parser.add_argument("--no-realtime", dest="realtime", action="store_false", help="ordinary priority for runs alone")
     parser.add_argument("--repeat", type=int, default=3, help="rounds")
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--cache", type=Path, default=cache_folder(), help="where the peers are installed")
@@ -130,8 +131,9 @@ def main() -> None:
         comparison = stored(given.source)
     else:
         missing: dict[str, str] = {}
+        manner = Manner(quick=given.quick, realtime=given.realtime)
         environments = installed(given.peers, given.cache, missing)
-        measurements = asyncio.run(measure(environments, missing, repeat=given.repeat, quick=given.quick))
+        measurements = asyncio.run(measure(environments, missing, repeat=given.repeat, manner=manner))
         comparison = compared(measurements, missing, quick=given.quick)
         if given.json:
             everything = {"comparison": dataclasses.asdict(comparison), "measurements": measurements}

@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from comparison.environments import Environment, last_line
 from towpath_embedded.servers.postgres import Postgres
@@ -24,19 +24,30 @@ class MeasurementError(Exception):
     """The system could not be measured, with the reason."""
 
 
-async def measure_towpath(tool: str, *, quick: bool) -> Measured:
+class Manner(NamedTuple):
+    """How a system is measured: few runs only, and latencies at real-time priority."""
+
+    quick: bool = False
+    realtime: bool = True
+
+    def words(self) -> list[str]:
+        """Return the arguments that say so."""
+        return [*(["--quick"] if self.quick else []), *([] if self.realtime else ["--no-realtime"])]
+
+
+async def measure_towpath(tool: str, manner: Manner) -> Measured:
     """Measure Towpath with a tool of one effect class; raise MeasurementError."""
-    words = [sys.executable, str(BENCH / "w1.py"), "--tools", tool, "--phases", PHASES]
-    measured: Measured = (await _printed(words, quick=quick))[tool]
+    words = [sys.executable, str(BENCH / "w1.py"), "--tools", tool, "--phases", PHASES, *manner.words()]
+    measured: Measured = (await _printed(words))[tool]
     return measured
 
 
-async def measure_peer(name: str, environment: Environment, *, quick: bool) -> Measured:
+async def measure_peer(name: str, environment: Environment, manner: Manner) -> Measured:
     """Measure a peer, with the Postgres that Towpath uses, as Towpath sets it; raise MeasurementError."""
-    words = [str(environment.python), "-m", f"peers.{name}", "--phases", PHASES]
+    words = [str(environment.python), "-m", f"peers.{name}", "--phases", PHASES, *manner.words()]
     if environment.server:
         words += ["--server", str(environment.server)]
-        measured = await _printed(words, quick=quick)
+        measured = await _printed(words)
         package = json.loads((environment.server.parents[1] / "package.json").read_text("utf-8"))
         return {**measured, "versions": {**measured["versions"], environment.server.name: package["version"]}}
     with temporary_folder() as folder:
@@ -46,15 +57,13 @@ async def measure_peer(name: str, environment: Environment, *, quick: bool) -> M
             await postgres.ensure_database(DATABASE)
             assert postgres.process is not None
             place = ["--database", postgres.dsn(database=DATABASE), "--database-pid", str(postgres.process.pid)]
-            return await _printed([*words, *place], quick=quick)
+            return await _printed([*words, *place])
         finally:
             await postgres.stop()
 
 
-async def _printed(words: list[str], *, quick: bool) -> Measured:
+async def _printed(words: list[str]) -> Measured:
     """Return the JSON line that a benchmark prints."""
-    if quick:
-        words = [*words, "--quick"]
     process = await asyncio.create_subprocess_exec(
         *words, cwd=BENCH, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )

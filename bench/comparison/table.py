@@ -69,7 +69,7 @@ def circumstances(comparison: Comparison) -> str:
     if comparison.quick:
         facts.insert(0, "**A quick trial, to see that the command works: no measurement.**")
     if not comparison.realtime:
-        facts.append("The machine did not allow real-time priority for the runs alone.")
+        facts.append("Runs alone had no real-time priority.")
     return " ".join(facts)
 
 

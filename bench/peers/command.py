@@ -26,6 +26,7 @@ def arguments() -> argparse.Namespace:
     """Read the arguments; which of them a peer needs it knows itself."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--no-realtime", dest="realtime", action="store_false")
     parser.add_argument("--phases", type=lambda text: text.split(","), default=("alone", "together", "memory"))
     parser.add_argument("--database", help="the address of an empty database")
     parser.add_argument("--database-pid", type=int, help="the database server's first process, to count what it uses")
@@ -46,7 +47,8 @@ async def measure(opened: Opened, distributions: tuple[str, ...], options: argpa
                 raise SystemExit(f"a run ended with {ended!r}")
             return time.perf_counter() - started
 
-        found = await phases(run, QUICK if options.quick else FULL, options.phases, *roots)
+        sizes = QUICK if options.quick else FULL
+        found = await phases(run, sizes, options.phases, *roots, favour=options.realtime)
     return {**found, "versions": {name: importlib.metadata.version(name) for name in distributions}}
 
 

@@ -79,7 +79,7 @@ def test_a_quick_trial_says_that_it_is_none_of_the_figures() -> None:
     assert "quick" not in text(MEASURED)
 
 
-def test_a_machine_without_real_time_priority_is_named() -> None:
+def test_a_comparison_without_real_time_priority_says_so() -> None:
     assert "real-time priority" in text(dataclasses.replace(MEASURED, realtime=False))
 
 
