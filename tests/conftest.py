@@ -46,6 +46,8 @@ def _keep_files_in_memory() -> None:
     """
     if "TMPDIR" in os.environ or not os.access(MEMORY_FOLDER, os.W_OK | os.X_OK):
         return
+    if os.statvfs(MEMORY_FOLDER).f_flag & os.ST_NOEXEC:  # some tests start programs that they have written
+        return
     if shutil.disk_usage(MEMORY_FOLDER).free >= ROOM_BYTES:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY_FOLDER)
 

@@ -67,7 +67,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
         nats_port=options.nats_port,
         durable=not options.ephemeral,
         notice=screen.notice,
-        starts="fork",
+        starts="exec" if options.servers_only else "fork",
     )
     starting = asyncio.create_task(platform.start_servers() if options.servers_only else platform.start())
     if not await _finished_first(starting, stopping):

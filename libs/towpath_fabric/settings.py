@@ -8,7 +8,7 @@ import os
 import socket
 from typing import Any, Literal, Self
 
-from pydantic import FilePath, SecretStr, model_validator
+from pydantic import Field, FilePath, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -51,7 +51,7 @@ class Settings(BrokerSettings):
     """Settings of every service. Ports are TCP; 0 means any free one."""
 
     database_url: SecretStr | None = None
-    database_pool: int = 4
+    database_pool: int = Field(default=4, ge=2)  # a loop of some services keeps one for itself
     health_host: str = "127.0.0.1"
     health_port: int = 0
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import AnyHttpUrl, field_validator
+from pydantic import AnyHttpUrl, Field, field_validator
 
 from towpath_fabric.settings import Settings
 
@@ -10,7 +10,7 @@ from towpath_fabric.settings import Settings
 class TasSettings(Settings):
     """Settings of one TAS replica; every replica is given the same."""
 
-    database_pool: int = 6
+    database_pool: int = Field(default=6, ge=4)  # three loops keep one each
     """Three connections belong to the hot loops; the rest answer questions."""
 
     ticket_key_file: Path | None = None

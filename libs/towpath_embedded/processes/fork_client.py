@@ -24,7 +24,7 @@ from pathlib import Path
 
 from towpath_embedded.processes import child_process, fork_server, role_names
 
-PRELOAD_TIMEOUT_S = 120.0  # imports alone take half a minute on a machine that is very busy
+PRELOAD_TIMEOUT_S = 60.0  # imports alone take half a minute on a machine that is very busy
 FORK_TIMEOUT_S = 30.0  # a fork takes milliseconds; whoever does not answer by then is stuck
 
 MODULES = tuple(f"towpath_{role}" for role in role_names.START_ORDER)

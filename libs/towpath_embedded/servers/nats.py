@@ -67,6 +67,7 @@ class Nats:
         self.monitoring_port = free_port()
         self._port_is_fixed = port is not None
         self._binary = nats_binary()
+        self._emptied = False
         self._users = dict(users or {})
         self._no_auth_user = no_auth_user
         self._passwords = self._load_passwords()
@@ -101,18 +102,19 @@ class Nats:
         matters is sent again from Postgres.
         """
         aside = self.folder / "store.damaged"
-        if aside.is_dir():
-            shutil.rmtree(aside)
-        aside.unlink(missing_ok=True)
         if self.store.exists():
+            if aside.is_dir():
+                shutil.rmtree(aside)
+            aside.unlink(missing_ok=True)
             self.store.rename(aside)
+        self._emptied = True
         self._notice(f"nats can't use its store; it goes on with an empty one, and the old one lies in {aside}")
         return aside
 
     def spawn(self) -> None:
         """Start the server process without waiting for it; a store that the last one refused is set aside."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if self._refused_its_store():
+        if self._refused_its_store() and not self._emptied:
             self.set_store_aside()
         self._take_over_store()
         for stale in self.folder.glob("nats-server_*.ports"):
@@ -131,7 +133,10 @@ class Nats:
             ports = json.loads(self._ports_file(self.process.pid).read_text())
         except (OSError, ValueError):  # not there yet, or half written
             return False
-        return bool(ports.get("nats"))
+        if not ports.get("nats"):
+            return False
+        self._emptied = False
+        return True
 
     async def start(self) -> None:
         """Start the server and wait until it takes connections; raise `service_failed` when it does not."""
@@ -140,7 +145,7 @@ class Nats:
             if await child_process.became_ready(self, timeout_s=START_TIMEOUT_S):
                 self._port_is_fixed = True  # others know it from now on
                 return
-            if self._refused_its_store():
+            if self._refused_its_store() and not self._emptied:
                 continue
             if self._port_is_fixed or not child_process.found_its_port_taken(self.log):
                 break

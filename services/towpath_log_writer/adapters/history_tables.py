@@ -2,7 +2,8 @@
 
 Cursors move in the same transaction as the rows they stand for, and only from where the writer believed them, so
 no event is ever counted twice or left out, however many writers there are. Commits are not waited for on disk: what a
-crash of Postgres takes is read again from the run log. How far sweeps came is waited for, and with it all before it.
+crash of Postgres takes is read again from the run log, except the bodies of model calls and tool logs, which stand
+nowhere else. How far sweeps came is waited for, and with it all before it.
 """
 
 from collections.abc import Collection, Sequence

@@ -10,8 +10,8 @@ from typing import Any
 
 from towpath_embedded.chaos.judge import JudgeReport, UnknownCall
 from towpath_embedded.chaos.outside import ToolEffectRecord
-from towpath_embedded.chaos.report import JUST_BEFORE_S
 from towpath_embedded.chaos.stored_runs import StoredRuns
+from towpath_embedded.processes.supervisor import FIRST_PAUSE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,7 @@ def explain_unknown(
     """Find for every unknown call the kill of the worker that held its claim, between the claim and the doubt.
 
     A worker may be killed while TAS still has its request for the claim: then the claim is granted to a dead process.
+    Its successor has the same name, but is not started before FIRST_PAUSE_S is over.
     """
     happened = {mark.execution_id for mark in marks}
     explained: list[ExplainedUnknown] = []
@@ -120,7 +121,7 @@ def _kill_in(record: StoredRuns, execution_id: str, kills: Sequence[SweepKill]) 
             kill
             for claim in granted
             for kill in kills
-            if kill.process == claim["actor"] and claim["at"] - JUST_BEFORE_S <= kill.at <= doubted
+            if kill.process == claim["actor"] and claim["at"] - FIRST_PAUSE_S <= kill.at <= doubted
         ),
         None,
     )

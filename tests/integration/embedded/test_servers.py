@@ -204,6 +204,21 @@ async def test_a_server_that_can_not_start_shows_the_end_of_its_log(folder: Path
     assert "address already in use" in refused.value.problem.detail
 
 
+async def test_a_server_that_crashes_on_an_empty_store_too_destroys_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashing = folder / "nats-server"
+    crashing.write_text("#!/bin/sh\necho 'panic: at once' >&2\nexit 2\n")
+    crashing.chmod(0o755)
+    monkeypatch.setenv("TOWPATH_NATS_SERVER", str(crashing))
+    server = Nats(folder / "nats")
+    kept = server.store / "stream"
+    kept.mkdir(parents=True)
+    with pytest.raises(ProblemError):
+        await server.start()
+    assert (folder / "nats" / "store.damaged" / "stream").is_dir()
+
+
 _ORPHAN = """
 import asyncio, os, signal, sys
 from pathlib import Path
