@@ -36,7 +36,7 @@ from towpath_orchestrator.app.api.handlers import (
 )
 from towpath_orchestrator.app.api.network_registry import NetworkRegistry
 from towpath_orchestrator.app.api.queries import RunQueries
-from towpath_orchestrator.app.api.replay_jobs import ReplayRequests
+from towpath_orchestrator.app.api.replay_requests import ReplayRequests
 from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
 from towpath_orchestrator.app.budget_limits import BudgetLimitLoader

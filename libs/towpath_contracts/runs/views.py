@@ -255,7 +255,7 @@ class PreviewPrompt(Message):
     user_message: str = ""
 
 
-class PreviewContext(Message):
+class PromptPreview(Message):
     """Reply to PreviewPrompt: the context that the prompt is rendered from; the decider renders it."""
 
     context: PromptContext

@@ -38,7 +38,7 @@ class _SetUp(ClientValue):
     steps: tuple[_Step, ...] = Field(default=(), max_length=MAX_PLAN_STEPS)
 
 
-class _Update(ClientValue):
+class _PlanUpdate(ClientValue):
     step_id: str
     title: str | None = None
     details: str | None = None
@@ -80,7 +80,7 @@ def _add(args: JsonObject, plan: WorkspacePlan | None, _may_reset: bool) -> Inte
 
 
 def _update(args: JsonObject, plan: WorkspacePlan | None, _may_reset: bool) -> InternalToolResult:
-    asked, plan = read_arguments(_Update, args), _active(plan)
+    asked, plan = read_arguments(_PlanUpdate, args), _active(plan)
     if asked.title is None and asked.details is None:
         raise ToolRefusedError("arguments_invalid", "give a title or details: there is nothing to change")
     step = _step_of(plan, asked.step_id)

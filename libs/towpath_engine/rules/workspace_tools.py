@@ -69,7 +69,7 @@ class _Write(ClientValue):
     mode: Literal["create", "overwrite", "append"] = "create"
 
 
-class _Edit(ClientValue):
+class _FileEdit(ClientValue):
     path: str
     old: str = Field(min_length=1, max_length=MAX_WRITE_CHARS)
     new: str = Field(max_length=MAX_WRITE_CHARS)
@@ -179,7 +179,7 @@ def _write(args: JsonObject, files: Files, contents: Contents) -> InternalToolRe
 
 
 def _edit(args: JsonObject, files: Files, contents: Contents) -> InternalToolResult:
-    asked = read_arguments(_Edit, args)
+    asked = read_arguments(_FileEdit, args)
     name = _known(asked.path, files)
     _refuse_read_only(name, files)
     text = _text(name, files, contents)

@@ -23,7 +23,7 @@ _UNSURE = '}]"0123456789+-.eE'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddedText:
+class DecisionTextPiece:
     """The text that a piece added to a partial decision: its reasoning, answer, or arguments (JSON)."""
 
     part: Literal["reasoning", "text", "tool_call"]
@@ -39,14 +39,14 @@ class PartialDecision:
         self._text = ""
         self._sent: dict[tuple[str, int], str] = {}
 
-    def add(self, piece: str) -> tuple[AddedText, ...]:
+    def add(self, piece: str) -> tuple[DecisionTextPiece, ...]:
         """Add *piece* and return what can be read now that could not be read before."""
         if len(self._text) + len(piece) > MAX_CHARS:
             return ()
         self._text += piece
         return tuple(self._grown(_object(self._text)))
 
-    def _grown(self, written: JsonObject) -> Iterator[AddedText]:
+    def _grown(self, written: JsonObject) -> Iterator[DecisionTextPiece]:
         for found in _parts(written):
             place = (found.part, found.call_index)
             sent = self._sent.get(place)
@@ -55,7 +55,7 @@ class PartialDecision:
             if found.text or (found.tool and sent is None):
                 self._sent[place] = found.text
                 text = found.text[len(sent or "") :]
-                yield AddedText(part=found.part, text=text, call_index=found.call_index, tool=found.tool)
+                yield DecisionTextPiece(part=found.part, text=text, call_index=found.call_index, tool=found.tool)
 
 
 def _object(text: str) -> JsonObject:
@@ -72,10 +72,10 @@ def _object(text: str) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def _parts(written: JsonObject) -> Iterator[AddedText]:
+def _parts(written: JsonObject) -> Iterator[DecisionTextPiece]:
     reasoning = written.get("action_reasoning")
     if isinstance(reasoning, str) and reasoning:
-        yield AddedText(part="reasoning", text=reasoning)
+        yield DecisionTextPiece(part="reasoning", text=reasoning)
     details = written.get("action_details")
     if not isinstance(details, dict):
         return
@@ -88,14 +88,14 @@ def _parts(written: JsonObject) -> Iterator[AddedText]:
             return
 
 
-def _answer(payload: Any) -> Iterator[AddedText]:
+def _answer(payload: Any) -> Iterator[DecisionTextPiece]:
     """A message alone is sent as it grows; any other payload is JSON, and comes whole."""
     message = payload.get("message") if isinstance(payload, dict) and len(payload) == 1 else payload
     if isinstance(message, str) and message:
-        yield AddedText(part="text", text=message)
+        yield DecisionTextPiece(part="text", text=message)
 
 
-def _calls(details: JsonObject) -> Iterator[AddedText]:
+def _calls(details: JsonObject) -> Iterator[DecisionTextPiece]:
     listed = details.get("calls")
     proposals = listed if isinstance(listed, list) else [details]
     for index, proposal in enumerate(proposals):
@@ -103,9 +103,11 @@ def _calls(details: JsonObject) -> Iterator[AddedText]:
             yield from _call(index, proposal, goes_on=index == len(proposals) - 1)
 
 
-def _call(index: int, proposal: JsonObject, *, goes_on: bool) -> Iterator[AddedText]:
+def _call(index: int, proposal: JsonObject, *, goes_on: bool) -> Iterator[DecisionTextPiece]:
     tool, arguments = proposal.get("tool_name"), proposal.get("tool_params", {})
     if not isinstance(tool, str) or (goes_on and list(proposal)[-1] == "tool_name"):  # the name may be cut short
         return
     text = arguments if isinstance(arguments, str) else to_json(arguments).decode()
-    yield AddedText(part="tool_call", call_index=index, tool=tool, text=text.rstrip(_UNSURE) if goes_on else text)
+    yield DecisionTextPiece(
+        part="tool_call", call_index=index, tool=tool, text=text.rstrip(_UNSURE) if goes_on else text
+    )

@@ -26,7 +26,7 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_log_writer.adapters.history_tables import SweepTable
 from towpath_log_writer.app.history_writer import HistoryWriter
-from towpath_log_writer.core.late_runs import LaggingRuns
+from towpath_log_writer.core.lagging_runs import LaggingRuns
 
 SWEEP_ROWS = 2_000
 """Runs a sweep asks for at once; their answer stays well below the broker's 1 MiB."""
@@ -55,7 +55,7 @@ class HistoryRepairer:
         self._has_backlog = has_backlog
         self._wanted: dict[UUID, str] = {}
         self._asked = asyncio.Event()
-        self._late_runs = LaggingRuns()
+        self._lagging_runs = LaggingRuns()
         self._swept: datetime | None = None
         self._stored: datetime | None = None
         self._seen: tuple[RunSeq, ...] | None = None
@@ -111,26 +111,26 @@ class HistoryRepairer:
         since = self._swept or await self._table.swept_until()
         swept: ChangedRunList = await self._bus.request(SWEEP_RUNS, ListChangedRuns(since=since, limit=SWEEP_ROWS))
         crash_point("log_writer.swept")
-        held = await self._table.held({run.run_id for run in swept.runs}.union(self._late_runs.ids))
+        held = await self._table.held({run.run_id for run in swept.runs}.union(self._lagging_runs.ids))
         self._writer.forget_ahead(held)
-        self._late_runs.drop_complete(held)
-        self._late_runs.add_late(swept.runs, held, due=monotonic() + every_s)
+        self._lagging_runs.drop_complete(held)
+        self._lagging_runs.add_lagging(swept.runs, held, due=monotonic() + every_s)
         if not self._has_backlog():
-            self.request_repair(self._late_runs.take_due(held, monotonic(), every_s))
+            self.request_repair(self._lagging_runs.take_due(held, monotonic(), every_s))
         full = len(swept.runs) == SWEEP_ROWS and swept.until > since
-        if full and self._late_runs.full:
+        if full and self._lagging_runs.full:
             return False  # what moved later is looked at when some of these are complete
         if swept.runs:
             self._swept = swept.until if full else swept.until - OVERLAP
         crash_point("log_writer.before_note")
         await self._store_swept(self._swept or since)
-        self._quiet = not full and not self._late_runs.ids and swept.runs == self._seen
+        self._quiet = not full and not self._lagging_runs.ids and swept.runs == self._seen
         self._seen = swept.runs
         return full
 
     async def _store_swept(self, until: datetime) -> None:
         """Note how far nothing is missing: a restart begins there, and finds late runs again."""
-        oldest = self._late_runs.oldest
+        oldest = self._lagging_runs.oldest
         complete = until if oldest is None else min(until, oldest - OVERLAP)
         if complete != self._stored:
             await self._table.set_swept(complete)
@@ -148,7 +148,7 @@ class HistoryRepairer:
                 page = await self._page(run, after, sizes)
             except ProblemError as error:
                 if error.problem.code == "run_not_found":
-                    self._late_runs.forget(run)
+                    self._lagging_runs.forget(run)
                 self._log.warning("a log can't be read", run_id=str(run), problem=error.problem.code)
                 return  # a later sweep asks again
             except ValidationError as error:

@@ -2,5 +2,5 @@
 
 events of a run -> sequence.continue_from -> a segment without a gap -> projection.project -> HistoryChanges
 |                                                    |
-+-> a gap: the run log is read (late_runs)           +-> an event that can't be read is set aside
++-> a gap: the run log is read (lagging_runs)        +-> an event that can't be read is set aside
 """

@@ -143,7 +143,7 @@ NEEDED = "plan_setup"
 
 
 @dataclass(slots=True)
-class MountedFiles:
+class TaskMountFiles:
     """The files mounted for a task in the order of their paths, their texts by digest, and what is wrong with them."""
 
     files: tuple[FileEntry, ...] = ()
@@ -151,7 +151,7 @@ class MountedFiles:
     problems: tuple[ProblemDetail, ...] = ()
 
 
-def mounted(task: SubmitTask) -> MountedFiles:
+def mounted(task: SubmitTask) -> TaskMountFiles:
     """Read the mounts of *task*; those of an objective count like the task's own."""
     named = [(f"/mounts/{place}", mount) for place, mount in enumerate(task.mounts)]
     if task.background is not None:
@@ -179,7 +179,7 @@ def mounted(task: SubmitTask) -> MountedFiles:
             texts[digest] = file.content
     problems += _too_large(files, size)
     ordered = tuple(files[path] for path in sorted(files))
-    return MountedFiles(files=ordered, texts=texts, problems=tuple(problems))
+    return TaskMountFiles(files=ordered, texts=texts, problems=tuple(problems))
 
 
 def _too_large(files: dict[str, FileEntry], size: int) -> Iterator[ProblemDetail]:

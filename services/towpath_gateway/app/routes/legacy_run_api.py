@@ -16,7 +16,7 @@ from towpath_contracts.base import ClientMessage, JsonObject, Message, Name
 from towpath_contracts.decisions.request import RenderPromptAnswer, RenderPromptRequest
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, ToolCallFinished
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
-from towpath_contracts.runs.views import PreviewContext, PreviewPrompt
+from towpath_contracts.runs.views import PreviewPrompt, PromptPreview
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.dependencies import (
@@ -187,7 +187,7 @@ async def show_prompt(
         agent_key=asked.agent_key,
         user_message=asked.user_message,
     )
-    preview: PreviewContext = await dependencies.platform.request(rpc.PREVIEW_PROMPT, request)
+    preview: PromptPreview = await dependencies.platform.request(rpc.PREVIEW_PROMPT, request)
     rendered: RenderPromptAnswer = await dependencies.platform.request(
         rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context)
     )

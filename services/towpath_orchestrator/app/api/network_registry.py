@@ -12,7 +12,7 @@ from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVersion, PublishNetwork, Snapshot
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import DESCRIBE_TOOLS
-from towpath_contracts.runs.views import PreviewContext, PreviewPrompt
+from towpath_contracts.runs.views import PreviewPrompt, PromptPreview
 from towpath_contracts.tools.access import DescribeTools, GetPolicy, ToolsDescribed
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
@@ -136,7 +136,7 @@ class NetworkRegistry:
         source = NetworkSpec.model_validate_json(spec).model_dump(mode="json")
         return version.model_copy(update={"snapshot": snapshot, "spec": source})
 
-    async def preview(self, request: PreviewPrompt) -> PreviewContext:
+    async def preview(self, request: PreviewPrompt) -> PromptPreview:
         """Return what the first prompt of a run would be rendered from."""
         version = await self.find(request.project, request.network, request.version)
         snapshot = await self._store.snapshot(version.digest)
@@ -144,7 +144,7 @@ class NetworkRegistry:
         if key not in snapshot.agents:
             raise ProblemError(problem("agent_not_found", f"agents are: {', '.join(snapshot.agents)}"))
         context = await self._first_context(version, snapshot, key, request.user_message)
-        return PreviewContext(context=context, model=snapshot.agents[key].model)
+        return PromptPreview(context=context, model=snapshot.agents[key].model)
 
     async def _first_context(
         self, version: NetworkVersion, snapshot: Snapshot, agent_key: str, user_message: str

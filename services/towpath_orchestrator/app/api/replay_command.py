@@ -17,7 +17,7 @@ import asyncpg
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.records import PASSES, ReplayPage, ReplayResult, ReplayRuns
 from towpath_engine import ENGINE_VERSION
-from towpath_orchestrator.app.api.replay_jobs import ReplayRequests
+from towpath_orchestrator.app.api.replay_requests import ReplayRequests
 from towpath_orchestrator.app.api.run_export import FileRecord, RecordFileError
 from towpath_orchestrator.core.replay_check import ReplayCheck
 from towpath_orchestrator.settings import OrchestratorSettings

@@ -19,7 +19,7 @@ LONGEST_WAIT_S = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
-class _Late:
+class _LaggingRun:
     run: RunSeq
     held: int
     due: float
@@ -30,48 +30,48 @@ class LaggingRuns:
     """The runs of which history holds less than the orchestrator; times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
-        self._late_runs: dict[UUID, _Late] = {}
+        self._lagging_runs: dict[UUID, _LaggingRun] = {}
 
     @property
     def ids(self) -> list[UUID]:
         """The runs that are late."""
-        return list(self._late_runs)
+        return list(self._lagging_runs)
 
     @property
     def full(self) -> bool:
         """Whether no more should be looked for now."""
-        return len(self._late_runs) >= LATE_KEPT
+        return len(self._lagging_runs) >= LATE_KEPT
 
     @property
     def oldest(self) -> datetime | None:
         """When the first of them moved; before that nothing is missing that was looked for."""
-        return min((late.run.updated_at for late in self._late_runs.values()), default=None)
+        return min((late.run.updated_at for late in self._lagging_runs.values()), default=None)
 
-    def add_late(self, runs: Iterable[RunSeq], held: Mapping[UUID, int], due: float) -> None:
+    def add_lagging(self, runs: Iterable[RunSeq], held: Mapping[UUID, int], due: float) -> None:
         """Remember those of *runs* that are late; one that was not known is first asked for when *due*."""
         for run in runs:
             if held[run.run_id] >= run.seq:
                 continue
-            known = self._late_runs.get(run.run_id)
+            known = self._lagging_runs.get(run.run_id)
             if known is None:
-                self._late_runs[run.run_id] = _Late(run=run, held=held[run.run_id], due=due)
+                self._lagging_runs[run.run_id] = _LaggingRun(run=run, held=held[run.run_id], due=due)
             else:
                 known.run = run
 
     def forget(self, run_id: UUID) -> None:
         """Drop a run that has no log any more."""
-        self._late_runs.pop(run_id, None)
+        self._lagging_runs.pop(run_id, None)
 
     def drop_complete(self, held: Mapping[UUID, int]) -> None:
         """Drop those that history has now."""
-        self._late_runs = {
-            key: late for key, late in self._late_runs.items() if held.get(key, late.held) < late.run.seq
+        self._lagging_runs = {
+            key: late for key, late in self._lagging_runs.items() if held.get(key, late.held) < late.run.seq
         }
 
     def take_due(self, held: Mapping[UUID, int], now: float, every_s: float) -> dict[UUID, str]:
         """Return those to read now, with project: they are due and have not moved, so nothing is on its way."""
         wanted: dict[UUID, str] = {}
-        for key, late in self._late_runs.items():
+        for key, late in self._lagging_runs.items():
             if now < late.due:
                 continue
             seen = held.get(key, late.held)
