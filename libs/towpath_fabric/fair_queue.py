@@ -8,7 +8,8 @@ Every caller with waiting items is served within as many turns as there are call
 items cost the same, so this is deficit round robin with a quantum of one.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from uuid import UUID
@@ -71,17 +72,21 @@ class FairQueue(Generic[T]):
         queue = self._callers[owner.caller][owner.priority][owner.root]
         return next(iter(queue.values()))[0]
 
-    def _first(self, now: float) -> QueueOwner:
-        if not self._owners:
-            msg = "the queue is empty"
+    def _first(self, now: float, except_for: Collection[str] = ()) -> QueueOwner:
+        caller = next((caller for caller in self._callers if caller not in except_for), None)
+        if caller is None:
+            msg = "the queue has nothing for anybody else" if self._owners else "the queue is empty"
             raise LookupError(msg)
-        caller, levels = next(iter(self._callers.items()))
+        levels = self._callers[caller]
         priority = max(levels, key=lambda level: level + (now - _since(levels[level])) / self._ageing_s)
         return QueueOwner(caller=caller, root=next(iter(levels[priority])), priority=priority)
 
-    def next(self, now: float) -> T:
-        """Remove the item whose turn it is; its caller and its tree go to the end. Raises LookupError."""
-        owner = self._first(now)
+    def next(self, now: float, except_for: Collection[str] = ()) -> T:
+        """Remove the item whose turn it is; its caller and its tree go to the end. Raises LookupError.
+
+        Callers that are *except_for* keep their turns for later.
+        """
+        owner = self._first(now, except_for)
         caller, priority, root = owner.caller, owner.priority, owner.root
         levels = self._callers[caller]
         item = self._take(next(iter(levels[priority][root])), owner)
@@ -90,6 +95,10 @@ class FairQueue(Generic[T]):
         if caller in self._callers:
             self._callers.move_to_end(caller)
         return item
+
+    def holds(self, caller: str) -> bool:
+        """Return whether an item of *caller* waits."""
+        return caller in self._callers
 
     def items(self) -> list[T]:
         return [item for key in self._owners if (item := self.get(key)) is not None]
@@ -112,3 +121,24 @@ def _since(trees: "Trees[T]") -> float:
     """Return when the next item of a priority level was queued."""
     queue = next(iter(trees.values()))
     return next(iter(queue.values()))[1]
+
+
+def take_in_turns(waiting: deque[T], most: int, most_of_one: int, owner_of: Callable[[T], str]) -> list[T]:
+    """Remove items from *waiting* and return them: everybody's oldest, then everybody's second, and so on.
+
+    They are at most *most*, and of one owner at most *most_of_one*. Owners come in the order of their oldest items, so
+    whoever gets no place is further in front the next time. Items of one owner keep their order.
+    """
+    rounds: list[list[int]] = [[] for _ in range(most_of_one)]
+    counts: dict[str, int] = {}
+    for place, item in enumerate(waiting):
+        owner = owner_of(item)
+        count = counts.get(owner, 0)
+        if count < most_of_one:
+            counts[owner] = count + 1
+            rounds[count].append(place)
+    chosen = [place for places in rounds for place in places][:most]
+    items, taken = list(waiting), set(chosen)
+    waiting.clear()
+    waiting.extend(item for place, item in enumerate(items) if place not in taken)
+    return [items[place] for place in chosen]

@@ -5,6 +5,7 @@ requests in the order of arrival.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
@@ -22,13 +23,14 @@ STOP_WAIT_S = 2.0
 class FairQueueLimits:
     """`caller_of` reads the caller from a subject. `max_waiting` requests may wait, of them `max_share` of one caller.
 
-    `max_concurrent` is how many may run at the same time just now: at least one.
+    `max_concurrent` run at the same time, and of one caller as many as `max_concurrent_of` says just now: at least one.
     """
 
     caller_of: Callable[[str], str]
     max_waiting: int
     max_share: float
-    max_concurrent: Callable[[], int]
+    max_concurrent: int
+    max_concurrent_of: Callable[[str], int]
 
 
 class FairRequestQueue:
@@ -47,7 +49,7 @@ class FairRequestQueue:
         self._queue: FairQueue[Msg] = FairQueue()
         self._waiting: dict[str, int] = {}
         self._accepted = 0
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], str] = {}
 
     async def accept(self, message: Msg) -> None:
         caller = self._limits.caller_of(message.subject)
@@ -61,18 +63,22 @@ class FairRequestQueue:
         self._start_next()
 
     def _start_next(self) -> None:
-        while len(self._queue) and len(self._running) < self._limits.max_concurrent():
-            message = self._queue.next(monotonic())
+        while len(self._running) < self._limits.max_concurrent:
+            running = Counter(self._running.values())
+            full = {caller for caller, count in running.items() if count >= self._limits.max_concurrent_of(caller)}
+            if full.issuperset(self._waiting):
+                return
+            message = self._queue.next(monotonic(), full)
             caller = self._limits.caller_of(message.subject)
             self._waiting[caller] -= 1
             if not self._waiting[caller]:
                 del self._waiting[caller]
             task = asyncio.ensure_future(self._answer(message))
-            self._running.add(task)
+            self._running[task] = caller
             task.add_done_callback(self._finished)
 
     def _finished(self, task: "asyncio.Task[None]") -> None:
-        self._running.discard(task)
+        del self._running[task]
         try:
             if not task.cancelled():
                 task.result()
@@ -81,7 +87,7 @@ class FairRequestQueue:
 
     async def stop(self) -> None:
         """Let running requests end; refuse waiting ones, which their callers may send to another replica."""
-        waiting, self._queue = self._queue.items(), FairQueue()
+        waiting, self._queue, self._waiting = self._queue.items(), FairQueue(), {}
         for message in waiting:
             await self._refuse(message, len(waiting))
         if self._running:

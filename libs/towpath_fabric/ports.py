@@ -125,3 +125,6 @@ class MessageSource(Protocol):
 
     def take_now(self, limit: int) -> list[Msg]:
         """Return up to *limit* received messages, possibly none."""
+
+    def take_in_turns(self, limit: int, most_of_one: int, owner_of: Callable[[Msg], str]) -> list[Msg]:
+        """Return received messages in turns of their owners: up to *limit*, of one owner up to *most_of_one*."""

@@ -112,7 +112,7 @@ class OrchestratorWiring:
         accounting = BudgetAccounting(limits, metrics.refused)
         texts = WorkspaceTextStore(pool, store)
         inbox_letters = DeadLetters(pool, "INBOX", metrics.dead, log, local_facts.add_dead)
-        inbox = Inbox(ports.inbox, local_facts, inbox_letters, metrics, batch_size=settings.batch_size)
+        inbox = Inbox(ports.inbox, local_facts, inbox_letters, metrics, cache.caller_of, batch_size=settings.batch_size)
         commit_loop = CommitLoop(
             inbox=inbox,
             local_facts=local_facts,

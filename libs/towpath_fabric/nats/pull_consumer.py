@@ -18,6 +18,7 @@ from nats.aio.subscription import Subscription
 
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.clock import monotonic, wall
+from towpath_fabric.fair_queue import take_in_turns
 from towpath_fabric.nats.reconnects import on_reconnect
 
 EXPIRES_S = 30.0
@@ -110,9 +111,18 @@ class PullConsumer:
     def take_now(self, limit: int) -> list[Msg]:
         """Return up to *limit* received messages, possibly none."""
         batch = [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
+        self._request_if_low()
+        return batch
+
+    def take_in_turns(self, limit: int, most_of_one: int, owner_of: Callable[[Msg], str]) -> list[Msg]:
+        """Return received messages in turns of their owners: up to *limit*, of one owner up to *most_of_one*."""
+        batch = take_in_turns(self._ready, limit, most_of_one, owner_of)
+        self._request_if_low()
+        return batch
+
+    def _request_if_low(self) -> None:
         if self._requested < self._window // 2 and not self.paused:
             asyncio.get_running_loop().call_soon(self._request_soon)
-        return batch
 
     def hold(self, count: int) -> None:
         """Count *count* taken messages against the window while they are handled; a negative count releases them.

@@ -6,8 +6,10 @@ process that dies with some of them in its queue loses nothing.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from towpath_contracts.facts import AnyFact, MessageDeadFact
+from towpath_fabric.fair_queue import take_in_turns
 
 
 class LocalFacts:
@@ -18,8 +20,8 @@ class LocalFacts:
         self.arrived = arrived
         self._facts: deque[AnyFact] = deque()
 
-    def __bool__(self) -> bool:
-        return bool(self._facts)
+    def __len__(self) -> int:
+        return len(self._facts)
 
     def add(self, fact: AnyFact) -> None:
         self._facts.append(fact)
@@ -33,3 +35,7 @@ class LocalFacts:
     def take(self, most: int) -> list[AnyFact]:
         """Return the oldest facts, at most *most*, without waiting."""
         return [self._facts.popleft() for _ in range(min(most, len(self._facts)))]
+
+    def take_in_turns(self, most: int, most_of_one: int, owner_of: Callable[[AnyFact], str]) -> list[AnyFact]:
+        """Return facts in turns of their owners without waiting: at most *most*, of one owner *most_of_one*."""
+        return take_in_turns(self._facts, most, most_of_one, owner_of)

@@ -21,6 +21,11 @@ class StateCache:
         """Return the state as last seen here."""
         return self._states.get(run_id)
 
+    def caller_of(self, run_id: UUID | None) -> str:
+        """Return whose run that is; an empty string where it is not remembered."""
+        state = None if run_id is None else self._states.get(run_id)
+        return "" if state is None else state.created.caller
+
     def put(self, state: RunState) -> None:
         """Remember a state; an ended run with nothing pending is forgotten."""
         if state.is_final and not state.pending:

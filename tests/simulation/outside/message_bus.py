@@ -14,6 +14,7 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, Method
 from towpath_contracts.streams import ConsumerSpec
+from towpath_fabric.fair_queue import take_in_turns
 from towpath_fabric.fair_request_queue import FairQueueLimits
 from towpath_fabric.nats.replies import ReplyBuilder, request_type
 from towpath_fabric.ports import Handler
@@ -107,6 +108,12 @@ class MessageFeed:
 
     def take_now(self, most: int) -> list[Delivery]:
         taken = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+        if not self._paused and taken:
+            self._ask()
+        return taken
+
+    def take_in_turns(self, most: int, most_of_one: int, owner_of: Callable[[Any], str]) -> list[Delivery]:
+        taken = take_in_turns(self._ready, most, most_of_one, owner_of)
         if not self._paused and taken:
             self._ask()
         return taken

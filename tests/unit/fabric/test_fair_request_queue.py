@@ -15,7 +15,9 @@ def request(caller: str, number: int = 0) -> Msg:
 class QueuedServer:
     """What is served waits until it is released."""
 
-    def __init__(self, *, max_concurrent: int, max_waiting: int = 100, max_share: float = 0.8) -> None:
+    def __init__(
+        self, *, max_concurrent: int, max_waiting: int = 100, max_share: float = 0.8, max_of_flood: int | None = None
+    ) -> None:
         self.order: list[str] = []
         self.refused: list[str] = []
         self.releases = asyncio.Semaphore(0)
@@ -23,7 +25,8 @@ class QueuedServer:
             caller_of=lambda subject: subject.split(".")[2],
             max_waiting=max_waiting,
             max_share=max_share,
-            max_concurrent=lambda: max_concurrent,
+            max_concurrent=max_concurrent,
+            max_concurrent_of=lambda caller: (max_of_flood or max_concurrent) if caller == "flood" else max_concurrent,
         )
         self.queue = FairRequestQueue(limits, self._serve, self._refuse)
 
@@ -55,6 +58,18 @@ async def test_whoever_comes_after_a_flood_is_next() -> None:
     assert len(server.order) == 23
 
 
+async def test_who_may_have_few_at_a_time_leaves_the_rest_of_the_places_to_others() -> None:
+    server = QueuedServer(max_concurrent=8, max_of_flood=2)
+    for number in range(20):
+        await server.queue.accept(request("flood", number))
+    for number in range(10):
+        await server.queue.accept(request("other", number))
+    await asyncio.sleep(0)
+    assert server.order == ["flood", "flood", *["other"] * 6], "the flood has its two, all other places are free"
+    await server.release(30)
+    assert len(server.order) == 30, "nobody is forgotten"
+
+
 async def test_a_flood_is_refused_before_it_leaves_no_room_to_others() -> None:
     server = QueuedServer(max_concurrent=1, max_waiting=10)
     for number in range(12):
@@ -74,6 +89,8 @@ async def test_what_waits_when_the_queue_closes_gets_an_error() -> None:
     await server.queue.stop()
     assert server.order == ["a"]
     assert sorted(server.refused) == ["b", "c"]
+    await asyncio.sleep(0)
+    assert server.order == ["a"], "nothing begins when the last one ends"
 
 
 async def test_an_answer_that_fails_lets_the_next_begin() -> None:
@@ -90,7 +107,9 @@ async def test_an_answer_that_fails_lets_the_next_begin() -> None:
     async def refuse(message: Msg, _waiting: int) -> None:
         raise AssertionError(message.subject)
 
-    limits = FairQueueLimits(caller_of=str, max_waiting=10, max_share=1.0, max_concurrent=lambda: 1)
+    limits = FairQueueLimits(
+        caller_of=str, max_waiting=10, max_share=1.0, max_concurrent=1, max_concurrent_of=lambda _: 1
+    )
     queue = FairRequestQueue(limits, serve, refuse)
     for number in range(3):
         await queue.accept(request("me", number))

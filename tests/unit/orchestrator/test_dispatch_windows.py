@@ -174,6 +174,7 @@ async def test_a_full_window_lets_callers_in_by_turn_and_never_sends_twice() -> 
         runs[1][1].effect.effect_id: 2,
     }
     assert len(sent.windows.held()) == 5
+    assert (sent.windows.holds("flood"), sent.windows.holds("other"), sent.windows.holds("me")) == (True, True, False)
     for state, _ in runs[:2]:
         sent.windows.settle(state, ended(state))
         await sent.windows.pump()

@@ -42,7 +42,10 @@ SUBMITS_AT_ONCE = 32
 """Tasks that are checked and stored at the same time: enough to share commits, and few before whoever comes next."""
 
 SUBMITS_AMONG_WORK = 4
-"""While requests of runs wait for their turn: what has begun goes before what would only wait in the queue."""
+"""Of a caller whose runs' requests wait for their turn: what has begun goes before what would only wait as well.
+
+Others are taken in at once: their runs are few, and would else wait behind that caller's, a commit for every few.
+"""
 
 
 Token = Annotated[str, Path()]
@@ -121,11 +124,15 @@ async def serve_submits(
     """Take tasks in turns of their callers; returns what stops that."""
     share = settings.max_active_share
 
-    def max_concurrent() -> int:
-        return SUBMITS_AMONG_WORK if windows.holds_any else SUBMITS_AT_ONCE
+    def max_concurrent_of(caller: str) -> int:
+        return SUBMITS_AMONG_WORK if windows.holds(caller) else SUBMITS_AT_ONCE
 
     limits = FairQueueLimits(
-        caller_of=_caller, max_waiting=settings.max_waiting_submits, max_share=share, max_concurrent=max_concurrent
+        caller_of=_caller,
+        max_waiting=settings.max_waiting_submits,
+        max_share=share,
+        max_concurrent=SUBMITS_AT_ONCE,
+        max_concurrent_of=max_concurrent_of,
     )
     served = (subjects.TASK_SUBMIT_ALL, subjects.TASK_SUBMIT_ANONYMOUS)
     return await bus.subscribe_fairly(served, clients.submit, limits)

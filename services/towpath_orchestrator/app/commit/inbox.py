@@ -2,10 +2,16 @@
 
 A message is acknowledged only after the transition that it caused is committed: a crash in between redelivers it, and
 the run machine ignores a fact that it has folded already.
+
+A batch is one commit, and a fact that arrives meanwhile waits for all of it. Where facts of one caller come alone, a
+batch takes whatever waits, which costs least. Where facts of several came lately, it takes few of each, so that whoever
+has many runs under way doesn't make commits long for whoever has few.
 """
 
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from uuid import UUID
 
 from nats.aio.msg import Msg
 
@@ -17,6 +23,12 @@ from towpath_fabric.ports import MessageSource
 from towpath_orchestrator.app.local_facts import LocalFacts
 from towpath_orchestrator.core.inbox_messages import read_inbox_message, run_in_subject
 from towpath_orchestrator.metrics import OrchestratorMetrics
+
+LATELY = 16
+"""A caller counts for so many batches: about as long as its run is away at a script or a tool that answers at once."""
+
+FEW = 8
+"""Facts of one caller in a shared batch: so many that a commit for them alone is worth its cost."""
 
 CONTESTED_S = 0.2
 """After this time the fact of a contested run comes again."""
@@ -45,6 +57,31 @@ def local_fact(fact: AnyFact) -> InboxFact:
     return InboxFact(fact=fact, text=fact.model_dump_json())
 
 
+class BatchShares:
+    """Remembers whose facts came lately. One per inbox."""
+
+    def __init__(self) -> None:
+        self._batch = 0
+        self._callers: OrderedDict[str, int] = OrderedDict()
+        """The last batch with a fact of each caller, the oldest first."""
+
+    def most_of_one(self, waiting: int) -> int | None:
+        """Return how many facts of one caller come next while *waiting* facts wait; None where one caller is alone.
+
+        What waits is taken within LATELY batches, however much it is: the broker would deliver it again.
+        """
+        return max(FEW, -(-waiting // LATELY)) if len(self._callers) > 1 else None
+
+    def note_batch(self, callers: Iterable[str]) -> None:
+        """Take note of whose facts a batch holds."""
+        self._batch += 1
+        for caller in callers:
+            self._callers[caller] = self._batch
+            self._callers.move_to_end(caller)
+        while self._callers and next(iter(self._callers.values())) <= self._batch - LATELY:
+            self._callers.popitem(last=False)
+
+
 class Inbox:
     """Takes facts in batches, and settles their messages with the broker. One per process."""
 
@@ -54,23 +91,31 @@ class Inbox:
         local_facts: LocalFacts,
         dead_letters: DeadLetters,
         metrics: OrchestratorMetrics,
+        caller_of: Callable[[UUID | None], str],
         *,
         batch_size: int,
     ) -> None:
+        """*caller_of* returns whose run that is, as far as this process knows: all others share their turns."""
         self._feed = feed
         self._local_facts = local_facts
         self._dead_letters = dead_letters
         self._metrics = metrics
         self._batch_size = batch_size
+        self._caller_of = caller_of
+        self._shares = BatchShares()
 
     async def take(self) -> list[InboxFact]:
-        """Wait for something to do and return at most a batch of it, this process's own facts first."""
+        """Wait for something to do and return at most a batch of it, this process's own facts first.
+
+        Where facts of several callers come, few of each are taken, in turns.
+        """
         arrived = self._local_facts.arrived
         while not self._local_facts and not self._feed.waiting:
             arrived.clear()
             await arrived.wait()
-        facts = [local_fact(fact) for fact in self._local_facts.take(self._batch_size)]
-        for message in self._feed.take_now(self._batch_size - len(facts)):
+        own, messages = self._next_batch()
+        facts = [local_fact(fact) for fact in own]
+        for message in messages:
             crash_point("orchestrator.pulled")
             read = read_inbox_message(message.subject, message.data)
             if read.fact is None:
@@ -78,7 +123,20 @@ class Inbox:
                 await self._dead_letters.set_aside(message, read.reason, about)
             else:
                 facts.append(InboxFact(fact=read.fact, text=read.text, message=message))
+        self._shares.note_batch(self._caller_of(item.fact.run_id) for item in facts)
         return facts
+
+    def _next_batch(self) -> tuple[list[AnyFact], list[Msg]]:
+        size = self._batch_size
+        most_of_one = self._shares.most_of_one(max(len(self._local_facts), self._feed.waiting))
+        if most_of_one is None:
+            own = self._local_facts.take(size)
+            return own, self._feed.take_now(size - len(own))
+        own = self._local_facts.take_in_turns(size, most_of_one, lambda fact: self._caller_of(fact.run_id))
+        return own, self._feed.take_in_turns(size - len(own), most_of_one, self._caller_of_message)
+
+    def _caller_of_message(self, message: Msg) -> str:
+        return self._caller_of(run_in_subject(message.subject))
 
     def pause(self, *, paused: bool) -> None:
         """Take no messages from the broker while the database is away."""

@@ -142,10 +142,9 @@ class WindowedDispatcher:
         if not window.turns:
             window.width.rest()
 
-    @property
-    def holds_any(self) -> bool:
-        """Whether anything waits."""
-        return bool(self._held)
+    def holds(self, caller: str) -> bool:
+        """Return whether a request of *caller* waits."""
+        return bool(self._held) and any(window.turns.holds(caller) for window in self._windows.values())
 
     async def wait_held(self) -> None:
         """Return when something waits, or was sent late and not taken yet (`take_late`)."""

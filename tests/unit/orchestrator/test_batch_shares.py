@@ -1,0 +1,51 @@
+"""Whose facts make a batch: all that wait where one caller is alone, few of each and in turns where several are."""
+
+from collections import deque
+
+from towpath_fabric.fair_queue import take_in_turns
+from towpath_orchestrator.app.commit.inbox import FEW, LATELY, BatchShares
+
+
+def caller(item: str) -> str:
+    return item[0]
+
+
+def test_everybodys_oldest_comes_first_and_what_is_left_keeps_its_order() -> None:
+    waiting = deque(["a1", "a2", "a3", "a4", "b1", "a5", "b2", "c1"])
+    assert take_in_turns(waiting, 7, 3, caller) == ["a1", "b1", "c1", "a2", "b2", "a3"], "no more than three of one"
+    assert list(waiting) == ["a4", "a5"]
+    assert take_in_turns(waiting, 7, 3, caller) == ["a4", "a5"]
+    assert take_in_turns(waiting, 7, 3, caller) == []
+
+
+def test_whoever_gets_no_place_is_in_front_the_next_time() -> None:
+    waiting = deque(["a1", "a2", "b1", "c1", "d1"])
+    assert take_in_turns(waiting, 2, 2, caller) == ["a1", "b1"]
+    waiting.extend(["b2", "e1"])
+    assert take_in_turns(waiting, 3, 2, caller) == ["a2", "c1", "d1"]
+
+
+def test_a_caller_alone_has_whole_batches() -> None:
+    shares = BatchShares()
+    assert shares.most_of_one(500) is None
+    shares.note_batch(["a"] * 200)
+    assert shares.most_of_one(500) is None
+
+
+def test_a_batch_takes_few_of_each_for_as_long_as_several_come() -> None:
+    shares = BatchShares()
+    shares.note_batch(["a", "b"])
+    for _ in range(LATELY - 1):
+        assert shares.most_of_one(100) == FEW
+        shares.note_batch(["a"] * FEW)
+    assert shares.most_of_one(100) == FEW, "b counts for as many batches as it takes to come back"
+    shares.note_batch(["a"] * FEW)
+    assert shares.most_of_one(100) is None
+
+
+def test_what_waits_is_taken_within_a_known_number_of_batches() -> None:
+    shares = BatchShares()
+    shares.note_batch(["a", "b"])
+    most = shares.most_of_one(1_024)
+    assert most == 64
+    assert most * LATELY >= 1_024
