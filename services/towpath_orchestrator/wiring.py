@@ -52,9 +52,9 @@ from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTextStore
 from towpath_orchestrator.app.dispatch.child_messenger import ChildRunMessenger
 from towpath_orchestrator.app.dispatch.dispatch_windows import Backlog, WindowedDispatcher
 from towpath_orchestrator.app.dispatch.effect_dispatcher import EffectDispatcher
-from towpath_orchestrator.app.dispatch.held_request_timers import WaitingRequestTimers
 from towpath_orchestrator.app.dispatch.pending_resend import ReconnectResend, StartupResend
 from towpath_orchestrator.app.dispatch.publishers import EventPublisher, RequestPublisher
+from towpath_orchestrator.app.dispatch.windowed_request_timers import WindowedRequestTimers
 from towpath_orchestrator.app.local_facts import LocalFacts
 from towpath_orchestrator.app.reconciler import Reconciler
 from towpath_orchestrator.app.run_activity import RunActivity
@@ -151,7 +151,7 @@ class OrchestratorWiring:
             reconciler.run,
             admission.run,
             windows.run,
-            WaitingRequestTimers(pool, store, cache, windows, log).run,
+            WindowedRequestTimers(pool, store, cache, windows, log).run,
             ReconnectResend(bus, cache, dispatcher, ports.ensure).run,
             reconciler.clean_up,
             StartupResend(pool, store, dispatcher, log, most=settings.max_active_runs).run,

@@ -35,7 +35,7 @@ class DispatchDestination:
 
 
 @dataclass(slots=True, kw_only=True)
-class WaitingRequest:
+class WindowedRequest:
     """A request that waits for its turn. Its run is woken at *wake* of the monotonic clock, if nobody moves that."""
 
     effect: OutgoingEffect
@@ -68,7 +68,7 @@ class DispatchWindow:
     width: WindowWidth
     credits: int
     debt: int
-    turns: FairQueue[WaitingRequest]
+    turns: FairQueue[WindowedRequest]
     moved: float = 0.0
 
     def spend(self, now: float) -> None:

@@ -16,7 +16,7 @@ from towpath_orchestrator.core.dispatch_choice import (
     DelayedAttempt,
     DispatchDestination,
     DispatchWindow,
-    WaitingRequest,
+    WindowedRequest,
     destination_of,
     destination_of_request,
     occupying_requests,
@@ -83,7 +83,7 @@ class WindowedDispatcher:
             await self._send(effect)
         else:
             now = monotonic()
-            held = WaitingRequest(
+            held = WindowedRequest(
                 effect=effect, destination=destination, since=now, wake=now + resend_interval_s(effect)
             )
             window.turns.put(key, held, owner_of(state), now)
@@ -151,7 +151,7 @@ class WindowedDispatcher:
         if not self._held and not self._late:
             await self._some.wait()
 
-    def held(self) -> list[WaitingRequest]:
+    def held(self) -> list[WindowedRequest]:
         """Return everything that waits."""
         return [held for destination in set(self._held.values()) for held in self._windows[destination].turns.items()]
 
@@ -194,7 +194,7 @@ class WindowedDispatcher:
         window = self._windows.get(destination)
         if window is None:
             size = self._first_width(destination)
-            turns: FairQueue[WaitingRequest] = FairQueue(self._settings.priority_ageing_s)
+            turns: FairQueue[WindowedRequest] = FairQueue(self._settings.priority_ageing_s)
             window = DispatchWindow(width=WindowWidth(size), credits=size, debt=0, turns=turns)
             self._windows[destination] = window
             self._forget_destinations()

@@ -21,7 +21,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
 from towpath_orchestrator.app.dispatch.dispatch_windows import WindowedDispatcher
 from towpath_orchestrator.app.state_cache import StateCache
-from towpath_orchestrator.core.dispatch_choice import DelayedAttempt, WaitingRequest
+from towpath_orchestrator.core.dispatch_choice import DelayedAttempt, WindowedRequest
 
 LOOK_S = 1.0
 """How late a request that nobody wants any more is noticed, where another replica ended its run."""
@@ -33,7 +33,7 @@ AHEAD_S = 10.0
 """How far: a request whose process has died is asked for again after this time at the latest."""
 
 
-class WaitingRequestTimers:
+class WindowedRequestTimers:
     """Looks after what *windows* hold, once a second while they do. One per process."""
 
     def __init__(
@@ -59,7 +59,7 @@ class WaitingRequestTimers:
 
     async def look(self) -> None:
         """Drop what is not wanted any more, and put off the waking of runs whose requests wait or were sent late."""
-        held: dict[UUID, list[WaitingRequest]] = {}
+        held: dict[UUID, list[WindowedRequest]] = {}
         for one in self._windows.held():
             held.setdefault(one.effect.message.run_id, []).append(one)
         new, late = self._sent_late()
@@ -111,7 +111,7 @@ class WaitingRequestTimers:
             return None
 
 
-def _current(held: list[WaitingRequest], state: RunState | None) -> list[WaitingRequest]:
+def _current(held: list[WindowedRequest], state: RunState | None) -> list[WindowedRequest]:
     """Return those requests that are still what the run waits for; one that was asked for anew is not."""
     attempts = {} if state is None else {pending.effect_id: pending.attempt for pending in state.pending}
     return [one for one in held if attempts.get(one.effect.effect.effect_id) == one.effect.effect.attempt]
@@ -123,7 +123,7 @@ def _sent(late: dict[UUID, DelayedAttempt], state: RunState) -> dict[UUID, float
     return {key: one.due for key, one in late.items() if attempts.get(key) == one.attempt}
 
 
-def _wait_s(waiting: list[WaitingRequest], late: Collection[float]) -> float | None:
+def _wait_s(waiting: list[WindowedRequest], late: Collection[float]) -> float | None:
     """Return in how many seconds the run is to be woken, None where its time is right as it is."""
     now = monotonic()
     if any(one.wake <= now + SOON_S for one in waiting):

@@ -10,7 +10,7 @@ from towpath_engine.advance import advance
 from towpath_engine.replay import create
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import EffectKind, PendingEffect
-from towpath_orchestrator.app.dispatch.held_request_timers import next_wake
+from towpath_orchestrator.app.dispatch.windowed_request_timers import next_wake
 
 DUE = START + timedelta(seconds=5)
 LOST, HELD = UUID(int=7), UUID(int=8)
