@@ -8,6 +8,7 @@ restarted once there is room, because a stream that failed to write stays closed
 import asyncio
 import contextlib
 import logging
+import math
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from towpath_contracts.streams import STREAMS
 from towpath_embedded.processes.child_process import failure
 from towpath_embedded.processes.ports import LOOPBACK
 from towpath_embedded.servers.nats import Nats
+from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.streams import ensure_streams
 
 _log = logging.getLogger(__name__)
@@ -31,7 +33,8 @@ _log = logging.getLogger(__name__)
 LOOK_S = 0.25  # while the broker is down, or its streams are not declared
 TRIES = 2  # a server that is just starting refuses for a moment; damage stays
 CONNECT_TIMEOUT_S = 5
-HEALTH_S = 5.0  # each look wakes a broker that may have nothing to do
+LOOK_AT_FILES_S = 5.0
+ASK_S = 30.0  # how often the broker is asked for its health, though its disk has room: that wakes it
 WRITE_ERROR = b"write error"  # what `/healthz` reports for a stream that no longer takes messages
 ROOM_BYTES = 8 * 1024 * 1024  # with less space than this a refusal is no sign of damaged files
 SERVER_ERRORS = 500
@@ -61,6 +64,7 @@ class BrokerRecovery:
         self._release = release
         self._declared_for: int | None = None
         self._restarted = asyncio.Event()
+        self._asked_s = monotonic()
 
     async def declare(self) -> None:
         """Declare every stream; a damaged store is replaced, once. Raises `service_failed` when that did not help."""
@@ -89,8 +93,8 @@ class BrokerRecovery:
                 if pid != self._declared_for:
                     await self._declare_or_replace()
                 else:
-                    await self._open_streams_again()
                     await self._start_without_files()
+                    await self._open_streams_again()
             except (OSError, NatsError):  # it has just gone down again, or its disk is full
                 continue
 
@@ -98,16 +102,22 @@ class BrokerRecovery:
         """Return when the broker may be another one, or is to be looked at anyway."""
         serves = self._declared_for is not None and self._pid() == self._declared_for
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HEALTH_S if serves else LOOK_S):
+            async with asyncio.timeout(LOOK_AT_FILES_S if serves else LOOK_S):
                 await self._restarted.wait()
         self._restarted.clear()
 
     async def _open_streams_again(self) -> None:
         """Start the server again that stopped writing when its disk was full, once it is not any more."""
-        if WRITE_ERROR in await asyncio.to_thread(_health, self._nats.monitoring_port) and self._has_room():
-            self._notice("nats had no space and has stopped to store messages; there is room again, so it is restarted")
-            await self._hold()
-            self._release()
+        if not self._has_room():
+            self._asked_s = -math.inf  # it is asked as soon as there is room
+        elif monotonic() - self._asked_s >= ASK_S:
+            self._asked_s = monotonic()
+            if WRITE_ERROR in await asyncio.to_thread(_health, self._nats.monitoring_port):
+                self._notice(
+                    "nats had no space and has stopped to store messages; it is restarted, there is room again"
+                )
+                await self._hold()
+                self._release()
 
     async def _start_without_files(self) -> None:
         """Start the server again whose files were deleted under it: it runs on, answers, and stores nothing."""
