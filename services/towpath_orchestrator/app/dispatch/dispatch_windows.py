@@ -119,7 +119,7 @@ class WindowedDispatcher:
 
     async def pump(self) -> None:
         """Send whatever may be sent now, in turns."""
-        for destination in set(self._held.values()) if self._held else ():
+        for destination in self._awaited() if self._held else ():
             await self._drain(destination)
 
     async def _drain(self, destination: DispatchDestination) -> None:
@@ -153,7 +153,7 @@ class WindowedDispatcher:
 
     def held(self) -> list[WindowedRequest]:
         """Return everything that waits."""
-        return [held for destination in set(self._held.values()) for held in self._windows[destination].turns.items()]
+        return [held for destination in self._awaited() for held in self._windows[destination].turns.items()]
 
     def take_late(self) -> dict[UUID, DelayedAttempt]:
         """Return the requests that were sent late since the last call."""
@@ -174,8 +174,12 @@ class WindowedDispatcher:
                 self._some.clear()
                 await self._some.wait()
             await asyncio.sleep(LOOK_S)
-            for destination in set(self._held.values()):
+            for destination in self._awaited():
                 await self._look(destination)
+
+    def _awaited(self) -> tuple[DispatchDestination, ...]:
+        """Return what requests wait for, in the order in which they came: a set's order differs between processes."""
+        return tuple(dict.fromkeys(self._held.values()))
 
     async def _look(self, destination: DispatchDestination) -> None:
         window = self._windows.get(destination)
