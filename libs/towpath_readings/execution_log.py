@@ -83,7 +83,7 @@ class ExecutionLogs(Value):
     instructions: list[JsonObject] = Field(default_factory=list)
 
 
-class _LogProjection:
+class _ExecutionLogProjection:
     """Walks the events once, in order."""
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ def _insert(items: list[Any], behind: int, item: Any) -> None:
 
 def project_execution_log(entries: Iterable["ev.LogEntry"]) -> ExecutionLogs:
     """Project the events of one run, given in seq order."""
-    projection = _LogProjection()
+    projection = _ExecutionLogProjection()
     for entry in entries:
         projection.add(entry)
     return projection.log

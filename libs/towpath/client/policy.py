@@ -12,7 +12,7 @@ from typing import Any
 from towpath.client.transport import Transport
 from towpath.networks.spec_files import PolicySpecFile, load_policy
 from towpath_contracts.base import JsonObject
-from towpath_contracts.tools.access import AccessVerdict, Permissions, PolicyApplied, PolicyView
+from towpath_contracts.tools.access import AccessVerdict, AgentPermissions, PolicyApplied, PolicyView
 from towpath_contracts.tools.policy import (
     PolicyChanges,
     PolicyImpact,
@@ -69,10 +69,10 @@ class PolicyResource:
         body = {"network": network, "agent_key": agent_key, "tool": tool, **details}
         return AccessVerdict.model_validate(await self._transport.request("POST", "/v1/policy/check", body=body))
 
-    async def permissions(self, network: str, agent_key: str, *, agent_type: str = "") -> Permissions:
+    async def permissions(self, network: str, agent_key: str, *, agent_type: str = "") -> AgentPermissions:
         """Return what the matrix gives an agent, tool by tool."""
         path = f"/v1/permissions/{network}/{agent_key}"
-        return Permissions.model_validate(
+        return AgentPermissions.model_validate(
             await self._transport.request("GET", path, query={"agent_type": agent_type or None})
         )
 

@@ -88,7 +88,7 @@ class Permission(Value):
     rules: tuple[str, ...] = ()
 
 
-class Permissions(Message):
+class AgentPermissions(Message):
     """Every registered tool that some rule speaks of."""
 
     policy_version: int

@@ -1,6 +1,6 @@
 """Gives room to runs: counts the run tables, and begins whoever comes next.
 
-Every replica does so for itself; `core/admission_policy.py` decides. A run begins with a fact in the local queue.
+Every replica does so for itself; `core/admission_picker.py` decides. A run begins with a fact in the local queue.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.local_facts import LocalFacts
 from towpath_orchestrator.app.run_activity import RunActivity
-from towpath_orchestrator.core.admission_policy import AdmissionLimits, AdmissionPolicy, RunCounts
+from towpath_orchestrator.core.admission_picker import AdmissionLimits, AdmissionPicker, RunCounts
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -49,7 +49,7 @@ class Admission:
         self._metrics = metrics
         self._local_facts = local_facts
         self._log = log
-        self._policy = AdmissionPolicy(
+        self._policy = AdmissionPicker(
             AdmissionLimits(
                 active=settings.max_active_runs,
                 active_share=settings.active_share,

@@ -1,6 +1,6 @@
 """What the orchestrator decides, without I/O and without a clock.
 
-    task ──> tasks, task_kinds ──> admission_policy ──> run: refused whole, or begun, or queued
+    task ──> tasks, task_kinds ──> admission_picker ──> run: refused whole, or begun, or queued
     message ──> inbox_messages ──> fact of a run, or dead letter
     facts ──> budget_scopes, transitions ──> what is committed
     effects ──> dispatch_choice, window_policy ──> where requests go, and how many at once

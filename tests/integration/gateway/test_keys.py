@@ -21,7 +21,7 @@ from tests.support.platform.platform_peer import PlatformPeer
 from towpath_contracts import rpc
 from towpath_contracts.dead_letters import DeadLetterPage
 from towpath_contracts.runs.views import ActionDone, GatePage, GateView
-from towpath_contracts.tools.access import AuditPage, Permissions, PolicyApplied, ToolsDescribed
+from towpath_contracts.tools.access import AgentPermissions, AuditPage, PolicyApplied, ToolsDescribed
 from towpath_gateway.adapters.key_store import CreateKeyBody
 from towpath_gateway.core.api_keys import OPERATE_PLATFORM, SCOPES
 from towpath_gateway.settings import GatewaySettings
@@ -320,7 +320,7 @@ async def test_tool_access_is_asked_in_the_name_of_the_credential(place: Place) 
     peer = place.peer
     peer.answers[rpc.AUDIT_QUERY.subject] = AuditPage(entries=())
     peer.answers[rpc.APPLY_POLICY.subject] = PolicyApplied(version=2, digest="d", rules=1, changed=True)
-    peer.answers[rpc.GET_PERMISSIONS.subject] = Permissions(policy_version=2, permissions=())
+    peer.answers[rpc.GET_PERMISSIONS.subject] = AgentPermissions(policy_version=2, permissions=())
     peer.answers[rpc.DESCRIBE_TOOLS.subject] = ToolsDescribed(tools=())
     peer.answers[rpc.DECIDE_PROPOSAL.subject] = ActionDone(detail="accepted")
     async with await place.client("shop", "alice") as alice:

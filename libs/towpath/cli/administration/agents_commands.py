@@ -6,7 +6,7 @@ read it and is never printed. The agent itself runs in the program that this pro
 
 from cyclopts import App
 
-from towpath.cli.administration.broker_credentials import Deploy
+from towpath.cli.administration.broker_user_list import Deploy
 from towpath.cli.administration.credential_options import DEPLOY, remove_credential, save_credential, show_credentials
 from towpath.cli.administration.process_commands import Arguments, join_platform, replace_process
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples

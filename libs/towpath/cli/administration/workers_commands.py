@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from towpath.cli.administration.broker_credentials import Deploy
+from towpath.cli.administration.broker_user_list import Deploy
 from towpath.cli.administration.credential_options import DEPLOY, remove_credential, save_credential, show_credentials
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column

@@ -11,6 +11,7 @@ from towpath_contracts.base import ClientMessage, JsonObject, Name
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import (
     AccessVerdict,
+    AgentPermissions,
     ApplyPolicy,
     AuditPage,
     AuditQuery,
@@ -18,7 +19,6 @@ from towpath_contracts.tools.access import (
     DescribeTools,
     GetPermissions,
     GetPolicy,
-    Permissions,
     PolicyApplied,
     PolicyView,
     SettleToolProposal,
@@ -178,7 +178,7 @@ async def check_access(question: AccessQuestion, dependencies: Dependencies, pri
 
 @router.get(
     "/permissions/{network:path}/{agent}",
-    response_model=Permissions,
+    response_model=AgentPermissions,
     responses=documented(),
     summary="What an agent may do",
 )

@@ -10,13 +10,13 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.access import (
     AccessVerdict,
+    AgentPermissions,
     CheckAccess,
     CheckGrant,
     DescribeTools,
     GetPermissions,
     GrantChecked,
     Permission,
-    Permissions,
     ToolsDescribed,
     ToolVersionProposal,
 )
@@ -105,7 +105,7 @@ class AccessQueries:
             hints=await self._advice.about_question(principal, request.tool, bundle),
         )
 
-    async def permissions(self, request: GetPermissions) -> Permissions:
+    async def permissions(self, request: GetPermissions) -> AgentPermissions:
         """List every tool that a rule allows or denies to this agent, for any caller; a lead's delegates too."""
         bundle = await self._policy_cache.current(self._pool, request.project)
         principal = CallPrincipal(request.network, request.agent_key, request.agent_type, "*", request.project)
@@ -114,7 +114,7 @@ class AccessQueries:
             rules = bundle.matrix.candidates(principal, spec.name, spec.operation, discovered=spec.discovered)
             if rules:
                 found.append(_permission(spec.name, spec.operation, rules))
-        return Permissions(policy_version=bundle.matrix.version, permissions=tuple(found))
+        return AgentPermissions(policy_version=bundle.matrix.version, permissions=tuple(found))
 
     async def _delegates(self, request: GetPermissions) -> tuple[ToolSpec, ...]:
         """Return the tools of a team's lead: nobody registers them, they come with the published network."""

@@ -51,7 +51,7 @@ class AgentCredential(ClientValue):
     agent: Token
 
 
-class BrokerCredentials(ClientValue):
+class BrokerUserList(ClientValue):
     """The list: workers and agents by name, callers that submit tasks over NATS, and who has which public nkey.
 
     Whoever has an nkey, a service too, logs in with its seed (TOWPATH_NATS_NKEY_FILE) and has no password.
@@ -80,10 +80,10 @@ class BrokerCredentials(ClientValue):
         return {**SERVICES, **workers, **agents, **{name: client_rights(name) for name in self.clients}}
 
 
-def load(path: Path) -> BrokerCredentials:
+def load(path: Path) -> BrokerUserList:
     """Read the list; an absent file is an empty one. Raises `request_invalid` with everything that is wrong."""
     if not path.exists():
-        return BrokerCredentials()
+        return BrokerUserList()
     try:
         content = yaml.safe_load(path.read_text("utf-8")) or {}
     except yaml.YAMLError as error:
@@ -91,16 +91,16 @@ def load(path: Path) -> BrokerCredentials:
     return read(content, str(path))
 
 
-def read(content: Any, where: str) -> BrokerCredentials:
+def read(content: Any, where: str) -> BrokerUserList:
     """Return the list in *content*; raises `request_invalid` with everything that is wrong, and *where*."""
     try:
-        return BrokerCredentials.model_validate(content)
+        return BrokerUserList.model_validate(content)
     except ValidationError as error:
         wrong = details_of(error)
         raise ProblemError(problem("request_invalid", f"{where}: {summary_of(wrong)}", errors=wrong)) from error
 
 
-def save(path: Path, credentials: BrokerCredentials) -> None:
+def save(path: Path, credentials: BrokerUserList) -> None:
     """Write the list, and `authority.conf` beside it."""
     body = yaml.safe_dump(credentials.model_dump(mode="json"), sort_keys=False)
     path.write_text(_HEAD + body, "utf-8")
@@ -122,7 +122,7 @@ def authority_configuration(users: Mapping[str, NatsUserRights], nkeys: Mapping[
     )
 
 
-def store(deploy: Path, credentials: BrokerCredentials, name: str) -> None:
+def store(deploy: Path, credentials: BrokerUserList, name: str) -> None:
     """Write the list with what *name* is now; raises `request_invalid` where two names have one password variable."""
     variables = [password_variable(user) for user in credentials.users()]
     if len(set(variables)) < len(variables):

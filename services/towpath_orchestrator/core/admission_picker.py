@@ -48,7 +48,7 @@ class RunCounts:
     waiting: int
 
 
-class AdmissionPolicy:
+class AdmissionPicker:
     """Counts who holds room, and decides who may have some."""
 
     def __init__(self, limits: AdmissionLimits) -> None:
