@@ -9,7 +9,6 @@ import os
 import secrets
 import shutil
 import signal
-import sys
 import sysconfig
 from collections.abc import Callable, Mapping
 from importlib import metadata
@@ -23,8 +22,6 @@ from towpath_embedded.processes import child_process
 from towpath_embedded.processes.ports import LOOPBACK, free_port
 
 BINARY_VARIABLE = "TOWPATH_NATS_SERVER"
-THREADS_VARIABLE = "GOMAXPROCS"  # of the Go runtime: how many threads of the server work at the same time
-FEW_CPUS = 2
 START_TIMEOUT_S = 30  # recovering large streams after a kill takes seconds
 STOP_TIMEOUT_S = 10
 PORT_ATTEMPTS = 5
@@ -125,10 +122,7 @@ class Nats:
         configuration = self.folder / "nats.conf"
         write_private(configuration, self.configuration())
         self.process = child_process.spawn(
-            [self._binary, "-c", configuration],
-            log=self.log,
-            environment=_go_environment(),
-            death_signal=signal.SIGTERM,
+            [self._binary, "-c", configuration], log=self.log, environment={}, death_signal=signal.SIGTERM
         )
 
     async def ready(self) -> bool:
@@ -228,24 +222,6 @@ class Nats:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_private(path, json.dumps(passwords))
         return passwords
-
-
-def _go_environment() -> dict[str, str]:
-    """Let one thread work where the services need the few CPUs themselves: two of them mostly wake each other.
-
-    Whoever sets the variable for this process decides for the server.
-    """
-    given = os.environ.get(THREADS_VARIABLE)
-    if given is None and usable_cpus() > FEW_CPUS:
-        return {}
-    return {THREADS_VARIABLE: given or "1"}
-
-
-def usable_cpus() -> int:
-    """Return how many CPUs this process may use, as far as the system says so."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def nats_binary() -> Path:

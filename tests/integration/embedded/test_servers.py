@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -13,7 +12,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
-from urllib.request import urlopen
 
 import asyncpg
 import nats
@@ -25,7 +23,6 @@ from nats.aio.subscription import Subscription
 from towpath_contracts.authority import USERS, client_rights
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes.child_process import wait_exit
-from towpath_embedded.servers import nats as nats_module
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
 
@@ -36,12 +33,6 @@ async def _value(dsn: str, query: str) -> object:
         return await connection.fetchval(query)
     finally:
         await connection.close()
-
-
-def _monitored(server: Nats) -> dict[str, object]:
-    with urlopen(f"http://127.0.0.1:{server.monitoring_port}/varz", timeout=60) as answer:
-        found: dict[str, object] = json.load(answer)
-        return found
 
 
 def _mode(path: Path) -> int:
@@ -240,7 +231,6 @@ async def test_a_server_that_crashes_on_an_empty_store_too_destroys_nothing(
 _ORPHAN = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from towpath_embedded.servers import nats as nats_module
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
 async def main():
@@ -272,19 +262,3 @@ def _runs(pid: int) -> bool:
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-
-
-@pytest.mark.parametrize(("cpus", "given", "expected"), [(2, None, 1), (2, "2", 2), (64, "3", 3)])
-async def test_nats_works_with_one_thread_where_cpus_are_few_unless_told_otherwise(
-    cpus: int, given: str | None, expected: int, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nats_module, "usable_cpus", lambda: cpus)
-    monkeypatch.delenv(nats_module.THREADS_VARIABLE, raising=False)
-    if given is not None:
-        monkeypatch.setenv(nats_module.THREADS_VARIABLE, given)
-    server = Nats(folder / "nats")
-    await server.start()
-    try:
-        assert (await asyncio.to_thread(_monitored, server))["gomaxprocs"] == expected
-    finally:
-        await server.stop()
