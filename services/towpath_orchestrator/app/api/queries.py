@@ -3,7 +3,6 @@
 Every answer is of the asking project; a run of another project does not exist.
 """
 
-import asyncio
 import base64
 import json
 from typing import Any
@@ -33,6 +32,7 @@ from towpath_contracts.runs.views import (
     RunView,
 )
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
+from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import Queries
@@ -153,38 +153,6 @@ def _gate(row: Any) -> GateView:
     return GateView(**fields, quorum=fields["detail"].get("quorum", 1))
 
 
-class StatusReader:
-    """Reads the status of runs; requests of one turn of the event loop share a statement."""
-
-    def __init__(self, pool: Database) -> None:
-        self._pool = pool
-        self._asked: dict[UUID, asyncio.Future[Any]] = {}
-        self._reading: set[asyncio.Task[None]] = set()
-
-    async def read(self, run_id: UUID) -> Any:
-        """Return project and status of a run, None when there is no such run; raises what the database raises."""
-        if not self._asked:
-            task = asyncio.create_task(self._read())
-            self._reading.add(task)
-            task.add_done_callback(self._reading.discard)
-        if run_id not in self._asked:
-            self._asked[run_id] = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(self._asked[run_id])
-
-    async def _read(self) -> None:
-        asked, self._asked = self._asked, {}
-        try:
-            rows = await self._pool.fetch(QUERIES.run_statuses, list(asked))
-        except Exception as error:  # noqa: BLE001 - it belongs to those who asked
-            for future in asked.values():
-                future.set_exception(error)
-                future.exception()  # those who asked may have gone
-            return
-        found = {row["run_id"]: row for row in rows}
-        for run_id, future in asked.items():
-            future.set_result(found.get(run_id))
-
-
 class RunQueries:
     """Read side of the orchestrator."""
 
@@ -193,7 +161,7 @@ class RunQueries:
         self._pool = pool
         self._changes = changes
         self._endings = endings
-        self._statuses = StatusReader(pool)
+        self._statuses = KeyBatchLoader(self._load_statuses)
 
     async def get_run(self, request: GetRun) -> RunView:
         """Return a run, waiting up to `wait_ms` for its end; what became of its calls only where that is asked."""
@@ -209,7 +177,7 @@ class RunQueries:
         """Wait until the run has ended, at most `wait_ms`."""
         until = monotonic() + request.wait_ms / 1000
         while True:
-            found = await self._statuses.read(request.run_id)
+            found = await self._statuses.get(request.run_id)
             if found is None or found["project"] != request.project:
                 raise _unknown(request.run_id, request.project)
             now = monotonic()
@@ -217,6 +185,9 @@ class RunQueries:
                 return
             next_look = LOOK_S - now % LOOK_S  # requests that wait look at the same times, so that they share a look
             await self._endings.wait(request.run_id, min(until - now, next_look))
+
+    async def _load_statuses(self, run_ids: list[UUID]) -> dict[UUID, Any]:
+        return {row["run_id"]: row for row in await self._pool.fetch(QUERIES.run_statuses, run_ids)}
 
     async def _with_waits(self, run: RunView) -> RunView:
         """Add what an unfinished run waits for, if it waits for anything."""
