@@ -18,10 +18,10 @@ from uuid import UUID
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
+from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
+from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 
 TOOLS = 20
 PROHIBITIONS = 10
@@ -54,7 +54,7 @@ def policy(rules: int) -> str:
     return "\n".join(lines)
 
 
-def bundle_of(text: str) -> PolicyBundle:
+def bundle_of(text: str) -> ProjectAuthorizer:
     """Compile the matrix, and the registry that goes with it."""
     found = read_policy(text, compile_condition)
     if found.problems:
@@ -63,7 +63,9 @@ def bundle_of(text: str) -> PolicyBundle:
     for number in range(TOOLS):
         spec = ToolSpec(name=f"t{number % 4}.tool-{number}", toolset=f"t{number % 4}", parameters=PARAMETERS)
         tools.append(ToolVersion(spec=spec, version=1, digest="d", owner="o"))
-    return PolicyBundle(Matrix(found.rules, compile_condition, 1), ToolRegistry(tools, matches, 1), compile_grant)
+    return ProjectAuthorizer(
+        Matrix(found.rules, compile_condition, 1), ProjectToolRegistry(tools, matches, 1), compile_grant
+    )
 
 
 def question(dice: random.Random, agents: int, caller: str) -> AuthorizationQuery:
@@ -95,7 +97,7 @@ def figures(times_ns: list[int]) -> dict[str, float]:
     return {name: round(times[int(len(times) * share)], 1) for name, share in at.items()}
 
 
-def timed(bundle: PolicyBundle, asked: list[AuthorizationQuery], said: Counter[str]) -> dict[str, float]:
+def timed(bundle: ProjectAuthorizer, asked: list[AuthorizationQuery], said: Counter[str]) -> dict[str, float]:
     """Decide all of *asked*, one by one."""
     times = []
     for one in asked:
@@ -118,7 +120,7 @@ def measure(rules: int, questions: int) -> dict[str, Any]:
     builds = []
     for _ in range(5):
         began = time.perf_counter()
-        bundle = PolicyBundle(Matrix(bundle.matrix.rules, compile_condition, 1), bundle.registry, compile_grant)
+        bundle = ProjectAuthorizer(Matrix(bundle.matrix.rules, compile_condition, 1), bundle.registry, compile_grant)
         builds.append((time.perf_counter() - began) * 1000)
     first = timed(bundle, [question(dice, agents, f"caller-{n}") for n in range(2_000)], Counter())
     asked = [question(dice, agents, "ann") for _ in range(questions)]

@@ -27,11 +27,11 @@ import yaml
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
+from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 from towpath_tas.core.provenance.provenance import RunProvenance, ValueSource
-from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
+from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 
 HERE = Path(__file__).parent
 SUITES = ("banking", "slack", "travel", "workspace")
@@ -66,7 +66,7 @@ class Played:
     """One run: the task, what tools have returned, and what the service says to the next call."""
 
     def __init__(
-        self, suite: Any, bundle: PolicyBundle, specs: dict[str, ToolSpec], prompt: str, environment: Any
+        self, suite: Any, bundle: ProjectAuthorizer, specs: dict[str, ToolSpec], prompt: str, environment: Any
     ) -> None:
         self.environment = environment
         self.seen = ""
@@ -142,16 +142,18 @@ def specs_of(suite: Any, declared: dict[str, Any]) -> dict[str, ToolSpec]:
     return found
 
 
-def bundle_of(policy: str, specs: dict[str, ToolSpec]) -> PolicyBundle:
+def bundle_of(policy: str, specs: dict[str, ToolSpec]) -> ProjectAuthorizer:
     """Return the service's law of these rules and tools; raises SystemExit for rules with problems."""
     read = read_policy(policy, compile_condition)
     if read.problems:
         raise SystemExit("\n".join(str(problem.detail) for problem in read.problems))
     versions = [ToolVersion(spec=spec, version=1, digest=name) for name, spec in specs.items()]
-    return PolicyBundle(Matrix(read.rules, compile_condition, 1), ToolRegistry(versions, matches, 1), compile_grant)
+    return ProjectAuthorizer(
+        Matrix(read.rules, compile_condition, 1), ProjectToolRegistry(versions, matches, 1), compile_grant
+    )
 
 
-def ordinary(suite: Any, bundle: PolicyBundle, specs: dict[str, ToolSpec], figures: Figures) -> None:
+def ordinary(suite: Any, bundle: ProjectAuthorizer, specs: dict[str, ToolSpec], figures: Figures) -> None:
     """Play every user task without an attack."""
     spent_us: list[float] = []
     for task in suite.user_tasks.values():
@@ -177,7 +179,7 @@ def _running(played: Played, task: Any) -> Iterator[Any]:
         played.run(call)
 
 
-def attacked(suite: Any, bundle: PolicyBundle, specs: dict[str, ToolSpec], figures: Figures) -> None:
+def attacked(suite: Any, bundle: ProjectAuthorizer, specs: dict[str, ToolSpec], figures: Figures) -> None:
     """Play every injection task into every user task that reads it."""
     vectors = suite.get_injection_vector_defaults()
     for name, injection in suite.injection_tasks.items():

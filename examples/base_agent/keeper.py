@@ -6,7 +6,7 @@ It looks at the water before it opens a gate, explains why it does not, and asks
 from towpath import AgentError, AgentRequest, BaseAgent, hook
 from towpath.agents.operations import AnyMove, create_gate, execute_tool, respond
 from towpath.hooks import HookEvent
-from towpath_contracts.decisions.assessments import Confidence, Validation
+from towpath_contracts.decisions.assessments import ConfidenceAnswer, ResultValidationAnswer
 
 SAFE_DIFFERENCE_CM = 5
 """With more between the two levels nobody can push a gate open."""
@@ -34,16 +34,18 @@ class LockKeeper(BaseAgent):
             return respond(f"The water still differs by {difference} cm.", reasoning="The gate would not move.")
         return execute_tool("lock.open", boat=request.message, reasoning=f"{difference} cm are little enough.")
 
-    async def validate(self, request: AgentRequest) -> Validation:
+    async def validate(self, request: AgentRequest) -> ResultValidationAnswer:
         """A gate that was opened says so itself; nothing else needs a judgement."""
         opened = bool(request.results("lock.open"))
-        return Validation(valid=True, reason="the lock reports the open gate" if opened else "nothing was opened yet")
+        return ResultValidationAnswer(
+            valid=True, reason="the lock reports the open gate" if opened else "nothing was opened yet"
+        )
 
-    async def evaluate_confidence(self, request: AgentRequest) -> Confidence:
+    async def evaluate_confidence(self, request: AgentRequest) -> ConfidenceAnswer:
         """Sure, unless the lock has not answered at all."""
         if not request.results("lock.levels"):
             raise AgentError("lock_silent", "no level was ever measured")
-        return Confidence(confidence=0.9, reason="the levels were measured")
+        return ConfidenceAnswer(confidence=0.9, reason="the levels were measured")
 
 
 @hook("post_model_call")

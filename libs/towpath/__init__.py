@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from towpath.networks.swarms import Swarm
     from towpath.tasks.goals import Goal
     from towpath.tasks.mounts import HostMount
-    from towpath.tasks.objectives import AgentRunResult, Objective
+    from towpath.tasks.objectives import Objective, ObjectiveResult
     from towpath.tasks.plans import PlanDraft, PlanRun, call, plan
-    from towpath.tools.arguments import System
+    from towpath.tools.arguments import SystemParameter
     from towpath.tools.context import ToolContext
     from towpath.tools.declaration import Tool, tool
     from towpath.tools.probes import DidNotHappen, Happened, Unclear
@@ -42,7 +42,7 @@ _HOMES = {
     "Agent": "towpath.networks.network",
     "AgentError": "towpath.errors",
     "AgentRequest": "towpath.agents.request",
-    "AgentRunResult": "towpath.tasks.objectives",
+    "ObjectiveResult": "towpath.tasks.objectives",
     "BaseAgent": "towpath.agents.base",
     "Client": "towpath.client",
     "DeclarationError": "towpath.errors",
@@ -62,7 +62,7 @@ _HOMES = {
     "RunTimeoutError": "towpath.errors",
     "Secret": "towpath.tools.secrets",
     "Swarm": "towpath.networks.swarms",
-    "System": "towpath.tools.arguments",
+    "SystemParameter": "towpath.tools.arguments",
     "Tool": "towpath.tools.declaration",
     "ToolContext": "towpath.tools.context",
     "ToolError": "towpath.errors",
@@ -83,7 +83,6 @@ __all__ = [
     "Agent",
     "AgentError",
     "AgentRequest",
-    "AgentRunResult",
     "BaseAgent",
     "Client",
     "DeclarationError",
@@ -95,6 +94,7 @@ __all__ = [
     "Network",
     "NotFoundError",
     "Objective",
+    "ObjectiveResult",
     "PlanDraft",
     "PlanRun",
     "ProcessResult",
@@ -103,7 +103,7 @@ __all__ = [
     "RunTimeoutError",
     "Secret",
     "Swarm",
-    "System",
+    "SystemParameter",
     "Tool",
     "ToolContext",
     "ToolError",

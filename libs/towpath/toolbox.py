@@ -15,7 +15,7 @@ from towpath.hooks import Hook
 from towpath.tools.declaration import AnyTool, Tool
 
 
-class Toolbox:
+class WorkerTools:
     """Tools by name and by toolset."""
 
     def __init__(self, tools: Iterable[AnyTool]) -> None:

@@ -22,7 +22,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from towpath_audit.entries import AuditLogEntry, EntryPayload
+from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import PublicKey, Signer
 
@@ -75,7 +75,7 @@ def header(
 
 
 def leaf(
-    index: int, entry: AuditLogEntry, payload: EntryPayload | None, stored_hash: bytes, *, withheld: bool = False
+    index: int, entry: AuditLogEntry, payload: ErasablePayload | None, stored_hash: bytes, *, withheld: bool = False
 ) -> Line:  # fmt: skip
     """Return a disclosed leaf; *stored_hash* is the one in the log, whatever the entry looks like now.
 

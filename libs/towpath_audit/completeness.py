@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from towpath_audit.entries import AuditLogEntry, EntryPayload
+from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.report import AuditFault, AuditReport
 
 PERMISSIONS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
@@ -35,7 +35,7 @@ AddFault = Callable[[AuditFault], None]
 
 
 @dataclass
-class CompletenessCheck:
+class BundleCompletenessCheck:
     """Receives the lines of a bundle in order; `finish` reports what is missing.
 
     *partial*: the log began before the bundle; *tells_earlier*: the bundle includes the earlier decisions of its calls.
@@ -72,7 +72,7 @@ class CompletenessCheck:
             self.decided.setdefault(entry.execution_id, leaf)
 
     def on_leaf(
-        self, leaf: int, line: int, entry: AuditLogEntry, payload: EntryPayload | None, *, withheld: bool = False
+        self, leaf: int, line: int, entry: AuditLogEntry, payload: ErasablePayload | None, *, withheld: bool = False
     ) -> None:  # fmt: skip
         """Add an entry; its payload is None if it is erased or *withheld*."""
         if entry.entry_id in self.ids:
@@ -124,7 +124,7 @@ class CompletenessCheck:
         said = f"{len(self.undecided)} calls went on here and no decision of theirs is shown"
         report.notes.append(f"{said}: {why}, so it can't be told whether there was one")
 
-    def _on_own(self, entry: AuditLogEntry, payload: EntryPayload) -> None:
+    def _on_own(self, entry: AuditLogEntry, payload: ErasablePayload) -> None:
         try:
             said = json.loads(payload.detail)
         except (ValueError, RecursionError):

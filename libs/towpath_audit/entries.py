@@ -70,7 +70,7 @@ _OPTIONAL = frozenset({"run_id", "execution_id", "rule"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntryPayload:
+class ErasablePayload:
     """What can be erased: the digest of the arguments and the details, under a salt of 16 random bytes."""
 
     salt: bytes
@@ -86,7 +86,7 @@ class EntryPayload:
         return {"salt": self.salt.hex(), "args_digest": self.args_digest, "detail": self.detail}
 
     @classmethod
-    def read(cls, value: Any) -> "EntryPayload":
+    def read(cls, value: Any) -> "ErasablePayload":
         """Parse what `as_json` returns; raises EntryError."""
         if not isinstance(value, Mapping) or set(value) != {"salt", "args_digest", "detail"}:
             raise EntryError("a payload has other fields")

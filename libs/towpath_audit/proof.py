@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from towpath_audit.entries import AuditLogEntry, EntryError, EntryPayload
+from towpath_audit.entries import AuditLogEntry, EntryError, ErasablePayload
 from towpath_audit.merkle import HASH_BYTES, ProofError, check_inclusion
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, write_time
 from towpath_audit.report import AuditFault, AuditReport
@@ -21,7 +21,7 @@ class ProvedEntry(NamedTuple):
 
     leaf: int
     entry: AuditLogEntry
-    payload: EntryPayload | None
+    payload: ErasablePayload | None
     path: Sequence[bytes]
 
 
@@ -88,7 +88,7 @@ def _check(said: Any, place: int, sealed: Checkpoint, report: AuditReport) -> No
         leaf, path = _leaf(said["leaf"]), [_hash(step) for step in said["path"]]
         entry = AuditLogEntry.read(said["entry"])
         check_inclusion(entry.leaf_hash(), leaf, sealed.size, path, sealed.root)
-        payload = None if said["payload"] is None else EntryPayload.read(said["payload"])
+        payload = None if said["payload"] is None else ErasablePayload.read(said["payload"])
     except (KeyError, TypeError, ValueError, EntryError, ProofError) as error:
         report.faults.append(AuditFault(code="entry_unproved", message=f"entry {place + 1} of the proof: {error}"))
         return

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from towpath_audit.bundle import FORMAT, Line, digest, is_page_signed, serialize_line
-from towpath_audit.completeness import CompletenessCheck
-from towpath_audit.entries import AuditLogEntry, EntryError, EntryPayload
+from towpath_audit.completeness import BundleCompletenessCheck
+from towpath_audit.entries import AuditLogEntry, EntryError, ErasablePayload
 from towpath_audit.merkle import HASH_BYTES, MerkleFrontier, ProofError, check_inclusion
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, read_time
 from towpath_audit.report import AuditFault, AuditReport
@@ -49,7 +49,7 @@ class _BundleVerifier:
         self._sealed = 0
         self._agreed = 0  # up to here a checkpoint from outside confirms the tree
         self._outside: dict[int, list[Checkpoint]] = defaultdict(list)
-        self._completeness = CompletenessCheck(self._add_fault)
+        self._completeness = BundleCompletenessCheck(self._add_fault)
         self._page: list[tuple[int, str]] = []
         self._pages = 0
         self._previous = ""
@@ -172,7 +172,7 @@ class _BundleVerifier:
         self._grow(index, number, [stored])
         try:
             entry = AuditLogEntry.read(line.get("entry"))
-            payload = None if line.get("payload") is None else EntryPayload.read(line["payload"])
+            payload = None if line.get("payload") is None else ErasablePayload.read(line["payload"])
         except EntryError as error:
             self._fault("entry_changed", str(error), line=number, leaf=index)
             return

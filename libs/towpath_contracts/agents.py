@@ -6,14 +6,14 @@ An agent's process asks in the name of its own pool alone; the broker holds its 
 from towpath_contracts.base import Message, Token
 
 
-class ServeAgent(Message):
+class DeclareAgentQueue(Message):
     """Agent process to orchestrator: have a queue for the requests of *name* in *project*."""
 
     project: Token
     name: Token
 
 
-class AgentServed(Message):
+class AgentQueueDeclared(Message):
     """The queue is there: the durable consumer to pull from."""
 
     durable: str

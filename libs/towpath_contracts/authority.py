@@ -54,7 +54,7 @@ def _own(stream: str) -> tuple[tuple[str, str], ...]:
     return tuple((one.stream, one.durable) for one in streams.CONSUMERS if one.stream == stream)
 
 
-def _asks(*methods: rpc.Method) -> tuple[str, ...]:
+def _asks(*methods: rpc.RpcMethod) -> tuple[str, ...]:
     return tuple(method.subject for method in methods)
 
 
@@ -69,7 +69,7 @@ _DECLARES = (
 )
 """What `streams ensure` needs; core services hold it, so that a broker that lost its data is set up again at once."""
 
-NOT_FOR_PEOPLE: frozenset[rpc.Method] = frozenset(
+NOT_FOR_PEOPLE: frozenset[rpc.RpcMethod] = frozenset(
     {
         *(rpc.CLAIM_START, rpc.RAISE_FENCE, rpc.SETTLE_CALL, rpc.REGISTER_TOOLS, rpc.BLOB_PUT, rpc.RECORD_ACTION),
         *(rpc.DEAD_LETTER_CALLS, rpc.DEAD_LETTER_RUNS, rpc.REPUBLISH, rpc.EVENTS_SINCE, rpc.SWEEP_RUNS),

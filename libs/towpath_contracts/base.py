@@ -41,19 +41,19 @@ class ClientMessage(BaseModel):
     schema_version: int = 1
 
 
-class Value(BaseModel):
+class MessagePart(BaseModel):
     """A part of a message that is never sent alone; tolerant like the message around it."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore")
 
 
-class ClientValue(BaseModel):
+class ClientMessagePart(BaseModel):
     """A part of a client's message; strict like the message around it."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
 
-class SparseSettings(ClientValue):
+class SparseSettings(ClientMessagePart):
     """Base of settings of which a client, or a network, sets some: only what was set is written.
 
     So a default that nobody chose differs from one that somebody did, also behind the next service.

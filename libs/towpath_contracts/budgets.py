@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from towpath_contracts.base import ClientValue, Message, Token, Value
+from towpath_contracts.base import ClientMessagePart, Message, MessagePart, Token
 
 Unit = Literal["usd_micros", "tokens", "model_calls", "tool_calls"]
 UNITS: tuple[Unit, ...] = ("usd_micros", "tokens", "model_calls", "tool_calls")
@@ -29,7 +29,7 @@ SOFT = 0.8
 """Part of a limit that may be spent before a warning is given."""
 
 
-class Amounts(Value):
+class Amounts(MessagePart):
     """An amount of each unit: money, tokens, model calls and tool calls."""
 
     usd_micros: int = 0
@@ -54,7 +54,7 @@ class Amounts(Value):
 NOTHING = Amounts()
 
 
-class SpendingLimits(Value):
+class SpendingLimits(MessagePart):
     """The limit of each unit: money, tokens, model calls and tool calls; None is no limit."""
 
     usd_micros: int | None = None
@@ -63,7 +63,7 @@ class SpendingLimits(Value):
     tool_calls: int | None = None
 
 
-class Budget(ClientValue):
+class Budget(ClientMessagePart):
     """What may be spent: dollars, tokens, model calls and tool calls; what is left out has no limit.
 
     Once `soft` of a limit is spent the run is warned (`warn`), or waits for a person (`gate`).
@@ -91,14 +91,14 @@ class Budget(ClientValue):
         )
 
 
-class CarveOut(Value):
+class ChildRunBudget(MessagePart):
     """The most that a child run, with its own children, may have of what its root may spend."""
 
     run_id: UUID
     budget: Budget
 
 
-class ModelPrice(Value):
+class ModelPrice(MessagePart):
     """What a model costs at most, in millionths of a dollar for a million tokens."""
 
     input_micros: int = Field(ge=0)
@@ -109,7 +109,7 @@ class ModelPrice(Value):
         return -((-input_tokens * self.input_micros - output_tokens * self.output_micros) // MICROS)
 
 
-class ChargedAccount(Value):
+class RunBudgetAccount(MessagePart):
     """One account that a run spends from. `limits` are given for those of the run itself: others stand in Postgres.
 
     An account of scope `agent` is charged with what its `agent_key` causes alone.
@@ -123,7 +123,7 @@ class ChargedAccount(Value):
     on_soft: OnSoft = "warn"
 
 
-class BudgetRefusal(Value):
+class BudgetRefusal(MessagePart):
     """Why a reservation was refused: of `limit` so much is spent and reserved, and `wanted` does not fit.
 
     `unpriced` names a model whose price nobody knows: money is limited there, and what it costs can't be counted.
@@ -162,7 +162,7 @@ def format_amount(unit: str, amount: int) -> str:
     return f"{amount} {unit.replace('_', ' ')}"
 
 
-class AnsweredAttempt(Value):
+class ChargedAttempt(MessagePart):
     """The attempt that an answer is to, and whose model calls paid for it; told in runs that have a budget.
 
     `called_in` is the attempt whose model calls were paid where that was an earlier one (0: its own), and `uncounted`
@@ -199,7 +199,7 @@ class ShowBudgets(Message):
     limit: int = Field(default=200, ge=1, le=1_000)
 
 
-class UnitAccount(Value):
+class BudgetUnitBalance(MessagePart):
     """What one account holds of one unit. `left` is None without a limit; `estimated` is a part of `spent`."""
 
     unit: Unit
@@ -210,19 +210,19 @@ class UnitAccount(Value):
     estimated: int
 
 
-class BudgetAccount(Value):
+class BudgetAccount(MessagePart):
     """One account: whose, what is limited, spent, reserved and left."""
 
     scope: Scope
     key: str
-    units: tuple[UnitAccount, ...]
+    units: tuple[BudgetUnitBalance, ...]
     soft: float
     on_soft: OnSoft
     set_by: str = ""
     set_at: datetime | None = None
 
 
-class BudgetAccounts(Message):
+class BudgetAccountList(Message):
     """Accounts, the wider ones last."""
 
     accounts: tuple[BudgetAccount, ...]

@@ -10,11 +10,11 @@ from uuid import UUID
 
 from pydantic import Field, TypeAdapter
 
-from towpath_contracts.base import DEFERRED, JsonObject, Message, Value, is_unset
-from towpath_contracts.budgets import BudgetRefusal, ChargedAccount, ModelPrice, OnSoft, Scope, Unit
+from towpath_contracts.base import DEFERRED, JsonObject, Message, MessagePart, is_unset
+from towpath_contracts.budgets import BudgetRefusal, ModelPrice, OnSoft, RunBudgetAccount, Scope, Unit
 from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
 from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
-from towpath_contracts.switches import Switch
+from towpath_contracts.switches import ActiveSwitch
 from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, UnknownCallEvidence
 from towpath_contracts.tools.workspace import FileChange, LostChangesReason
 
@@ -156,7 +156,7 @@ class ToolDeniedFact(FactBase):
     policy_version: int = 0
 
 
-class ApprovalFieldChange(Value):
+class ChangedApprovalField(MessagePart):
     """One field of an approval that changed since the call was shown: `arguments.amount`, `tool_version`, …
 
     None is what was not there before, or is not there now.
@@ -188,7 +188,7 @@ class ApprovalRequiredFact(FactBase):
     expires_at: datetime
     policy_version: int = 0
     changes: tuple[str, ...] = ()
-    diff: tuple[ApprovalFieldChange, ...] = ()
+    diff: tuple[ChangedApprovalField, ...] = ()
     gate_type: Literal["approval", "manual"] = "approval"
     role: str = "approver"
     quorum: int = 1
@@ -204,7 +204,7 @@ class CallPausedFact(FactBase):
     type: Literal["call.paused"] = "call.paused"
     execution_id: UUID
     tool: str
-    switch: Switch
+    switch: ActiveSwitch
 
 
 class GateResolvedFact(FactBase):
@@ -292,7 +292,7 @@ class BudgetAccountsAppliedFact(FactBase):
     """The run spends from these accounts now. Made by the orchestrator alone, never sent over the inbox."""
 
     type: Literal["budget.applied"] = "budget.applied"
-    scopes: tuple[ChargedAccount, ...]
+    scopes: tuple[RunBudgetAccount, ...]
     prices: dict[str, ModelPrice] = Field(default_factory=dict)
 
 

@@ -11,13 +11,13 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, Field
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import JsonObject, Message, MessagePart
 
 NoticeKind = Literal["gate.opened", "gate.closed"]
 NoticeStatus = Literal["pending", "sent", "dead"]
 
 
-class GateNoticeBody(Value):
+class GateNoticeBody(MessagePart):
     """What is posted to a webhook, as JSON: the payload of the Standard Webhooks specification."""
 
     type: NoticeKind
@@ -34,7 +34,7 @@ class ListGateNotices(Message):
     limit: int = Field(default=100, ge=1, le=500)
 
 
-class GateNotice(Value):
+class GateNoticeDelivery(MessagePart):
     """One notice to one webhook. `error` is why the last try failed; `due_at` when the next one is."""
 
     notice_id: UUID
@@ -52,7 +52,7 @@ class GateNotice(Value):
 class GateNoticePage(Message):
     """Notices, newest first; `next_before` continues."""
 
-    notices: tuple[GateNotice, ...]
+    notices: tuple[GateNoticeDelivery, ...]
     next_before: datetime | None = None
 
 

@@ -13,12 +13,12 @@ MAX_PATTERN = 256
 """Characters of a pattern: the number has about as many bits."""
 
 
-class PatternTooLongError(ValueError):
+class GlobPatternTooLongError(ValueError):
     """The pattern has more than MAX_PATTERN characters; the text says so."""
 
 
 def matching_paths(pattern: str, paths: Iterable[str]) -> list[str]:
-    """Return the *paths* that *pattern* matches whole, in order; raises PatternTooLongError."""
+    """Return the *paths* that *pattern* matches whole, in order; raises GlobPatternTooLongError."""
     glob = _CompiledGlob(pattern)
     return [path for path in sorted(paths) if glob.matches(path)]
 
@@ -35,7 +35,7 @@ class _CompiledGlob:
     def __init__(self, pattern: str) -> None:
         if len(pattern) > MAX_PATTERN:
             msg = f"the pattern has {len(pattern)} characters; the limit is {MAX_PATTERN}"
-            raise PatternTooLongError(msg)
+            raise GlobPatternTooLongError(msg)
         self._moves: dict[str, int] = {}
         self._any = self._stays = self._crosses = self._closes = 0
         place, before = 1, ""

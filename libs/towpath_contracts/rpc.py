@@ -19,7 +19,7 @@ CONFIRM_HEADER = "Towpath-Confirm"
 """On `tool.outcome`: the subject on which the worker waits for OutcomeConfirmed."""
 
 
-class Method(NamedTuple):
+class RpcMethod(NamedTuple):
     """One method: who answers, what it takes, what it gives."""
 
     service: str
@@ -33,82 +33,82 @@ class Method(NamedTuple):
         return f"svc.{self.service}.{self.method}"
 
 
-GET_RUN = Method("orchestrator", "get_run", views.GetRun, views.RunView)
-LIST_RUNS = Method("orchestrator", "list_runs", views.ListRuns, views.RunPage)
-RUN_TREE = Method("orchestrator", "run_tree", tree.GetTree, tree.RunTreeNode)
-EVENTS = Method("orchestrator", "events", views.GetEvents, EventPage)
-EVENTS_SINCE = Method("orchestrator", "events_since", views.GetEventsSince, EventPage)
-SWEEP_RUNS = Method("orchestrator", "sweep_runs", views.ListChangedRuns, views.ChangedRunList)
-IDLE_RUNS = Method("orchestrator", "idle_runs", idle_runs.ListIdleRuns, idle_runs.IdleRunList)
-LIST_GATES = Method("orchestrator", "list_gates", views.ListGates, views.GatePage)
-RESOLVE_GATE = Method("orchestrator", "resolve_gate", views.ResolveGate, views.ActionDone)
-CANCEL_RUN = Method("orchestrator", "cancel_run", views.CancelRun, views.ActionDone)
-PUBLISH_NETWORK = Method("orchestrator", "publish_network", spec.PublishNetwork, spec.NetworkVersion)
-LIST_NETWORKS = Method("orchestrator", "list_networks", access.GetPolicy, spec.NetworkList)
-GET_NETWORK = Method("orchestrator", "get_network", views.PreviewPrompt, spec.NetworkVersion)
-PREVIEW_PROMPT = Method("orchestrator", "preview_prompt", views.PreviewPrompt, views.PromptPreview)
-BLOB_GET_RUNS = Method("orchestrator", "blob_get", calls.GetBlobChunk, calls.BlobChunk)
-RECORD = Method("orchestrator", "record", records.GetRecord, records.RecordPiece)
-REPLAY_RUNS = Method("orchestrator", "replay_runs", records.ReplayRuns, records.ReplayPage)
-LIST_DEAD_LETTERS = Method(
+GET_RUN = RpcMethod("orchestrator", "get_run", views.GetRun, views.RunView)
+LIST_RUNS = RpcMethod("orchestrator", "list_runs", views.ListRuns, views.RunPage)
+RUN_TREE = RpcMethod("orchestrator", "run_tree", tree.GetTree, tree.RunTreeNode)
+EVENTS = RpcMethod("orchestrator", "events", views.GetEvents, EventPage)
+EVENTS_SINCE = RpcMethod("orchestrator", "events_since", views.GetEventsSince, EventPage)
+SWEEP_RUNS = RpcMethod("orchestrator", "sweep_runs", views.ListChangedRuns, views.ChangedRunList)
+IDLE_RUNS = RpcMethod("orchestrator", "idle_runs", idle_runs.ListIdleRuns, idle_runs.IdleRunList)
+LIST_GATES = RpcMethod("orchestrator", "list_gates", views.ListGates, views.GatePage)
+RESOLVE_GATE = RpcMethod("orchestrator", "resolve_gate", views.ResolveGate, views.ActionDone)
+CANCEL_RUN = RpcMethod("orchestrator", "cancel_run", views.CancelRun, views.ActionDone)
+PUBLISH_NETWORK = RpcMethod("orchestrator", "publish_network", spec.PublishNetwork, spec.NetworkVersion)
+LIST_NETWORKS = RpcMethod("orchestrator", "list_networks", access.GetPolicy, spec.NetworkList)
+GET_NETWORK = RpcMethod("orchestrator", "get_network", views.PreviewPrompt, spec.NetworkVersion)
+PREVIEW_PROMPT = RpcMethod("orchestrator", "preview_prompt", views.PreviewPrompt, views.PromptContextPreview)
+BLOB_GET_RUNS = RpcMethod("orchestrator", "blob_get", calls.GetBlobChunk, calls.BlobChunk)
+RECORD = RpcMethod("orchestrator", "record", records.GetRunRecord, records.RunRecordPiece)
+REPLAY_RUNS = RpcMethod("orchestrator", "replay_runs", records.ReplayRuns, records.ReplayPage)
+LIST_DEAD_LETTERS = RpcMethod(
     "orchestrator", "list_dead_letters", dead_letters.ListDeadLetters, dead_letters.DeadLetterPage
 )
-SETTLE_DEAD_LETTER = Method("orchestrator", "settle_dead_letter", dead_letters.SettleDeadLetter, views.ActionDone)
-DEAD_LETTER_RUNS = Method("orchestrator", "dead_letter", dead_letters.ReportDeadLetter, views.ActionDone)
-WAKE_PAUSED = Method("orchestrator", "wake_paused", switches.WakePaused, views.ActionDone)
-LIST_NOTICES = Method("orchestrator", "list_notices", gate_notices.ListGateNotices, gate_notices.GateNoticePage)
-RETRY_NOTICE = Method("orchestrator", "retry_notice", gate_notices.RetryGateNotice, views.ActionDone)
-FORK_RUN = Method("orchestrator", "fork_run", records.ForkRun, tasks.RunAccepted)
+SETTLE_DEAD_LETTER = RpcMethod("orchestrator", "settle_dead_letter", dead_letters.SettleDeadLetter, views.ActionDone)
+DEAD_LETTER_RUNS = RpcMethod("orchestrator", "dead_letter", dead_letters.ReportDeadLetter, views.ActionDone)
+WAKE_PAUSED = RpcMethod("orchestrator", "wake_paused", switches.WakePaused, views.ActionDone)
+LIST_NOTICES = RpcMethod("orchestrator", "list_notices", gate_notices.ListGateNotices, gate_notices.GateNoticePage)
+RETRY_NOTICE = RpcMethod("orchestrator", "retry_notice", gate_notices.RetryGateNotice, views.ActionDone)
+FORK_RUN = RpcMethod("orchestrator", "fork_run", records.ForkRun, tasks.RunAccepted)
 
-SERVE_AGENT = Method("orchestrator", "serve_agent", agents.ServeAgent, agents.AgentServed)
+SERVE_AGENT = RpcMethod("orchestrator", "serve_agent", agents.DeclareAgentQueue, agents.AgentQueueDeclared)
 
-SET_BUDGET = Method("orchestrator", "set_budget", budgets.SetBudget, budgets.BudgetSet)
-SHOW_BUDGETS = Method("orchestrator", "show_budgets", budgets.ShowBudgets, budgets.BudgetAccounts)
+SET_BUDGET = RpcMethod("orchestrator", "set_budget", budgets.SetBudget, budgets.BudgetSet)
+SHOW_BUDGETS = RpcMethod("orchestrator", "show_budgets", budgets.ShowBudgets, budgets.BudgetAccountList)
 
-RENDER_PROMPT = Method(
+RENDER_PROMPT = RpcMethod(
     "decider", "render_prompt", decisions_request.RenderPromptRequest, decisions_request.RenderPromptAnswer
 )
 
-CLAIM_START = Method("tas", "claim_start", calls.ClaimStart, calls.ClaimAnswer)
-RAISE_FENCE = Method("tas", "raise_fence", access.RaiseFence, access.FenceAnswer)
-RESOLVE_APPROVAL = Method("tas", "resolve_approval", views.ResolveGate, views.ActionDone)
-RECORD_OUTCOME = Method(
+CLAIM_START = RpcMethod("tas", "claim_start", calls.ClaimStart, calls.ClaimAnswer)
+RAISE_FENCE = RpcMethod("tas", "raise_fence", access.RaiseFence, access.FencedCalls)
+RESOLVE_APPROVAL = RpcMethod("tas", "resolve_approval", views.ResolveGate, views.ActionDone)
+RECORD_OUTCOME = RpcMethod(
     "tas", "record_outcome", internal_outcomes.RecordInternalOutcome, internal_outcomes.InternalOutcomeAnswer
 )
-SETTLE_CALL = Method("tas", "settle_call", access.SettleCall, views.ActionDone)
-REGISTER_TOOLS = Method("tas", "register_tools", calls.RegisterTools, calls.ToolsRegistered)
-DECIDE_PROPOSAL = Method("tas", "decide_proposal", access.SettleToolProposal, views.ActionDone)
-CHECK_GRANT = Method("tas", "check_grant", access.CheckGrant, access.GrantChecked)
-DESCRIBE_TOOLS = Method("tas", "describe_tools", access.DescribeTools, access.ToolsDescribed)
-CHECK_ACCESS = Method("tas", "check_access", access.CheckAccess, access.AccessVerdict)
-GET_PERMISSIONS = Method("tas", "get_permissions", access.GetPermissions, access.AgentPermissions)
-APPLY_POLICY = Method("tas", "apply_policy", access.ApplyPolicy, access.PolicyApplied)
-GET_POLICY = Method("tas", "get_policy", access.GetPolicy, access.PolicyView)
-AUDIT_QUERY = Method("tas", "audit_query", access.AuditQuery, access.AuditPage)
-BLOB_GET_CALLS = Method("tas", "blob_get", internal_outcomes.GetCallBlob, calls.BlobChunk)
-BLOB_PUT = Method("tas", "blob_put", calls.BlobChunk, views.ActionDone)
-DEAD_LETTER_CALLS = Method("tas", "dead_letter", dead_letters.ReportDeadLetter, views.ActionDone)
-REPUBLISH = Method("tas", "republish", dead_letters.RepublishDeadLetter, views.ActionDone)
-SET_SWITCH = Method("tas", "set_switch", switches.SetSwitch, switches.SwitchSet)
-LIST_SWITCHES = Method("tas", "list_switches", switches.ListSwitches, switches.SwitchList)
-RECORD_ACTION = Method("tas", "record_action", access.RecordAction, views.ActionDone)
-AUDIT_EXPORT = Method("tas", "audit_export", audit.ExportAudit, audit.AuditPiece)
-AUDIT_CHECKPOINT = Method("tas", "audit_checkpoint", audit.GetCheckpoint, audit.CheckpointView)
-AUDIT_PROVE = Method("tas", "audit_prove", audit.ProveRun, audit.AuditProof)
-AUDIT_ERASE = Method("tas", "audit_erase", audit.EraseAudit, audit.AuditErased)
-POLICY_VERSIONS = Method("tas", "policy_versions", policy.ListPolicyVersions, policy.PolicyVersions)
-POLICY_CHANGES = Method("tas", "policy_changes", policy.ListPolicyVersions, policy.PolicyChanges)
-ROLL_BACK_POLICY = Method("tas", "roll_back_policy", policy.RollBackPolicy, access.PolicyApplied)
-CHANGE_RULE = Method("tas", "change_rule", policy.ChangeRule, policy.RuleChanged)
-DIFF_POLICY = Method("tas", "diff_policy", policy.DiffPolicy, policy.PolicyImpact)
-SET_SHADOW = Method("tas", "set_shadow", policy.SetShadow, policy.ShadowView)
-GET_SHADOW = Method("tas", "get_shadow", policy.GetShadow, policy.ShadowView)
-GET_STATISTICS = Method("tas", "get_statistics", policy.GetStatistics, policy.Statistics)
+SETTLE_CALL = RpcMethod("tas", "settle_call", access.SettleCall, views.ActionDone)
+REGISTER_TOOLS = RpcMethod("tas", "register_tools", calls.RegisterTools, calls.ToolsRegistered)
+DECIDE_PROPOSAL = RpcMethod("tas", "decide_proposal", access.SettleToolProposal, views.ActionDone)
+CHECK_GRANT = RpcMethod("tas", "check_grant", access.CheckGrant, access.GrantChecked)
+DESCRIBE_TOOLS = RpcMethod("tas", "describe_tools", access.DescribeTools, access.ToolsDescribed)
+CHECK_ACCESS = RpcMethod("tas", "check_access", access.CheckAccess, access.AccessVerdict)
+GET_PERMISSIONS = RpcMethod("tas", "get_permissions", access.GetPermissions, access.AgentPermissions)
+APPLY_POLICY = RpcMethod("tas", "apply_policy", access.ApplyPolicy, access.PolicyApplied)
+GET_POLICY = RpcMethod("tas", "get_policy", access.GetPolicy, access.PolicyView)
+AUDIT_QUERY = RpcMethod("tas", "audit_query", access.AuditQuery, access.AuditPage)
+BLOB_GET_CALLS = RpcMethod("tas", "blob_get", internal_outcomes.GetWorkspaceChunk, calls.BlobChunk)
+BLOB_PUT = RpcMethod("tas", "blob_put", calls.BlobChunk, views.ActionDone)
+DEAD_LETTER_CALLS = RpcMethod("tas", "dead_letter", dead_letters.ReportDeadLetter, views.ActionDone)
+REPUBLISH = RpcMethod("tas", "republish", dead_letters.RepublishDeadLetter, views.ActionDone)
+SET_SWITCH = RpcMethod("tas", "set_switch", switches.SetSwitch, switches.SwitchSet)
+LIST_SWITCHES = RpcMethod("tas", "list_switches", switches.ListSwitches, switches.SwitchList)
+RECORD_ACTION = RpcMethod("tas", "record_action", access.RecordAction, views.ActionDone)
+AUDIT_EXPORT = RpcMethod("tas", "audit_export", audit.ExportAudit, audit.AuditPiece)
+AUDIT_CHECKPOINT = RpcMethod("tas", "audit_checkpoint", audit.GetCheckpoint, audit.CheckpointView)
+AUDIT_PROVE = RpcMethod("tas", "audit_prove", audit.ProveRun, audit.AuditProof)
+AUDIT_ERASE = RpcMethod("tas", "audit_erase", audit.EraseAudit, audit.AuditErased)
+POLICY_VERSIONS = RpcMethod("tas", "policy_versions", policy.ListPolicyVersions, policy.PolicyVersions)
+POLICY_CHANGES = RpcMethod("tas", "policy_changes", policy.ListPolicyVersions, policy.PolicyChangeLog)
+ROLL_BACK_POLICY = RpcMethod("tas", "roll_back_policy", policy.RollBackPolicy, access.PolicyApplied)
+CHANGE_RULE = RpcMethod("tas", "change_rule", policy.ChangeRule, policy.RuleChanged)
+DIFF_POLICY = RpcMethod("tas", "diff_policy", policy.DiffPolicy, policy.PolicyImpact)
+SET_SHADOW = RpcMethod("tas", "set_shadow", policy.SetShadow, policy.ShadowView)
+GET_SHADOW = RpcMethod("tas", "get_shadow", policy.GetShadow, policy.ShadowView)
+GET_STATISTICS = RpcMethod("tas", "get_statistics", policy.GetToolCallStatistics, policy.ToolCallStatistics)
 
-GET_LLM_CALLS = Method("log_writer", "get_llm_calls", views.GetLlmCalls, views.LlmCalls)
-GET_HISTORY = Method("log_writer", "get_history", views.GetHistory, views.History)
+GET_LLM_CALLS = RpcMethod("log_writer", "get_llm_calls", views.GetLlmCalls, views.LlmCalls)
+GET_HISTORY = RpcMethod("log_writer", "get_history", views.GetHistory, views.ExecutionHistory)
 
-METHODS: tuple[Method, ...] = (
+METHODS: tuple[RpcMethod, ...] = (
     GET_RUN,
     LIST_RUNS,
     EVENTS,
@@ -173,10 +173,10 @@ METHODS: tuple[Method, ...] = (
     GET_HISTORY,
 )
 
-TOOLSET_METHODS: tuple[Method, ...] = (REGISTER_TOOLS, DEAD_LETTER_CALLS)
+TOOLSET_METHODS: tuple[RpcMethod, ...] = (REGISTER_TOOLS, DEAD_LETTER_CALLS)
 """What workers ask on `<subject>.<project>.<toolset>`, so that the broker can hold them to their own toolsets."""
 
-AGENT_METHODS: tuple[Method, ...] = (SERVE_AGENT, DEAD_LETTER_RUNS)
+AGENT_METHODS: tuple[RpcMethod, ...] = (SERVE_AGENT, DEAD_LETTER_RUNS)
 """What processes of agents ask on `<subject>.<project>.<agent>`, so that the broker can hold them to their own."""
 
 CLIENT_SUBJECTS: dict[str, tuple[type, type]] = {

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import Message, Token, Value
+from towpath_contracts.base import Message, MessagePart, Token
 from towpath_contracts.ids import gate_id
 
 OPERATOR = "operator"
@@ -26,7 +26,7 @@ SwitchName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/*?\[\]!-]{1,128}$")]
 """A name or a glob of `*`, `?` and `[…]`; of a project its own name."""
 
 
-class Switch(Value):
+class ActiveSwitch(MessagePart):
     """One thing that is paused; `switch_id` is of this pause alone, so that a later one is another."""
 
     switch_id: UUID
@@ -57,7 +57,7 @@ class SetSwitch(Message):
 class SwitchSet(Message):
     """What a switch was set to; `changed` is False where it stood so already, `stopping` counts calls asked to stop."""
 
-    switch: Switch | None
+    switch: ActiveSwitch | None
     changed: bool
     stopping: int = 0
 
@@ -71,7 +71,7 @@ class ListSwitches(Message):
 class SwitchList(Message):
     """What is paused, oldest first."""
 
-    switches: tuple[Switch, ...]
+    switches: tuple[ActiveSwitch, ...]
 
 
 class WakePaused(Message):

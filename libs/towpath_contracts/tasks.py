@@ -9,9 +9,9 @@ from uuid import UUID
 
 from pydantic import Field, field_validator, model_validator
 
-from towpath_contracts.base import ClientMessage, ClientValue, JsonObject, Message, Name, is_unset
+from towpath_contracts.base import ClientMessage, ClientMessagePart, JsonObject, Message, Name, is_unset
 from towpath_contracts.budgets import Budget
-from towpath_contracts.networks.background import BackgroundTask, Mount
+from towpath_contracts.networks.background import BackgroundRunTask, WorkspaceMount
 from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
@@ -20,7 +20,7 @@ GLOB = r"^[A-Za-z0-9_.:/*?\[\]!-]+$"
 """What a pattern of names is made of, as in the matrix."""
 
 
-class GrantRule(ClientValue):
+class TaskGrantRule(ClientMessagePart):
     """One thing a task may do: it narrows the matrix for this task and never widens it.
 
     `tool` and `operation` are globs of `*`, `?` and `[…]`; `when` is a condition as in the matrix, without macros.
@@ -51,16 +51,16 @@ class SubmitTask(ClientMessage):
     timeout_ms: int | None = Field(default=None, ge=1, le=MAX_TIMEOUT_MS)
     model: str | None = Field(default=None, max_length=256)
     script: tuple[Any, ...] | None = Field(default=None, max_length=MAX_STEPS_CAP)
-    grant: tuple[GrantRule, ...] | None = Field(default=None, max_length=256)
+    grant: tuple[TaskGrantRule, ...] | None = Field(default=None, max_length=256)
     labels: dict[str, str] = Field(default_factory=dict, max_length=32)
     priority: int = Field(default=5, ge=0, le=10)
     debug: bool = False
     single_instruction: bool = False
     response_schema: JsonObject | None = Field(default=None, exclude_if=is_unset)
     goal: GoalTask | None = Field(default=None, exclude_if=is_unset)
-    background: BackgroundTask | None = Field(default=None, exclude_if=is_unset)
+    background: BackgroundRunTask | None = Field(default=None, exclude_if=is_unset)
     plan: PlanTask | None = Field(default=None, exclude_if=is_unset)
-    mounts: tuple[Mount, ...] = Field(default=(), max_length=16, exclude_if=lambda mounts: not mounts)
+    mounts: tuple[WorkspaceMount, ...] = Field(default=(), max_length=16, exclude_if=lambda mounts: not mounts)
     budget: Budget | None = Field(default=None, exclude_if=is_unset)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
 

@@ -22,7 +22,7 @@ FILE_LIMIT_BYTES = 4 * 1024 * 1024
 _SOON = frozenset({"tool_unknown", "unavailable"})
 
 
-class NetworkFolder:
+class NetworkFolderPublisher:
     """The network files of one folder (or one file) and what was published of them."""
 
     def __init__(self, place: Path, gateway_url: str, notice: Notice) -> None:

@@ -25,7 +25,7 @@ from towpath_embedded.processes import child_process, fork_client, role_names, r
 from towpath_embedded.processes.child_process import ManagedProcess, trim
 from towpath_embedded.processes.ports import LOOPBACK, require_free
 from towpath_embedded.processes.role_process import RoleProcess, UserCode, WorkerLaunch
-from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S, Notice, ProcessState, Supervisor
+from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S, Notice, ProcessInfo, Supervisor
 from towpath_embedded.servers.broker_recovery import BrokerRecovery
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
@@ -127,7 +127,7 @@ class Platform:
         return self.postgres.dsn() if role is None else self.postgres.dsn(f"towpath_{role}")
 
     @property
-    def processes(self) -> dict[str, ProcessState]:
+    def processes(self) -> dict[str, ProcessInfo]:
         """Every process by name, with its pid and how often it was started again."""
         return self._supervisor.processes
 

@@ -86,10 +86,10 @@ async def _serve(
     tasks = [asyncio.create_task(_logs(options, platform, screen).follow())]
     if options.networks is not None and not options.servers_only:
         from towpath_embedded.network_folder import (
-            NetworkFolder,  # an HTTP client and YAML: not on the way to readiness
+            NetworkFolderPublisher,  # an HTTP client and YAML: not on the way to readiness
         )
 
-        folder = NetworkFolder(options.networks, platform.gateway_url, screen.notice)
+        folder = NetworkFolderPublisher(options.networks, platform.gateway_url, screen.notice)
         await folder.publish_changed()
         tasks.append(asyncio.create_task(folder.watch()))
     screen.ready(platform.describe(), seconds=monotonic() - began, ephemeral=options.ephemeral)

@@ -7,13 +7,13 @@ from uuid import UUID
 
 from towpath_contracts.events.log import LogEntry, RunCreated
 from towpath_contracts.facts import AnyFact
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_engine.advance import advance
 from towpath_engine.evolve import evolve
 from towpath_engine.state.run import RunState, initial
 
 
-def fold(run_id: UUID, snapshot: Snapshot, entries: Iterable[LogEntry]) -> RunState:
+def fold(run_id: UUID, snapshot: NetworkSnapshot, entries: Iterable[LogEntry]) -> RunState:
     """Return the state that a log gives."""
     state = initial(run_id, snapshot)
     for entry in entries:
@@ -21,7 +21,7 @@ def fold(run_id: UUID, snapshot: Snapshot, entries: Iterable[LogEntry]) -> RunSt
     return state
 
 
-def create(run_id: UUID, snapshot: Snapshot, task: RunCreated, now: datetime) -> tuple[RunState, LogEntry]:
+def create(run_id: UUID, snapshot: NetworkSnapshot, task: RunCreated, now: datetime) -> tuple[RunState, LogEntry]:
     """Return a new run's first state and event."""
     entry = LogEntry(seq=1, at=now, event=task)
     return evolve(initial(run_id, snapshot), entry), entry
@@ -38,7 +38,7 @@ class Divergence:
 
 def replay(
     run_id: UUID,
-    snapshot: Snapshot,
+    snapshot: NetworkSnapshot,
     recorded: tuple[LogEntry, ...],
     facts: Iterable[tuple[AnyFact, datetime]],
 ) -> Divergence | None:

@@ -153,7 +153,7 @@ CHANNELS: tuple[AsyncApiChannel, ...] = (
         sender="orchestrator",
         receiver="gateway, log-writer, watchdog",
         summary="The events of one transition; a hint that may be lost, the log is in Postgres.",
-        messages=(log.RunEvents,),
+        messages=(log.TransitionEvents,),
     ),
     AsyncApiChannel(
         key="runTokens",
@@ -169,7 +169,7 @@ CHANNELS: tuple[AsyncApiChannel, ...] = (
         sender="decider",
         receiver="log-writer",
         summary="A model call; bodies only in debug runs, and they may be lost.",
-        messages=(decisions_request.LlmCall,),
+        messages=(decisions_request.LlmCallLog,),
     ),
     AsyncApiChannel(
         key="registerProviders",

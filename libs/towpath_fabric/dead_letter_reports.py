@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 
 from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.rpc import Method
+from towpath_contracts.rpc import RpcMethod
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import deliveries, nak, term
 from towpath_fabric.telemetry.logs import Logger
@@ -34,7 +34,7 @@ def delivery_number(message: Msg) -> int:
 
 async def report_dead_letter(
     bus: Bus,
-    method: Method,
+    method: RpcMethod,
     stream: str,
     message: Msg,
     reason: str,

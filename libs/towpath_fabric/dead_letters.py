@@ -53,7 +53,7 @@ RETRY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageOwner:
+class DeadLetterOwner:
     """Whose message it is, as far as is known: its run, and the effect of that run that waits for an answer to it.
 
     `project` is only used for messages without a run, and comes from the process that stores the letter.
@@ -65,7 +65,7 @@ class MessageOwner:
     project: str | None = None
 
 
-UNKNOWN_OWNER = MessageOwner()
+UNKNOWN_OWNER = DeadLetterOwner()
 
 NotifyRun = Callable[[MessageDeadFact], Awaitable[bool]]
 """Hands the fact to the run; False where that isn't possible now."""
@@ -80,7 +80,7 @@ class _OwnerFields(Message):
     attempt: int = Field(default=0, ge=0, lt=2**31)
 
 
-def owner_of_message(body: bytes) -> MessageOwner:
+def owner_of_message(body: bytes) -> DeadLetterOwner:
     """Return the run and effect that *body* names; UNKNOWN_OWNER where it can't be read."""
     try:
         fields = from_json(body)
@@ -89,16 +89,16 @@ def owner_of_message(body: bytes) -> MessageOwner:
         )
     except (ValidationError, ValueError, TypeError):
         return UNKNOWN_OWNER
-    return MessageOwner(
+    return DeadLetterOwner(
         run_id=named.run_id,
         effect_id=named.request_id or named.execution_id,
         attempt=named.attempt,
     )
 
 
-def owner_in_run(run_id: UUID, body: bytes) -> MessageOwner:
+def owner_in_run(run_id: UUID, body: bytes) -> DeadLetterOwner:
     """Return the owner of a message that came on the subject of *run_id*: only the effect is taken from *body*."""
-    return MessageOwner(run_id=run_id, effect_id=owner_of_message(body).effect_id)
+    return DeadLetterOwner(run_id=run_id, effect_id=owner_of_message(body).effect_id)
 
 
 async def store_dead_letter(
@@ -108,7 +108,7 @@ async def store_dead_letter(
     body: bytes,
     reason: str,
     delivery: int,
-    owner: MessageOwner,
+    owner: DeadLetterOwner,
     *,
     failures: int = 1,
     max_body: int = MAX_BODY,
@@ -138,14 +138,14 @@ def storable_text(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 
-def message_dead_fact(stream: str, reason: str, run_id: UUID, owner: MessageOwner) -> MessageDeadFact:
+def message_dead_fact(stream: str, reason: str, run_id: UUID, owner: DeadLetterOwner) -> MessageDeadFact:
     return MessageDeadFact(
         run_id=run_id, stream=stream, reason=reason[:REASON_CHARS], effect_id=owner.effect_id, attempt=owner.attempt
     )
 
 
 async def store_reported_dead_letter(
-    pool: Database, report: ReportDeadLetter, body: bytes, owner: MessageOwner
+    pool: Database, report: ReportDeadLetter, body: bytes, owner: DeadLetterOwner
 ) -> bool:
     """Store a letter that another process reports, once per report; returns and raises as `store_dead_letter` does.
 
@@ -179,7 +179,7 @@ class DeadLetters:
         self._notify_run = notify_run
 
     async def set_aside(
-        self, message: Msg, reason: str, owner: MessageOwner = UNKNOWN_OWNER, failures: int = 1
+        self, message: Msg, reason: str, owner: DeadLetterOwner = UNKNOWN_OWNER, failures: int = 1
     ) -> bool:
         """Store *message* as a dead letter, notify its run, remove it from the stream; False where that has to wait."""
         self._log.warning("message set aside", subject=message.subject, reason=reason)
@@ -195,7 +195,7 @@ class DeadLetters:
         await term(message)
         return True
 
-    async def _store(self, message: Msg, reason: str, owner: MessageOwner, failures: int) -> None:
+    async def _store(self, message: Msg, reason: str, owner: DeadLetterOwner, failures: int) -> None:
         """Store the letter; without its owner where no column can hold that, so that it still leaves the stream."""
         kept = (self.pool, self._stream, message.subject, message.data, reason, delivery_number(message))
         try:
@@ -206,12 +206,12 @@ class DeadLetters:
         if not there_is_room:
             self._log.error("too many open dead letters, this one is only counted", stream=self._stream)
 
-    async def _notify(self, reason: str, owner: MessageOwner) -> bool:
+    async def _notify(self, reason: str, owner: DeadLetterOwner) -> bool:
         if self._notify_run is None or owner.run_id is None or owner.effect_id is None:
             return True
         return await self._notify_run(message_dead_fact(self._stream, reason, owner.run_id, owner))
 
-    async def failed(self, message: Msg, error: str, owner: MessageOwner = UNKNOWN_OWNER) -> bool:
+    async def failed(self, message: Msg, error: str, owner: DeadLetterOwner = UNKNOWN_OWNER) -> bool:
         """Count a failure of *message*'s own handling and have it redelivered; True where it was set aside instead."""
         try:
             failures = await self.pool.fetchval(QUERIES.count_failure, self._stream, delivery_number(message))

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from nats.aio.msg import Msg
 
 from towpath_contracts.base import Message
-from towpath_contracts.rpc import Method
+from towpath_contracts.rpc import RpcMethod
 from towpath_fabric.fair_request_queue import FairQueueLimits
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Message]])
@@ -91,7 +91,7 @@ class MessageBus(Protocol):
     ) -> bool:
         """Publish into a stream and wait for the broker's acknowledgement."""
 
-    async def request(self, method: Method, request: Message, timeout_s: float = 5.0) -> Any:
+    async def request(self, method: RpcMethod, request: Message, timeout_s: float = 5.0) -> Any:
         """Call a method of another service."""
 
     async def subscribe(
@@ -99,7 +99,7 @@ class MessageBus(Protocol):
     ) -> Subscription:
         """Call *handler* for every message on *subject*."""
 
-    def subscriber(self, address: Method | str) -> Callable[[Handler], Handler]:
+    def subscriber(self, address: RpcMethod | str) -> Callable[[Handler], Handler]:
         """Return the decorator for a handler of the requests on *address*."""
 
     async def subscribe_fairly(
@@ -111,7 +111,7 @@ class MessageBus(Protocol):
         """Answer the requests on *subjects* in turns of their callers; returns what stops that."""
 
 
-class MessageSource(Protocol):
+class MessageConsumer(Protocol):
     """Messages of one consumer. Where `paused` is set, no more are requested: the database is unreachable."""
 
     paused: bool

@@ -42,7 +42,7 @@ class PromptInvalidError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BasePromptTemplate:
+class CompiledPromptTemplate:
     """A compiled base prompt; `uses` counts the places of each variable.
 
     One that only inserts values is a list of `pieces` (texts and variables), which costs a tenth of a jinja template.
@@ -70,14 +70,14 @@ class BasePromptTemplate:
 
 
 @lru_cache(maxsize=CACHED_TEMPLATES)
-def compile_base_prompt(text: str) -> BasePromptTemplate:
+def compile_base_prompt(text: str) -> CompiledPromptTemplate:
     """Compile *text*. Raises PromptInvalidError naming the line of what is not allowed."""
     try:
         tree = _environment.parse(text)
         uses = Counter(_checked_names(tree))
         pieces = _pieces(tree)
         template = _environment.from_string(tree) if pieces is None else None
-        return BasePromptTemplate(size=len(text), uses=uses, pieces=pieces, template=template)
+        return CompiledPromptTemplate(size=len(text), uses=uses, pieces=pieces, template=template)
     except TemplateSyntaxError as error:
         msg = f"line {error.lineno} of the base prompt: {error.message}"
         raise PromptInvalidError(msg) from error

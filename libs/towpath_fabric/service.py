@@ -30,7 +30,7 @@ from towpath_fabric.health import EventLoopWatchdog, Health, Receive, Scope, Sen
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.logs import Logger, configure_logging
-from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_fabric.telemetry.recorder import SpanRecorder
 
 BackgroundLoop = Callable[[], Coroutine[Any, Any, None]]
 LifecycleHook = Callable[[], Awaitable[None]]
@@ -46,7 +46,7 @@ request is in flight."""
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 
-class DatedServerState(ServerState):
+class DateHeaderServerState(ServerState):
     """Renews the Date header when a response needs it; uvicorn does so by a timer, which wakes an idle service."""
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -77,7 +77,7 @@ class _StoppableServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, notify: Callable[[], None], stopping: asyncio.Event) -> None:
         super().__init__(config)
-        self.server_state = DatedServerState(config)
+        self.server_state = DateHeaderServerState(config)
         self._notify = notify
         self._stopping = stopping
 
@@ -103,7 +103,7 @@ class Service:
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         self.health = Health(self.registry)
-        self.telemetry = Telemetry(role, settings, self.registry)
+        self.telemetry = SpanRecorder(role, settings, self.registry)
         self.bus = Bus(role, settings)
         self.pool: Any = None
         self._starts: list[LifecycleHook] = []

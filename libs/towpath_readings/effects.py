@@ -8,10 +8,10 @@ tool's own error code proves nothing. A voided pure call may have run: what did 
 from collections.abc import Iterable
 from uuid import UUID
 
-from towpath_contracts.base import Value
-from towpath_contracts.decisions.decision import CallTools, ToolCall
+from towpath_contracts.base import MessagePart
+from towpath_contracts.decisions.decision import CallToolsInstruction, ToolCall
 from towpath_contracts.events import log as ev
-from towpath_contracts.runs.views import CallOutcomeEntry, EffectOutcome
+from towpath_contracts.runs.views import EffectOutcome, ToolCallOutcome
 
 EFFECT_EVENTS = ("instruction_issued", "tool_call_finished", "tool_call_denied", "fence_stored", "run_finished")
 """The types of events that the list is made of; all others may be left out."""
@@ -23,7 +23,7 @@ _NEVER_RAN = frozenset({"not_started", "did_not_happen"})
 """Codes of calls that never ran, in logs older than `began`; without a worker the code is not a tool's."""
 
 
-class CallIdentity(Value):
+class ToolCallIdentity(MessagePart):
     """A call of an instruction, without its arguments."""
 
     execution_id: UUID
@@ -31,7 +31,7 @@ class CallIdentity(Value):
     tool: str
 
 
-class CallOutcomeFields(Value):
+class EventOutcomeFields(MessagePart):
     """What one event reports of the outcome of calls, and nothing else of it: neither arguments nor results.
 
     A reader of many events may have it made where they are stored; `outcome_fields_of` makes the same of a whole event.
@@ -39,7 +39,7 @@ class CallOutcomeFields(Value):
 
     type: str
     step: int | None = None
-    calls: tuple[CallIdentity, ...] | None = None
+    calls: tuple[ToolCallIdentity, ...] | None = None
     execution_id: UUID | None = None
     status: str | None = None
     code: str | None = None
@@ -55,34 +55,34 @@ class CallOutcomeCollector:
     """Collects what became of each call from the events of one run, in order, and keeps nothing else of them."""
 
     def __init__(self) -> None:
-        self._listed: dict[UUID, CallOutcomeEntry] = {}
+        self._listed: dict[UUID, ToolCallOutcome] = {}
 
     @property
-    def effects(self) -> tuple[CallOutcomeEntry, ...]:
+    def effects(self) -> tuple[ToolCallOutcome, ...]:
         """The calls so far, in the order in which they were decided."""
         return tuple(self._listed.values())
 
-    def add(self, excerpt: CallOutcomeFields) -> None:
+    def add(self, excerpt: EventOutcomeFields) -> None:
         """Apply the excerpt of the next event."""
         match excerpt:
-            case CallOutcomeFields(type="instruction_issued"):
+            case EventOutcomeFields(type="instruction_issued"):
                 for call in excerpt.calls or ():
                     self._open(call, excerpt.step or 0)
-            case CallOutcomeFields(type="tool_call_finished", execution_id=UUID() as execution_id):
+            case EventOutcomeFields(type="tool_call_finished", execution_id=UUID() as execution_id):
                 self._set_outcome(execution_id, _outcome(excerpt), _source(excerpt))
-            case CallOutcomeFields(type="tool_call_denied", execution_id=UUID() as execution_id):
+            case EventOutcomeFields(type="tool_call_denied", execution_id=UUID() as execution_id):
                 self._set_outcome(execution_id, "did_not_happen", "denied")
-            case CallOutcomeFields(type="fence_stored"):
+            case EventOutcomeFields(type="fence_stored"):
                 for execution_id in excerpt.voided or ():
                     self._set_outcome(execution_id, "did_not_happen", "void")
-            case CallOutcomeFields(type="run_finished"):
+            case EventOutcomeFields(type="run_finished"):
                 for effect in self.effects:
                     self._set_outcome(effect.execution_id, "unknown", "")
             case _:
                 return
 
-    def _open(self, call: CallIdentity, step: int) -> None:
-        self._listed[call.execution_id] = CallOutcomeEntry(
+    def _open(self, call: ToolCallIdentity, step: int) -> None:
+        self._listed[call.execution_id] = ToolCallOutcome(
             execution_id=call.execution_id, tool=call.tool, step=step, call_index=call.call_index, outcome="open"
         )
 
@@ -93,7 +93,7 @@ class CallOutcomeCollector:
             self._listed[execution_id] = effect.model_copy(update={"outcome": outcome, "source": source})
 
 
-def effects_of(events: Iterable["ev.AnyEvent"]) -> tuple[CallOutcomeEntry, ...]:
+def effects_of(events: Iterable["ev.AnyEvent"]) -> tuple[ToolCallOutcome, ...]:
     """Return the outcomes of the calls, from the events of one run in order."""
     listed = CallOutcomeCollector()
     for event in events:
@@ -103,13 +103,13 @@ def effects_of(events: Iterable["ev.AnyEvent"]) -> tuple[CallOutcomeEntry, ...]:
     return listed.effects
 
 
-def outcome_fields_of(event: "ev.AnyEvent") -> CallOutcomeFields | None:
+def outcome_fields_of(event: "ev.AnyEvent") -> EventOutcomeFields | None:
     """Return what *event* reports of calls; None for nothing."""
     match event:
-        case ev.InstructionIssued(instruction=CallTools(calls=calls)):
-            return CallOutcomeFields(type=event.type, step=event.step, calls=tuple(map(_named, calls)))
+        case ev.InstructionIssued(instruction=CallToolsInstruction(calls=calls)):
+            return EventOutcomeFields(type=event.type, step=event.step, calls=tuple(map(_named, calls)))
         case ev.ToolCallFinished(failure=failure):
-            return CallOutcomeFields(
+            return EventOutcomeFields(
                 type=event.type,
                 execution_id=event.execution_id,
                 status=event.status,
@@ -121,11 +121,11 @@ def outcome_fields_of(event: "ev.AnyEvent") -> CallOutcomeFields | None:
                 worker=event.worker,
             )
         case ev.ToolCallDenied():
-            return CallOutcomeFields(type=event.type, execution_id=event.execution_id)
+            return EventOutcomeFields(type=event.type, execution_id=event.execution_id)
         case ev.FenceStored():
-            return CallOutcomeFields(type=event.type, voided=event.voided)
+            return EventOutcomeFields(type=event.type, voided=event.voided)
         case ev.RunFinished():
-            return CallOutcomeFields(type=event.type)
+            return EventOutcomeFields(type=event.type)
         case _:
             return None
 
@@ -136,11 +136,11 @@ def outcome_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> EffectOutcom
     return "did_not_happen" if excerpt is None or isinstance(event, ev.ToolCallDenied) else _outcome(excerpt)
 
 
-def _named(call: ToolCall) -> CallIdentity:
-    return CallIdentity(execution_id=call.execution_id, call_index=call.call_index, tool=call.tool)
+def _named(call: ToolCall) -> ToolCallIdentity:
+    return ToolCallIdentity(execution_id=call.execution_id, call_index=call.call_index, tool=call.tool)
 
 
-def _outcome(excerpt: CallOutcomeFields) -> EffectOutcome:
+def _outcome(excerpt: EventOutcomeFields) -> EffectOutcome:
     match excerpt.status:
         case "succeeded":
             return "happened"
@@ -152,14 +152,14 @@ def _outcome(excerpt: CallOutcomeFields) -> EffectOutcome:
             return "unknown"
 
 
-def _of_failure(excerpt: CallOutcomeFields) -> EffectOutcome:
+def _of_failure(excerpt: EventOutcomeFields) -> EffectOutcome:
     if excerpt.uncertain:
         return "unknown"
     never = excerpt.code in _NEVER_RAN and not excerpt.worker if excerpt.began is None else not excerpt.began
     return "did_not_happen" if never else "failed"
 
 
-def _source(excerpt: CallOutcomeFields) -> str:
+def _source(excerpt: EventOutcomeFields) -> str:
     if excerpt.settled_by:
         return excerpt.settled_by
     return "probe" if excerpt.probe in {"happened", "did_not_happen"} else excerpt.worker or ""

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Value
+from towpath_contracts.base import JsonObject, MessagePart
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.decisions.decision import CallTools, ToolCall
+from towpath_contracts.decisions.decision import CallToolsInstruction, ToolCall
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
 
@@ -74,7 +74,7 @@ def response_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> Any:
     return {"status": event.status}
 
 
-class ExecutionLogs(Value):
+class RunExecutionLogs(MessagePart):
     """The execution log and the tool execution log of one run, with its instructions."""
 
     execution_log: list[JsonObject] = Field(default_factory=list)
@@ -87,7 +87,7 @@ class _ExecutionLogProjection:
     """Walks the events once, in order."""
 
     def __init__(self) -> None:
-        self.log = ExecutionLogs()
+        self.log = RunExecutionLogs()
         self._previews: dict[str, str] = {}
         self._calls: dict[str, ToolCall] = {}
         self._places: list[tuple[int, int]] = []
@@ -123,7 +123,7 @@ class _ExecutionLogProjection:
     def _instruction(self, event: "ev.InstructionIssued") -> None:
         body = event.instruction.model_dump(mode="json")
         self.log.instructions.append({"step": event.step, "agent_key": event.agent_key, **body})
-        if isinstance(event.instruction, CallTools):
+        if isinstance(event.instruction, CallToolsInstruction):
             for call in event.instruction.calls:
                 self._calls[str(call.execution_id)] = call
 
@@ -160,7 +160,7 @@ def _insert(items: list[Any], behind: int, item: Any) -> None:
     items.insert(len(items) - behind, item)
 
 
-def project_execution_log(entries: Iterable["ev.LogEntry"]) -> ExecutionLogs:
+def project_execution_log(entries: Iterable["ev.LogEntry"]) -> RunExecutionLogs:
     """Project the events of one run, given in seq order."""
     projection = _ExecutionLogProjection()
     for entry in entries:

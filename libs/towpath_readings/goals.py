@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.decisions.assessments import UNJUDGED
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
@@ -26,7 +26,7 @@ RESULT_CHARS = 2_000
 ACTIONS = frozenset({"decide", "replan"})
 
 
-class GoalToolCall(Value):
+class GoalToolCall(MessagePart):
     """One tool call of the run."""
 
     execution_id: UUID
@@ -39,7 +39,7 @@ class GoalToolCall(Value):
     duration_ms: int = 0
 
 
-class GoalModelCall(Value):
+class GoalModelCall(MessagePart):
     """One answered request to a model: an action, or what it was asked to judge."""
 
     step: int
@@ -50,7 +50,7 @@ class GoalModelCall(Value):
     duration_ms: int = 0
 
 
-class GoalStep(Value):
+class GoalStep(MessagePart):
     """One step: what was planned, done, and found of it, over all its attempts.
 
     `planned_action` and `execution_result` are those of the last attempt; `acceptance_progress` is the progress after
@@ -204,7 +204,7 @@ class GoalViewBuilder:
 
     def _assessed(self, event: "ev.AnyEvent", at: datetime) -> None:
         match event:
-            case ev.StepValidated():
+            case ev.StepResultValidated():
                 self._validated(event, at)
             case ev.ProgressMeasured():
                 self._progress = event.score
@@ -212,7 +212,7 @@ class GoalViewBuilder:
                 self._artifacts |= {str(one["name"]): one for one in event.artifacts}
                 if self._steps:
                     self._steps[-1]["acceptance_progress"] = event.score
-            case ev.ModelConfidenceMeasured():
+            case ev.GoalConfidenceMeasured():
                 score = None if event.reason == UNJUDGED else event.score
                 self._now |= {"last_confidence_check_step": event.step, "last_confidence_score": score}
             case ev.RunFinished():
@@ -264,7 +264,7 @@ class GoalViewBuilder:
             self._calls[event.execution_id] |= outcome
         self._steps[-1]["execution_result"].append({"tool": event.tool, **outcome})
 
-    def _validated(self, event: "ev.StepValidated", at: datetime) -> None:
+    def _validated(self, event: "ev.StepResultValidated", at: datetime) -> None:
         step = self._steps[-1]
         step["validation"] = event.model_dump(mode="json", exclude={"type", "step", "attempt"})
         step["success"] = event.success

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.canonical import canonical_json, digest_text
-from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.goal import OUT_OF_TIME
@@ -35,7 +35,7 @@ class NodeStatus(StrEnum):
     TIMEOUT = "timeout"
 
 
-class ProviderCall(Value):
+class ProviderCall(MessagePart):
     """One HTTP call behind a node, as far as it was recorded: calls of providers travel apart and may be lost."""
 
     call: int
@@ -44,7 +44,7 @@ class ProviderCall(Value):
     error: str = ""
 
 
-class ModelRequestNode(Value):
+class ModelRequestNode(MessagePart):
     """One request to a model, with all its attempts. `tool_signature` is the same for equal calls in any order.
 
     It is created when it is asked for, and started when it is sent, which a back-off puts off. `duration_ms` is from
@@ -68,7 +68,7 @@ class ModelRequestNode(Value):
     calls: tuple[ProviderCall, ...] = ()
 
 
-class RunNodes(Message):
+class RunNodesView(Message):
     """A run and its nodes; `usage` and `cost` are summed over them, `iterations` counts steps.
 
     `seq` is how far the log was read.
@@ -106,7 +106,9 @@ def merge_costs(costs: Iterable[Cost]) -> Cost:
     return total
 
 
-def project_nodes(run_id: UUID, entries: Iterable[ev.LogEntry], calls: Sequence[Mapping[str, Any]] = ()) -> RunNodes:
+def project_nodes(
+    run_id: UUID, entries: Iterable[ev.LogEntry], calls: Sequence[Mapping[str, Any]] = ()
+) -> RunNodesView:
     """Return the state of a run from its log, in order; *calls* are the recorded calls of providers, where known."""
     walk = _NodeProjection(run_id)
     for entry in entries:
@@ -179,7 +181,7 @@ class _NodeProjection:
 
     def _sign(self, issued: ev.InstructionIssued) -> None:
         instruction = issued.instruction
-        if not isinstance(instruction, CallTools):
+        if not isinstance(instruction, CallToolsInstruction):
             return
         calls = sorted(canonical_json([call.tool, call.shown_args()]) for call in instruction.calls)
         deciding = [node for node in self._nodes.values() if node.kind in ("decide", "replan")]
@@ -199,7 +201,7 @@ class _NodeProjection:
             if node.ended_at is None:
                 self._nodes[node.node_id] = _ended(node, at, status, error)
 
-    def result(self, calls: Sequence[Mapping[str, Any]]) -> RunNodes:
+    def result(self, calls: Sequence[Mapping[str, Any]]) -> RunNodesView:
         nodes = tuple(_with_calls(node, calls) if calls else node for node in self._nodes.values())
         started, ended = self._run.get("started_at"), self._run.get("ended_at")
         summed = {
@@ -208,7 +210,7 @@ class _NodeProjection:
             "cost": merge_costs(node.cost for node in nodes),
             "duration_ms": None if started is None or ended is None else (ended - started) // _MS,
         }
-        return RunNodes.model_validate({**self._run, **summed})
+        return RunNodesView.model_validate({**self._run, **summed})
 
 
 def _ended(node: ModelRequestNode, at: datetime, status: NodeStatus, error: str) -> ModelRequestNode:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.plan_events import PlanState
 from towpath_contracts.networks.plan import PlanStep
@@ -19,7 +19,7 @@ from towpath_contracts.networks.plan import PlanStep
 StepStanding = Literal["pending", "running", "waiting", "success", "failed", "partial", "skipped"]
 
 
-class PlanAgentView(Value):
+class PlanStepAgentView(MessagePart):
     """One agent of a step: `run_id` is its child run, None where none was begun. `id` is its step's, or `fan[0]`."""
 
     id: str
@@ -35,14 +35,14 @@ class PlanAgentView(Value):
     duration_ms: int | None = None
 
 
-class PlanStepView(Value):
+class PlanStepView(MessagePart):
     """One step of a plan, with its agents in their order."""
 
     id: str
     type: Literal["agent", "parallel"]
     name: str = ""
     status: StepStanding = "pending"
-    agents: tuple[PlanAgentView, ...] = ()
+    agents: tuple[PlanStepAgentView, ...] = ()
     error: JsonObject | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -133,7 +133,7 @@ class _PlanProjection:
                 agent = self._steps[event.step - 1]["agents"][event.index]
                 agent |= {"run_id": event.child_id, "status": "running", "started_at": at}
                 self._agents[event.child_id] = agent
-            case ev.ChildWaitChanged() if self._is_open(event.child_id):
+            case ev.ChildGateWaitChanged() if self._is_open(event.child_id):
                 self._agents[event.child_id]["status"] = "waiting" if event.waits else "running"
             case ev.ChildEnded() if event.child_id in self._agents:
                 agent = self._agents[event.child_id]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from towpath_contracts.canonical import canonical_json, digest_text
-from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
 from towpath_readings.execution_log import (
@@ -168,7 +168,7 @@ class _SpanProjection:
         self._note(step_key(event.step), "towpath.decision", preview)
 
     def _issued(self, event: "ev.InstructionIssued") -> None:
-        if not isinstance(event.instruction, CallTools):
+        if not isinstance(event.instruction, CallToolsInstruction):
             return
         for call in event.instruction.calls:
             key = call_key(call.execution_id)

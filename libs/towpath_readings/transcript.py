@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from uuid import UUID
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.events import log as ev
 from towpath_readings.nodes import merge_usage
@@ -29,7 +29,7 @@ class MessageRole(StrEnum):
     PLATFORM = "platform"
 
 
-class ChatToolCall(Value):
+class ChatToolCall(MessagePart):
     """A tool call as its model wrote it; `call_id` is the execution id."""
 
     call_id: str
@@ -37,7 +37,7 @@ class ChatToolCall(Value):
     arguments: JsonObject
 
 
-class ChatMessage(Value):
+class ChatMessage(MessagePart):
     """One message of a transcript. An assistant's may hold tool calls, a tool's answers one of them."""
 
     role: MessageRole
@@ -122,7 +122,7 @@ class _TranscriptBuilder:
                     self._say(MessageRole.ASSISTANT, _text_of(event.decision), event.agent_key, event.step)
             case ev.DecisionRequestFailed():
                 self.usages.append(event.usage)
-            case ev.InstructionIssued(instruction=CallTools() as instruction):
+            case ev.InstructionIssued(instruction=CallToolsInstruction() as instruction):
                 self._call(instruction)
             case ev.DecisionRefused():
                 self._say(MessageRole.PLATFORM, event.feedback, event.agent_key, event.step)
@@ -136,7 +136,7 @@ class _TranscriptBuilder:
     def _say(self, role: MessageRole, content: str, agent_key: str = "", step: int = 0) -> None:
         self._said.append(ChatMessage(role=role, content=content, agent_key=agent_key, step=step))
 
-    def _call(self, instruction: CallTools) -> None:
+    def _call(self, instruction: CallToolsInstruction) -> None:
         calls = tuple(
             ChatToolCall(call_id=str(call.execution_id), tool=call.tool, arguments=call.shown_args())
             for call in instruction.calls

@@ -7,7 +7,7 @@ from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.streams import ensure_consumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.service import Service
-from towpath_log_writer.adapters.history_tables import HistoryTables, SweepTable
+from towpath_log_writer.adapters.history_tables import HistoryStore, SweepProgressStore
 from towpath_log_writer.app.history_queries import HistoryQueries
 from towpath_log_writer.app.history_writer import HistoryWriter
 from towpath_log_writer.app.repair import HistoryRepairer
@@ -24,11 +24,11 @@ def build_service(settings: LogWriterSettings) -> Service:
 
     async def start() -> None:
         bus, pool, log = service.bus, service.pool, service.log
-        tables, metrics = HistoryTables(pool), LogWriterMetrics(service.registry)
+        tables, metrics = HistoryStore(pool), LogWriterMetrics(service.registry)
         writer = HistoryWriter(tables, log)
         events, logs = (_consumer(service, spec, settings) for spec in (EVENTS_CONSUMER, LOGS_CONSUMER))
         backlog = StreamBacklog(metrics)
-        sweeps = SweepTable(PinnedDatabaseConnection(pool))
+        sweeps = SweepProgressStore(PinnedDatabaseConnection(pool))
         repairer = HistoryRepairer(bus, sweeps, writer, log, has_backlog=backlog.is_large)
         on_reconnect(bus.nc, repairer.moved)
         reader = HistoryEventReader(events, writer, repairer, backlog, settings, metrics, log)

@@ -13,14 +13,14 @@ from typing import Any
 from uuid import UUID
 
 from towpath_fabric.dead_letters import DeadLetters
-from towpath_fabric.ports import Database, MessageBus, MessageSource
+from towpath_fabric.ports import Database, MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.model_prices import ModelPrices
 from towpath_orchestrator.adapters.run_store import RunStore
-from towpath_orchestrator.app.admission import Admission
+from towpath_orchestrator.app.admission import AdmissionController
 from towpath_orchestrator.app.api.budgets import BudgetRequests
-from towpath_orchestrator.app.api.commands import RunCommands, SwitchResume
+from towpath_orchestrator.app.api.commands import HeldCallResumer, RunCommands
 from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
 from towpath_orchestrator.app.api.forks import RunForks
 from towpath_orchestrator.app.api.handlers import (
@@ -39,23 +39,23 @@ from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.replay_requests import ReplayRequests
 from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
-from towpath_orchestrator.app.budget_limits import BudgetLimitLoader
+from towpath_orchestrator.app.budget_limits import BudgetLimitCache
 from towpath_orchestrator.app.commit.batch_commit import BatchCommitter
-from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
+from towpath_orchestrator.app.commit.budget_accounting import CommitLoopBudgets
 from towpath_orchestrator.app.commit.commit_loop import CommitLoop
 from towpath_orchestrator.app.commit.inbox import Inbox
-from towpath_orchestrator.app.commit.run_reader import RunReader
+from towpath_orchestrator.app.commit.run_reader import BatchRunReader
 from towpath_orchestrator.app.commit.run_telemetry import TransitionMetrics
 from towpath_orchestrator.app.commit.state_snapshots import SnapshotSaver
 from towpath_orchestrator.app.commit.transition_announcer import TransitionAnnouncer
 from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTextStore
-from towpath_orchestrator.app.dispatch.child_messenger import ChildRunMessenger
+from towpath_orchestrator.app.dispatch.child_messenger import ChildRunReporter
 from towpath_orchestrator.app.dispatch.dispatch_windows import Backlog, WindowedDispatcher
 from towpath_orchestrator.app.dispatch.effect_dispatcher import EffectDispatcher
 from towpath_orchestrator.app.dispatch.pending_resend import ReconnectResend, StartupResend
 from towpath_orchestrator.app.dispatch.publishers import EventPublisher, RequestPublisher
-from towpath_orchestrator.app.dispatch.windowed_request_timers import WindowedRequestTimers
-from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.dispatch.windowed_request_timers import WaitingRequestMonitor
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.reconciler import Reconciler
 from towpath_orchestrator.app.run_activity import RunActivity
 from towpath_orchestrator.app.state_cache import StateCache
@@ -77,8 +77,8 @@ class OrchestratorPorts:
 
     pool: Database
     bus: MessageBus
-    inbox: MessageSource
-    tasks: MessageSource
+    inbox: MessageConsumer
+    tasks: MessageConsumer
     arrived: asyncio.Event
     ensure: Callable[[], Awaitable[None]]
     backlog: Backlog | None = None
@@ -95,28 +95,28 @@ class OrchestratorWiring:
         self._bus = bus
         self._settings = settings
         store, cache, lane = RunStore(pool), StateCache(settings.cache_runs), PinnedDatabaseConnection(pool)
-        local_facts = LocalFacts(ports.arrived)
-        limits = BudgetLimitLoader(pool, ModelPrices(settings.model_prices_file).price_of)
+        local_facts = LocalFactQueue(ports.arrived)
+        limits = BudgetLimitCache(pool, ModelPrices(settings.model_prices_file).price_of)
 
         publisher = RequestPublisher(bus, metrics, local_facts)
         self._windows = windows = WindowedDispatcher(publisher.publish, settings, metrics, ports.backlog)
-        children = ChildRunMessenger(pool, bus, log)
+        children = ChildRunReporter(pool, bus, log)
         dispatcher = EffectDispatcher(bus, local_facts, windows, children, metrics)
         self.activity = RunActivity()
-        admission = Admission(pool, settings, metrics, local_facts, log, self.activity)
+        admission = AdmissionController(pool, settings, metrics, local_facts, log, self.activity)
         observed = TransitionMetrics(metrics, log)
         announcer = TransitionAnnouncer(
             EventPublisher(bus), children, admission, cache, local_facts, observed, ports.trace_run
         )
 
-        accounting = BudgetAccounting(limits, metrics.refused)
+        accounting = CommitLoopBudgets(limits, metrics.refused)
         texts = WorkspaceTextStore(pool, store)
         inbox_letters = DeadLetters(pool, "INBOX", metrics.dead, log, local_facts.add_dead)
         inbox = Inbox(ports.inbox, local_facts, inbox_letters, metrics, cache.caller_of, batch_size=settings.batch_size)
         commit_loop = CommitLoop(
             inbox=inbox,
             local_facts=local_facts,
-            reader=RunReader(pool, lane, store, cache, accounting, metrics, log),
+            reader=BatchRunReader(pool, lane, store, cache, accounting, metrics, log),
             store=store,
             cache=cache,
             accounting=accounting,
@@ -140,7 +140,7 @@ class OrchestratorWiring:
         self.dead_letters = DeadLetterRequests(pool, bus, local_facts, metrics, log)
         self._budgets = BudgetRequests(pool, bus, limits)
         self._replays = ReplayRequests(pool)
-        self._switches = SwitchResume(pool, local_facts)
+        self._switches = HeldCallResumer(pool, local_facts)
         self._forks = RunForks(pool, intake, bus, settings, find_version)
 
         reconciler = Reconciler(pool, local_facts, admission, settings, log, limits, self.activity)
@@ -151,7 +151,7 @@ class OrchestratorWiring:
             reconciler.run,
             admission.run,
             windows.run,
-            WindowedRequestTimers(pool, store, cache, windows, log).run,
+            WaitingRequestMonitor(pool, store, cache, windows, log).run,
             ReconnectResend(bus, cache, dispatcher, ports.ensure).run,
             reconciler.clean_up,
             StartupResend(pool, store, dispatcher, log, most=settings.max_active_runs).run,

@@ -16,18 +16,18 @@ with paused():
     from towpath_fabric.tickets import TicketSigner
     from towpath_tas.adapters.keys import KeyFileError, load_key
     from towpath_tas.adapters.ledger_tables import QUERIES
-    from towpath_tas.app.audit.audit_queries import AuditQueries, CallBlobs
-    from towpath_tas.app.audit.housekeeping import Housekeeping
+    from towpath_tas.app.audit.audit_queries import AuditQueries, CallBlobRequests
+    from towpath_tas.app.audit.housekeeping import DatabaseMaintenance
     from towpath_tas.app.policy.access_queries import AccessQueries
     from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
     from towpath_tas.app.policy.policy_diff import PolicyDiffRequests
-    from towpath_tas.app.policy.policy_statistics import PolicyStatistics
+    from towpath_tas.app.policy.policy_statistics import PolicyStatisticsQueries
     from towpath_tas.app.policy.policy_versions import PolicyVersionRequests
     from towpath_tas.app.policy.shadow_policy import ShadowPolicyRequests
     from towpath_tas.app.policy.tool_registration import ToolRegistrations
     from towpath_tas.metrics import TasMetrics
     from towpath_tas.settings import TasSettings
-    from towpath_tas.wiring import CallPorts, CallWiring, note_signer, serve, serve_toolsets, start_audit
+    from towpath_tas.wiring import CallWiring, TasConnections, note_signer, serve, serve_toolsets, start_audit
 
 
 class ToolAccessService:
@@ -47,7 +47,7 @@ class ToolAccessService:
         window = 2 * self._settings.batch_size
         asked = PullConsumer(bus.nc, TOOLREQ_CONSUMER, window=window, rebind=self._ensure)
         ended = PullConsumer(bus.nc, TOOLOUT_CONSUMER, window=window, rebind=self._ensure)
-        ports = CallPorts(pool=pool, bus=bus, asked=asked, ended=ended, telemetry=service.telemetry)
+        ports = TasConnections(pool=pool, bus=bus, asked=asked, ended=ended, telemetry=service.telemetry)
         calls = CallWiring(ports, self._signer, self._settings, self._metrics, service.log)
         await calls.read_time()
         policies = PolicyStore(pool, calls.policy_cache)
@@ -63,7 +63,7 @@ class ToolAccessService:
             service.on_stop(consumer.stop)
         await calls.claims.start()
         service.on_stop(calls.claims.stop)
-        for loop in (*calls.loops, Housekeeping(pool, service.log).run):
+        for loop in (*calls.loops, DatabaseMaintenance(pool, service.log).run):
             service.loop(loop)
 
     def _answer(self, calls: CallWiring, policies: PolicyStore) -> None:
@@ -71,7 +71,7 @@ class ToolAccessService:
         access, audit, blobs = (
             AccessQueries(pool, calls.policy_cache),
             AuditQueries(pool),
-            CallBlobs(pool, calls.tickets),
+            CallBlobRequests(pool, calls.tickets),
         )
         tools = ToolRegistrations(pool, bus, calls.tickets, trusting=self._settings.embedded)
         serve(bus, rpc.CHECK_ACCESS, access.check)
@@ -99,7 +99,7 @@ class ToolAccessService:
         serve(bus, rpc.DIFF_POLICY, PolicyDiffRequests(pool, calls.policy_cache).diff)
         serve(bus, rpc.SET_SHADOW, shadow.set)
         serve(bus, rpc.GET_SHADOW, shadow.view)
-        serve(bus, rpc.GET_STATISTICS, PolicyStatistics(pool).statistics)
+        serve(bus, rpc.GET_STATISTICS, PolicyStatisticsQueries(pool).statistics)
 
     async def _ensure(self) -> None:
         """Declare streams and consumers, including those of every toolset that any project has registered."""

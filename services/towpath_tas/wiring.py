@@ -24,12 +24,12 @@ from towpath_contracts.subjects import for_toolset, tool_exec
 from towpath_contracts.tools.calls import RegisterTools, ToolsRegistered
 from towpath_fabric.dead_letters import DeadLetters, NotifyRun
 from towpath_fabric.nats.bus import Bus
-from towpath_fabric.ports import Database, MessageBus, MessageSource
+from towpath_fabric.ports import Database, MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.service import Service
 from towpath_fabric.telemetry.logs import Logger
-from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_fabric.tickets import TicketSigner
 from towpath_tas.adapters.checkpoints import CheckpointFilePublisher, CheckpointLogPublisher, CheckpointUrlPublisher
 from towpath_tas.adapters.keys import KeyFileError, load_key
@@ -38,7 +38,7 @@ from towpath_tas.app.audit.audit_proofs import AuditProofs
 from towpath_tas.app.audit.housekeeping import AuditRetention
 from towpath_tas.app.audit.sealer import CheckpointPublisher, Sealer
 from towpath_tas.app.calls.dead_letters import WorkerDeadLetters
-from towpath_tas.app.calls.dispatcher import CallDispatcher, TicketIssuer
+from towpath_tas.app.calls.dispatcher import CallEffectPublisher, TicketIssuer
 from towpath_tas.app.calls.ledger_commands import LedgerCommands
 from towpath_tas.app.calls.ledger_store import LedgerStore, PostgresClock
 from towpath_tas.app.calls.start_claims import StartClaimServer
@@ -55,17 +55,17 @@ Handler = Callable[[Any], Awaitable[Message]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallPorts:
+class TasConnections:
     """A replica's connections: `asked` delivers tool requests, `ended` delivers outcomes."""
 
     pool: Database
     bus: MessageBus
-    asked: MessageSource
-    ended: MessageSource
-    telemetry: Telemetry | None = None
+    asked: MessageConsumer
+    ended: MessageConsumer
+    telemetry: SpanRecorder | None = None
 
 
-def serve(bus: MessageBus, method: rpc.Method, handler: Handler) -> None:
+def serve(bus: MessageBus, method: rpc.RpcMethod, handler: Handler) -> None:
     """Answer *method*; while Postgres is down answer `unavailable`, so that callers don't wait for a timeout."""
 
     # FastStream passes the request by the name that the handler gives it, and the bus of simulations by its place.
@@ -83,7 +83,7 @@ class CallWiring:
     """The objects on the path of a call. Call `read_time`, then `answer` and `claims.start`, then run all `loops`."""
 
     def __init__(
-        self, ports: CallPorts, signer: TicketSigner, settings: TasSettings, metrics: TasMetrics, log: Logger
+        self, ports: TasConnections, signer: TicketSigner, settings: TasSettings, metrics: TasMetrics, log: Logger
     ) -> None:
         self._ports = ports
         self._metrics = metrics
@@ -93,7 +93,7 @@ class CallWiring:
         clock = PostgresClock()
         self.ledger = ledger = LedgerStore(self.policy_cache, clock, metrics, log, cache_calls=settings.cache_calls)
         self.tickets = TicketIssuer(signer, clock, settings.ticket_life_s)
-        dispatcher = CallDispatcher(bus, self.tickets, metrics)
+        dispatcher = CallEffectPublisher(bus, self.tickets, metrics)
         self._commands = LedgerCommands(pool, ledger, dispatcher)
         self._switches = SwitchCommands(pool, bus, dispatcher, log)
         self.dead_letters = WorkerDeadLetters(pool, bus, ledger, dispatcher, metrics, log)

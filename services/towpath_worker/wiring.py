@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
-from towpath.toolbox import Toolbox, collect, load_module
+from towpath.toolbox import WorkerTools, collect, load_module
 from towpath_fabric.service import Service
 from towpath_worker.app.worker import Worker, WorkerOptions
 from towpath_worker.settings import WorkerSettings
@@ -20,7 +20,7 @@ CLOSE_S = 1.5
 
 def load_tools(
     modules: Sequence[str], *, with_builtin: bool, allow_none: bool = False
-) -> tuple[Toolbox, tuple[Hook, ...]]:
+) -> tuple[WorkerTools, tuple[Hook, ...]]:
     """Import the modules and return their tools and hooks; raises DeclarationError where there is nothing to serve."""
     loaded = [load_module(name) for name in modules]
     if with_builtin:
@@ -31,13 +31,13 @@ def load_tools(
     if not tools and not allow_none:
         msg = "there is no tool to serve; name a module with functions under @tool, or use --builtin or --mcp"
         raise DeclarationError(msg)
-    return Toolbox(tools), tuple(hooks)
+    return WorkerTools(tools), tuple(hooks)
 
 
 def make_worker(
     service: Service,
     settings: WorkerSettings,
-    toolbox: Toolbox,
+    toolbox: WorkerTools,
     hooks: tuple[Hook, ...],
     servers: "ServersFile | None" = None,
 ) -> Worker:

@@ -25,7 +25,7 @@ from towpath_contracts.budgets import NOTHING, UNITS, Amounts, Budget, SetBudget
 from towpath_contracts.decisions.request import CALL_LOST, DecisionRequest, Usage
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, event_adapter
 from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
-from towpath_contracts.networks.spec import PublishNetwork, Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot, PublishNetwork
 from towpath_contracts.tasks import SubmitTask
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
@@ -139,7 +139,7 @@ async def judge(database: "asyncpg.Connection[Any]", peers: PayingPeers) -> dict
     ):
         events = await database.fetch("SELECT * FROM runs.run_event WHERE run_id = $1 ORDER BY seq", row["run_id"])
         log = [LogEntry(seq=e["seq"], at=e["at"], event=event_adapter.validate_json(e["event"])) for e in events]
-        budget = fold(row["run_id"], Snapshot.model_validate_json(row["snapshot"]), log).budget
+        budget = fold(row["run_id"], NetworkSnapshot.model_validate_json(row["snapshot"]), log).budget
         types = [entry.event.type for entry in log]
         asked = types.index("decision_requested") if "decision_requested" in types else len(types)
         figures["unbound"] += asked < len(types) and "budget_applied" not in types[:asked]

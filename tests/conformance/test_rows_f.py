@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tests.support.places import ROOT
 
 from towpath_contracts.canonical import digest
-from towpath_contracts.decisions.decision import CallTools, ToolCall, decision_adapter
+from towpath_contracts.decisions.decision import CallToolsInstruction, ToolCall, decision_adapter
 from towpath_contracts.tools.calls import ToolRequest
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -25,8 +25,8 @@ def test_f2_instruction_decision_and_tool_request_are_contracts() -> None:
     with pytest.raises(ValidationError):
         decision_adapter.validate_python({**said, "mood": "good"})
     call = ToolCall(execution_id=uuid4(), call_index=0, tool="echo", args={"text": "a"}, system_params=())
-    instruction = CallTools(calls=(call,))
-    assert CallTools.model_validate_json(instruction.model_dump_json()) == instruction
+    instruction = CallToolsInstruction(calls=(call,))
+    assert CallToolsInstruction.model_validate_json(instruction.model_dump_json()) == instruction
     request: dict[str, Any] = {
         "execution_id": call.execution_id,
         "run_id": uuid4(),

@@ -20,7 +20,7 @@ from towpath_contracts import subjects
 from towpath_contracts.facts import DecisionMadeFact
 from towpath_contracts.ids import request_id
 from towpath_contracts.streams import agent_consumer
-from towpath_embedded.network_folder import NetworkFolder
+from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import AgentLaunch, WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -65,7 +65,7 @@ async def platform(place: Path) -> AsyncIterator[Platform]:
     policy = {"tas": {"TOWPATH_POLICY_FILE": str(place / "policy.yaml")}}
     async with Platform(place / "d", role_environment=policy, workers=workers, durable=False, starts="fork") as running:
         notices: list[str] = []
-        await NetworkFolder(place / "lock", running.gateway_url, notices.append).publish_changed()
+        await NetworkFolderPublisher(place / "lock", running.gateway_url, notices.append).publish_changed()
         assert len([one for one in notices if one.endswith("version 1")]) == 2, notices
         yield running
 

@@ -29,7 +29,7 @@ from towpath_contracts.events.log import (
     PlanStateChanged,
 )
 from towpath_contracts.runs.tree import RunTreeNode
-from towpath_embedded.network_folder import NetworkFolder
+from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -80,7 +80,7 @@ async def place() -> AsyncIterator[Place]:
         async with platform, Client(platform.gateway_url) as client:
             lines: list[str] = []
             for path in [path for name in EXAMPLES for path in given(name, "--networks")]:
-                await NetworkFolder(path, platform.gateway_url, lines.append).publish_changed()
+                await NetworkFolderPublisher(path, platform.gateway_url, lines.append).publish_changed()
             assert lines == [f"network.yaml: network {name} version 1" for name in ("research_team", "self_planning")]
             yield Place(client, folder)
 

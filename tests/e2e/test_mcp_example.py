@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 from tests.support.places import EXAMPLES
 
-from towpath_embedded.network_folder import NetworkFolder
+from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 
@@ -31,7 +31,7 @@ async def test_an_agent_keeps_notes_through_a_server_over_stdio(folder: Path) ->
         starts="fork",
     ) as platform:
         lines: list[str] = []
-        await NetworkFolder(place, platform.gateway_url, lines.append).publish_changed()
+        await NetworkFolderPublisher(place, platform.gateway_url, lines.append).publish_changed()
         assert lines == ["network.yaml: network notes version 1"]
         async with httpx2.AsyncClient(base_url=platform.gateway_url, timeout=10) as client:
             task = {

@@ -17,8 +17,8 @@ from tests.support.platform.objective_runs import CLERK, DONE, SUMMARY, VERDICT,
 from towpath import Client, Objective, RefusedError
 from towpath.cli.runs import workspace_commands
 from towpath.cli.shared.options import ConnectionOptions
-from towpath.tasks.objectives import AgentRunResult
-from towpath_embedded.network_folder import NetworkFolder
+from towpath.tasks.objectives import ObjectiveResult
+from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -42,7 +42,7 @@ def _example() -> ModuleType:
 
 
 REVIEW = _example()
-Reviewed = AgentRunResult[Any]
+Reviewed = ObjectiveResult[Any]
 
 
 async def eventually(true: Callable[[], Awaitable[bool]], within_s: float = 60) -> None:
@@ -61,7 +61,7 @@ async def platform() -> AsyncIterator[Platform]:
         workers = [WorkerLaunch(modules=(str(DESK_TOOLS),))]
         async with Platform(folder / "d", role_environment=policy, workers=workers, starts="fork") as running:
             notices: list[str] = []
-            await NetworkFolder(EXAMPLE, running.gateway_url, notices.append).publish_changed()
+            await NetworkFolderPublisher(EXAMPLE, running.gateway_url, notices.append).publish_changed()
             assert any(one.endswith("version 1") for one in notices), notices
             async with Client(running.gateway_url) as publisher:
                 await publisher.networks.publish(CLERK)
@@ -85,7 +85,7 @@ async def pursue(client: Client, *script: Any, settings: dict[str, Any] | None =
     return await client.pursue("review", wanted, timeout=90, script=list(script))
 
 
-async def events(client: Client, result: AgentRunResult[Any], *kinds: str) -> list[Any]:
+async def events(client: Client, result: ObjectiveResult[Any], *kinds: str) -> list[Any]:
     found = [entry.event async for entry in client.events(result.session.run_id)]
     return [event for event in found if not kinds or event.type in kinds]
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.networks.spec import CompiledAgent, Snapshot
+from towpath_contracts.networks.spec import CompiledAgent, NetworkSnapshot
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 
 
@@ -215,7 +215,7 @@ TOOLS = (
 AGENTS = ("lead", "writer", "critic")
 
 
-def world() -> Snapshot:
+def world() -> NetworkSnapshot:
     """The network of every trace: three agents that may do everything, and no limit that ends a trace early."""
     names = tuple(tool.name for tool in TOOLS)
     agents = {
@@ -228,7 +228,7 @@ def world() -> Snapshot:
         )
         for key in AGENTS
     }
-    return Snapshot(
+    return NetworkSnapshot(
         network="loops",
         default_agent_key="lead",
         agents=agents,

@@ -20,17 +20,17 @@ from uuid import UUID
 
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events.log import RunCreated
-from towpath_contracts.networks.spec import CompiledAgent, NetworkVersion, Snapshot
+from towpath_contracts.networks.spec import CompiledAgent, NetworkSnapshot, NetworkVersion
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.calls import ToolRequest, ToolSpec
 from towpath_contracts.tools.grants import grant_chain
 from towpath_engine.requests.network_context import offered_tools
 from towpath_orchestrator.core.tasks import created_event
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationDecision, PolicyBundle, query_of_request
+from towpath_tas.core.authorization import AuthorizationDecision, ProjectAuthorizer, query_of_request
 from towpath_tas.core.denial_alternatives import directory_of
 from towpath_tas.core.policy.matrix import Matrix, Rule
-from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
+from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 
 AGENTS = ("lead", "clerk", "expert")
 TOOLS = {"mail.send": "send", "mail.read": "read", "shop.refund": "write", "shop.find": "read", "web.get": "read"}
@@ -200,29 +200,29 @@ def specs(tree: Tree) -> list[ToolSpec]:
     ]
 
 
-def snapshot_of(tree: Tree) -> Snapshot:
+def snapshot_of(tree: Tree) -> NetworkSnapshot:
     """Return the network as it was published."""
     agents = {
         key: CompiledAgent(key=key, model="scripted:task", equipped_tools=tuple(tools), allowed_routes=AGENTS)
         for key, tools in tree.equipped.items()
     }
     limits = {"max_steps": 5, "max_tool_errors": 5, "timeout_ms": 1_000, "step_timeout_ms": 1_000}
-    return Snapshot.model_validate(
+    return NetworkSnapshot.model_validate(
         {"network": "n", "default_agent_key": "lead", "agents": agents, **limits}
         | {"tools": {spec.name: spec for spec in specs(tree)}}
     )
 
 
-def bundle_of(tree: Tree, snapshot: Snapshot) -> PolicyBundle:
+def bundle_of(tree: Tree, snapshot: NetworkSnapshot) -> ProjectAuthorizer:
     """Return the rules as the tool-access service has them in memory."""
     rules = [Rule(name=f"r{place}", **rule) for place, rule in enumerate(tree.rules)]
     tools = [ToolVersion(spec=spec, version=1, digest=spec.name) for spec in snapshot.tools.values()]
-    bundle = PolicyBundle(Matrix(rules, _condition, 1), ToolRegistry(tools, matches, 1), compile_grant)
+    bundle = ProjectAuthorizer(Matrix(rules, _condition, 1), ProjectToolRegistry(tools, matches, 1), compile_grant)
     bundle.directories = {"sha256:n": directory_of(snapshot)}
     return bundle
 
 
-def submit(tree: Tree, snapshot: Snapshot) -> None:
+def submit(tree: Tree, snapshot: NetworkSnapshot) -> None:
     """Make every task a run, from the root down."""
     version = {"project": "p", "name": "n", "version": 1, "digest": "sha256:n", "published_at": "2026-11-22T00:00:00Z"}
     network = NetworkVersion.model_validate({**version, "published_by": "ann"})
@@ -236,7 +236,7 @@ def submit(tree: Tree, snapshot: Snapshot) -> None:
         node.created = RunCreated.model_validate_json(made.model_dump_json())  # as it is stored
 
 
-def ask(bundle: PolicyBundle, node: Node, agent: str, tool: str, amount: int) -> AuthorizationDecision:
+def ask(bundle: ProjectAuthorizer, node: Node, agent: str, tool: str, amount: int) -> AuthorizationDecision:
     """Have a call of *node*'s run decided, as it arrives on the wire."""
     assert node.created is not None
     said = {"execution_id": UUID(int=2), "run_id": UUID(int=1), "project": "p", "network": "n"}
@@ -248,7 +248,9 @@ def ask(bundle: PolicyBundle, node: Node, agent: str, tool: str, amount: int) ->
     return bundle.authorize(query_of_request(request, canonical_json(request.args)))
 
 
-def judged(tree: Tree, bundle: PolicyBundle, snapshot: Snapshot, node: Node, said: Counter[str]) -> Iterator[str]:
+def judged(
+    tree: Tree, bundle: ProjectAuthorizer, snapshot: NetworkSnapshot, node: Node, said: Counter[str]
+) -> Iterator[str]:
     """Yield what is wrong with the answers to one run."""
     for tool in TOOLS:
         for amount in AMOUNTS:

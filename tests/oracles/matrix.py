@@ -20,10 +20,10 @@ from tests.oracles.policy_texts import DISCOVERED, OPERATIONS, REQUIRED, TOOLS, 
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
+from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
+from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 
 PER_POLICY = 4
 """Questions about one policy: reading it costs more than answering."""
@@ -133,7 +133,7 @@ def _used_up(rule: dict[str, Any], asked: Question) -> bool:
     return most != float("inf") and (asked.spent_usd is None or asked.spent_usd >= most)
 
 
-def bundle_of(text: str) -> PolicyBundle:
+def bundle_of(text: str) -> ProjectAuthorizer:
     """Return the platform's policy bundle; raises ValueError where it refuses the text."""
     found = read_policy(text, compile_condition)
     if found.problems:
@@ -154,7 +154,9 @@ def bundle_of(text: str) -> PolicyBundle:
             discovered=name in DISCOVERED,
         )
         tools.append(ToolVersion(spec=spec, version=1, digest="d", owner="o"))
-    return PolicyBundle(Matrix(found.rules, compile_condition, 1), ToolRegistry(tools, matches, 1), compile_grant)
+    return ProjectAuthorizer(
+        Matrix(found.rules, compile_condition, 1), ProjectToolRegistry(tools, matches, 1), compile_grant
+    )
 
 
 def query_of(question: Question) -> AuthorizationQuery:
@@ -175,7 +177,7 @@ def query_of(question: Question) -> AuthorizationQuery:
     )
 
 
-def platform_answer(bundle: PolicyBundle, question: Question) -> Answer:
+def platform_answer(bundle: ProjectAuthorizer, question: Question) -> Answer:
     """Return the platform's decision in the oracle's form."""
     asked = query_of(question)
     decision = bundle.authorize(asked, question.used, question.rates)

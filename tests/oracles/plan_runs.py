@@ -14,7 +14,7 @@ from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.flow import parse_flow
 from towpath_contracts.networks.swarm import CompiledSwarm
-from towpath_contracts.runs.children import AskChild
+from towpath_contracts.runs.children import AskChildStatus
 from towpath_engine.advance import advance
 from towpath_engine.replay import create
 from towpath_engine.state.run import EffectKind, dump_state, load_state
@@ -181,7 +181,7 @@ class Driven:
         for entry in entries:
             self.trace.observe(entry.event, entry.at)
         for effect in effects:
-            if isinstance(effect.message, AskChild) and effect.message.cancel:
+            if isinstance(effect.message, AskChildStatus) and effect.message.cancel:
                 asked = ("ask", self.trace.names[effect.message.child_id])
                 if asked not in self.trace.happened:
                     self.trace.happened.append(asked)

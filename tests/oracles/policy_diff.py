@@ -35,7 +35,7 @@ from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, P
 from towpath_embedded.platform import Platform
 from towpath_fabric.ids import new_run_id
 from towpath_tas.adapters.ledger_tables import QUERIES, open_calls
-from towpath_tas.core.call import AuditNote, LedgerCall, LedgerChange
+from towpath_tas.core.call import CallAuditEntry, LedgerCall, LedgerChange
 
 LIMITS = ("max_calls_per_run", "rate", "max_cost_per_run_usd")
 CHANGES = {"deny": "newly_denied", "allow": "newly_allowed", "require_approval": "newly_gated"}
@@ -55,7 +55,7 @@ class PolicyClient:
     nc: Client
     project: str
 
-    async def ask(self, method: rpc.Method, **values: Any) -> Any:
+    async def ask(self, method: rpc.RpcMethod, **values: Any) -> Any:
         """Ask; raises RuntimeError for a problem."""
         request = method.request.model_validate(values)
         reply = await self.nc.request(method.subject, request.model_dump_json().encode(), timeout=30)
@@ -138,13 +138,13 @@ def make(dice: random.Random, project: str, run_id: UUID, index: int) -> Recorde
         then, violation = "deny", "tool_unknown"
     edited = then == "require_approval" and dice.random() < 0.1
     call = recorded_call(asked, run_id, index, then, violation)
-    notes = [AuditNote(phase="decision", verdict=then, call=call)]
+    notes = [CallAuditEntry(phase="decision", verdict=then, call=call)]
     if then == "require_approval" and dice.random() < 0.5:
         drifted = dice.random() < 0.5
-        again = AuditNote(phase="decision", verdict=dice.choice(("deny", "require_approval")), call=call)
-        refused = AuditNote(phase="decision", verdict="deny", call=call, actor="ben")
+        again = CallAuditEntry(phase="decision", verdict=dice.choice(("deny", "require_approval")), call=call)
+        refused = CallAuditEntry(phase="decision", verdict="deny", call=call, actor="ben")
         notes.append(again if drifted else refused)
-    notes.append(AuditNote(phase="outcome", verdict="succeeded", call=call))
+    notes.append(CallAuditEntry(phase="outcome", verdict="succeeded", call=call))
     return RecordedCase(
         asked=asked, then=then, violation=violation, edited=edited, step=LedgerChange(call=call, notes=tuple(notes))
     )

@@ -6,17 +6,24 @@ from typing import Any
 from tests.support.engine.machine import respond, use, use_all
 
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
-from towpath_contracts.networks.background import BackgroundSettings, BackgroundTask, Mount, MountedFile
+from towpath_contracts.networks.background import (
+    BackgroundRunSettings,
+    BackgroundRunTask,
+    WorkspaceMount,
+    WorkspaceMountFile,
+)
 
 OWN = ("plan_setup", "plan_add_step", "plan_mark_step", "workspace_write", "workspace_read", "workspace_grep")
 """Tools of the platform that objectives are pursued with."""
 
 
-def objective(number: int) -> BackgroundTask:
+def objective(number: int) -> BackgroundRunTask:
     """What a task pursues in the worlds of objectives; each brings a file."""
-    files = (MountedFile(path="notes.txt", content=f"the {number}th\n"),)
-    settings = BackgroundSettings(max_steps=6, max_failures=3)
-    return BackgroundTask(objective=f"Do {number}.", mounts=(Mount(mount_path="in", files=files),), settings=settings)
+    files = (WorkspaceMountFile(path="notes.txt", content=f"the {number}th\n"),)
+    settings = BackgroundRunSettings(max_steps=6, max_failures=3)
+    return BackgroundRunTask(
+        objective=f"Do {number}.", mounts=(WorkspaceMount(mount_path="in", files=files),), settings=settings
+    )
 
 
 def objective_decision(request: DecisionRequest, chance: random.Random) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tests.support.engine.machine import agent, respond, snapshot, use, use_all
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS, DELEGATE, ORCHESTRATE, delegate_spec
 from towpath_contracts.networks.plan import PlanTask
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.calls import ToolSpec
@@ -31,7 +31,7 @@ TEAM = CompiledSwarm(
 DELEGATES = tuple(delegate_spec(name) for name in TEAM.delegates)
 
 
-def network_of(tools: tuple[ToolSpec, ...]) -> Snapshot:
+def network_of(tools: tuple[ToolSpec, ...]) -> NetworkSnapshot:
     """Return the network of these worlds: a team whose lead may also plan, over the *tools* of all worlds."""
     names = tuple(one.name for one in tools)
     own = (*DELEGATES, BUILT_IN_TOOLS[ORCHESTRATE])

@@ -87,7 +87,7 @@ async def start_tas(
         "asked": MessageFeed(bus, TOOLREQ_CONSUMER),
         "ended": MessageFeed(bus, TOOLOUT_CONSUMER),
     }
-    parts = tas.CallWiring(tas.CallPorts(**anything), signer, settings, CALL_METRICS, replica.log)
+    parts = tas.CallWiring(tas.TasConnections(**anything), signer, settings, CALL_METRICS, replica.log)
     while not await _learned_time(parts):  # noqa: ASYNC110 - what is waited for has no event
         await asyncio.sleep(0.5)
     parts.answer()

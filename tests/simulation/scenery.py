@@ -16,7 +16,7 @@ from tests.support.engine.machine import agent, respond, route, snapshot, tool, 
 
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.decisions.request import DecisionRequest
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS
 from towpath_tas.core.policy.matrix import Rule
@@ -58,7 +58,9 @@ RULES = (
 )
 
 
-def publish_fixtures(runs: RunRows, ledger: LedgerRows, network: Snapshot = NETWORK, *, children: bool = False) -> None:
+def publish_fixtures(
+    runs: RunRows, ledger: LedgerRows, network: NetworkSnapshot = NETWORK, *, children: bool = False
+) -> None:
     """Publish the network, register the tools, apply the matrix."""
     runs.callers["alice"] = PROJECT
     content = network.model_dump(mode="json")

@@ -17,7 +17,13 @@ from towpath.agents.request import AgentRequest
 from towpath.hooks import Hook
 from towpath.user_code import call_method
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.assessments import Confidence, Progress, Reflection, Summary, Validation
+from towpath_contracts.decisions.assessments import (
+    ConfidenceAnswer,
+    FinalSummaryAnswer,
+    ProgressAnswer,
+    ReflectionAnswer,
+    ResultValidationAnswer,
+)
 
 Deliverable = JsonObject | BaseModel | None
 """What a background run hands over; None where the agent makes none."""
@@ -50,24 +56,24 @@ class BaseAgent(ABC):
         move: AnyMove | JsonObject = await call_method(self.plan, request)
         return move
 
-    async def validate(self, request: AgentRequest) -> Validation | JsonObject:
+    async def validate(self, request: AgentRequest) -> ResultValidationAnswer | JsonObject:
         """Judge whether the last action did what it was for (`request.assessment`), and each text criterion.
 
         Without your own the action counts as done and no criterion as met: a criterion that was not judged is not met.
         """
-        return Validation(valid=True, reason="this agent judges no action")
+        return ResultValidationAnswer(valid=True, reason="this agent judges no action")
 
-    async def evaluate_progress(self, request: AgentRequest) -> Progress | JsonObject:
+    async def evaluate_progress(self, request: AgentRequest) -> ProgressAnswer | JsonObject:
         """Return how much of the goal is reached, 0 to 1. Without your own: unknown."""
-        return Progress(progress=None, reason="this agent measures no progress")
+        return ProgressAnswer(progress=None, reason="this agent measures no progress")
 
-    async def evaluate_confidence(self, request: AgentRequest) -> Confidence | JsonObject:
+    async def evaluate_confidence(self, request: AgentRequest) -> ConfidenceAnswer | JsonObject:
         """Return how sure you are that the goal will be reached, 0 to 1; below 0.5 a person is asked. Default: sure."""
-        return Confidence(confidence=1.0, reason="this agent does not judge its own confidence")
+        return ConfidenceAnswer(confidence=1.0, reason="this agent does not judge its own confidence")
 
-    async def reflect(self, request: AgentRequest) -> Reflection | JsonObject:
+    async def reflect(self, request: AgentRequest) -> ReflectionAnswer | JsonObject:
         """Return what becomes of the run after a failure, or once its plan is completed. Without your own: continue."""
-        return Reflection(verdict="continue", note="this agent does not reflect")
+        return ReflectionAnswer(verdict="continue", note="this agent does not reflect")
 
     async def deliverable(self, request: AgentRequest) -> Deliverable:
         """Make what a background run hands over, when it ends; an exception here fails the run.
@@ -77,6 +83,6 @@ class BaseAgent(ABC):
         """
         return None
 
-    async def summarize(self, request: AgentRequest) -> Summary | JsonObject:
+    async def summarize(self, request: AgentRequest) -> FinalSummaryAnswer | JsonObject:
         """Say the run's last words, and hand over its `deliverable`. Without your own: the last output's text."""
-        return Summary(summary=request.last_output_text or "The run ended without an output.")
+        return FinalSummaryAnswer(summary=request.last_output_text or "The run ended without an output.")

@@ -16,7 +16,7 @@ Make = Callable[[AgentRequest], Any]
 """Takes the request to summarize; returns a dict or a pydantic model, or raises. Plain or async."""
 
 
-class DeliverableFactory(BaseAgent):
+class DeliverableAgent(BaseAgent):
     """An agent that makes deliverables alone."""
 
     def __init__(self, name: str, make: Make) -> None:
@@ -33,9 +33,9 @@ class DeliverableFactory(BaseAgent):
         return made
 
 
-def deliverable_factory(name: str) -> Callable[[Make], DeliverableFactory]:
+def deliverable_factory(name: str) -> Callable[[Make], DeliverableAgent]:
     """Declare a factory: `@deliverable_factory("report_maker")` over a function of one AgentRequest.
 
     Serve it with `towpath agents serve module:function`, and name it in the objective: `factory="report_maker"`.
     """
-    return lambda make: DeliverableFactory(name, make)
+    return lambda make: DeliverableAgent(name, make)

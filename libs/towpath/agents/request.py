@@ -17,10 +17,10 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import (
     DecisionKind,
     DecisionRequest,
+    FullToolOutput,
     OfferedRoute,
     OfferedTool,
     PromptContext,
-    ToolOutput,
 )
 from towpath_fabric.clock import monotonic
 
@@ -71,7 +71,7 @@ class AgentRequest:
         return self.decision_request.context.routes
 
     @property
-    def outputs(self) -> tuple[ToolOutput, ...]:
+    def outputs(self) -> tuple[FullToolOutput, ...]:
         """Full outputs of tools in this epoch, oldest first; untrusted text."""
         return self.decision_request.context.outputs
 

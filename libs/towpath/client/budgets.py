@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError
-from towpath_contracts.budgets import Budget, BudgetAccounts, BudgetKind, BudgetSet
+from towpath_contracts.budgets import Budget, BudgetAccountList, BudgetKind, BudgetSet
 from towpath_contracts.problems.registry import ProblemDetail, details_of, problem, summary_of
 
 
@@ -17,11 +17,11 @@ class BudgetResource:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def show(self, *, caller: str | None = None, run_id: UUID | str | None = None) -> BudgetAccounts:
+    async def show(self, *, caller: str | None = None, run_id: UUID | str | None = None) -> BudgetAccountList:
         """Return the accounts that people have limited, those of one *caller*, or those of one run."""
         given = {"caller": caller, "run_id": None if run_id is None else str(run_id)}
         query = {name: value for name, value in given.items() if value is not None}
-        return BudgetAccounts.model_validate(await self._transport.request("GET", "/v1/budgets", query=query))
+        return BudgetAccountList.model_validate(await self._transport.request("GET", "/v1/budgets", query=query))
 
     async def set(
         self,

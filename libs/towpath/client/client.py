@@ -30,7 +30,7 @@ from towpath.client.transport import Transport
 from towpath.errors import RefusedError, RunTimeoutError
 from towpath.tasks.goals import goal_json
 from towpath.tasks.mounts import HostMount
-from towpath.tasks.objectives import AgentRunResult, Handed, Objective, objective_json, result_of
+from towpath.tasks.objectives import Handed, Objective, ObjectiveResult, objective_json, result_of
 from towpath.tasks.outputs import Output, TypedRun, typed
 from towpath.tasks.plans import PlanDraft, PlanRun, plan_json, plan_run
 from towpath.tools.declaration import seconds
@@ -43,7 +43,7 @@ from towpath_contracts.subjects import ANONYMOUS
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_fabric.clock import monotonic
 from towpath_readings.goals import GoalView
-from towpath_readings.nodes import RunNodes
+from towpath_readings.nodes import RunNodesView
 from towpath_readings.plans import PlanView
 from towpath_readings.stream.live import StreamEvent
 from towpath_readings.transcript import RunMessages
@@ -171,7 +171,7 @@ class Client:
 
     async def pursue(
         self, network: str, objective: Objective[Handed] | str, *, timeout: str | float | None = None, **options: Any
-    ) -> AgentRunResult[Handed]:
+    ) -> ObjectiveResult[Handed]:
         """Pursue an objective to its end; *options* are further fields of SubmitTask.
 
         Raises RefusedError where the platform does not take the task, RunTimeoutError after *timeout*; the run goes on.
@@ -208,10 +208,10 @@ class Client:
             detail = f"run {run_id} did not end in time"
             raise RunTimeoutError(problem("timeout", detail, run_id=str(run_id))) from error
 
-    async def nodes(self, run_id: UUID | str, *, calls: bool = False) -> RunNodes:
+    async def nodes(self, run_id: UUID | str, *, calls: bool = False) -> RunNodesView:
         """Return the state of a run with a node for every model call; with the HTTP *calls* behind them. HTTP only."""
         path = f"/v1/runs/{_uuid(run_id)}/nodes"
-        return RunNodes.model_validate(await self._transport.request("GET", path, query={"calls": calls}))
+        return RunNodesView.model_validate(await self._transport.request("GET", path, query={"calls": calls}))
 
     async def goal(self, run_id: UUID | str) -> GoalView:
         """Return how a goal run stands, with all its steps. HTTP only."""

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-from towpath_contracts.decisions.decision import Finish
+from towpath_contracts.decisions.decision import FinishInstruction
 from towpath_contracts.events.log import (
     AnyEvent,
     DecisionRefused,
@@ -27,7 +27,7 @@ _PIECES: dict[str, TypeAdapter[Any]] = {
 }
 
 
-class RunStreamState:
+class RunStreamCursor:
     """Follows a run after seq *after*, with *children* everything below it, with *deltas* what models write."""
 
     def __init__(self, run_id: UUID, after: int = 0, *, children: bool = False, deltas: bool = False) -> None:
@@ -113,5 +113,5 @@ class RunStreamState:
 def _ends_deltas(event: AnyEvent) -> bool:
     """Return whether the deltas of a model call are in the log by now, or were discarded; an answer may not be yet."""
     if isinstance(event, InstructionIssued):
-        return not isinstance(event.instruction, Finish)
+        return not isinstance(event.instruction, FinishInstruction)
     return isinstance(event, DecisionRefused | DecisionRequestFailed | RunFinished)

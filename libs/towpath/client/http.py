@@ -12,8 +12,8 @@ from uuid import UUID
 import httpx2
 from pydantic import ValidationError
 
-from towpath.client.cursors import RunStreamState
-from towpath.client.retry_policy import RetryPolicy
+from towpath.client.cursors import RunStreamCursor
+from towpath.client.retry_policy import RetryBackoff
 from towpath.client.trees import merged
 from towpath.errors import TowpathError, UnavailableError, error_from, unreachable
 from towpath_contracts.base import JsonObject
@@ -98,7 +98,7 @@ class HttpTransport:
         query: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> tuple[int, Any]:
-        retry = RetryPolicy(retry_for_s)
+        retry = RetryBackoff(retry_for_s)
         parameters = {name: value for name, value in (query or {}).items() if value is not None}
         while True:
             try:
@@ -118,7 +118,7 @@ class HttpTransport:
 
     async def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
         """Yield events by SSE, or by pages where streams do not get through; both resume after a drop."""
-        async for one in self._follow(RunStreamState(run_id, after)):
+        async for one in self._follow(RunStreamCursor(run_id, after)):
             if isinstance(one, LogEntry):
                 yield one
 
@@ -126,11 +126,11 @@ class HttpTransport:
         self, run_id: UUID, *, children: bool = False, deltas: bool = False
     ) -> AsyncIterator[LogEntry | DeltaEvent]:
         """Yield events, and pieces of what models write where they get through; both resume after a drop."""
-        async for one in self._follow(RunStreamState(run_id, children=children, deltas=deltas)):
+        async for one in self._follow(RunStreamCursor(run_id, children=children, deltas=deltas)):
             yield one
 
-    async def _follow(self, cursor: RunStreamState) -> AsyncIterator[LogEntry | DeltaEvent]:
-        retry = RetryPolicy(STREAM_RETRY_S)
+    async def _follow(self, cursor: RunStreamCursor) -> AsyncIterator[LogEntry | DeltaEvent]:
+        retry = RetryBackoff(STREAM_RETRY_S)
         while not cursor.ended:
             try:
                 async for one in self._pages(cursor) if cursor.by_page else self._stream(cursor):
@@ -142,19 +142,19 @@ class HttpTransport:
             except UnavailableError as error:
                 await retry.wait(error, error.problem.retry_after_s or 0.0)
 
-    async def _wait_after(self, retry: RetryPolicy, error: httpx2.TransportError) -> None:
+    async def _wait_after(self, retry: RetryBackoff, error: httpx2.TransportError) -> None:
         """Wait before the next try; an address where nobody has ever answered is not tried again."""
         unreachable_error = unreachable(self.address, f"{type(error).__name__}: {error}".removesuffix(": "))
         if not self._answered_once:
             raise unreachable_error from error
         await retry.wait(unreachable_error)
 
-    async def _wait_before_next(self, cursor: RunStreamState, retry: RetryPolicy) -> None:
+    async def _wait_before_next(self, cursor: RunStreamCursor, retry: RetryBackoff) -> None:
         """Wait a moment after a stream that was closed, or a page that was read to its end."""
         if not cursor.ended:
             await retry.wait(unreachable(self.address, "the stream keeps being closed"), PAGE_PAUSE_S)
 
-    async def _stream(self, cursor: RunStreamState) -> AsyncIterator[LogEntry | DeltaEvent]:
+    async def _stream(self, cursor: RunStreamCursor) -> AsyncIterator[LogEntry | DeltaEvent]:
         """Read one SSE connection until it ends, for whatever reason."""
         for delta in cursor.superseded_deltas():
             yield delta
@@ -181,7 +181,7 @@ class HttpTransport:
                 if found is not None:
                     yield found
 
-    async def _pages(self, cursor: RunStreamState) -> AsyncIterator[LogEntry]:
+    async def _pages(self, cursor: RunStreamCursor) -> AsyncIterator[LogEntry]:
         """Read what is there now; the run has ended when its status says so and nothing is left."""
         if cursor.children:
             async for one in merged(cursor.run_id, lambda run_id: self.events(run_id, 0)):

@@ -14,7 +14,7 @@ from nats import errors as nats_errors
 from nats.aio.client import Client as Connection
 from pydantic import BaseModel, ValidationError
 
-from towpath.client.retry_policy import RetryPolicy
+from towpath.client.retry_policy import RetryBackoff
 from towpath.client.trees import merged
 from towpath.errors import RefusedError, TowpathError, UnavailableError, error_from, unreachable
 from towpath_contracts import subjects
@@ -150,7 +150,7 @@ class NatsTransport:
     async def _retry(
         self, subject: str, request: BaseModel, answer: type[A], wait_s: float = 0.0, retry_for_s: float = RETRY_S
     ) -> A:
-        retry = RetryPolicy(retry_for_s)
+        retry = RetryBackoff(retry_for_s)
         while True:
             connection = await self._open()  # an address where nobody answers is not tried again
             try:

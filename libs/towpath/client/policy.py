@@ -10,26 +10,26 @@ from pathlib import Path
 from typing import Any
 
 from towpath.client.transport import Transport
-from towpath.networks.spec_files import PolicySpecFile, load_policy
+from towpath.networks.spec_files import PolicyFile, load_policy
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.access import AccessVerdict, AgentPermissions, PolicyApplied, PolicyView
 from towpath_contracts.tools.policy import (
-    PolicyChanges,
+    PolicyChangeLog,
     PolicyImpact,
     PolicyVersions,
     RuleChanged,
     ShadowView,
-    Statistics,
+    ToolCallStatistics,
     merge_diffs,
 )
 
-Written = PolicySpecFile | str | Path
+Written = PolicyFile | str | Path
 """A matrix as a person has it: the path of a YAML file, or a loaded one."""
 
 
-def policy_of(written: Written) -> PolicySpecFile:
+def policy_of(written: Written) -> PolicyFile:
     """Return *written* as text with its source."""
-    return written if isinstance(written, PolicySpecFile) else load_policy(written)
+    return written if isinstance(written, PolicyFile) else load_policy(written)
 
 
 class PolicyResource:
@@ -81,10 +81,10 @@ class PolicyResource:
         query = {"before": before, "limit": limit}
         return PolicyVersions.model_validate(await self._transport.request("GET", "/v1/policy/versions", query=query))
 
-    async def changes(self, *, before: int | None = None, limit: int = 20) -> PolicyChanges:
+    async def changes(self, *, before: int | None = None, limit: int = 20) -> PolicyChangeLog:
         """Return a page of the change log, newest first: who, when, why, and rule by rule what."""
         query = {"before": before, "limit": limit}
-        return PolicyChanges.model_validate(await self._transport.request("GET", "/v1/policy/changes", query=query))
+        return PolicyChangeLog.model_validate(await self._transport.request("GET", "/v1/policy/changes", query=query))
 
     async def roll_back(
         self, version: int, *, note: str = "", if_version: int | None = None, dry_run: bool = False
@@ -144,8 +144,8 @@ class PolicyResource:
 
     async def statistics(
         self, *, since: datetime | None = None, until: datetime | None = None, by: Iterable[str] = ("tool",)
-    ) -> Statistics:
+    ) -> ToolCallStatistics:
         """Count decisions and outcomes of the last day, or of a window, by tool, operation, agent, network, …"""
         query: dict[str, Any] = {"by": list(by)}
         query |= {name: at.isoformat() for name, at in (("since", since), ("until", until)) if at is not None}
-        return Statistics.model_validate(await self._transport.request("GET", "/v1/statistics", query=query))
+        return ToolCallStatistics.model_validate(await self._transport.request("GET", "/v1/statistics", query=query))

@@ -13,7 +13,7 @@ FIRST_WAIT_S = 0.2
 LONGEST_WAIT_S = 3.0
 
 
-class RetryPolicy:
+class RetryBackoff:
     """Counts the time without contact. *most_s* is how long that may last."""
 
     def __init__(self, limit_s: float) -> None:

@@ -15,7 +15,7 @@ from towpath_contracts.networks.flow import write_flow
 _GROUPS = "a parallel stage stands in parentheses, and is a whole stage: (a | b) >> c"
 
 
-class FlowNode(ABC):
+class FlowMember(ABC):
     """What a flow is made of: an agent or a swarm; `>>` and `|` join it to others."""
 
     __slots__ = ()
@@ -25,11 +25,11 @@ class FlowNode(ABC):
     def flow_name(self) -> str:
         """The name that stands in the flow."""
 
-    def __rshift__(self, after: "FlowNode | FlowStage | Flow") -> "Flow":
+    def __rshift__(self, after: "FlowMember | FlowStage | Flow") -> "Flow":
         """Let *after* act once this one has."""
         return Flow((FlowStage((self,)),)) >> after
 
-    def __or__(self, beside: "FlowNode | FlowStage") -> "FlowStage":
+    def __or__(self, beside: "FlowMember | FlowStage") -> "FlowStage":
         """Let *beside* act at the same time."""
         return FlowStage((self,)) | beside
 
@@ -38,13 +38,13 @@ class FlowNode(ABC):
 class FlowStage:
     """Nodes that act at the same time: a stage of a flow."""
 
-    nodes: tuple[FlowNode, ...]
+    nodes: tuple[FlowMember, ...]
 
-    def __or__(self, beside: "FlowNode | FlowStage") -> "FlowStage":
+    def __or__(self, beside: "FlowMember | FlowStage") -> "FlowStage":
         """Let *beside* act at the same time too."""
         return FlowStage((*self.nodes, *_nodes(beside)))
 
-    def __rshift__(self, after: "FlowNode | FlowStage | Flow") -> "Flow":
+    def __rshift__(self, after: "FlowMember | FlowStage | Flow") -> "Flow":
         """Let *after* act once all of these have."""
         return Flow((self,)) >> after
 
@@ -55,7 +55,7 @@ class Flow:
 
     stages: tuple[FlowStage, ...]
 
-    def __rshift__(self, after: "FlowNode | FlowStage | Flow") -> "Flow":
+    def __rshift__(self, after: "FlowMember | FlowStage | Flow") -> "Flow":
         """Let *after* act at the end."""
         return Flow((*self.stages, *_stages(after)))
 
@@ -68,22 +68,22 @@ class Flow:
         return write_flow(tuple(tuple(node.flow_name for node in stage.nodes) for stage in self.stages))
 
     @property
-    def nodes(self) -> tuple[FlowNode, ...]:
+    def nodes(self) -> tuple[FlowMember, ...]:
         """What stands in the flow, each once, in the order of its first place."""
         return unique(node for stage in self.stages for node in stage.nodes)
 
 
-def unique(nodes: Iterable[FlowNode]) -> tuple[FlowNode, ...]:
+def unique(nodes: Iterable[FlowMember]) -> tuple[FlowMember, ...]:
     """Return *nodes* without those that came before: the same object, or an equal one."""
-    found: list[FlowNode] = []
+    found: list[FlowMember] = []
     for node in nodes:
         if node not in found:
             found.append(node)
     return tuple(found)
 
 
-def _nodes(given: object) -> tuple[FlowNode, ...]:
-    if isinstance(given, FlowNode):
+def _nodes(given: object) -> tuple[FlowMember, ...]:
+    if isinstance(given, FlowMember):
         return (given,)
     if isinstance(given, FlowStage):
         return given.nodes
@@ -95,6 +95,6 @@ def _stages(given: object) -> tuple[FlowStage, ...]:
 
 
 def _refusal(given: object) -> DeclarationError:
-    if isinstance(given, FlowNode | FlowStage | Flow):
+    if isinstance(given, FlowMember | FlowStage | Flow):
         return DeclarationError(_GROUPS)
     return DeclarationError(f"a flow is made of agents and swarms, not of {type(given).__name__}; {_GROUPS}")

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from towpath.errors import RefusedError
-from towpath.networks.flows import FlowNode
+from towpath.networks.flows import FlowMember
 from towpath.tools.declaration import AnyTool, Tool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
@@ -18,7 +18,7 @@ from towpath_contracts.problems.registry import details_of, problem, summary_of
 
 
 @dataclass(frozen=True, slots=True)
-class Agent(FlowNode):
+class Agent(FlowMember):
     """One agent. `tools` are names or Tool objects, `routes` the keys of agents it may hand over to.
 
     `output` is what its answer must look like: a pydantic model or a JSON Schema.

@@ -21,7 +21,7 @@ MAX_FILE_BYTES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicySpecFile:
+class PolicyFile:
     """A permission matrix as written: the text that is applied, and where it came from."""
 
     text: str
@@ -84,7 +84,7 @@ def locate_refusal(path: str | Path, refused: RefusedError) -> RefusedError:
     return RefusedError(locate_problems(found.code, Path(path), lines, found.errors))
 
 
-def load_policy(path: str | Path) -> PolicySpecFile:
+def load_policy(path: str | Path) -> PolicyFile:
     """Read a permission matrix; raises RefusedError `policy_invalid` where it isn't one at all.
 
     Its rules are checked by the tool-access service, which knows them: `client.policy.check`.
@@ -97,7 +97,7 @@ def load_policy(path: str | Path) -> PolicySpecFile:
         faults.append(ProblemDetail(pointer="/rules", code="rules", detail="rules is a list"))
     if faults:
         raise RefusedError(locate_problems("policy_invalid", Path(path), lines, faults))
-    return PolicySpecFile(text=text, source=str(path))
+    return PolicyFile(text=text, source=str(path))
 
 
 def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from towpath.errors import DeclarationError
-from towpath.networks.flows import Flow, FlowNode, FlowStage, unique
+from towpath.networks.flows import Flow, FlowMember, FlowStage, unique
 from towpath.networks.network import Agent, Network, spec_from
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSpec
@@ -17,7 +17,7 @@ SETTINGS = ("max_handoffs", "max_parallel", "agent_steps", "description")
 """Fields of SwarmSettings that a swarm may be given beside its mode, members and flow."""
 
 
-class Swarm(Network, FlowNode):
+class Swarm(Network, FlowMember):
     """Agents, or swarms, that work together: `Swarm("pipeline", flow=(researcher | critic) >> writer)`.
 
     In a `workflow` the members act in the order of *flow* (or one after the other as listed), each with what the ones
@@ -35,14 +35,14 @@ class Swarm(Network, FlowNode):
         agents: Iterable["Agent | Swarm"] = (),
         *,
         mode: SwarmMode = "workflow",
-        flow: str | FlowNode | FlowStage | Flow | None = None,
+        flow: str | FlowMember | FlowStage | Flow | None = None,
         model: str | None = None,
         **more: Any,
     ) -> None:
         self.name = name
         flow = _as_flow(flow)
         given = tuple(agents)
-        self.members: tuple[FlowNode, ...] = given or (flow.nodes if isinstance(flow, Flow) else ())
+        self.members: tuple[FlowMember, ...] = given or (flow.nodes if isinstance(flow, Flow) else ())
         self.mode = mode
         self.flow = None if flow is None else str(flow)
         self.settings = {field: more.pop(field) for field in SETTINGS if field in more}
@@ -99,10 +99,10 @@ class Swarm(Network, FlowNode):
         return list(found.values())
 
 
-def _as_flow(flow: str | FlowNode | FlowStage | Flow | None) -> str | Flow | None:
+def _as_flow(flow: str | FlowMember | FlowStage | Flow | None) -> str | Flow | None:
     if flow is None or isinstance(flow, str | Flow):
         return flow
-    return Flow((FlowStage((flow,)) if isinstance(flow, FlowNode) else flow,))
+    return Flow((FlowStage((flow,)) if isinstance(flow, FlowMember) else flow,))
 
 
 def _model_of(agent: Agent, owner: Swarm) -> JsonObject:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from towpath.errors import RefusedError
 from towpath_contracts.base import JsonObject
-from towpath_contracts.glob_patterns import PatternTooLongError, matching_paths
+from towpath_contracts.glob_patterns import GlobPatternTooLongError, matching_paths
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.tools.workspace import MAX_MOUNT_BYTES, MAX_MOUNT_FILES
 
@@ -61,7 +61,7 @@ def _matching(mount: HostMount, paths: Collection[str]) -> set[str]:
     try:
         wanted = {path for pattern in mount.include for path in matching_paths(pattern, paths)}
         return wanted - {path for pattern in mount.exclude for path in matching_paths(pattern, paths)}
-    except PatternTooLongError as error:
+    except GlobPatternTooLongError as error:
         raise _refused(str(error)) from error
 
 

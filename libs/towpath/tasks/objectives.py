@@ -23,7 +23,7 @@ class Objective(Generic[Handed]):
 
     *objective* is one short ASCII sentence (at most 1,024 characters). *deliverable* is a pydantic model, or a JSON
     Schema; the run hands over an instance of it. *context_sections* (title → text) stand in every prompt, *mounts* are
-    folders of this host that the run may read. *settings* are the fields of BackgroundSettings: `max_steps`,
+    folders of this host that the run may read. *settings* are the fields of BackgroundRunSettings: `max_steps`,
     `max_failures`, `iteration_timeout_ms`, `enable_reflection`, `allow_plan_reset`. *factory* names an agent in user
     code (a BaseAgent that is served) that makes summary and deliverable; what it gets wrong fails the run.
     """
@@ -53,7 +53,7 @@ class Objective(Generic[Handed]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentRunResult(Generic[Handed]):
+class ObjectiveResult(Generic[Handed]):
     """What became of an objective: `session` is the run, whose record holds everything that happened."""
 
     status: Literal["completed", "abandoned", "failed", "escalated", "cancelled", "timed_out"]
@@ -66,7 +66,7 @@ class AgentRunResult(Generic[Handed]):
     session: RunView
 
 
-def result_of(view: RunView, deliverable: type[Output] | Any = None) -> AgentRunResult[Any]:
+def result_of(view: RunView, deliverable: type[Output] | Any = None) -> ObjectiveResult[Any]:
     """Return the result of a finished background run; its deliverable is an instance where a model was asked for.
 
     Raises RefusedError `output_invalid` where the model's own validators refuse what its JSON Schema took.
@@ -76,7 +76,7 @@ def result_of(view: RunView, deliverable: type[Output] | Any = None) -> AgentRun
     if isinstance(deliverable, type) and handed is not None:
         handed = read_output(view, deliverable)
     reported: JsonObject = {"status": view.status, "reason": view.reason}
-    return AgentRunResult(
+    return ObjectiveResult(
         iterations=int(final.get("iterations", view.step)),
         failures=int(final.get("failures", 0)),
         final_summary=str(final.get("final_summary", "")),

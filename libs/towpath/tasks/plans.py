@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from towpath.errors import DeclarationError, RefusedError
 from towpath.tools.declaration import seconds
 from towpath_contracts.base import JsonObject
-from towpath_contracts.networks.plan import Merge, PlanOutput
+from towpath_contracts.networks.plan import Merge, PlanRunResult
 from towpath_contracts.networks.plan_checks import PLAN_INVALID, check_plan
 from towpath_contracts.networks.references import BINDINGS, split_text, texts_in
 from towpath_contracts.problems.registry import ProblemDetail, problem
@@ -24,7 +24,7 @@ from towpath_contracts.runs.views import RunView
 class PlanRun(RunView):
     """A run that carried out a plan; `output` says what became of its steps, None where no plan was ever made."""
 
-    output: PlanOutput | None = None
+    output: PlanRunResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +148,12 @@ def plan_run(view: RunView) -> PlanRun:
     return PlanRun.model_construct(**values, output=output_of(view))
 
 
-def output_of(view: RunView) -> PlanOutput | None:
+def output_of(view: RunView) -> PlanRunResult | None:
     """Return what became of a plan's steps, also of one that failed; None where the run's end says nothing of it."""
     if view.final is None or "steps" not in view.final:
         return None
     try:
-        return PlanOutput.model_validate(view.final)
+        return PlanRunResult.model_validate(view.final)
     except ValidationError:
         return None  # the answer of another kind of run
 

@@ -28,8 +28,8 @@ _NAMEABLE = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_
 
 
 @dataclass(frozen=True, slots=True)
-class System:
-    """Marks a parameter that the platform fills in: `Annotated[str, System()]`. A model never sees or sets it."""
+class SystemParameter:
+    """Marks a parameter that the platform fills in: `Annotated[str, SystemParameter()]`. No model sees or sets it."""
 
 
 class ArgumentsInvalidError(Exception):
@@ -143,7 +143,9 @@ def _only_one(found: str | None, name: str, where: str) -> str:
 
 
 def _is_system(hint: Any) -> bool:
-    return get_origin(hint) is Annotated and any(mark is System or isinstance(mark, System) for mark in get_args(hint))
+    return get_origin(hint) is Annotated and any(
+        mark is SystemParameter or isinstance(mark, SystemParameter) for mark in get_args(hint)
+    )
 
 
 def _secret_of(hint: Any, where: str) -> Secret | None:

@@ -17,7 +17,7 @@ from towpath_fabric.clock import wall
 TOOLSET = "builtin"
 
 
-class HttpToolSettings(BaseSettings):
+class HttpEgressSettings(BaseSettings):
     """What `http.request` may reach: TOWPATH_HTTP_ALLOW, TOWPATH_HTTP_ALLOW_PRIVATE, TOWPATH_HTTP_MAX_BYTES.
 
     Both lists are separated by commas or spaces, and empty by default. A host that may have a private address must
@@ -44,7 +44,7 @@ def _split(text: str) -> tuple[str, ...]:
 @functools.cache
 def _egress() -> EgressClient:
     """Read the rules once: they are the operator's and do not change while the worker runs."""
-    return HttpToolSettings().egress()
+    return HttpEgressSettings().egress()
 
 
 class HttpToolResponse(BaseModel):
@@ -57,7 +57,7 @@ class HttpToolResponse(BaseModel):
     truncated: bool
 
 
-class CurrentTime(BaseModel):
+class CurrentTimeResult(BaseModel):
     """The time, in UTC."""
 
     iso: str
@@ -76,10 +76,10 @@ async def echo(value: Any) -> Any:
 
 
 @tool(name="clock.now", toolset=TOOLSET, effect_class="pure", timeout="5s", polling=True, summary="Look at the clock")
-async def clock_now() -> CurrentTime:
+async def clock_now() -> CurrentTimeResult:
     """Return the current date and time in UTC."""
     now = wall()
-    return CurrentTime(iso=now.isoformat(timespec="seconds"), epoch_s=now.timestamp(), weekday=now.strftime("%A"))
+    return CurrentTimeResult(iso=now.isoformat(timespec="seconds"), epoch_s=now.timestamp(), weekday=now.strftime("%A"))
 
 
 @tool(

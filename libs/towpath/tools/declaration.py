@@ -96,9 +96,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Declare a tool; as `@tool` or `@tool(name="orders.find", effect_class="pure", …)`.
 
     The name is the function's unless given and may be dotted. Description and parameter texts come from the docstring,
-    the schema from the annotations; a parameter `Annotated[T, System()]` is filled by the platform, one annotated
-    `ToolContext` gets the context. `timeout` is seconds or text such as "30s". `summary` is a template over the
-    arguments that people see, e.g. "Refund {order_id}". A `reconcilable` tool has a `probe`: it takes the tool's own
+    the schema from the annotations; a parameter `Annotated[T, SystemParameter()]` is filled by the platform, one
+    annotated `ToolContext` gets the context. `timeout` is seconds or text such as "30s". `summary` is a template over
+    the arguments that people see ("Refund {order_id}"). A `reconcilable` tool has a `probe`: it takes the tool's own
     arguments, or some of them, and says Happened, DidNotHappen or Unclear about an earlier start.
 
     `sinks` are the arguments that say where something goes ("to", "items.account"), `hazards` are "destroy", "spend"

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from towpath_contracts.base import ClientValue, JsonObject
+from towpath_contracts.base import ClientMessagePart, JsonObject
 from towpath_contracts.decisions.request import DecisionKind
 
 MAX_ANSWER_TEXT = 4_000
@@ -17,7 +17,7 @@ MAX_ANSWER_TEXT = 4_000
 MAX_SUMMARY = 20_000
 
 
-class CriterionFound(ClientValue):
+class CriterionJudgement(ClientMessagePart):
     """A model's judgement of one acceptance criterion; `criterion` is its number, counted from 0."""
 
     criterion: int = Field(ge=0)
@@ -25,30 +25,30 @@ class CriterionFound(ClientValue):
     evidence: str = Field(default="", max_length=MAX_ANSWER_TEXT)
 
 
-class Validation(ClientValue):
+class ResultValidationAnswer(ClientMessagePart):
     """A model's answer to `validate`: whether the last action did what it was for, and which criteria are met."""
 
     valid: bool
     reason: str = Field(default="", max_length=MAX_ANSWER_TEXT)
-    criteria: tuple[CriterionFound, ...] = Field(default=(), max_length=64)
+    criteria: tuple[CriterionJudgement, ...] = Field(default=(), max_length=64)
     uncertain: bool = False
 
 
-class Confidence(ClientValue):
+class ConfidenceAnswer(ClientMessagePart):
     """A model's answer to `confidence`: how sure it is that the goal will be reached; 0 to 1, clamped by the reader."""
 
     confidence: float
     reason: str = Field(default="", max_length=MAX_ANSWER_TEXT)
 
 
-class Progress(ClientValue):
+class ProgressAnswer(ClientMessagePart):
     """A model's answer to `progress`: how much of the goal is reached, 0 to 1; None where it is not known."""
 
     progress: float | None = None
     reason: str = Field(default="", max_length=MAX_ANSWER_TEXT)
 
 
-class Reflection(ClientValue):
+class ReflectionAnswer(ClientMessagePart):
     """A model's answer to `reflect`: what becomes of the run after a failure, or once its plan is completed.
 
     `retry` goes on with other parameters, `reset_plan` needs a `rationale`, and so does `abandon`; `complete` says that
@@ -60,7 +60,7 @@ class Reflection(ClientValue):
     rationale: str = Field(default="", max_length=MAX_ANSWER_TEXT)
 
 
-class Summary(ClientValue):
+class FinalSummaryAnswer(ClientMessagePart):
     """A model's answer to `summarize`: the last words of a run, and its deliverable where one was asked for."""
 
     summary: str = Field(max_length=MAX_SUMMARY)
@@ -68,14 +68,14 @@ class Summary(ClientValue):
     deliverable: JsonObject | None = None
 
 
-Assessment = Validation | Confidence | Progress | Reflection | Summary
+Assessment = ResultValidationAnswer | ConfidenceAnswer | ProgressAnswer | ReflectionAnswer | FinalSummaryAnswer
 
 ANSWERS: dict[DecisionKind, type[Assessment]] = {
-    DecisionKind.VALIDATE: Validation,
-    DecisionKind.CONFIDENCE: Confidence,
-    DecisionKind.PROGRESS: Progress,
-    DecisionKind.REFLECT: Reflection,
-    DecisionKind.SUMMARIZE: Summary,
+    DecisionKind.VALIDATE: ResultValidationAnswer,
+    DecisionKind.CONFIDENCE: ConfidenceAnswer,
+    DecisionKind.PROGRESS: ProgressAnswer,
+    DecisionKind.REFLECT: ReflectionAnswer,
+    DecisionKind.SUMMARIZE: FinalSummaryAnswer,
 }
 """The shape of the answer to each kind of assessment; every other kind is answered by a Decision."""
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import BeforeValidator, Field, TypeAdapter, field_validator, model_validator
 
-from towpath_contracts.base import DEFERRED, ClientValue, JsonObject, Value
+from towpath_contracts.base import DEFERRED, ClientMessagePart, JsonObject, MessagePart
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, NotStrictJsonError, read_strict
 
 MAX_CALLS_PER_DECISION = 10
@@ -43,14 +43,14 @@ Arguments = Annotated[JsonObject | str, BeforeValidator(decoded_arguments)]
 """The arguments of a call: an object, also where it was written as text. Text is left only where it can't be read."""
 
 
-class ToolCallProposal(ClientValue):
+class ToolCallProposal(ClientMessagePart):
     """One tool call that a model asks for."""
 
     tool_name: str = Field(min_length=1, max_length=128)
     tool_params: Arguments = Field(default_factory=dict)
 
 
-class UseToolDetails(ClientValue):
+class UseToolDetails(ClientMessagePart):
     """Either one call (`tool_name`, `tool_params`) or several that run together (`calls`)."""
 
     tool_name: str | None = Field(default=None, min_length=1, max_length=128)
@@ -74,14 +74,14 @@ class UseToolDetails(ClientValue):
         return self.calls
 
 
-class RouteToAgentDetails(ClientValue):
+class RouteToAgentDetails(ClientMessagePart):
     """Hand control to another agent; *context* is shown to it once."""
 
     target_agent_name: str = Field(min_length=1, max_length=128)
     context: Any = None
 
 
-class RespondDetails(ClientValue):
+class RespondDetails(ClientMessagePart):
     """End the run with *payload*; a plain string becomes `{"message": …}`."""
 
     payload: JsonObject
@@ -92,7 +92,7 @@ class RespondDetails(ClientValue):
         return {"message": value} if isinstance(value, str) else value
 
 
-class UseTool(ClientValue):
+class UseTool(ClientMessagePart):
     """The model wants one or more tool calls."""
 
     action: Literal["USE_TOOL"] = "USE_TOOL"
@@ -100,7 +100,7 @@ class UseTool(ClientValue):
     action_details: UseToolDetails
 
 
-class RouteToAgent(ClientValue):
+class RouteToAgent(ClientMessagePart):
     """The model wants another agent to go on."""
 
     action: Literal["ROUTE_TO_AGENT"] = "ROUTE_TO_AGENT"
@@ -108,7 +108,7 @@ class RouteToAgent(ClientValue):
     action_details: RouteToAgentDetails
 
 
-class Respond(ClientValue):
+class Respond(ClientMessagePart):
     """The model answers."""
 
     action: Literal["RESPOND"] = "RESPOND"
@@ -122,7 +122,7 @@ Decision = Annotated[UseTool | RouteToAgent | Respond, Field(discriminator="acti
 decision_adapter: TypeAdapter[UseTool | RouteToAgent | Respond] = TypeAdapter(Decision, config=DEFERRED)
 
 
-class Certainty(ClientValue):
+class Certainty(ClientMessagePart):
     """What a decision of a goal or background run may say beside its action: how sure its author is.
 
     `uncertain`, a `confidence` below the run's threshold, and `request_confidence` ask for a confidence check.
@@ -145,7 +145,7 @@ class RespondWithCertainty(Respond, Certainty):
     """RESPOND of a goal or background run: a claim that the work is done, which the platform checks."""
 
 
-class AbandonDetails(ClientValue):
+class AbandonDetails(ClientMessagePart):
     """Why the work is given up."""
 
     rationale: str = Field(min_length=1, max_length=4_000)
@@ -159,7 +159,7 @@ class Abandon(Certainty):
     action_details: AbandonDetails
 
 
-class RequestGateDetails(ClientValue):
+class RequestGateDetails(ClientMessagePart):
     """What a person is asked."""
 
     reason: str = Field(min_length=1, max_length=4_000)
@@ -196,7 +196,7 @@ def adapter_of(kind: str) -> TypeAdapter[Any]:
     return decision_adapter if kind in PLAIN_KINDS else checked_decision_adapter
 
 
-class ToolCall(Value):
+class ToolCall(MessagePart):
     """One call of an instruction: what the platform asks the tool-access service for.
 
     `args` are the merged arguments; `system_params` names those of them that the system filled in, so that nothing
@@ -216,14 +216,14 @@ class ToolCall(Value):
         return {name: value for name, value in self.args.items() if name not in self.system_params}
 
 
-class CallTools(Value):
+class CallToolsInstruction(MessagePart):
     """Run these calls together and join the results in call order."""
 
     kind: Literal["call_tools"] = "call_tools"
     calls: tuple[ToolCall, ...]
 
 
-class Transfer(Value):
+class TransferInstruction(MessagePart):
     """Let *target* act from the next step on; *context* is shown to it once."""
 
     kind: Literal["transfer"] = "transfer"
@@ -231,21 +231,21 @@ class Transfer(Value):
     context: Any = None
 
 
-class Finish(Value):
+class FinishInstruction(MessagePart):
     """End the run with this answer."""
 
     kind: Literal["finish"] = "finish"
     payload: JsonObject
 
 
-class AbandonRun(Value):
+class AbandonInstruction(MessagePart):
     """End the run as abandoned."""
 
     kind: Literal["give_up"] = "give_up"
     rationale: str
 
 
-class AskPerson(Value):
+class AskPersonInstruction(MessagePart):
     """Wait at a gate for a person."""
 
     kind: Literal["ask_person"] = "ask_person"
@@ -253,12 +253,15 @@ class AskPerson(Value):
     detail: JsonObject = Field(default_factory=dict)
 
 
-Instruction = Annotated[CallTools | Transfer | Finish | AbandonRun | AskPerson, Field(discriminator="kind")]
+Instruction = Annotated[
+    CallToolsInstruction | TransferInstruction | FinishInstruction | AbandonInstruction | AskPersonInstruction,
+    Field(discriminator="kind"),
+]
 """A decision that passed validation: what the platform will do."""
 
-instruction_adapter: TypeAdapter[CallTools | Transfer | Finish | AbandonRun | AskPerson] = TypeAdapter(
-    Instruction, config=DEFERRED
-)
+instruction_adapter: TypeAdapter[
+    CallToolsInstruction | TransferInstruction | FinishInstruction | AbandonInstruction | AskPersonInstruction
+] = TypeAdapter(Instruction, config=DEFERRED)
 
 
 def decision_schema(kind: str = "network") -> JsonObject:

@@ -5,10 +5,10 @@ Deciders of two versions share these, so they are added to and never changed. Ti
 
 from pydantic import Field
 
-from towpath_contracts.base import Message, Value
+from towpath_contracts.base import Message, MessagePart
 
 
-class ProviderLimit(Value):
+class ProviderLimit(MessagePart):
     """What one provider, or one model of it, may be asked; None is no limit."""
 
     concurrency: int | None = Field(default=None, ge=1)
@@ -16,7 +16,7 @@ class ProviderLimit(Value):
     tokens_per_minute: int | None = Field(default=None, ge=1)
 
 
-class SlotHolder(Value):
+class DeciderSlots(MessagePart):
     """One decider's slots, how many it could use, and until when it holds them, in the broker's seconds."""
 
     slots: int
@@ -24,7 +24,7 @@ class SlotHolder(Value):
     until: float
 
 
-class ProviderUseSlice(Value):
+class ProviderUseSlice(MessagePart):
     """What was given in the piece of a minute that begins at `at`."""
 
     at: int
@@ -35,6 +35,6 @@ class ProviderUseSlice(Value):
 class ProviderLimitState(Message):
     """What all deciders share of one provider limit: who holds slots, what was given lately, any pause."""
 
-    holders: dict[str, SlotHolder] = Field(default_factory=dict)
+    holders: dict[str, DeciderSlots] = Field(default_factory=dict)
     given: tuple[ProviderUseSlice, ...] = ()
     paused_until: float = 0.0

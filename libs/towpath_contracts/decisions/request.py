@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Value, is_unset
+from towpath_contracts.base import JsonObject, Message, MessagePart, is_unset
 from towpath_contracts.networks.swarm import handoff_name_in
 
 LONGEST_MS = 30 * 24 * 3_600_000
@@ -38,7 +38,7 @@ class DecisionKind(StrEnum):
     SUMMARIZE = "summarize"
 
 
-class OfferedTool(Value):
+class OfferedTool(MessagePart):
     """A tool as a model sees it: only the parameters that an agent may set."""
 
     name: str
@@ -46,14 +46,14 @@ class OfferedTool(Value):
     parameters: JsonObject
 
 
-class OfferedRoute(Value):
+class OfferedRoute(MessagePart):
     """An agent that control may be handed to."""
 
     agent_key: str
     description: str = ""
 
 
-class ToolOutput(Value):
+class FullToolOutput(MessagePart):
     """A full tool output of the current epoch, already as JSON text, so that it is encoded once."""
 
     execution_id: UUID
@@ -64,7 +64,7 @@ class ToolOutput(Value):
     blob_digest: str | None = None
 
 
-class OlderOutput(Value):
+class OlderOutput(MessagePart):
     """A tool output that no longer fits the context: id and preview."""
 
     execution_id: UUID
@@ -72,7 +72,7 @@ class OlderOutput(Value):
     preview: str
 
 
-class PromptContext(Value):
+class PromptContext(MessagePart):
     """Everything a prompt is rendered from; the same context always renders the same prompt.
 
     `run` is what every prompt of a goal or background run shows: goal, criteria, plan, workspace, last calls.
@@ -90,7 +90,7 @@ class PromptContext(Value):
     allow_respond: bool = False
     respond_schema: JsonObject | None = None
     respond_guidance: str = ""
-    outputs: tuple[ToolOutput, ...] = ()
+    outputs: tuple[FullToolOutput, ...] = ()
     older_outputs: tuple[OlderOutput, ...] = ()
     older_count: int = 0
     log_summary: tuple[JsonObject, ...] = ()
@@ -110,14 +110,14 @@ class PromptContext(Value):
         return None if handoff_name_in(payload, names) is not None else self.respond_schema
 
 
-class ScriptPosition(Value):
+class ScriptPosition(MessagePart):
     """Where a script stands: the next unread index of each agent's own queue and of the common one (`*`)."""
 
     digest: str | None = None
     cursors: dict[str, int] = Field(default_factory=dict)
 
 
-class PlayedScriptEntry(Value):
+class PlayedScriptEntry(MessagePart):
     """The entry of a script that was played as a decision: its queue and index."""
 
     queue: str
@@ -154,7 +154,7 @@ class DecisionRequest(Message):
     root_run_id: UUID | None = Field(default=None, exclude_if=is_unset)
 
 
-class Usage(Value):
+class Usage(MessagePart):
     """Tokens of one or more model calls, summed over attempts."""
 
     input_tokens: int = 0
@@ -163,7 +163,7 @@ class Usage(Value):
     model_calls: int = 0
 
 
-class Cost(Value):
+class Cost(MessagePart):
     """Money of one or more model calls; `usd` is None when a price is unknown, never 0 for that reason."""
 
     usd: float | None = None
@@ -171,7 +171,7 @@ class Cost(Value):
     price_source: str = ""
 
 
-class LlmCall(Message):
+class LlmCallLog(Message):
     """Decider to log-writer on `log.llm_call`: one model call, bodies only under `debug` (may be lost)."""
 
     request_id: UUID

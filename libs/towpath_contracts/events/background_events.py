@@ -8,11 +8,11 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Value
+from towpath_contracts.base import JsonObject, MessagePart
 from towpath_contracts.tools.workspace import FileChange
 
 
-class WorkspacePlanChanged(Value):
+class WorkspacePlanChanged(MessagePart):
     """A call changed the plan of the run: *plan* is all of it (objective, status, steps)."""
 
     type: Literal["plan_changed"] = "plan_changed"
@@ -22,7 +22,7 @@ class WorkspacePlanChanged(Value):
     reset: bool = False
 
 
-class WorkspaceChanged(Value):
+class WorkspaceChanged(MessagePart):
     """A call changed files of the workspace; each one's version rises by one, a deleted one is gone."""
 
     type: Literal["workspace_changed"] = "workspace_changed"
@@ -31,21 +31,21 @@ class WorkspaceChanged(Value):
     changes: tuple[FileChange, ...]
 
 
-class InternalOutcomeRecorded(Value):
+class InternalOutcomeRecorded(MessagePart):
     """The ledger holds what came of a call that the run applied itself."""
 
     type: Literal["outcome_recorded"] = "outcome_recorded"
     execution_id: UUID
 
 
-class IterationStarted(Value):
+class IterationStarted(MessagePart):
     """An iteration of a background run begins; `index` counts from 1 and is the step's number."""
 
     type: Literal["iteration_started"] = "iteration_started"
     index: int
 
 
-class IterationCompleted(Value):
+class IterationCompleted(MessagePart):
     """An iteration is over: what was decided, with which tools, and why it counts as it does.
 
     `decision` is the action of the model, empty where none could be had; `failures` those in a row up to now. `reason`
@@ -60,7 +60,7 @@ class IterationCompleted(Value):
     failures: int = 0
 
 
-class RunConcluding(Value):
+class RunEndDecided(MessagePart):
     """The run is about to end, and how is known: its summary is asked for first.
 
     What ends the run is known: its last words are asked for. `payload` is the model's own answer, if it gave one.
@@ -74,7 +74,7 @@ class RunConcluding(Value):
     payload: JsonObject | None = None
 
 
-class DeliverableRefused(Value):
+class DeliverableRefused(MessagePart):
     """The deliverable is not what its schema asks for; the model gets `problems` where it may correct it once."""
 
     type: Literal["deliverable_refused"] = "deliverable_refused"
@@ -82,7 +82,7 @@ class DeliverableRefused(Value):
     problems: tuple[str, ...] = Field(default=(), max_length=32)
 
 
-class IterationsEnded(Value):
+class BackgroundRunEnded(MessagePart):
     """A background run comes to its end after `index` iterations; the last event before `run_finished`."""
 
     type: Literal["terminated"] = "terminated"
@@ -100,13 +100,13 @@ BackgroundEvent = (
     | InternalOutcomeRecorded
     | IterationStarted
     | IterationCompleted
-    | RunConcluding
+    | RunEndDecided
     | DeliverableRefused
-    | IterationsEnded
+    | BackgroundRunEnded
 )
 
 
-class Reflected(Value):
+class Reflected(MessagePart):
     """What a reflection answered, and whether the platform followed it."""
 
     type: Literal["reflected"] = "reflected"
@@ -118,7 +118,7 @@ class Reflected(Value):
     refusal: str = ""
 
 
-class RunSummarized(Value):
+class FinalSummaryRecorded(MessagePart):
     """The last words of a run: its summary, and its deliverable where one was asked for."""
 
     type: Literal["summarized"] = "summarized"

@@ -8,20 +8,20 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import Value
-from towpath_contracts.budgets import AnsweredAttempt, BudgetRefusal, ChargedAccount, ModelPrice
+from towpath_contracts.base import MessagePart
+from towpath_contracts.budgets import BudgetRefusal, ChargedAttempt, ModelPrice, RunBudgetAccount
 from towpath_contracts.decisions.request import Cost, Usage
 
 
-class BudgetAccountsApplied(Value):
+class BudgetAccountsApplied(MessagePart):
     """From here on the run spends from these budget accounts, at these prices of models."""
 
     type: Literal["budget_applied"] = "budget_applied"
-    scopes: tuple[ChargedAccount, ...]
+    scopes: tuple[RunBudgetAccount, ...]
     prices: dict[str, ModelPrice] = Field(default_factory=dict)
 
 
-class BudgetRefused(Value):
+class BudgetRefused(MessagePart):
     """A reservation did not fit. `means` is what the run may still ask for: lean, last_answer or nothing."""
 
     type: Literal["budget_refused"] = "budget_refused"
@@ -30,7 +30,7 @@ class BudgetRefused(Value):
     means: str
 
 
-class BudgetWarned(Value):
+class BudgetWarned(MessagePart):
     """So much of a limit is spent that the run is warned, or a person asked (`on_soft`)."""
 
     type: Literal["budget_warned"] = "budget_warned"
@@ -43,7 +43,7 @@ class BudgetWarned(Value):
     on_soft: str
 
 
-class UsageCorrected(Value):
+class UsageCorrected(MessagePart):
     """A late report says what an attempt really used that was counted at its worst case, or after it was given up."""
 
     type: Literal["usage_corrected"] = "usage_corrected"
@@ -51,4 +51,4 @@ class UsageCorrected(Value):
     model: str = ""
     usage: Usage = Usage()
     cost: Cost = Cost()
-    answered: AnsweredAttempt
+    answered: ChargedAttempt

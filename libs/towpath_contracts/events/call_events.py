@@ -3,11 +3,11 @@
 from typing import Any, Literal
 from uuid import UUID
 
-from towpath_contracts.base import JsonObject, Value
+from towpath_contracts.base import JsonObject, MessagePart
 from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure
 
 
-class ToolCallFinished(Value):
+class ToolCallFinished(MessagePart):
     """A call has an outcome. `probe` is what the tool's probe found out, `settled_by` the person who decided it."""
 
     type: Literal["tool_call_finished"] = "tool_call_finished"
@@ -30,7 +30,7 @@ class ToolCallFinished(Value):
     settled_by: str = ""
 
 
-class ToolCallEdited(Value):
+class ToolCallEdited(MessagePart):
     """A person changed the arguments of a call before it ran: *args* were executed, and not those asked for."""
 
     type: Literal["tool_call_edited"] = "tool_call_edited"
@@ -43,7 +43,7 @@ class ToolCallEdited(Value):
     by: str
 
 
-class ToolCallDenied(Value):
+class ToolCallDenied(MessagePart):
     """The tool-access service refused a call; the refusal is fed back."""
 
     type: Literal["tool_call_denied"] = "tool_call_denied"

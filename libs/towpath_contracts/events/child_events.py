@@ -5,12 +5,12 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Value, is_unset
+from towpath_contracts.base import JsonObject, MessagePart, is_unset
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.runs.children import ChildTask
 
 
-class ChildStarted(Value):
+class ChildStarted(MessagePart):
     """A child run was born in this very transition; `index` is its place among the children of the step."""
 
     type: Literal["child_started"] = "child_started"
@@ -20,7 +20,7 @@ class ChildStarted(Value):
     task: ChildTask
 
 
-class ChildWaitChanged(Value):
+class ChildGateWaitChanged(MessagePart):
     """A child run began to wait for people, or stopped: while all that a run waits for do, its time stands still."""
 
     type: Literal["child_waits"] = "child_waits"
@@ -29,7 +29,7 @@ class ChildWaitChanged(Value):
     child_seq: int = 0
 
 
-class ChildEnded(Value):
+class ChildEnded(MessagePart):
     """A child has its final status; `worked` are the tools of which a call succeeded in it, by its own log.
 
     `below` is what its own children have cost, where it had any.

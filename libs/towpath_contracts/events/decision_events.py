@@ -5,8 +5,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Value, is_unset
-from towpath_contracts.budgets import Amounts, AnsweredAttempt
+from towpath_contracts.base import JsonObject, MessagePart, is_unset
+from towpath_contracts.budgets import Amounts, ChargedAttempt
 from towpath_contracts.decisions.decision import Instruction
 from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
 
@@ -14,7 +14,7 @@ DECIDE = "decide"
 """The kind of request that opens a step; it is left out of what is written, so that older logs stay as they are."""
 
 
-class DecisionRequested(Value):
+class DecisionRequested(MessagePart):
     """A step begins: the decider is asked. `input_preview` is what the execution log shows."""
 
     type: Literal["decision_requested"] = "decision_requested"
@@ -28,7 +28,7 @@ class DecisionRequested(Value):
     reserved: Amounts | None = Field(default=None, exclude_if=is_unset)
 
 
-class DecisionReceived(Value):
+class DecisionReceived(MessagePart):
     """A model answered a request of `kind`. Usage and cost are of all its attempts."""
 
     type: Literal["decision_received"] = "decision_received"
@@ -45,10 +45,10 @@ class DecisionReceived(Value):
     prompt_digest: str = ""
     raw_digest: str = ""
     script: PlayedScriptEntry | None = None
-    answered: AnsweredAttempt | None = Field(default=None, exclude_if=is_unset)
+    answered: ChargedAttempt | None = Field(default=None, exclude_if=is_unset)
 
 
-class DecisionRequestFailed(Value):
+class DecisionRequestFailed(MessagePart):
     """A decision request of `kind` failed: no answer could be had from the model."""
 
     type: Literal["decision_missed"] = "decision_missed"
@@ -66,10 +66,10 @@ class DecisionRequestFailed(Value):
     prompt_digest: str = ""
     raw_digest: str = ""
     script: PlayedScriptEntry | None = None
-    answered: AnsweredAttempt | None = Field(default=None, exclude_if=is_unset)
+    answered: ChargedAttempt | None = Field(default=None, exclude_if=is_unset)
 
 
-class DecisionRefused(Value):
+class DecisionRefused(MessagePart):
     """Validation refused a decision; `feedback` goes back to the model (shown as status `retry`)."""
 
     type: Literal["decision_refused"] = "decision_refused"
@@ -80,7 +80,7 @@ class DecisionRefused(Value):
     feedback: str
 
 
-class InstructionIssued(Value):
+class InstructionIssued(MessagePart):
     """A decision passed validation: this is what the platform does."""
 
     type: Literal["instruction_issued"] = "instruction_issued"

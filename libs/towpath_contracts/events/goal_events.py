@@ -8,13 +8,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Value
+from towpath_contracts.base import JsonObject, MessagePart
 
 Rung = Literal["alternative", "specialist", "person"]
 ProgressSource = Literal["tests", "artifacts", "model", "none"]
 
 
-class BackedOff(Value):
+class BackedOff(MessagePart):
     """The next request waits until `until`: attempt number `attempt` of the step must not come at once."""
 
     type: Literal["backed_off"] = "backed_off"
@@ -24,7 +24,7 @@ class BackedOff(Value):
     reason: str = ""
 
 
-class StepValidated(Value):
+class StepResultValidated(MessagePart):
     """What came of a step of a goal run, after all its attempts.
 
     `source` says who judged: `outcome` (the call failed), `model`, or `none`. `criteria` are the numbers of those that
@@ -42,7 +42,7 @@ class StepValidated(Value):
     uncertain: bool = False
 
 
-class DenialHelpSought(Value):
+class DenialEscalated(MessagePart):
     """A denied call of a goal run is followed by the next rung of the ladder: alternative, specialist, person.
 
     `target` is the agent that is asked, or the tools that are named instead.
@@ -56,7 +56,7 @@ class DenialHelpSought(Value):
     reason: str = ""
 
 
-class ProgressMeasured(Value):
+class ProgressMeasured(MessagePart):
     """How far the goal is, 0 to 1, by `source` tests, artifacts or model, with that source's metrics.
 
     `artifacts` are those that are known by now.
@@ -71,7 +71,7 @@ class ProgressMeasured(Value):
     artifacts: tuple[JsonObject, ...] = ()
 
 
-class ModelConfidenceMeasured(Value):
+class GoalConfidenceMeasured(MessagePart):
     """How sure the model is, 0 to 1; what can't be read is 0.
 
     `trigger` is interval, uncertain, requested or failures.

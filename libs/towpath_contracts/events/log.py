@@ -10,24 +10,24 @@ from uuid import UUID
 
 from pydantic import Field, TypeAdapter
 
-from towpath_contracts.base import DEFERRED, JsonObject, Message, Value, is_unset
-from towpath_contracts.budgets import Amounts, Budget, CarveOut
+from towpath_contracts.base import DEFERRED, JsonObject, Message, MessagePart, is_unset
+from towpath_contracts.budgets import Amounts, Budget, ChildRunBudget
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.background_events import (
+    BackgroundRunEnded,
     DeliverableRefused,
+    FinalSummaryRecorded,
     InternalOutcomeRecorded,
     IterationCompleted,
-    IterationsEnded,
     IterationStarted,
     Reflected,
-    RunConcluding,
-    RunSummarized,
+    RunEndDecided,
     WorkspaceChanged,
     WorkspacePlanChanged,
 )
 from towpath_contracts.events.budget_events import BudgetAccountsApplied, BudgetRefused, BudgetWarned, UsageCorrected
 from towpath_contracts.events.call_events import ToolCallDenied, ToolCallEdited, ToolCallFinished
-from towpath_contracts.events.child_events import ChildEnded, ChildStarted, ChildWaitChanged
+from towpath_contracts.events.child_events import ChildEnded, ChildGateWaitChanged, ChildStarted
 from towpath_contracts.events.decision_events import (
     DecisionReceived,
     DecisionRefused,
@@ -37,25 +37,25 @@ from towpath_contracts.events.decision_events import (
 )
 from towpath_contracts.events.goal_events import (
     BackedOff,
-    DenialHelpSought,
-    ModelConfidenceMeasured,
+    DenialEscalated,
+    GoalConfidenceMeasured,
     ProgressMeasured,
     ProgressSource,
     Rung,
-    StepValidated,
+    StepResultValidated,
 )
 from towpath_contracts.events.plan_events import (
     ChildStopRequested,
-    HandedOff,
     PlanAccepted,
     PlanStateChanged,
     PlanStepEnded,
     PlanStepStarted,
+    SwarmHandoffRequested,
 )
-from towpath_contracts.networks.background import BackgroundSettings, BackgroundTask
+from towpath_contracts.networks.background import BackgroundRunSettings, BackgroundRunTask
 from towpath_contracts.networks.goal import GoalSettings, GoalTask
 from towpath_contracts.networks.plan import PlanTask
-from towpath_contracts.networks.swarm import SwarmTask
+from towpath_contracts.networks.swarm import SelectedSwarm
 from towpath_contracts.runs.children import ParentRun
 from towpath_contracts.runs.idle_runs import FindingName
 from towpath_contracts.runs.records import ForkedFrom
@@ -63,26 +63,26 @@ from towpath_contracts.tools.workspace import FileEntry
 
 __all__ = [
     "BackedOff",
+    "BackgroundRunEnded",
     "BudgetAccountsApplied",
     "BudgetRefused",
     "BudgetWarned",
     "ChildEnded",
+    "ChildGateWaitChanged",
     "ChildStarted",
     "ChildStopRequested",
-    "ChildWaitChanged",
     "DecisionReceived",
     "DecisionRefused",
     "DecisionRequestFailed",
     "DecisionRequested",
     "DeliverableRefused",
-    "DenialHelpSought",
-    "HandedOff",
+    "DenialEscalated",
+    "FinalSummaryRecorded",
+    "GoalConfidenceMeasured",
     "InstructionIssued",
     "InternalOutcomeRecorded",
     "IterationCompleted",
     "IterationStarted",
-    "IterationsEnded",
-    "ModelConfidenceMeasured",
     "PlanAccepted",
     "PlanStateChanged",
     "PlanStepEnded",
@@ -90,10 +90,10 @@ __all__ = [
     "ProgressMeasured",
     "ProgressSource",
     "Reflected",
-    "RunConcluding",
-    "RunSummarized",
+    "RunEndDecided",
     "Rung",
-    "StepValidated",
+    "StepResultValidated",
+    "SwarmHandoffRequested",
     "ToolCallDenied",
     "ToolCallEdited",
     "ToolCallFinished",
@@ -103,7 +103,7 @@ __all__ = [
 ]  # kept apart, but part of the same union
 
 
-class RunCreated(Value):
+class RunCreated(MessagePart):
     """The task was accepted; `task` is what the caller asked for, with defaults filled in.
 
     `grant` is the task's own; `grants` are of the tasks above it, outermost first: rights only narrow.
@@ -138,14 +138,14 @@ class RunCreated(Value):
     forked_from: ForkedFrom | None = None
     response_schema: JsonObject | None = Field(default=None, exclude_if=is_unset)
     goal: GoalTask | None = Field(default=None, exclude_if=is_unset)
-    background: BackgroundTask | None = Field(default=None, exclude_if=is_unset)
+    background: BackgroundRunTask | None = Field(default=None, exclude_if=is_unset)
     plan: PlanTask | None = Field(default=None, exclude_if=is_unset)
-    swarm: SwarmTask | None = Field(default=None, exclude_if=is_unset)
+    swarm: SelectedSwarm | None = Field(default=None, exclude_if=is_unset)
     planner_model: str | None = Field(default=None, exclude_if=is_unset)
     detectors: JsonObject | None = Field(default=None, exclude_if=is_unset)
     workspace: tuple[FileEntry, ...] = Field(default=(), exclude_if=lambda files: not files)
     budget: Budget | None = Field(default=None, exclude_if=is_unset)
-    carve_outs: tuple[CarveOut, ...] = Field(default=(), exclude_if=lambda held: not held)
+    carve_outs: tuple[ChildRunBudget, ...] = Field(default=(), exclude_if=lambda held: not held)
     parent: ParentRun | None = Field(default=None, exclude_if=is_unset)
     spent: Cost | None = Field(default=None, exclude_if=is_unset)
     cursors: dict[str, int] = Field(default_factory=dict, exclude_if=lambda cursors: not cursors)
@@ -156,12 +156,12 @@ class RunCreated(Value):
         return (self.goal.settings if self.goal is not None else None) or GoalSettings()
 
     @property
-    def background_settings(self) -> BackgroundSettings:
+    def background_settings(self) -> BackgroundRunSettings:
         """How the objective is pursued; the defaults for a run without one."""
-        return (self.background.settings if self.background is not None else None) or BackgroundSettings()
+        return (self.background.settings if self.background is not None else None) or BackgroundRunSettings()
 
 
-class RunForked(Value):
+class RunForked(MessagePart):
     """The run takes over what `parent` knew before the step: `inherited` is that part of the engine's state.
 
     `parent_seq` is the last event of the parent that is shared. Nothing that the parent asked of the outside is.
@@ -174,13 +174,13 @@ class RunForked(Value):
     inherited: JsonObject
 
 
-class RunStarted(Value):
+class RunStarted(MessagePart):
     """The run was admitted; its active time begins."""
 
     type: Literal["run_started"] = "run_started"
 
 
-class AgentTransferred(Value):
+class AgentTransferred(MessagePart):
     """Another agent acts from now on."""
 
     type: Literal["agent_transferred"] = "agent_transferred"
@@ -192,7 +192,7 @@ class AgentTransferred(Value):
     forced: bool = False
 
 
-class GateOpened(Value):
+class GateOpened(MessagePart):
     """The run waits for a person; `detail` is what that person must know."""
 
     type: Literal["gate_opened"] = "gate_opened"
@@ -205,7 +205,7 @@ class GateOpened(Value):
     expires_at: datetime
 
 
-class GateClosed(Value):
+class GateClosed(MessagePart):
     """A gate closed, with this verdict: the run no longer waits for a person there."""
 
     type: Literal["gate_closed"] = "gate_closed"
@@ -215,7 +215,7 @@ class GateClosed(Value):
     by: str = ""
 
 
-class LoopDetected(Value):
+class LoopDetected(MessagePart):
     """A loop detector fired: `detector` is its name in the table of docs/runs.md.
 
     `count` is what it counted (of a cycle its length), `action` the rung of the ladder that was taken: nudge, replan,
@@ -229,7 +229,7 @@ class LoopDetected(Value):
     action: str
 
 
-class WatchdogReported(Value):
+class WatchdogReported(MessagePart):
     """The watchdog's report was taken: what it found, over how many steps, how clearly (0 to 1).
 
     `action` is what it leads to: `nudge` or `gate` at the next step, `resend` of what is overdue, or `note` alone.
@@ -246,7 +246,7 @@ class WatchdogReported(Value):
     action: str
 
 
-class NoteAdded(Value):
+class NoteAdded(MessagePart):
     """The platform tells the model something (forced respond, a nudge)."""
 
     type: Literal["note_added"] = "note_added"
@@ -254,7 +254,7 @@ class NoteAdded(Value):
     text: str
 
 
-class EffectResent(Value):
+class EffectResent(MessagePart):
     """A pending effect was sent again (left out when logs are compared); `dead` says why its last message could not be.
 
     Without `dead` it was the reconciler's turn.
@@ -268,7 +268,7 @@ class EffectResent(Value):
     reserved: Amounts | None = Field(default=None, exclude_if=is_unset)
 
 
-class CancelAccepted(Value):
+class CancelAccepted(MessagePart):
     """The run is `cancelling`; the fence is up."""
 
     type: Literal["cancel_accepted"] = "cancel_accepted"
@@ -277,7 +277,7 @@ class CancelAccepted(Value):
     fence: int
 
 
-class FenceStored(Value):
+class FenceStored(MessagePart):
     """TAS holds the fence: nothing older starts any more."""
 
     type: Literal["fence_stored"] = "fence_stored"
@@ -286,7 +286,7 @@ class FenceStored(Value):
     live: tuple[UUID, ...] = ()
 
 
-class RunQuarantined(Value):
+class RunQuarantined(MessagePart):
     """The run is parked: its log and the outside disagree."""
 
     type: Literal["run_quarantined"] = "run_quarantined"
@@ -294,7 +294,7 @@ class RunQuarantined(Value):
     message: str
 
 
-class RunFinished(Value):
+class RunFinished(MessagePart):
     """The run has its final status. `final` is the answer or the error; `last_output` is always kept.
 
     `effects` says of the last step's calls what was known at this moment, in the words of the run's list of effects;
@@ -332,21 +332,21 @@ AnyEvent = (
     | WatchdogReported
     | NoteAdded
     | BackedOff
-    | StepValidated
-    | DenialHelpSought
+    | StepResultValidated
+    | DenialEscalated
     | ProgressMeasured
-    | ModelConfidenceMeasured
+    | GoalConfidenceMeasured
     | Reflected
-    | RunSummarized
+    | FinalSummaryRecorded
     | BudgetAccountsApplied
     | BudgetRefused
     | BudgetWarned
     | UsageCorrected
     | ChildStarted
-    | ChildWaitChanged
+    | ChildGateWaitChanged
     | ChildEnded
     | ChildStopRequested
-    | HandedOff
+    | SwarmHandoffRequested
     | PlanAccepted
     | PlanStateChanged
     | PlanStepStarted
@@ -356,9 +356,9 @@ AnyEvent = (
     | InternalOutcomeRecorded
     | IterationStarted
     | IterationCompleted
-    | RunConcluding
+    | RunEndDecided
     | DeliverableRefused
-    | IterationsEnded
+    | BackgroundRunEnded
     | EffectResent
     | CancelAccepted
     | FenceStored
@@ -371,7 +371,7 @@ Event = Annotated[AnyEvent, Field(discriminator="type")]
 event_adapter: TypeAdapter[AnyEvent] = TypeAdapter(Event, config=DEFERRED)
 
 
-class LogEntry(Value):
+class LogEntry(MessagePart):
     """One event at its place in the log."""
 
     seq: int
@@ -379,7 +379,7 @@ class LogEntry(Value):
     event: Event
 
 
-class RunEvents(Message):
+class TransitionEvents(Message):
     """Orchestrator to readers on `run.event.<run_id>`: the events of one transition, in order."""
 
     run_id: UUID

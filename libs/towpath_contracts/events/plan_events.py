@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Value
-from towpath_contracts.networks.plan import Plan, StepReport
+from towpath_contracts.base import JsonObject, MessagePart
+from towpath_contracts.networks.plan import Plan, PlanStepResult
 
 PlanState = Literal[
     "plan_init",
@@ -38,7 +38,7 @@ PlanTrigger = Literal[
 ]
 
 
-class PlanStateChanged(Value):
+class PlanStateChanged(MessagePart):
     """The state machine of a plan or workflow took a transition; `step_id` is the step it is about.
 
     The composition went from one state to another; `step_id` is the step it is about, `error` why it failed.
@@ -52,7 +52,7 @@ class PlanStateChanged(Value):
     error: JsonObject | None = None
 
 
-class PlanAccepted(Value):
+class PlanAccepted(MessagePart):
     """The plan that is carried out: given by the caller, written by a model, or the flow of a workflow."""
 
     type: Literal["plan_accepted"] = "plan_accepted"
@@ -60,7 +60,7 @@ class PlanAccepted(Value):
     origin: Literal["given", "planned", "flow"]
 
 
-class PlanStepStarted(Value):
+class PlanStepStarted(MessagePart):
     """A step of the plan begins; its children are started by events of their own. `index` counts from 0."""
 
     type: Literal["plan_step_started"] = "plan_step_started"
@@ -69,16 +69,16 @@ class PlanStepStarted(Value):
     inputs: tuple[str, ...] = ()
 
 
-class PlanStepEnded(Value):
+class PlanStepEnded(MessagePart):
     """A step has ended, or is skipped; `bindings` are what it adds to the results."""
 
     type: Literal["plan_step_ended"] = "plan_step_ended"
     index: int
-    report: StepReport
+    report: PlanStepResult
     bindings: JsonObject = Field(default_factory=dict)
 
 
-class ChildStopRequested(Value):
+class ChildStopRequested(MessagePart):
     """The parent no longer wants a child run, which is asked to stop until it has ended."""
 
     type: Literal["child_stopped"] = "child_stopped"
@@ -86,7 +86,7 @@ class ChildStopRequested(Value):
     reason: str
 
 
-class HandedOff(Value):
+class SwarmHandoffRequested(MessagePart):
     """An agent of a handoff swarm answered with the name of another: the `count`-th time in this run.
 
     `said` is its whole answer; the transfer itself follows as an event of its own.

@@ -7,7 +7,7 @@ import unicodedata
 
 from pydantic import Field, field_validator
 
-from towpath_contracts.base import ClientValue, JsonObject, SparseSettings
+from towpath_contracts.base import ClientMessagePart, JsonObject, SparseSettings
 
 BACKGROUND_MAX_STEPS = 24
 MAX_FAILURES = 8
@@ -22,28 +22,28 @@ def ascii_text(text: str) -> str:
     return " ".join(plain.encode("ascii", "replace").decode().split())
 
 
-class ContextSection(ClientValue):
+class CallerContextSection(ClientMessagePart):
     """A section that the caller adds to every prompt of the run."""
 
     title: str = Field(min_length=1, max_length=160)
     text: str = Field(max_length=48_000)
 
 
-class MountedFile(ClientValue):
+class WorkspaceMountFile(ClientMessagePart):
     """One read-only file that the caller puts into the workspace; `path` is relative to the mount."""
 
     path: str = Field(min_length=1, max_length=1_296)
     content: str
 
 
-class Mount(ClientValue):
+class WorkspaceMount(ClientMessagePart):
     """A folder of the caller's host as it was at submit, read-only in the workspace under `mount_path`."""
 
     mount_path: str = Field(default="", max_length=1_296)
-    files: tuple[MountedFile, ...] = Field(default=(), max_length=2_000)
+    files: tuple[WorkspaceMountFile, ...] = Field(default=(), max_length=2_000)
 
 
-class BackgroundSettings(SparseSettings):
+class BackgroundRunSettings(SparseSettings):
     """How an objective is pursued; a task may set any of it, a network gives the defaults of its tasks.
 
     `iteration_timeout_ms` bounds one iteration: past it the run reflects, past twice of it the run fails.
@@ -57,14 +57,14 @@ class BackgroundSettings(SparseSettings):
     summarize_model: str | None = Field(default=None, max_length=256)
 
 
-class BackgroundTask(ClientValue):
+class BackgroundRunTask(ClientMessagePart):
     """An objective and the schema of what it hands over; it makes the run one of kind `background`."""
 
     objective: str = Field(min_length=1, max_length=16_384)
     deliverable_schema: JsonObject | None = None
-    context_sections: tuple[ContextSection, ...] = Field(default=(), max_length=32)
-    mounts: tuple[Mount, ...] = Field(default=(), max_length=16)
-    settings: BackgroundSettings | None = None
+    context_sections: tuple[CallerContextSection, ...] = Field(default=(), max_length=32)
+    mounts: tuple[WorkspaceMount, ...] = Field(default=(), max_length=16)
+    settings: BackgroundRunSettings | None = None
 
     @field_validator("objective")
     @classmethod

@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z0-9][A-Za-z0-9_.:/-]*)|(?P<sign>>>|[
 MAX_NAME = 128
 
 
-class FlowFault(NamedTuple):
+class SwarmFlowFault(NamedTuple):
     """One mistake: `flow_invalid`, `flow_cycle` or `flow_duplicate`, and where it is."""
 
     code: str
@@ -26,10 +26,10 @@ class FlowFault(NamedTuple):
         return f"column {self.column}: {self.text}"
 
 
-class FlowError(ValueError):
+class SwarmFlowError(ValueError):
     """The flow has mistakes: the first of form, or every name that stands in it twice."""
 
-    def __init__(self, faults: tuple[FlowFault, ...]) -> None:
+    def __init__(self, faults: tuple[SwarmFlowFault, ...]) -> None:
         super().__init__("; ".join(map(str, faults)))
         self.faults = faults
 
@@ -45,8 +45,8 @@ class _Token(NamedTuple):
         return repr(self.text) if self.text else "the end"
 
 
-def _invalid(column: int, text: str) -> FlowError:
-    return FlowError((FlowFault("flow_invalid", column, text),))
+def _invalid(column: int, text: str) -> SwarmFlowError:
+    return SwarmFlowError((SwarmFlowFault("flow_invalid", column, text),))
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -72,7 +72,7 @@ class _FlowParser:
         self._at = 0
 
     def stages(self) -> list[list[_Token]]:
-        """Return the names of every stage; raises FlowError at the first mistake."""
+        """Return the names of every stage; raises SwarmFlowError at the first mistake."""
         if len(self._tokens) == 1:
             raise _invalid(1, "the flow is empty")
         found = [self._stage("the flow begins with {0}; a stage stands before it")]
@@ -125,7 +125,7 @@ class _FlowParser:
             raise self._unclosed(opened, token)
         raise _invalid(token.column, f"a name is missing before {token.shown}")
 
-    def _unclosed(self, opened: _Token, token: _Token) -> FlowError:
+    def _unclosed(self, opened: _Token, token: _Token) -> SwarmFlowError:
         if token.text == ">>":
             message = f"'>>' inside the group of column {opened.column}; a group is a whole stage, close it before"
             return _invalid(token.column, message)
@@ -136,7 +136,7 @@ class _FlowParser:
         return _invalid(opened.column, "this '(' is never closed")
 
 
-def _repeats(stages: list[list[_Token]]) -> tuple[FlowFault, ...]:
+def _repeats(stages: list[list[_Token]]) -> tuple[SwarmFlowFault, ...]:
     """Name every member that stands in the flow twice: later on that is a cycle, in one stage a duplicate."""
     seen: dict[str, tuple[int, int]] = {}
     faults = []
@@ -147,18 +147,20 @@ def _repeats(stages: list[list[_Token]]) -> tuple[FlowFault, ...]:
                 continue
             code = "flow_duplicate" if before[0] == place else "flow_cycle"
             where = "twice in one stage" if before[0] == place else "in two stages, which would be a cycle"
-            faults.append(FlowFault(code, token.column, f"{token.text} stands {where} (first in column {before[1]})"))
+            faults.append(
+                SwarmFlowFault(code, token.column, f"{token.text} stands {where} (first in column {before[1]})")
+            )
     return tuple(faults)
 
 
 def parse_flow(text: str) -> Stages:
-    """Return the stages of *text*; raises FlowError.
+    """Return the stages of *text*; raises SwarmFlowError.
 
     The order is that of the stages, and of the names within one: the same flow always gives the same order.
     """
     stages = _FlowParser(text).stages()
     if faults := _repeats(stages):
-        raise FlowError(faults)
+        raise SwarmFlowError(faults)
     return tuple(tuple(sorted(token.text for token in stage)) for stage in stages)
 
 

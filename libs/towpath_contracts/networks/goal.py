@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from towpath_contracts.base import ClientValue, JsonObject, SparseSettings
+from towpath_contracts.base import ClientMessagePart, JsonObject, SparseSettings
 
 GOAL_MAX_STEPS = 20
 CONFIDENCE_EVERY = 5
@@ -21,7 +21,7 @@ Autonomy = Literal["low", "medium", "high"]
 """Who is asked when a run is in doubt: low always a person, high only when nothing else is left."""
 
 
-class Criterion(ClientValue):
+class Criterion(ClientMessagePart):
     """One acceptance criterion: a CEL expression over what happened (`when`), or a text that a model judges (`text`).
 
     An expression sees `artifacts`, `tests`, `workspace`, `last_output`, `results` and `claimed`, and must be exactly
@@ -57,7 +57,7 @@ class GoalSettings(SparseSettings):
     on_timeout: Literal["stop", "gate"] = "stop"
 
 
-class GoalTask(ClientValue):
+class GoalTask(ClientMessagePart):
     """A goal with its acceptance criteria and constraints; it makes the run one of kind `goal`."""
 
     goal: str = Field(min_length=1, max_length=16_384)

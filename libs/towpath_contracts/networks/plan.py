@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from towpath_contracts.base import ClientValue, JsonObject, Value, is_unset
+from towpath_contracts.base import ClientMessagePart, JsonObject, MessagePart, is_unset
 from towpath_contracts.run_limits import MAX_PARALLEL
 
 PLAN_TIMEOUT_MS = 24 * 3_600_000
@@ -24,7 +24,7 @@ Merge = Literal["collect", "fail_fast", "first_success"]
 StepStatus = Literal["success", "failed", "partial", "skipped"]
 
 
-class AgentCall(ClientValue):
+class PlanAgentCall(ClientMessagePart):
     """One agent of a plan: what it is asked, with `with` rendered over earlier results, and where its answer goes.
 
     The answer is bound to `result.<result_key>`, and so is reachable for later steps as `{{ result.key.field }}`.
@@ -39,33 +39,33 @@ class AgentCall(ClientValue):
     timeout_ms: int | None = Field(default=None, ge=1, le=PLAN_TIMEOUT_MS, exclude_if=is_unset)
 
 
-class ParallelBlock(ClientValue):
+class ParallelAgentCalls(ClientMessagePart):
     """Agents that run at the same time, at most `max_concurrency` of them."""
 
-    steps: tuple[AgentCall, ...]
+    steps: tuple[PlanAgentCall, ...]
     max_concurrency: int | None = Field(default=None, ge=1, exclude_if=is_unset)
     merge_strategy: Merge = "collect"
 
 
-class PlanStep(ClientValue):
+class PlanStep(ClientMessagePart):
     """A step: exactly one of `agent` and `parallel`, as `type` says."""
 
     id: str
     type: Literal["agent", "parallel"]
     name: str = Field(default="", max_length=160)
-    agent: AgentCall | None = Field(default=None, exclude_if=is_unset)
-    parallel: ParallelBlock | None = Field(default=None, exclude_if=is_unset)
+    agent: PlanAgentCall | None = Field(default=None, exclude_if=is_unset)
+    parallel: ParallelAgentCalls | None = Field(default=None, exclude_if=is_unset)
     timeout_ms: int | None = Field(default=None, ge=1, le=PLAN_TIMEOUT_MS, exclude_if=is_unset)
 
     @property
-    def calls(self) -> tuple[AgentCall, ...]:
+    def calls(self) -> tuple[PlanAgentCall, ...]:
         """The agents of the step, in order."""
         if self.parallel is not None:
             return self.parallel.steps
         return () if self.agent is None else (self.agent,)
 
 
-class Plan(Value):
+class Plan(MessagePart):
     """Steps in order. `chain` is set for a workflow: the output of a step is the input of the next."""
 
     id: str = "plan"
@@ -76,7 +76,7 @@ class Plan(Value):
     chain: bool = Field(default=False, exclude_if=lambda chained: not chained)
 
 
-class PlanTask(ClientValue):
+class PlanTask(ClientMessagePart):
     """What a caller, or a model by `agent_orchestrate`, asks for: a `plan`, or a `prompt` that a model plans.
 
     `bindings` go before those of the plan. `timeout_ms` and `max_parallel` can only lower what holds anyway. `plan` is
@@ -97,7 +97,7 @@ class PlanTask(ClientValue):
         return self
 
 
-class StepReport(Value):
+class PlanStepResult(MessagePart):
     """What became of a step, or of one agent of a parallel step (`id` is then `<step>[<place>]`)."""
 
     id: str
@@ -107,13 +107,13 @@ class StepReport(Value):
     exec_id: str = Field(default="", exclude_if=lambda run: not run)
     outputs: Any = None
     error: JsonObject | None = None
-    children: tuple["StepReport", ...] = Field(default=(), exclude_if=lambda children: not children)
+    children: tuple["PlanStepResult", ...] = Field(default=(), exclude_if=lambda children: not children)
 
 
-class PlanOutput(Value):
+class PlanRunResult(MessagePart):
     """The output of a plan run: `success` only where every step succeeded; steps in the order of the plan."""
 
     success: bool
-    steps: tuple[StepReport, ...]
+    steps: tuple[PlanStepResult, ...]
     bindings: JsonObject = Field(default_factory=dict)
     errors: tuple[JsonObject, ...] = ()

@@ -14,9 +14,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from towpath_contracts.base import ClientValue, JsonObject
+from towpath_contracts.base import ClientMessagePart, JsonObject
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.networks.plan import MAX_NAMES, RESULT_KEY, STEP_ID, AgentCall, ParallelBlock, Plan, PlanStep
+from towpath_contracts.networks.plan import (
+    MAX_NAMES,
+    RESULT_KEY,
+    STEP_ID,
+    ParallelAgentCalls,
+    Plan,
+    PlanAgentCall,
+    PlanStep,
+)
 from towpath_contracts.networks.references import BINDINGS, RESULT, list_names, split_text, texts_in, undefined_message
 from towpath_contracts.problems.registry import ProblemDetail, entry_message
 from towpath_contracts.run_limits import PLAN_STEPS
@@ -107,17 +115,17 @@ def _looked_at(known: JsonObject) -> JsonObject:
     steps = [_first_fields(step, PlanStep) for step in given[:MAX_READ]]
     for step in (step for step in steps if isinstance(step, dict)):
         if isinstance(step.get("agent"), dict):
-            step["agent"] = _first_fields(step["agent"], AgentCall)
+            step["agent"] = _first_fields(step["agent"], PlanAgentCall)
         block = step.get("parallel")
         if isinstance(block, dict):
             inside = block.get("steps")
-            step["parallel"] = _first_fields(block, ParallelBlock)
+            step["parallel"] = _first_fields(block, ParallelAgentCalls)
             if isinstance(inside, list):
-                step["parallel"]["steps"] = [_first_fields(call, AgentCall) for call in inside[:MAX_READ]]
+                step["parallel"]["steps"] = [_first_fields(call, PlanAgentCall) for call in inside[:MAX_READ]]
     return {**known, "steps": steps}
 
 
-def _first_fields(value: Any, kind: type[ClientValue]) -> Any:
+def _first_fields(value: Any, kind: type[ClientMessagePart]) -> Any:
     """Return the fields of *value* that *kind* has, and of all others as many as are reported."""
     if not isinstance(value, dict):
         return value

@@ -68,7 +68,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class TemplatePart:
+class PlanTemplatePart:
     """A part of a template's text: words as they stand, or a reference; `fault` says why braces hold no reference."""
 
     text: str = ""
@@ -76,26 +76,26 @@ class TemplatePart:
     fault: str = ""
 
 
-def split_text(text: str) -> Iterator[TemplatePart]:
+def split_text(text: str) -> Iterator[PlanTemplatePart]:
     """Take *text* apart, in order. Braces that are never closed are words like any others."""
     end = 0
     for found in _BRACES.finditer(text):
         if found.start() > end:
-            yield TemplatePart(text=text[end : found.start()])
+            yield PlanTemplatePart(text=text[end : found.start()])
         yield _text_part(found.group(1).strip())
         end = found.end()
     if end < len(text) or not text:
-        yield TemplatePart(text=text[end:])
+        yield PlanTemplatePart(text=text[end:])
 
 
-def _text_part(inside: str) -> TemplatePart:
+def _text_part(inside: str) -> PlanTemplatePart:
     path = _PATH.fullmatch(inside)
     if path is None:
         shown = inside if len(inside) <= 80 else f"{inside[:80]}…"
-        return TemplatePart(
+        return PlanTemplatePart(
             fault=f"{{{{ {shown} }}}} is no reference: write result.KEY or bindings.NAME, and fields below it"
         )
-    return TemplatePart(reference=Reference(path.group(1), path.group(2)))
+    return PlanTemplatePart(reference=Reference(path.group(1), path.group(2)))
 
 
 def texts_in(value: Any) -> Iterator[str]:

@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from towpath_contracts.base import ClientValue, JsonObject, Message, Name, Value, is_unset
+from towpath_contracts.base import ClientMessagePart, JsonObject, Message, MessagePart, Name, is_unset
 from towpath_contracts.budgets import Budget
-from towpath_contracts.networks.background import BackgroundSettings
+from towpath_contracts.networks.background import BackgroundRunSettings
 from towpath_contracts.networks.goal import GoalSettings
 from towpath_contracts.networks.swarm import CompiledSwarm, SwarmSettings
 from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
@@ -26,7 +26,7 @@ DEFAULT_CONTEXT_LIMIT = 32_768
 """Bytes of full tool output that a prompt may hold."""
 
 
-class AgentSpec(ClientValue):
+class AgentSpec(ClientMessagePart):
     """One agent of a network; its `prompt_template` binds `{tools}`, `{routes}`, `{agent_key}`, `{tool_history}`.
 
     `budget` is what it may spend in one run.
@@ -47,7 +47,7 @@ class AgentSpec(ClientValue):
     budget: Budget | None = Field(default=None, exclude_if=is_unset)
 
 
-class NetworkSpec(ClientValue):
+class NetworkSpec(ClientMessagePart):
     """A network as written in YAML or Python; `publish` compiles it.
 
     With `swarm` its agents work together in a fixed manner: then the lead is the default agent and every member may
@@ -68,12 +68,12 @@ class NetworkSpec(ClientValue):
     context_limit: int = Field(default=DEFAULT_CONTEXT_LIMIT, ge=0, le=200_000)
     labels: dict[str, str] = Field(default_factory=dict)
     goal: GoalSettings | None = Field(default=None, exclude_if=is_unset)
-    background: BackgroundSettings | None = Field(default=None, exclude_if=is_unset)
+    background: BackgroundRunSettings | None = Field(default=None, exclude_if=is_unset)
     on_loop: Literal["gate"] | None = Field(default=None, exclude_if=is_unset)
     swarm: SwarmSettings | None = Field(default=None, exclude_if=is_unset)
 
 
-class CompiledAgent(Value):
+class CompiledAgent(MessagePart):
     """An agent inside a snapshot; `prompt` is the compiled base prompt (a jinja template, all names known)."""
 
     key: str
@@ -90,7 +90,7 @@ class CompiledAgent(Value):
     budget: Budget | None = Field(default=None, exclude_if=is_unset)
 
 
-class Snapshot(Value):
+class NetworkSnapshot(MessagePart):
     """An immutable, digest-addressed network."""
 
     network: str
@@ -106,7 +106,7 @@ class Snapshot(Value):
     context_limit: int = DEFAULT_CONTEXT_LIMIT
     description: str = ""
     goal: GoalSettings | None = Field(default=None, exclude_if=is_unset)
-    background: BackgroundSettings | None = Field(default=None, exclude_if=is_unset)
+    background: BackgroundRunSettings | None = Field(default=None, exclude_if=is_unset)
     on_loop: Literal["gate"] | None = Field(default=None, exclude_if=is_unset)
     swarm: CompiledSwarm | None = Field(default=None, exclude_if=is_unset)
 
@@ -130,7 +130,7 @@ class NetworkVersion(Message):
     published_at: datetime
     published_by: str
     current: bool = True
-    snapshot: Snapshot | None = None
+    snapshot: NetworkSnapshot | None = None
     spec: JsonObject | None = None
     unchanged: bool = False
 

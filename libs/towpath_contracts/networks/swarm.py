@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from towpath_contracts.base import ClientValue, JsonObject, Name, Value
+from towpath_contracts.base import ClientMessagePart, JsonObject, MessagePart, Name
 from towpath_contracts.run_limits import MAX_PARALLEL, MAX_STEPS_CAP
 
 MAX_HANDOFFS = 10
@@ -18,7 +18,7 @@ AGENT_STEPS = 10
 SwarmMode = Literal["workflow", "handoff", "team"]
 
 
-class SwarmSettings(ClientValue):
+class SwarmSettings(ClientMessagePart):
     """How the members of a swarm work together.
 
     `members` are agents of the network and names of swarms; `flow` orders them (`a >> b`, `(a | b) >> c`), and names
@@ -37,7 +37,7 @@ class SwarmSettings(ClientValue):
     description: str = Field(default="", max_length=2_048)
 
 
-class CompiledSwarm(Value):
+class CompiledSwarm(MessagePart):
     """A swarm inside a snapshot: checked, members and stages worked out; stages in order, each sorted by name.
 
     `stages` are of a workflow; elsewhere there is one with the lead. `delegates` are the members that a team's lead
@@ -84,7 +84,7 @@ class CompiledSwarm(Value):
         return min(MAX_STEPS_CAP, self.agent_steps * self.agent_count)
 
 
-class SwarmTask(Value):
+class SelectedSwarm(MessagePart):
     """The swarm that makes a run one of kind `swarm`; `name` is empty for the network's own.
 
     The swarm that a run is of; `name` is empty for the network's own, `path` are the names from there to it.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from towpath_contracts.networks.child_tools import delegate_spec
-from towpath_contracts.networks.flow import FlowError, FlowFault, Stages, parse_flow
+from towpath_contracts.networks.flow import Stages, SwarmFlowError, SwarmFlowFault, parse_flow
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.networks.swarm import SwarmSettings
 from towpath_contracts.tools.calls import ToolSpec
@@ -22,7 +22,7 @@ class ParsedSwarm:
     pointer: str
     settings: SwarmSettings
     stages: Stages
-    faults: tuple[FlowFault, ...]
+    faults: tuple[SwarmFlowFault, ...]
     members: tuple[str, ...]
 
     @property
@@ -78,11 +78,11 @@ def members_by_swarm(spec: NetworkSpec) -> NetworkSwarms:
 
 def _members_of(spec: NetworkSpec, settings: SwarmSettings, name: str, pointer: str) -> Iterator[ParsedSwarm]:
     stages: Stages = ()
-    faults: tuple[FlowFault, ...] = ()
+    faults: tuple[SwarmFlowFault, ...] = ()
     if settings.flow is not None:
         try:
             stages = parse_flow(settings.flow)
-        except FlowError as error:
+        except SwarmFlowError as error:
             faults = error.faults
     members = settings.members or tuple(member for stage in stages for member in stage)
     if not members and not name and settings.flow is None:

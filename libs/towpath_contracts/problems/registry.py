@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.problems.kind import ProblemKind
 from towpath_contracts.problems.network_problems import NETWORK_PROBLEMS
 
 
-class ProblemDetail(Value):
+class ProblemDetail(MessagePart):
     """One of several problems; `pointer` is a JSON pointer into the input."""
 
     pointer: str = ""

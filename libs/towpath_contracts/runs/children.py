@@ -7,15 +7,15 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Value, is_unset
+from towpath_contracts.base import JsonObject, Message, MessagePart, is_unset
 from towpath_contracts.budgets import Budget
 from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.plan import PlanTask
-from towpath_contracts.networks.swarm import SwarmTask
+from towpath_contracts.networks.swarm import SelectedSwarm
 from towpath_contracts.run_limits import MAX_PARALLEL
 
 
-class ParentRun(Value):
+class ParentRun(MessagePart):
     """Whose child a run is: `root_id` is the run that a caller submitted, `depth` counts from its 0.
 
     `max_parallel` is how many children that one may have at once: no run below it may have more.
@@ -29,7 +29,7 @@ class ParentRun(Value):
     max_parallel: int = Field(default=MAX_PARALLEL, exclude_if=lambda width: width == MAX_PARALLEL)
 
 
-class ChildTask(Value):
+class ChildTask(MessagePart):
     """The task of a child run: `purpose` says what its parent wants it for, `subject` what it is about.
 
     `execution_id` is the call that it answers, if any, and `policy_version` what permitted that. It spends what its
@@ -41,7 +41,7 @@ class ChildTask(Value):
     user_message: str
     goal: GoalTask | None = None
     plan: PlanTask | None = Field(default=None, exclude_if=is_unset)
-    swarm: SwarmTask | None = Field(default=None, exclude_if=is_unset)
+    swarm: SelectedSwarm | None = Field(default=None, exclude_if=is_unset)
     execution_id: UUID | None = Field(default=None, exclude_if=is_unset)
     policy_version: int = Field(default=0, exclude_if=lambda version: not version)
     max_steps: int | None = None
@@ -52,7 +52,7 @@ class ChildTask(Value):
     response_schema: JsonObject | None = Field(default=None, exclude_if=is_unset)
 
 
-class AskChild(Message):
+class AskChildStatus(Message):
     """Asks a pending child run how far it is, and to stop where `cancel` is set. Never leaves the service."""
 
     run_id: UUID

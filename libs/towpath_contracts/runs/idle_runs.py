@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import Message, Value
+from towpath_contracts.base import Message, MessagePart
 
 FindingName = Literal["similar_actions", "stalled_progress", "cycle", "silent", "lost"]
 """`similar_actions`, `stalled_progress` and `cycle` are about what a model does; `silent` and `lost` are about what the
@@ -36,7 +36,7 @@ class ListIdleRuns(Message):
     limit: int = Field(default=100, ge=1, le=1_000)
 
 
-class IdleRun(Value):
+class IdleRun(MessagePart):
     """A run that stands still; `since` is when it should have been looked at, moved last, or was accepted."""
 
     run_id: UUID

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, Field
 
-from towpath_contracts.base import JsonObject, Message, Token, Value
+from towpath_contracts.base import JsonObject, Message, MessagePart, Token
 
 
-class RawEntry(Value):
+class RawEntry(MessagePart):
     """An event as it stands in the log. It is not read yet: a newer orchestrator may write types unknown here."""
 
     seq: int = Field(ge=1, le=2**62)
@@ -18,7 +18,7 @@ class RawEntry(Value):
     event: JsonObject
 
 
-class RawRunEvents(Message):
+class RawTransitionEvents(Message):
     """What `run.event.<run_id>` carries, tolerant of unknown events."""
 
     run_id: UUID

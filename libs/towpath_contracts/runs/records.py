@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import ClientMessage, Message, Value
+from towpath_contracts.base import ClientMessage, Message, MessagePart
 
 Verdict = Literal["identical", "diverged", "parked", "incomplete", "unreadable"]
 """What a replay found.
@@ -22,7 +22,7 @@ PASSES: frozenset[Verdict] = frozenset({"identical", "parked"})
 """Verdicts that say nothing against the version that replayed. `incomplete` proves nothing, and is counted apart."""
 
 
-class GetRecord(Message):
+class GetRunRecord(Message):
     """Asks for the next piece of a run's record (header, facts, events); `cursor` is `next` of the piece before."""
 
     project: str
@@ -30,7 +30,7 @@ class GetRecord(Message):
     cursor: str = Field(default="", max_length=64)
 
 
-class RecordPiece(Message):
+class RunRecordPiece(Message):
     """A piece of a record as JSON lines: header, facts, events. Pieces joined in order are the whole file."""
 
     run_id: UUID
@@ -87,7 +87,7 @@ class ReplayPage(Message):
     next_after: UUID | None = None
 
 
-class ForkedFrom(Value):
+class ForkedFrom(MessagePart):
     """The run that another one is forked from, and the first step that the fork decides anew."""
 
     run_id: UUID

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import Message, Value
+from towpath_contracts.base import Message, MessagePart
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.runs.views import RunView
 
@@ -37,7 +37,7 @@ class RunTreeNode(Message):
     truncated: bool = False
 
 
-class ChildDescription(Value):
+class ChildPurpose(MessagePart):
     """What a child is for, in the words of its parent (ChildTask)."""
 
     purpose: str = ""
@@ -48,7 +48,7 @@ _OWN = {"children", "schema_version", "usage", "cost", "truncated", "purpose", "
 
 
 def tree_of(
-    runs: Sequence[RunView], purposes: Mapping[UUID, ChildDescription] | None = None, *, truncated: bool = False
+    runs: Sequence[RunView], purposes: Mapping[UUID, ChildPurpose] | None = None, *, truncated: bool = False
 ) -> RunTreeNode:
     """Return the tree of *runs*, which are listed with parents before children; the first one is its top.
 
@@ -63,7 +63,7 @@ def tree_of(
     def node(run: RunView) -> RunTreeNode:
         fields = run.model_dump(include=set(RunTreeNode.model_fields) - _OWN)
         children = tuple(node(child) for child in below.get(run.run_id, ()))
-        about = known.get(run.run_id, ChildDescription()).model_dump()
+        about = known.get(run.run_id, ChildPurpose()).model_dump()
         return RunTreeNode(**fields, **about, usage=run.usage, cost=run.cost, children=children)
 
     return node(runs[0]).model_copy(update={"truncated": truncated})

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.decisions.request import Cost, PromptContext, Usage
 from towpath_contracts.run_limits import MAX_DEPTH
 from towpath_contracts.runs.records import ForkedFrom
@@ -19,7 +19,7 @@ EffectOutcome = Literal["happened", "did_not_happen", "failed", "unknown", "open
 """`open` is a call of a run that has not ended: asked for, and without an outcome yet."""
 
 
-class CallOutcomeEntry(Value):
+class ToolCallOutcome(MessagePart):
     """What became of one tool call of a run, in the order in which calls were decided.
 
     `source` names who reported the outcome: worker, probe or a person.
@@ -102,7 +102,7 @@ class RunView(Message):
     parent_run_id: UUID | None = None
     root_run_id: UUID | None = None
     depth: int = 0
-    effects: tuple[CallOutcomeEntry, ...] = ()
+    effects: tuple[ToolCallOutcome, ...] = ()
     effects_left_out: int = 0
     waits: tuple[str, ...] = ()
 
@@ -131,7 +131,7 @@ class ListChangedRuns(Message):
     limit: int = Field(default=500, ge=1, le=5_000)
 
 
-class RunSeq(Value):
+class RunSeq(MessagePart):
     """How far the log of one run goes: the seq of its last event."""
 
     run_id: UUID
@@ -158,7 +158,7 @@ class GetEventsSince(Message):
 GateStatus = Literal["pending", "approved", "denied", "expired", "settled", "void"]
 
 
-class GateVote(Value):
+class GateVote(MessagePart):
     """What one person decided at an approval gate."""
 
     actor: str
@@ -255,7 +255,7 @@ class PreviewPrompt(Message):
     user_message: str = ""
 
 
-class PromptPreview(Message):
+class PromptContextPreview(Message):
     """Reply to PreviewPrompt: the context that the prompt is rendered from; the decider renders it."""
 
     context: PromptContext
@@ -285,7 +285,7 @@ class GetHistory(Message):
     after_step: int = Field(default=-1, ge=-1)
 
 
-class History(Message):
+class ExecutionHistory(Message):
     """The history row, its steps and their tool executions as recorded; `seq` is how far history has read the log.
 
     `next_after_step` continues where one answer can't hold every step.

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, Field
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import Denial, ToolSpec
 
@@ -41,7 +41,7 @@ class CheckAccess(Message):
     rates: bool = True
 
 
-class RuleTrace(Value):
+class RuleEvaluation(MessagePart):
     """How one rule was weighed."""
 
     rule: str
@@ -63,7 +63,7 @@ class AccessVerdict(Message):
     policy_version: int
     allowed_tools: tuple[str, ...] = ()
     suggestion: str = ""
-    trace: tuple[RuleTrace, ...] = ()
+    trace: tuple[RuleEvaluation, ...] = ()
     origins: tuple[JsonObject, ...] = ()
     denial: Denial | None = None
     hints: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class GetPermissions(Message):
     agent_type: str = ""
 
 
-class Permission(Value):
+class ToolPermission(MessagePart):
     """One tool and the verdicts that rules give for it; `conditional` when arguments decide."""
 
     tool: str
@@ -92,7 +92,7 @@ class AgentPermissions(Message):
     """Every registered tool that some rule speaks of."""
 
     policy_version: int
-    permissions: tuple[Permission, ...]
+    permissions: tuple[ToolPermission, ...]
 
 
 class ApplyPolicy(Message):
@@ -167,7 +167,7 @@ class DescribeTools(Message):
     proposals: bool = False
 
 
-class ToolVersionProposal(Value):
+class ToolVersionProposal(MessagePart):
     """A version of a tool that nobody has accepted. `held` says that the calls of the accepted one wait for it too."""
 
     spec: ToolSpec
@@ -199,7 +199,7 @@ class RaiseFence(Message):
     reason: str = ""
 
 
-class FenceAnswer(Message):
+class FencedCalls(Message):
     """What was voided and which claims still live."""
 
     run_id: UUID
@@ -237,7 +237,7 @@ class AuditQuery(Message):
     limit: int = Field(default=100, ge=1, le=1_000)
 
 
-class AuditEntry(Value):
+class AuditEntry(MessagePart):
     """One audit entry; `erased` where its detail and the digest of its arguments are gone for good."""
 
     entry_id: int

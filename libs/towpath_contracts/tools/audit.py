@@ -9,10 +9,10 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, Field
 
-from towpath_contracts.base import Message, Value
+from towpath_contracts.base import Message, MessagePart
 
 
-class AuditExportCursor(Value):
+class AuditExportCursor(MessagePart):
     """Where an export stands. The tree's size was fixed by the first piece, so that the bundle has one end.
 
     It is handed back as it came: the signature binds it to the project, the times and the piece before. `watched` is

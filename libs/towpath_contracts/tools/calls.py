@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Name, Token, Value, is_unset
+from towpath_contracts.base import JsonObject, Message, MessagePart, Name, Token, is_unset
 from towpath_contracts.tools.reports import Reports
 from towpath_contracts.tools.workspace import MAX_FILES, FileChange, LostChangesReason
 
@@ -47,7 +47,7 @@ class ToolHazard(StrEnum):
     CREDENTIALS = "credentials"
 
 
-class ToolSpec(Value):
+class ToolSpec(MessagePart):
     """A tool as its worker offers it.
 
     `parameters` is the JSON Schema of all arguments; `system_params` names those that a model never sees and may not
@@ -103,7 +103,7 @@ class CallStatus(StrEnum):
     VOID = "void"
 
 
-class ToolFailure(Value):
+class ToolFailure(MessagePart):
     """Why a call has no result. `code` is stable; `hint` is shown to the model.
 
     `uncertain` says that the call was cut off in the middle and may have happened all the same. `began` is set by
@@ -120,7 +120,7 @@ class ToolFailure(Value):
     began: bool | None = None
 
 
-class UnknownCallEvidence(Value):
+class UnknownCallEvidence(MessagePart):
     """What the ledger knows of an `unknown` call, for the person who has to settle it.
 
     Times are Postgres's; `worker`, `claimed_at` and `lease_until` are of the newest start that was granted.
@@ -133,7 +133,7 @@ class UnknownCallEvidence(Value):
     probe: ProbeWord = ""
 
 
-class Alternative(Value):
+class AlternativeTool(MessagePart):
     """Something else that the refused agent may really do under its grants; `conditional` where arguments decide."""
 
     tool: str
@@ -143,7 +143,7 @@ class Alternative(Value):
     why: str = ""
 
 
-class Specialist(Value):
+class Specialist(MessagePart):
     """An agent of the network that has the right which was refused; `reachable` where a route leads there at once."""
 
     agent_key: str
@@ -153,7 +153,7 @@ class Specialist(Value):
     why: str = ""
 
 
-class Escalation(Value):
+class DenialEscalation(MessagePart):
     """Which person could open what was refused: an `approver` for one call, a `policy_admin` by another rule.
 
     The role is empty where no person can: the task's own grant, or the arguments, stand against it.
@@ -164,7 +164,7 @@ class Escalation(Value):
     why: str = ""
 
 
-class Denial(Value):
+class Denial(MessagePart):
     """Why the tool-access service refused, and what would be allowed.
 
     The rungs of the ladder in their order: `alternatives`, best first, then `specialists`, then a person
@@ -176,9 +176,9 @@ class Denial(Value):
     rule: str | None = None
     allowed_tools: tuple[str, ...] = ()
     suggestion: str = ""
-    alternatives: tuple[Alternative, ...] = ()
+    alternatives: tuple[AlternativeTool, ...] = ()
     specialists: tuple[Specialist, ...] = ()
-    escalation: Escalation | None = None
+    escalation: DenialEscalation | None = None
 
 
 class ToolRequest(Message):
@@ -238,7 +238,7 @@ class ToolInvocation(Message):
     root_run_id: UUID | None = Field(default=None, exclude_if=is_unset)
 
 
-class TicketClaims(Value):
+class TicketClaims(MessagePart):
     """What a ticket says; signed with Ed25519 by the tool-access service."""
 
     execution_id: UUID
@@ -361,7 +361,7 @@ class RegisterTools(Message):
     project: Token = "default"
 
 
-class ToolStanding(Value):
+class ToolRegistrationResult(MessagePart):
     """What became of one proposed tool."""
 
     name: str
@@ -377,7 +377,7 @@ class ToolsRegistered(Message):
     `now` is the platform's clock, by which tickets expire: a worker's own clock may be wrong. An older TAS says none.
     """
 
-    standings: tuple[ToolStanding, ...]
+    standings: tuple[ToolRegistrationResult, ...]
     ticket_keys: dict[str, str]
     now: datetime | None = None
 

@@ -31,7 +31,7 @@ class InternalOutcomeAnswer(Message):
     refused: str = ""
 
 
-class GetCallBlob(Message):
+class GetWorkspaceChunk(Message):
     """Worker to TAS: one piece of the list of files that its call works with, or of a file in it; by its ticket."""
 
     digest: str

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, Field
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.tools.access import PolicyApplied
 
 Verdict = Literal["allow", "deny", "require_approval"]
@@ -36,7 +36,7 @@ class ListPolicyVersions(Message):
     limit: int = Field(default=50, ge=1, le=500)
 
 
-class PolicyVersion(Value):
+class PolicyVersion(MessagePart):
     """One version: who applied it, when, from where and why."""
 
     version: int
@@ -56,7 +56,7 @@ class PolicyVersions(Message):
     next_before: int | None = None
 
 
-class RuleChange(Value):
+class RuleChange(MessagePart):
     """What one version did to one rule; `fields` are the members that differ where it was altered."""
 
     name: str
@@ -66,17 +66,17 @@ class RuleChange(Value):
     after: JsonObject | None = None
 
 
-class PolicyChange(PolicyVersion):
+class PolicyChangeLogEntry(PolicyVersion):
     """A version and what it changed against the one before; `more` counts changes that are not listed."""
 
     changes: tuple[RuleChange, ...] = ()
     more: int = 0
 
 
-class PolicyChanges(Message):
+class PolicyChangeLog(Message):
     """The permission change log, newest first."""
 
-    changes: tuple[PolicyChange, ...]
+    changes: tuple[PolicyChangeLogEntry, ...]
     next_before: int | None = None
 
 
@@ -121,7 +121,7 @@ class DiffPolicy(Message):
     limit: int = Field(default=2_000, ge=1, le=5_000)
 
 
-class DiffExample(Value):
+class DiffExample(MessagePart):
     """One call that would have been decided otherwise."""
 
     run_id: UUID
@@ -132,7 +132,7 @@ class DiffExample(Value):
     rule_now: str | None = None
 
 
-class DiffGroup(Value):
+class DiffGroup(MessagePart):
     """Calls of one agent and one tool that would have been decided otherwise in the same way."""
 
     change: Change
@@ -196,7 +196,7 @@ class ShadowView(Message):
     more: bool = False
 
 
-class GetStatistics(Message):
+class GetToolCallStatistics(Message):
     """Asks for counts of verdicts and outcomes of tool calls in a window (the last day, unless given)."""
 
     project: str
@@ -205,7 +205,7 @@ class GetStatistics(Message):
     by: tuple[Dimension, ...] = ("tool",)
 
 
-class OutcomeCounts(Value):
+class ToolCallCounts(MessagePart):
     """Counts of one group, and its rates (None where nothing was counted).
 
     A denial is one by the matrix or before it; `refused` and `expired` are approvals that people did not give.
@@ -226,7 +226,7 @@ class OutcomeCounts(Value):
     success_rate: float | None = None
 
 
-class Statistics(Message):
+class ToolCallStatistics(Message):
     """Figures by group, largest first, and of the whole project.
 
     `complete` is False where the window held more entries than are counted at once: then `since` says from when on.
@@ -235,8 +235,8 @@ class Statistics(Message):
     since: datetime
     until: datetime
     by: tuple[str, ...]
-    total: OutcomeCounts
-    rows: tuple[OutcomeCounts, ...]
+    total: ToolCallCounts
+    rows: tuple[ToolCallCounts, ...]
     complete: bool = True
 
 

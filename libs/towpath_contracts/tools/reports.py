@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from towpath_contracts.base import JsonObject, Value
+from towpath_contracts.base import JsonObject, MessagePart
 
 Reports = Literal["", "tests", "artifacts"]
 """The shape of a tool's result: a TestReport, an ArtifactReport, or nothing that is declared."""
@@ -66,7 +66,7 @@ class ArtifactReport(_Reported):
     expected: int | None = Field(default=None, ge=1, le=MAX_COUNT)
 
 
-class ProgressMeasure(Value):
+class ProgressMeasure(MessagePart):
     """A progress from 0 to 1, and the metrics that it rests on."""
 
     score: float

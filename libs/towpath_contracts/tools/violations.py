@@ -4,7 +4,7 @@ They are stored in logs and read by the run machine, so a name never changes.
 """
 
 
-class Violation:
+class DenialCode:
     """The stable names of the reasons."""
 
     PERMISSION = "permission_denied"

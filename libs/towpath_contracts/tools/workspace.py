@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import JsonObject, Message, MessagePart
 
 MAX_DEPTH = 16
 MAX_SEGMENT = 80
@@ -62,7 +62,7 @@ def clean_path(text: str) -> str:
     return "/".join(segments)
 
 
-class FileEntry(Value):
+class FileEntry(MessagePart):
     """One file as the run's log names it: `version` counts its writes, 1 is the first."""
 
     path: str
@@ -72,7 +72,7 @@ class FileEntry(Value):
     read_only: bool = False
 
 
-class FileChange(Value):
+class FileChange(MessagePart):
     """What became of one file; `digest` is None where it was deleted."""
 
     path: str
@@ -80,14 +80,14 @@ class FileChange(Value):
     size: int = Field(default=0, ge=0)
 
 
-class LostChangesReason(Value):
+class LostChangesReason(MessagePart):
     """The reason why nothing of what a tool did to its scratch copy is taken: a code, and the file, if any."""
 
     code: str = Field(max_length=64, pattern=r"^[a-z_]+$")
     path: str = Field(default="", max_length=256)
 
 
-class FileVersion(Value):
+class FileVersion(MessagePart):
     """One version of a file: who wrote it stands in the log at `seq`."""
 
     version: int
@@ -97,7 +97,7 @@ class FileVersion(Value):
     at: datetime
 
 
-class WorkspaceFileView(Value):
+class WorkspaceFileView(MessagePart):
     """One file of a run's workspace; `versions` are the last of them, oldest first, the current one included."""
 
     path: str

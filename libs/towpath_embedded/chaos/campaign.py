@@ -18,8 +18,8 @@ from towpath_contracts.tasks import RunAccepted
 from towpath_embedded.chaos import recording_tools
 from towpath_embedded.chaos.faults import FAULTS, FaultInjector, Strike
 from towpath_embedded.chaos.gate_operator import AutomaticGateOperator
-from towpath_embedded.chaos.plan import StrikePlanEntry, StrikePoint, boundaries_of, make_plan
-from towpath_embedded.chaos.run_watcher import DatabaseReader, ObservedLog, RunWatcher, types_in_order
+from towpath_embedded.chaos.plan import StrikePlanEntry, StrikeTrigger, boundaries_of, make_plan
+from towpath_embedded.chaos.run_watcher import DatabaseReader, ObservedRunLog, RunWatcher, types_in_order
 from towpath_embedded.chaos.workload import Workload, policy_text, tools_text
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
@@ -66,13 +66,13 @@ class CampaignSettings:
 
 
 @dataclass(slots=True, kw_only=True)
-class CampaignTarget:
+class TargetRun:
     """The run that one strike of the plan aims at, and what came of it."""
 
     cell: StrikePlanEntry
     run_id: str = ""
     strike: Strike | None = None
-    log: ObservedLog | None = None
+    log: ObservedRunLog | None = None
 
     @property
     def recovery_s(self) -> float | None:
@@ -84,11 +84,11 @@ class CampaignTarget:
 
 
 @dataclass(slots=True, kw_only=True)
-class CampaignResult:
+class CampaignActions:
     """What a campaign did: the strikes, the runs, and how the gates were answered."""
 
-    boundaries: tuple[StrikePoint, ...] = ()
-    targets: list[CampaignTarget] = field(default_factory=list)
+    boundaries: tuple[StrikeTrigger, ...] = ()
+    targets: list[TargetRun] = field(default_factory=list)
     references: dict[str, str] = field(default_factory=dict)
     """The undisturbed run of each network."""
     run_ids: dict[str, str] = field(default_factory=dict)
@@ -113,9 +113,9 @@ class Campaign:
         self._clients: tuple[Client, ...] = ()
         self._struck = 0
         self._began = monotonic()
-        self.result = CampaignResult()
+        self.result = CampaignActions()
 
-    async def run(self) -> CampaignResult:
+    async def run(self) -> CampaignActions:
         """Run the whole campaign on the started platform; ProblemError where the networks can't be run at all."""
         reader = DatabaseReader(self._platform.dsn())
         http = Client(self._platform.gateway_url)
@@ -156,7 +156,7 @@ class Campaign:
     async def _run_references(self, reader: DatabaseReader) -> None:
         """Run each network once undisturbed: its log gives the boundaries."""
         began = monotonic()
-        found: list[StrikePoint] = []
+        found: list[StrikeTrigger] = []
         for workload in self._settings.workloads:
             run_id = await self._submit(workload)
             self.result.references[workload.name] = run_id
@@ -182,7 +182,7 @@ class Campaign:
     async def _strike_all(self) -> None:
         settings, began = self._settings, monotonic()
         plan = make_plan(self.result.boundaries, settings.faults, settings.strikes, settings.seed, rare=settings.rare)
-        self.result.targets = [CampaignTarget(cell=cell) for cell in plan]
+        self.result.targets = [TargetRun(cell=cell) for cell in plan]
         names = list(self._by_name)
         slots = asyncio.Semaphore(settings.in_flight)
         async with asyncio.TaskGroup() as group:
@@ -202,7 +202,7 @@ class Campaign:
         finally:
             slots.release()
 
-    async def _target(self, target: CampaignTarget, slots: asyncio.Semaphore) -> None:
+    async def _target(self, target: TargetRun, slots: asyncio.Semaphore) -> None:
         boundary = target.cell.boundary
         try:
             for _ in range(TRIES):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from towpath_contracts.events.log import COMPARISON_IGNORES
-from towpath_embedded.chaos.stored_runs import Row, StoredRuns
+from towpath_embedded.chaos.stored_runs import Row, StoredRunRows
 
 CallPosition = tuple[int, int]
 """Step and call index: what names a call in every run of the same script."""
@@ -58,7 +58,7 @@ class ComparableRun:
     ledger: tuple[str, ...]
 
 
-def describe_difference(record: StoredRuns, reference: str, run_id: str, doubted: Collection[str] = ()) -> str:
+def describe_difference(record: StoredRunRows, reference: str, run_id: str, doubted: Collection[str] = ()) -> str:
     """Describe how *run_id* differs from the run *reference*; an empty string where it does not.
 
     *doubted* are the execution ids of calls that were unknown at a time: what a person answered about them is left out.
@@ -72,7 +72,7 @@ def describe_difference(record: StoredRuns, reference: str, run_id: str, doubted
     return ""
 
 
-def comparable_run(record: StoredRuns, run_id: str, doubted: Collection[CallPosition] = ()) -> ComparableRun:
+def comparable_run(record: StoredRunRows, run_id: str, doubted: Collection[CallPosition] = ()) -> ComparableRun:
     """Return what has to be equal of *run_id*, without what a person decided about the calls at *doubted*."""
     events = [row for row in record.events if row["run_id"] == run_id and row["type"] not in COMPARISON_IGNORES]
     doubts = {row["gate_id"] for row in record.gates if row["gate_type"] == "unknown_effect"}

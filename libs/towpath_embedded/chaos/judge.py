@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath_embedded.chaos.outside import ToolEffectRecord, read_marks
-from towpath_embedded.chaos.stored_runs import Row, StoredRuns, read_record
+from towpath_embedded.chaos.stored_runs import Row, StoredRunRows, read_record
 
 FINAL = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"})
 UNSETTLED = frozenset({"requested", "awaiting_approval", "permitted", "started"})
@@ -30,7 +30,7 @@ _STARTS = frozenset({("decision", "allow"), ("approval.consumed", "allow"), ("cl
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnknownCall:
+class UnknownOutcomeCall:
     """A call with an unknown outcome: where, why, and how a person resolved it."""
 
     run_id: str
@@ -67,7 +67,7 @@ class JudgeReport:
     diff: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
     """Effects that happened after their run had ended, and starts that were allowed after its fence was stored."""
-    unknown: list[UnknownCall] = field(default_factory=list)
+    unknown: list[UnknownOutcomeCall] = field(default_factory=list)
     """Calls that were unknown at any time, also where a person has settled them since."""
     dead_letters: list[str] = field(default_factory=list)
 
@@ -119,7 +119,7 @@ async def judge(
 
 
 def judge_record(
-    record: StoredRuns,
+    record: StoredRunRows,
     marks: Sequence[ToolEffectRecord],
     run_ids: Sequence[str] | None = None,
     *,
@@ -144,7 +144,7 @@ def judge_record(
 
 def _runs(
     verdict: JudgeReport,
-    record: StoredRuns,
+    record: StoredRunRows,
     events: dict[str, list[Row]],
     run_ids: Sequence[str] | None,
     ends: Collection[str],
@@ -168,7 +168,7 @@ def _runs(
     verdict.completed, verdict.waiting, verdict.ended = ended["completed"], dict(waiting), dict(ended)
 
 
-def _log(verdict: JudgeReport, record: StoredRuns, events: dict[str, list[Row]]) -> None:
+def _log(verdict: JudgeReport, record: StoredRunRows, events: dict[str, list[Row]]) -> None:
     for row in record.runs:
         log = events[row["run_id"]]
         if [event["seq"] for event in log] != list(range(1, row["seq"] + 1)):
@@ -199,7 +199,7 @@ def _once(row: Row) -> Iterable[str]:
             return
 
 
-def _gates(verdict: JudgeReport, record: StoredRuns, events: dict[str, list[Row]]) -> None:
+def _gates(verdict: JudgeReport, record: StoredRunRows, events: dict[str, list[Row]]) -> None:
     """Every gate of the log is a row and the reverse; a row is pending as long as the log has not closed it."""
     opened: set[str] = set()
     closed: set[str] = set()
@@ -213,7 +213,7 @@ def _gates(verdict: JudgeReport, record: StoredRuns, events: dict[str, list[Row]
             verdict.diff.append(f"gate {key} is {row['status']}, and {'not ' * (key not in closed)}closed in the log")
 
 
-def _effects(verdict: JudgeReport, record: StoredRuns, marks: Sequence[ToolEffectRecord]) -> None:
+def _effects(verdict: JudgeReport, record: StoredRunRows, marks: Sequence[ToolEffectRecord]) -> None:
     ledger = {row["execution_id"]: row for row in record.calls}
     others = {row["execution_id"] for row in record.others}
     ended = {row["run_id"]: row["ended_at"] for row in record.runs}
@@ -243,7 +243,7 @@ def _effects(verdict: JudgeReport, record: StoredRuns, marks: Sequence[ToolEffec
             verdict.diff.append(f"{key} succeeded in the ledger and never happened")
 
 
-def _fences(verdict: JudgeReport, record: StoredRuns) -> None:
+def _fences(verdict: JudgeReport, record: StoredRunRows) -> None:
     """Once the fence of a run is stored nothing of it is permitted or claimed; both times are Postgres's own."""
     raised = {row["run_id"]: row["at"] for row in record.fences}
     for row in record.audit:
@@ -269,7 +269,7 @@ def _keys(verdict: JudgeReport, marks: Sequence[ToolEffectRecord]) -> None:
     verdict.diff += [f"key {key} stood for {count} calls" for key, count in by_key.items() if count > 1]
 
 
-def _permitted(record: StoredRuns) -> dict[str, float]:
+def _permitted(record: StoredRunRows) -> dict[str, float]:
     """When each call was permitted for the first time, by the audit."""
     first: dict[str, float] = {}
     for row in record.audit:
@@ -288,7 +288,7 @@ def _resolution(row: Row) -> str | None:
     return "did_not_happen" if resolved else None
 
 
-def _ledger(verdict: JudgeReport, record: StoredRuns, events: dict[str, list[Row]]) -> None:
+def _ledger(verdict: JudgeReport, record: StoredRunRows, events: dict[str, list[Row]]) -> None:
     status = {row["run_id"]: row["status"] for row in record.runs}
     logged = {
         row["event"]["execution_id"]: "denied" if row["type"] == "tool_call_denied" else row["event"]["status"]
@@ -310,7 +310,7 @@ def _excused(ledger: str, logged: str | None, run: str) -> bool:
     return (logged is None and (run != "completed" or ledger == "void")) or (logged == "unknown" and run in FINAL)
 
 
-def _unknown(verdict: JudgeReport, record: StoredRuns, marks: Sequence[ToolEffectRecord]) -> None:
+def _unknown(verdict: JudgeReport, record: StoredRunRows, marks: Sequence[ToolEffectRecord]) -> None:
     calls = {row["execution_id"]: row for row in record.calls}
     count = Counter(mark.execution_id for mark in marks)
     why: dict[str, str] = {}
@@ -327,7 +327,7 @@ def _unknown(verdict: JudgeReport, record: StoredRuns, marks: Sequence[ToolEffec
         if row["effect_class"] == "pure":
             verdict.diff.append(f"pure {key} is unknown")
         verdict.unknown.append(
-            UnknownCall(
+            UnknownOutcomeCall(
                 run_id=row["run_id"],
                 execution_id=key,
                 tool=row["tool"],
@@ -339,7 +339,7 @@ def _unknown(verdict: JudgeReport, record: StoredRuns, marks: Sequence[ToolEffec
         )
 
 
-def _history(verdict: JudgeReport, record: StoredRuns) -> None:
+def _history(verdict: JudgeReport, record: StoredRunRows) -> None:
     kept = {row["run_id"]: row for row in record.history}
     for row in record.runs:
         run_id, history = row["run_id"], kept.get(row["run_id"])
@@ -352,7 +352,7 @@ def _history(verdict: JudgeReport, record: StoredRuns) -> None:
     verdict.diff += [f"history skipped {row['run_id']} seq {row['seq']}: {row['error']}" for row in record.skipped]
 
 
-def _projects(verdict: JudgeReport, record: StoredRuns) -> None:
+def _projects(verdict: JudgeReport, record: StoredRunRows) -> None:
     """Whatever belongs to a run belongs to its project."""
     owner = {row["run_id"]: row["project"] for row in record.runs}
     rows: tuple[Row, ...] = (*record.gates, *record.calls, *record.audit, *record.history)

@@ -17,7 +17,7 @@ LONGEST_DELAY_S = 0.12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class StrikePoint:
+class StrikeTrigger:
     """The *nth* event of a type in the log of a run of *network*: the moment right after it was stored."""
 
     network: str
@@ -38,23 +38,23 @@ class StrikePlanEntry:
 
     number: int
     fault: str
-    boundary: StrikePoint
+    boundary: StrikeTrigger
     delay_s: float = 0.0
 
 
-def boundaries_of(network: str, types: Iterable[str]) -> tuple[StrikePoint, ...]:
+def boundaries_of(network: str, types: Iterable[str]) -> tuple[StrikeTrigger, ...]:
     """Return the boundaries of a log, given the types of its events in order."""
     seen: Counter[str] = Counter()
-    found: list[StrikePoint] = []
+    found: list[StrikeTrigger] = []
     for event in types:
         if event not in IGNORED:
             seen[event] += 1
-            found.append(StrikePoint(network=network, event=event, nth=seen[event]))
+            found.append(StrikeTrigger(network=network, event=event, nth=seen[event]))
     return tuple(found)
 
 
 def make_plan(
-    boundaries: Sequence[StrikePoint], faults: Sequence[str], count: int, seed: int, *, rare: Sequence[str] = ()
+    boundaries: Sequence[StrikeTrigger], faults: Sequence[str], count: int, seed: int, *, rare: Sequence[str] = ()
 ) -> tuple[StrikePlanEntry, ...]:
     """Return *count* strikes, spread as evenly as they can be over faults and boundaries, and among them *rare* ones.
 
@@ -67,7 +67,7 @@ def make_plan(
     chance.shuffle(order)
     turns = list(faults)
     chance.shuffle(turns)
-    pairs: list[tuple[str, StrikePoint]] = []
+    pairs: list[tuple[str, StrikeTrigger]] = []
     turn = 0
     while len(pairs) < count and order and turns:
         pairs += [(turns[(place + turn) % len(turns)], boundaries[index]) for place, index in enumerate(order)]

@@ -7,7 +7,7 @@ import asyncpg
 
 from towpath_contracts.events.log import LogEntry, event_adapter
 from towpath_contracts.facts import fact_adapter
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_engine.replay import replay
 
 SHOWN_CHARS = 300
@@ -42,7 +42,7 @@ async def _mismatch(connection: asyncpg.Connection, run_id: UUID) -> str:
         if entry.event.model_dump_json() != row["text"]:
             return f"{run_id}: event {entry.seq} is written in other bytes than it was stored in"
     stored = ((fact_adapter.validate_json(row["text"]), row["at"]) for row in facts)
-    found = replay(run_id, Snapshot.model_validate_json(snapshot), log, stored)
+    found = replay(run_id, NetworkSnapshot.model_validate_json(snapshot), log, stored)
     if found is None:
         return ""
     return f"{run_id}: event {found.seq} was {found.recorded[:SHOWN_CHARS]}, is {found.replayed[:SHOWN_CHARS]}"

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from towpath_embedded.chaos.campaign import CampaignResult, CampaignTarget
+from towpath_embedded.chaos.campaign import CampaignActions, TargetRun
 from towpath_embedded.chaos.comparison import describe_difference
 from towpath_embedded.chaos.faults import FAULTS
-from towpath_embedded.chaos.judge import JudgeReport, UnknownCall
-from towpath_embedded.chaos.stored_runs import Row, StoredRuns
+from towpath_embedded.chaos.judge import JudgeReport, UnknownOutcomeCall
+from towpath_embedded.chaos.stored_runs import Row, StoredRunRows
 
 SHARE = 0.95
 """Of the runs, at least so many must complete: a platform on which everything fails loses nothing either."""
@@ -32,14 +32,14 @@ _COUNTED = ("lost", "duplicates", "unknown")
 class CampaignFindings:
     """What was found after a campaign: by the judge, by replaying every run, and by comparing runs."""
 
-    result: CampaignResult
-    record: StoredRuns
+    result: CampaignActions
+    record: StoredRunRows
     verdict: JudgeReport
     differing: Sequence[str]
     replay_mismatches: Sequence[str]
 
 
-def differing_runs(result: CampaignResult, record: StoredRuns, verdict: JudgeReport) -> list[str]:
+def differing_runs(result: CampaignActions, record: StoredRunRows, verdict: JudgeReport) -> list[str]:
     """Describe the runs that differ from the undisturbed run of their network, and where.
 
     What a person decided about an unknown call is left out, and the end of a call that ran out of its own time because
@@ -62,7 +62,7 @@ def differing_runs(result: CampaignResult, record: StoredRuns, verdict: JudgeRep
     return [text for text in found if text]
 
 
-def _astray(record: StoredRuns, doubted: Collection[str]) -> set[str]:
+def _astray(record: StoredRunRows, doubted: Collection[str]) -> set[str]:
     """Return the goals and objectives in which, or in a child of which, one of these calls did not succeed."""
     missed = {row["run_id"] for row in record.calls if row["execution_id"] in doubted and row["status"] != "succeeded"}
     above = {row["event"]["child_id"]: row["run_id"] for row in record.events if row["type"] == "child_started"}
@@ -72,7 +72,7 @@ def _astray(record: StoredRuns, doubted: Collection[str]) -> set[str]:
     return missed & pursuing
 
 
-def timeouts(record: StoredRuns) -> list[tuple[str, str]]:
+def timeouts(record: StoredRunRows) -> list[tuple[str, str]]:
     """Return the calls, by run and execution id, that ended because their time was over."""
     return [
         (row["run_id"], row["event"]["execution_id"])
@@ -81,7 +81,7 @@ def timeouts(record: StoredRuns) -> list[tuple[str, str]]:
     ]
 
 
-def _by_run(record: StoredRuns) -> dict[str, dict[str, list[Row]]]:
+def _by_run(record: StoredRunRows) -> dict[str, dict[str, list[Row]]]:
     """Only the parts that are compared, run by run: looking through all of it for each run would take minutes."""
     parts: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for name in ("runs", "events", "gates", "calls"):
@@ -90,9 +90,9 @@ def _by_run(record: StoredRuns) -> dict[str, dict[str, list[Row]]]:
     return parts
 
 
-def _joined(*parts: Mapping[str, list[Row]]) -> StoredRuns:
+def _joined(*parts: Mapping[str, list[Row]]) -> StoredRunRows:
     names = ("runs", "events", "gates", "calls")
-    return StoredRuns(**{name: [row for part in parts for row in part.get(name, [])] for name in names})
+    return StoredRunRows(**{name: [row for part in parts for row in part.get(name, [])] for name in names})
 
 
 def report_document(
@@ -170,16 +170,14 @@ def _blame(found: CampaignFindings) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _groups(targets: Iterable[CampaignTarget], key: Any) -> dict[str, list[CampaignTarget]]:
-    groups: dict[str, list[CampaignTarget]] = defaultdict(list)
+def _groups(targets: Iterable[TargetRun], key: Any) -> dict[str, list[TargetRun]]:
+    groups: dict[str, list[TargetRun]] = defaultdict(list)
     for target in targets:
         groups[key(target)].append(target)
     return groups
 
 
-def _grouped(
-    targets: Iterable[CampaignTarget], blame: Mapping[str, dict[str, int]], key: Any
-) -> dict[str, dict[str, Any]]:
+def _grouped(targets: Iterable[TargetRun], blame: Mapping[str, dict[str, int]], key: Any) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "strikes": len(group),
@@ -190,7 +188,7 @@ def _grouped(
     }
 
 
-def _quantiles(targets: Iterable[CampaignTarget]) -> dict[str, float | None]:
+def _quantiles(targets: Iterable[TargetRun]) -> dict[str, float | None]:
     """Seconds from the strike to the struck run's next event."""
     times = sorted(target.recovery_s for target in targets if target.recovery_s is not None)
     if not times:
@@ -202,7 +200,7 @@ def _at(times: Sequence[float], share: float) -> float:
     return round(times[min(len(times) - 1, int(share * len(times)))], 3)
 
 
-def _explained(found: CampaignFindings, unknown: UnknownCall, struck: Sequence[CampaignTarget]) -> dict[str, Any]:
+def _explained(found: CampaignFindings, unknown: UnknownOutcomeCall, struck: Sequence[TargetRun]) -> dict[str, Any]:
     """Describe where the call was, its verdicts, and which strikes fell between its claim and the unknown outcome."""
     fields = asdict(unknown)
     where = f"{fields.pop('tool')} of run {unknown.run_id}"
@@ -220,7 +218,7 @@ def _explained(found: CampaignFindings, unknown: UnknownCall, struck: Sequence[C
     return {"where": where, "claimed_by": worker, **fields, "verdicts": list(unknown.verdicts), "strikes": during}
 
 
-def _by_cause(unknown: Sequence[UnknownCall]) -> dict[str, int]:
+def _by_cause(unknown: Sequence[UnknownOutcomeCall]) -> dict[str, int]:
     causes: dict[str, int] = defaultdict(int)
     for one in unknown:
         causes[f"{one.effect_class}: {one.why}"] += 1

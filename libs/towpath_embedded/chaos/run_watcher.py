@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from towpath_contracts import subjects
-from towpath_embedded.chaos.plan import StrikePoint
+from towpath_embedded.chaos.plan import StrikeTrigger
 from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 
@@ -63,7 +63,7 @@ class DatabaseReader:
 
 
 @dataclass(slots=True)
-class ObservedLog:
+class ObservedRunLog:
     """The entries of one run as they were seen: types by seq, and when each was seen first (monotonic)."""
 
     types: dict[int, str] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class ObservedLog:
         """Whether the run has its final status."""
         return "run_finished" in self.types.values()
 
-    def has(self, boundary: StrikePoint) -> bool:
+    def has(self, boundary: StrikeTrigger) -> bool:
         """Return whether the log has reached *boundary*."""
         return Counter(self.types.values())[boundary.event] >= boundary.nth
 
@@ -106,8 +106,8 @@ class RunWatcher:
         self._nats_url = nats_url
         self._reader = DatabaseReader(dsn)
         self._nats: Client | None = None
-        self._early: dict[str, ObservedLog] = {}
-        self.logs: dict[str, ObservedLog] = {}
+        self._early: dict[str, ObservedRunLog] = {}
+        self.logs: dict[str, ObservedRunLog] = {}
 
     async def __aenter__(self) -> Self:
         self._nats = await nats.connect(
@@ -125,12 +125,12 @@ class RunWatcher:
             await self._nats.close()
         await self._reader.close()
 
-    def follow(self, run_id: str) -> ObservedLog:
+    def follow(self, run_id: str) -> ObservedRunLog:
         """Begin to follow *run_id*; events that arrived before its submitter knew the run id count as well."""
-        log = self.logs[run_id] = self.logs.get(run_id) or self._early.pop(run_id, None) or ObservedLog()
+        log = self.logs[run_id] = self.logs.get(run_id) or self._early.pop(run_id, None) or ObservedRunLog()
         return log
 
-    async def until(self, run_id: str, condition: Callable[[ObservedLog], bool], timeout_s: float) -> bool:
+    async def until(self, run_id: str, condition: Callable[[ObservedRunLog], bool], timeout_s: float) -> bool:
         """Wait until the log of *run_id* is as wanted, or has ended; return whether it is as wanted."""
         log = self.logs[run_id]
         with contextlib.suppress(TimeoutError):
@@ -146,7 +146,7 @@ class RunWatcher:
 
     async def _on_events(self, message: Msg) -> None:
         message_body = json.loads(message.data)
-        log = self.logs.get(message_body["run_id"]) or self._early.setdefault(message_body["run_id"], ObservedLog())
+        log = self.logs.get(message_body["run_id"]) or self._early.setdefault(message_body["run_id"], ObservedRunLog())
         for entry in message_body["entries"]:
             log.add(entry["seq"], entry["event"]["type"])
 
@@ -162,7 +162,7 @@ class RunWatcher:
                 incomplete[run_id].add(seq, event)
 
 
-def _is_complete(log: ObservedLog) -> bool:
+def _is_complete(log: ObservedRunLog) -> bool:
     return log.ended and log.contiguous == max(log.types)
 
 
@@ -171,6 +171,6 @@ async def _log_connection_error(error: Exception) -> None:
     _log.debug("nats: %s", error)
 
 
-def types_in_order(log: ObservedLog) -> Sequence[str]:
+def types_in_order(log: ObservedRunLog) -> Sequence[str]:
     """Return the types of a log that was seen whole."""
     return [log.types[seq] for seq in sorted(log.types)]

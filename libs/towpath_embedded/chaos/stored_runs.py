@@ -39,7 +39,7 @@ _STATEMENTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredRuns:
+class StoredRunRows:
     """What is stored. `calls` is the ledger of the runs in question, `others` the execution ids of all other runs."""
 
     runs: Sequence[Row] = ()
@@ -54,7 +54,7 @@ class StoredRuns:
     others: Sequence[Row] = ()
 
 
-async def read_record(dsn: str, run_ids: Sequence[str] | None = None) -> StoredRuns:
+async def read_record(dsn: str, run_ids: Sequence[str] | None = None) -> StoredRunRows:
     """Read the record of *run_ids*, or of every run, as the owner of the database; all from one moment."""
     connection = await asyncpg.connect(dsn)
     try:
@@ -65,7 +65,7 @@ async def read_record(dsn: str, run_ids: Sequence[str] | None = None) -> StoredR
             }
     finally:
         await connection.close()
-    return StoredRuns(**found)
+    return StoredRunRows(**found)
 
 
 async def descendant_runs(dsn: str, run_ids: Collection[str]) -> list[str]:

@@ -64,7 +64,7 @@ def main(words: list[str]) -> None:
 
 def _preload(modules: list[str]) -> None:
     # Not at the head: who starts the server imports this module too, and the server is to begin before anything else.
-    from towpath_contracts.base import ClientMessage, ClientValue, Message, Value
+    from towpath_contracts.base import ClientMessage, ClientMessagePart, Message, MessagePart
     from towpath_contracts.events.log import event_adapter
     from towpath_contracts.facts import fact_adapter
 
@@ -75,7 +75,7 @@ def _preload(modules: list[str]) -> None:
         del vars(sys.modules[module])["__main__"]
     for module in _ALSO:
         importlib.import_module(module)
-    for base in (Value, ClientValue, Message, ClientMessage):  # values first: messages hold them
+    for base in (MessagePart, ClientMessagePart, Message, ClientMessage):  # values first: messages hold them
         _build(base)
     for adapter in (event_adapter, fact_adapter):
         adapter.rebuild()

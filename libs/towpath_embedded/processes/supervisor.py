@@ -35,7 +35,7 @@ class SupervisedProcess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessState:
+class ProcessInfo:
     """What is known of one child; `pid` is None while it is down."""
 
     pid: int | None
@@ -54,10 +54,10 @@ class Supervisor:
         self._watched: dict[str, SupervisedProcess] = {}
 
     @property
-    def processes(self) -> dict[str, ProcessState]:
+    def processes(self) -> dict[str, ProcessInfo]:
         """Every child by name."""
         return {
-            name: ProcessState(pid=_pid(watched.unit), restarts=watched.restarts)
+            name: ProcessInfo(pid=_pid(watched.unit), restarts=watched.restarts)
             for name, watched in self._watched.items()
         }
 

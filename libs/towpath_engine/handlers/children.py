@@ -11,7 +11,7 @@ from datetime import datetime
 from uuid import UUID, uuid5
 
 from towpath_contracts import facts
-from towpath_contracts.budgets import CarveOut
+from towpath_contracts.budgets import ChildRunBudget
 from towpath_contracts.decisions.request import Cost
 from towpath_contracts.events import log as ev
 from towpath_contracts.run_limits import MAX_DEPTH
@@ -22,7 +22,7 @@ from towpath_engine.reducers.background import active_ms
 from towpath_engine.reducers.budget import total_cost
 from towpath_engine.reducers.loop_inheritance import counters_for_child
 from towpath_engine.reducers.references import inline_or_reference
-from towpath_engine.state.run import FINAL, NO_COST, STOPPING, EffectKind, OpenChild, PendingEffect, RunState, Status
+from towpath_engine.state.run import FINAL, NO_COST, STOPPING, EffectKind, PendingEffect, RunState, Status, StepChild
 
 _RANDOM_BITS = (1 << 62) - 1
 _MAX_INDEX = (1 << 12) - 1
@@ -96,9 +96,9 @@ def _bounded(run: TransitionBuilder, task: ChildTask) -> ChildTask:
     )
 
 
-def _carved(event: ev.ChildStarted) -> tuple[CarveOut, ...]:
+def _carved(event: ev.ChildStarted) -> tuple[ChildRunBudget, ...]:
     held = event.task.carve_out
-    return () if held is None else (CarveOut(run_id=event.child_id, budget=held),)
+    return () if held is None else (ChildRunBudget(run_id=event.child_id, budget=held),)
 
 
 def kind_of(task: ChildTask) -> str:
@@ -171,7 +171,7 @@ def take_child_report(run: TransitionBuilder, fact: facts.ChildReportedFact) -> 
         return True
     waits = fact.status == Status.WAITING
     if waits != child.waits or fact.news:  # a newer report must be known as newer than one that arrives after it
-        run.emit(ev.ChildWaitChanged(child_id=fact.child_id, waits=waits, child_seq=fact.child_seq))
+        run.emit(ev.ChildGateWaitChanged(child_id=fact.child_id, waits=waits, child_seq=fact.child_seq))
     return False
 
 
@@ -189,7 +189,7 @@ def pending_children(state: RunState) -> list[PendingEffect]:
     return [pending for pending in state.pending if pending.kind is EffectKind.CHILD]
 
 
-def stop_child(run: TransitionBuilder, child: OpenChild, reason: str) -> None:
+def stop_child(run: TransitionBuilder, child: StepChild, reason: str) -> None:
     """Ask a child to stop, until it has ended. A child that has ended, or was asked already, changes nothing."""
     if not child.ended and not child.stopped:
         run.emit(ev.ChildStopRequested(child_id=child.child_id, reason=reason))

@@ -12,8 +12,8 @@ from towpath_engine.handlers.plan_status import FINAL_PLAN_STATES, move_plan
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.background import TIMED_OUT
 from towpath_engine.reducers.iterations import is_late
-from towpath_engine.rules.plan_results import PlanStepOutcome, error, outcome_of, output_of, skipped
-from towpath_engine.state.background import BackgroundState
+from towpath_engine.rules.plan_results import FinishedPlanStep, error, outcome_of, output_of, skipped
+from towpath_engine.state.background import BackgroundRunState
 from towpath_engine.state.run import Status
 
 ENDED = "ended"
@@ -44,10 +44,10 @@ def close_background_run(run: TransitionBuilder, status: str, reason: str, messa
     close_iteration(run)
     if not background.summary:
         words = _report(run, background, status, reason, message)
-        run.emit(ev.RunSummarized(summary=words, rationale=background.rationale, source="platform"))
+        run.emit(ev.FinalSummaryRecorded(summary=words, rationale=background.rationale, source="platform"))
     ended = run.state.background or background
     run.emit(
-        ev.IterationsEnded(
+        ev.BackgroundRunEnded(
             index=run.state.step,
             status=status,
             reason=reason,
@@ -66,7 +66,7 @@ def close_background_run(run: TransitionBuilder, status: str, reason: str, messa
     }
 
 
-def _report(run: TransitionBuilder, background: BackgroundState, status: str, reason: str, message: str) -> str:
+def _report(run: TransitionBuilder, background: BackgroundRunState, status: str, reason: str, message: str) -> str:
     """Return a summary of what is known, with the state of the plan."""
     ending = f"The run ended as {status} ({reason})" + (f": {message}." if message else ".")
     lines = [ending, f"{run.state.step} iterations, {background.total_failures} of them failed."]
@@ -100,7 +100,7 @@ def close_plan_run(run: TransitionBuilder, status: str, reason: str, message: st
     return {} if held.phase == "completed" else output_of(held).model_dump(mode="json")
 
 
-def report_step_end(run: TransitionBuilder, outcome: PlanStepOutcome) -> None:
+def report_step_end(run: TransitionBuilder, outcome: FinishedPlanStep) -> None:
     """Record the end of a step, and store the texts that its report refers to."""
     held = run.state.composition
     for digest, text in outcome.stored.items():
@@ -115,4 +115,4 @@ def skip_remaining_steps(run: TransitionBuilder) -> None:
     if held is None or held.plan is None:
         return
     for step in held.plan.steps[len(held.reports) :]:
-        report_step_end(run, PlanStepOutcome(report=skipped(step)))
+        report_step_end(run, FinishedPlanStep(report=skipped(step)))

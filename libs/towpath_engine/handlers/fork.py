@@ -7,9 +7,9 @@ of the new run follow from its own run id, so it never asks again for something 
 from uuid import UUID
 
 from towpath_contracts import facts
-from towpath_contracts.decisions.decision import Finish
+from towpath_contracts.decisions.decision import FinishInstruction
 from towpath_contracts.events import log as ev
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_engine.evolve import evolve
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import EffectKind, RunState, Status, initial
@@ -29,14 +29,14 @@ def on_run_forked(run: TransitionBuilder, fact: facts.RunForkedFact) -> None:
         run.emit(ev.NoteAdded(step=run.state.step, text=fact.note))
 
 
-class ForkPointFinder:
+class ForkStateFinder:
     """Finds the state that a run was in just before a step, from its entries in order.
 
     What the machine notes at the beginning of a step (nudges, the forced last step) is left out: the fork's own
     beginning notes it again. A person's answer, or a measured confidence, is noted once, so the fork keeps it.
     """
 
-    def __init__(self, run_id: UUID, snapshot: Snapshot, from_step: int) -> None:
+    def __init__(self, run_id: UUID, snapshot: NetworkSnapshot, from_step: int) -> None:
         self._from_step = from_step
         self._state = initial(run_id, snapshot)
         self._boundary = self._state
@@ -53,7 +53,7 @@ class ForkPointFinder:
                 return True
         if isinstance(event, ev.RunFinished | ev.CancelAccepted | ev.RunQuarantined):
             return True
-        self._answered = isinstance(event, ev.InstructionIssued) and isinstance(event.instruction, Finish)
+        self._answered = isinstance(event, ev.InstructionIssued) and isinstance(event.instruction, FinishInstruction)
         self._state = evolve(self._state, entry)
         if not _is_preamble(event) or _is_answer(self._last, event):
             self._boundary = self._state
@@ -109,7 +109,7 @@ def _is_answer(before: ev.AnyEvent | None, event: ev.AnyEvent) -> bool:
     match before, event:
         case ev.GateClosed(), ev.NoteAdded():
             return bool(before.reason) and before.reason in event.text
-        case ev.ModelConfidenceMeasured(), ev.NoteAdded():
+        case ev.GoalConfidenceMeasured(), ev.NoteAdded():
             return f"{before.score:.2f} " in event.text
         case _:
             return False

@@ -14,7 +14,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.ids import gate_id
 from towpath_engine.handlers.resend import resend
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.state.run import OpenCall, OpenGate, RunState, Status
+from towpath_engine.state.run import OpenGate, RunState, Status, StepCall
 
 UNKNOWN_GATE_HOURS = 24
 """Expiry of a gate about an unknown effect."""
@@ -106,7 +106,7 @@ def open_unknown_gate(run: TransitionBuilder, fact: facts.ToolFinishedFact) -> N
     )
 
 
-def _doubt_gate(state: RunState, call: OpenCall, fact: facts.ToolFinishedFact) -> UUID:
+def _doubt_gate(state: RunState, call: StepCall, fact: facts.ToolFinishedFact) -> UUID:
     """Name the gate by the ledger's attempt that is in doubt; facts of older ledgers don't have it."""
     doubt = f"attempt {fact.attempt}" if fact.attempt else str(len(call.closed_gates))
     return gate_id(state.run_id, f"unknown:{fact.execution_id}:{doubt}")

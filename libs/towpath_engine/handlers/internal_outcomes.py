@@ -13,7 +13,7 @@ from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
 from towpath_engine.handlers.children import created_at_ms
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.workspace import outcome_effect
-from towpath_engine.state.run import OpenCall, OpenChild
+from towpath_engine.state.run import StepCall, StepChild
 
 RUN_ENDED = "run_ended"
 """The code of a call whose run has ended while its child was under way."""
@@ -21,11 +21,11 @@ RUN_ENDED = "run_ended"
 
 def end_own_call(
     run: TransitionBuilder,
-    call: OpenCall,
+    call: StepCall,
     *,
     result: Any = None,
     failure: ToolFailure | None = None,
-    child: OpenChild | None = None,
+    child: StepChild | None = None,
     policy_version: int = 0,
 ) -> None:
     """End *call*, which succeeded unless it has a *failure*; the caller goes on from there.

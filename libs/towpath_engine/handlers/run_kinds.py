@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.decision import AbandonRun, CallTools, Finish, Transfer
+from towpath_contracts.decisions.decision import (
+    AbandonInstruction,
+    CallToolsInstruction,
+    FinishInstruction,
+    TransferInstruction,
+)
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_engine.handlers.background.phases import (
     BACKGROUND_ANSWERS,
@@ -41,24 +46,24 @@ Answer = Callable[[TransitionBuilder, JsonObject | None], None]
 """Takes the answer to an assessment; None for one that can't be read."""
 
 
-def finish_with_answer(run: TransitionBuilder, instruction: Finish) -> bool:
+def finish_with_answer(run: TransitionBuilder, instruction: FinishInstruction) -> bool:
     """End a network run with its answer."""
     finish(run, Status.COMPLETED, "responded", "", final=instruction.payload)
     return True
 
 
-def finish_abandoned(run: TransitionBuilder, instruction: AbandonRun) -> bool:
+def finish_abandoned(run: TransitionBuilder, instruction: AbandonInstruction) -> bool:
     """End a run that its model gives up."""
     finish(run, Status.ABANDONED, "abandoned", instruction.rationale)
     return True
 
 
-def allow_calls(_state: RunState, _instruction: CallTools) -> DecisionRefusal | None:
+def allow_calls(_state: RunState, _instruction: CallToolsInstruction) -> DecisionRefusal | None:
     """Let any action through that the agent may take."""
     return None
 
 
-def allow_transfer(_run: TransitionBuilder, _instruction: Transfer) -> bool:
+def allow_transfer(_run: TransitionBuilder, _instruction: TransferInstruction) -> bool:
     """Let another agent of the run act, as its agent wants."""
     return True
 
@@ -80,10 +85,10 @@ class RunKindStrategy:
     checks: tuple[Phase, ...] = ()
     limits: tuple[Phase, ...] = ()
     answers: Mapping[DecisionKind, Answer] = field(default_factory=dict)
-    on_finish: Callable[[TransitionBuilder, Finish], bool] = finish_with_answer
-    on_give_up: Callable[[TransitionBuilder, AbandonRun], bool] = finish_abandoned
-    on_transfer: Callable[[TransitionBuilder, Transfer], bool] = allow_transfer
-    check_calls: Callable[[RunState, CallTools], DecisionRefusal | None] = allow_calls
+    on_finish: Callable[[TransitionBuilder, FinishInstruction], bool] = finish_with_answer
+    on_give_up: Callable[[TransitionBuilder, AbandonInstruction], bool] = finish_abandoned
+    on_transfer: Callable[[TransitionBuilder, TransferInstruction], bool] = allow_transfer
+    check_calls: Callable[[RunState, CallToolsInstruction], DecisionRefusal | None] = allow_calls
     act: Callable[[TransitionBuilder], None] = request_decision
     on_child_ended: Callable[[TransitionBuilder, UUID], None] | None = None
 

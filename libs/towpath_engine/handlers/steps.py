@@ -8,9 +8,16 @@ from collections.abc import Callable
 
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.decision import PLAIN_KINDS, AbandonRun, AskPerson, CallTools, Finish, Transfer
+from towpath_contracts.decisions.decision import (
+    PLAIN_KINDS,
+    AbandonInstruction,
+    AskPersonInstruction,
+    CallToolsInstruction,
+    FinishInstruction,
+    TransferInstruction,
+)
 from towpath_contracts.events import log as ev
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.text import truncate
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.run_gates import MANUAL, open_run_gate
@@ -121,7 +128,7 @@ def force_answer(run: TransitionBuilder) -> None:
         )
 
 
-def _answering_agent(snapshot: Snapshot, current: str) -> str:
+def _answering_agent(snapshot: NetworkSnapshot, current: str) -> str:
     """Return who must answer: the named agent, else the current, the default or the first one that may."""
     if snapshot.force_respond_agent is not None:
         return snapshot.force_respond_agent
@@ -138,28 +145,35 @@ def after_decision(run: TransitionBuilder, decision: JsonObject) -> bool:
     match instruction:
         case DecisionRefusal():
             return resend_decision(run, instruction.code, instruction.feedback)
-        case CallTools():
+        case CallToolsInstruction():
             return _call_tools(run, instruction)
-        case Transfer():
+        case TransferInstruction():
             _issue(run, instruction)
             return (
                 _transfer(run, instruction)
                 if strategy_of(run).on_transfer(run, instruction)
                 else not run.state.is_final
             )
-        case Finish():
+        case FinishInstruction():
             _issue(run, instruction)
             return not strategy_of(run).on_finish(run, instruction)
-        case AbandonRun():
+        case AbandonInstruction():
             _issue(run, instruction)
             return not strategy_of(run).on_give_up(run, instruction)
-        case AskPerson():
+        case AskPersonInstruction():
             _issue(run, instruction)
             open_run_gate(run, MANUAL, f"asked:{run.state.step}", instruction.reason, {"asked": instruction.detail})
     return False
 
 
-def _issue(run: TransitionBuilder, instruction: CallTools | Transfer | Finish | AbandonRun | AskPerson) -> None:
+def _issue(
+    run: TransitionBuilder,
+    instruction: CallToolsInstruction
+    | TransferInstruction
+    | FinishInstruction
+    | AbandonInstruction
+    | AskPersonInstruction,
+) -> None:
     run.emit(
         ev.InstructionIssued(
             step=run.state.step, epoch=run.state.epoch, agent_key=run.state.agent_key, instruction=instruction
@@ -190,7 +204,7 @@ def _refuse(run: TransitionBuilder, code: str, feedback: str) -> str:
     return message
 
 
-def _call_tools(run: TransitionBuilder, instruction: CallTools) -> bool:
+def _call_tools(run: TransitionBuilder, instruction: CallToolsInstruction) -> bool:
     objection = strategy_of(run).check_calls(run.state, instruction)
     if objection is not None:
         return resend_decision(run, objection.code, objection.feedback)
@@ -222,7 +236,7 @@ def _refuse_loop(run: TransitionBuilder, loop: DetectedLoop) -> bool:
     return False
 
 
-def _transfer(run: TransitionBuilder, instruction: Transfer) -> bool:
+def _transfer(run: TransitionBuilder, instruction: TransferInstruction) -> bool:
     same = instruction.target == run.state.agent_key
     run.emit(
         ev.AgentTransferred(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.json_schema import unusable_schema
-from towpath_contracts.networks.spec import MAX_STEPS, AgentSpec, CompiledAgent, NetworkSpec, Snapshot
+from towpath_contracts.networks.spec import MAX_STEPS, AgentSpec, CompiledAgent, NetworkSnapshot, NetworkSpec
 from towpath_contracts.networks.swarm_members import NetworkSwarms, delegates_of, members_by_swarm
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
@@ -157,14 +157,14 @@ def _compile_agent(
     )
 
 
-def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> Snapshot:
+def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> NetworkSnapshot:
     """Compile a checked network. Tool specs are pinned: a run keeps the schema it was published with."""
     rosters = members_by_swarm(spec)
     spec, delegates = with_swarm_defaults(rosters), delegates_of(rosters)
     swarm = compile_swarm(rosters)
     own = {tool.name: tool for equipped in delegates.values() for tool in equipped}
     used = {name for agent in spec.agents for name in agent.equipped_tools}
-    return Snapshot(
+    return NetworkSnapshot(
         network=spec.name,
         description=spec.description,
         default_agent_key=next(agent.key for agent in spec.agents if agent.is_default),
@@ -184,6 +184,6 @@ def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> Snapsh
     )
 
 
-def snapshot_body(snapshot: Snapshot) -> JsonObject:
+def snapshot_body(snapshot: NetworkSnapshot) -> JsonObject:
     """Return the JSON that a snapshot's digest is computed over."""
     return snapshot.model_dump(mode="json")

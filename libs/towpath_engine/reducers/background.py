@@ -7,13 +7,13 @@ part counts as one failure; one that succeeds resets the failures in a row.
 from datetime import datetime
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
 from towpath_engine.reducers.loop_signatures import call_signature
-from towpath_engine.state.background import CALLS_KEPT, REFLECTIONS_KEPT, BackgroundState
+from towpath_engine.state.background import CALLS_KEPT, REFLECTIONS_KEPT, BackgroundRunState
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import ACTION_KINDS, OpenCall, RunState
+from towpath_engine.state.run import ACTION_KINDS, RunState, StepCall
 
 SHOWN_CHARS = 600
 """Of the arguments, and of the result, of a call that the snapshot shows; whole results stand beside it."""
@@ -22,8 +22,8 @@ REFUSED, FAILED, DONE, TIMED_OUT = "refused", "failed", "completed", "timed_out"
 
 
 def update_background(  # noqa: C901 - one table of events
-    before: RunState, after: RunState, background: BackgroundState, event: ev.AnyEvent, at: datetime
-) -> BackgroundState:
+    before: RunState, after: RunState, background: BackgroundRunState, event: ev.AnyEvent, at: datetime
+) -> BackgroundRunState:
     """Return what *background* is once *event* has made *after* of *before*."""
     match event:
         case ev.IterationStarted():
@@ -36,7 +36,7 @@ def update_background(  # noqa: C901 - one table of events
         case ev.DecisionRefused():
             return replace(_failed(background, f"{event.code}: {event.feedback}"), went=REFUSED)
         case ev.InstructionIssued():
-            calls = event.instruction.calls if isinstance(event.instruction, CallTools) else ()
+            calls = event.instruction.calls if isinstance(event.instruction, CallToolsInstruction) else ()
             return replace(background, tools=tuple(call.tool for call in calls), retry_allowed=False)
         case ev.ToolCallFinished() | ev.ToolCallDenied() if all(call.status for call in after.calls):
             return _joined(after, background)
@@ -48,12 +48,12 @@ def update_background(  # noqa: C901 - one table of events
             late = event.reason == TIMED_OUT and background.went != FAILED
             counted = _failed(background, f"iteration {event.index} took too long") if late else background
             return replace(counted, iteration=0)
-        case ev.RunConcluding():
+        case ev.RunEndDecided():
             ending = replace(background, ending=event.status, ending_reason=event.reason, payload=event.payload)
             return replace(ending, rationale=event.rationale)
         case ev.DeliverableRefused():
             return replace(background, faults=background.faults + 1, problems=event.problems)
-        case ev.RunSummarized():
+        case ev.FinalSummaryRecorded():
             rationale = event.rationale or background.rationale
             return replace(background, summary=event.summary, deliverable=event.deliverable, rationale=rationale)
         case _:
@@ -72,7 +72,7 @@ def _action(decision: JsonObject) -> str:
     return action[:64] if isinstance(action, str) else ""
 
 
-def _failed(background: BackgroundState, error: str) -> BackgroundState:
+def _failed(background: BackgroundRunState, error: str) -> BackgroundRunState:
     return replace(
         background,
         failures=background.failures + 1,
@@ -81,7 +81,7 @@ def _failed(background: BackgroundState, error: str) -> BackgroundState:
     )
 
 
-def _joined(state: RunState, background: BackgroundState) -> BackgroundState:
+def _joined(state: RunState, background: BackgroundRunState) -> BackgroundRunState:
     shown = tuple(_shown(call) for call in state.calls)
     last = (*background.last_calls, *shown)[-CALLS_KEPT:]
     failed = [call for call in state.calls if call.status != "succeeded"]
@@ -92,19 +92,19 @@ def _joined(state: RunState, background: BackgroundState) -> BackgroundState:
     return replace(_failed(background, errors), last_calls=last, failed=own, went=FAILED)
 
 
-def _shown(call: OpenCall) -> JsonObject:
+def _shown(call: StepCall) -> JsonObject:
     shown: JsonObject = {"tool": call.call.tool, "arguments": truncate(as_text(call.shown_args()), SHOWN_CHARS)}
     if call.status == "succeeded":
         return {**shown, "status": call.status, "result": truncate(as_text(call.result), SHOWN_CHARS)}
     return {**shown, "status": call.status, "error": _error(call)}
 
 
-def _error(call: OpenCall) -> str:
+def _error(call: StepCall) -> str:
     """Return why a call has no result, as the model was shown it."""
     return truncate(as_text(call.result), SHOWN_CHARS)
 
 
-def _reflected(background: BackgroundState, event: ev.Reflected) -> BackgroundState:
+def _reflected(background: BackgroundRunState, event: ev.Reflected) -> BackgroundRunState:
     notes = [event.note] if event.note else []
     if not event.followed and event.refusal:
         notes.append(f"{event.verdict} was not followed: {event.refusal}")

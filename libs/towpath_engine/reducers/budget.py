@@ -6,11 +6,11 @@ reservation is never released only because no answer came.
 
 from uuid import UUID
 
-from towpath_contracts.budgets import MICROS, NOTHING, UNITS, Amounts, AnsweredAttempt
-from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.budgets import MICROS, NOTHING, UNITS, Amounts, ChargedAttempt
+from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_engine.state.budget import (
     BudgetState,
     Reservation,
@@ -78,7 +78,11 @@ def _updated(budget: BudgetState, before: RunState, after: RunState, event: ev.A
             asked = _resent(budget, after, event)
             return _answering(asked) if event.attempt == 1 else asked
         case ev.InstructionIssued():
-            return _called(budget, after, event.instruction) if isinstance(event.instruction, CallTools) else budget
+            return (
+                _called(budget, after, event.instruction)
+                if isinstance(event.instruction, CallToolsInstruction)
+                else budget
+            )
         case ev.DecisionReceived() | ev.DecisionRequestFailed() | ev.UsageCorrected():
             return _answered(budget, before, event)
         case ev.ToolCallFinished() | ev.ToolCallDenied():
@@ -123,14 +127,14 @@ def _resent(budget: BudgetState, state: RunState, event: ev.EffectResent) -> Bud
     return _reserved(budget, state, event.effect_id, event.attempt, event.reserved, model)
 
 
-def _called(budget: BudgetState, state: RunState, instruction: CallTools) -> BudgetState:
+def _called(budget: BudgetState, state: RunState, instruction: CallToolsInstruction) -> BudgetState:
     for call in instruction.calls:
         amounts = tool_amounts(state.snapshot, call.tool)
         budget = _reserved(budget, state, call.execution_id, 1, amounts, "")
     return budget
 
 
-def tool_amounts(snapshot: Snapshot, tool: str) -> Amounts:
+def tool_amounts(snapshot: NetworkSnapshot, tool: str) -> Amounts:
     """Return what one call of *tool* costs; its price is rounded up."""
     spec = snapshot.tools.get(tool)
     usd = 0 if spec is None else -int(-spec.cost_usd * MICROS // 1)
@@ -141,7 +145,7 @@ def _answered(
     budget: BudgetState, state: RunState, event: ev.DecisionReceived | ev.DecisionRequestFailed | ev.UsageCorrected
 ) -> BudgetState:
     """Settle the attempt that was paid at what it used; one that only repeats its answer was not paid itself."""
-    answered = event.answered or AnsweredAttempt(attempt=1)
+    answered = event.answered or ChargedAttempt(attempt=1)
     if answered.called_in and answered.called_in != answered.attempt:
         repeated = budget.held(event.request_id, answered.attempt)
         if repeated is not None:

@@ -7,15 +7,15 @@ last one is finished, so a prompt never depends on which worker was faster.
 from datetime import datetime, timedelta
 
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.decisions.decision import CallTools
-from towpath_contracts.decisions.request import OlderOutput, ToolOutput
+from towpath_contracts.decisions.decision import CallToolsInstruction
+from towpath_contracts.decisions.request import FullToolOutput, OlderOutput
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
 from towpath_engine.reducers.loop_counters import after_calls, after_polling, after_step, poll_wait_s
 from towpath_engine.reducers.loop_signatures import error_signature
 from towpath_engine.reducers.workspace import with_unconfirmed_outcome
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import LOG_TAIL, OLDER_KEPT, EffectKind, OpenCall, PendingEffect, RunState
+from towpath_engine.state.run import LOG_TAIL, OLDER_KEPT, EffectKind, PendingEffect, RunState, StepCall
 from towpath_engine.state.workspace import file_list_json
 from towpath_readings.effects import outcome_of
 from towpath_readings.execution_log import RESPONSE_CHARS, call_status, response_of, tool_entry
@@ -33,10 +33,10 @@ def call_deadline(state: RunState, tool: str, at: datetime) -> datetime:
 
 
 def apply_instruction_issued(state: RunState, event: ev.InstructionIssued, at: datetime) -> RunState:
-    return _open_calls(state, event.instruction, at) if isinstance(event.instruction, CallTools) else state
+    return _open_calls(state, event.instruction, at) if isinstance(event.instruction, CallToolsInstruction) else state
 
 
-def _open_calls(state: RunState, instruction: CallTools, at: datetime) -> RunState:
+def _open_calls(state: RunState, instruction: CallToolsInstruction, at: datetime) -> RunState:
     """Return the state with every call of *instruction* pending, and counted by the loop detector."""
     polling = all(state.snapshot.tools[call.tool].polling for call in instruction.calls)
     wait = timedelta(seconds=poll_wait_s(state.detectors) if polling else 0)
@@ -52,7 +52,7 @@ def _open_calls(state: RunState, instruction: CallTools, at: datetime) -> RunSta
         )
         for call in instruction.calls
     )
-    calls = tuple(OpenCall(call=call, workspace=_files_for(state, call.tool)) for call in instruction.calls)
+    calls = tuple(StepCall(call=call, workspace=_files_for(state, call.tool)) for call in instruction.calls)
     queued = replace(state, calls=calls).queued
     if queued:  # their time begins with their turn
         wanted = tuple(replace(p, deadline=None) if p.effect_id in queued else p for p in wanted)
@@ -118,10 +118,10 @@ def _worked(state: RunState, tool: str) -> tuple[str, ...]:
     return state.worked if state.created.parent is None or tool in state.worked else (*state.worked, tool)
 
 
-def _closed(call: OpenCall, event: ev.ToolCallFinished | ev.ToolCallDenied) -> OpenCall:
+def _closed(call: StepCall, event: ev.ToolCallFinished | ev.ToolCallDenied) -> StepCall:
     status, response = call_status(event), response_of(event)
     finished = event if isinstance(event, ev.ToolCallFinished) else None
-    output = ToolOutput(
+    output = FullToolOutput(
         execution_id=event.execution_id,
         tool=event.tool,
         step=event.step,
@@ -142,7 +142,7 @@ def _closed(call: OpenCall, event: ev.ToolCallFinished | ev.ToolCallDenied) -> O
     )
 
 
-def _output_text(call: OpenCall, text: str) -> str:
+def _output_text(call: StepCall, text: str) -> str:
     """A model must not take the result for that of the call it asked for."""
     if call.executed_args is None:
         return text
@@ -176,7 +176,7 @@ def _joined(state: RunState) -> RunState:
     return with_outputs(changed, [*outputs, *state.outputs])
 
 
-def with_outputs(state: RunState, outputs: list[ToolOutput]) -> RunState:
+def with_outputs(state: RunState, outputs: list[FullToolOutput]) -> RunState:
     """Keep full outputs, newest first, while they fit; older ones become previews, then a count."""
     size = sum(_bytes(output.text) for output in outputs)
     limit = state.created.context_limit

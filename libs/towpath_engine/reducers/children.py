@@ -2,13 +2,13 @@
 
 from datetime import datetime, timedelta
 
-from towpath_contracts.decisions.request import ToolOutput
+from towpath_contracts.decisions.request import FullToolOutput
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text
 from towpath_engine.reducers.budget import sum_costs
 from towpath_engine.reducers.calls import with_outputs
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import EffectKind, OpenChild, PendingEffect, RunState
+from towpath_engine.state.run import EffectKind, PendingEffect, RunState, StepChild
 
 CHILD_RESEND_S = 5
 """When a child that has not reported is asked for the first time."""
@@ -35,7 +35,7 @@ def apply_child_started(state: RunState, event: ev.ChildStarted, at: datetime) -
         fence=state.fence,
     )
     task = event.task
-    child = OpenChild(
+    child = StepChild(
         child_id=event.child_id,
         step=event.step,
         index=event.index,
@@ -48,7 +48,7 @@ def apply_child_started(state: RunState, event: ev.ChildStarted, at: datetime) -
     return replace(state, pending=(*state.pending, pending), children=(*state.children, child))
 
 
-def apply_child_waits(state: RunState, event: ev.ChildWaitChanged, _at: datetime) -> RunState:
+def apply_child_waits(state: RunState, event: ev.ChildGateWaitChanged, _at: datetime) -> RunState:
     children = tuple(
         replace(c, waits=event.waits, seq=event.child_seq) if c.child_id == event.child_id else c
         for c in state.children
@@ -102,10 +102,10 @@ def apply_child_ended(state: RunState, event: ev.ChildEnded, _at: datetime) -> R
     return replace(with_outputs(changed, [*outputs, *state.outputs]), last_output=last)
 
 
-def _output(child: OpenChild) -> ToolOutput:
+def _output(child: StepChild) -> FullToolOutput:
     completed = child.status == "completed"
     answer = child.final if completed else {"status": child.status, "reason": child.reason, "said": child.final}
-    return ToolOutput(
+    return FullToolOutput(
         execution_id=child.child_id,
         tool=f"agent:{child.agent_key}",
         step=child.step,

@@ -9,7 +9,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
 from towpath_engine.reducers.routes import handoff_of
 from towpath_engine.state.limits import json_bytes
-from towpath_engine.state.plan import SwarmState
+from towpath_engine.state.plan import HandoffState
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import RunState
 from towpath_readings.execution_log import RESPONSE_CHARS
@@ -21,7 +21,7 @@ RESULT_SHARE = 4
 """A result has at most this part of the room of the whole conversation."""
 
 
-def update_conversation(before: RunState, after: RunState, held: SwarmState, event: ev.AnyEvent) -> SwarmState:
+def update_conversation(before: RunState, after: RunState, held: HandoffState, event: ev.AnyEvent) -> HandoffState:
     """Return what the run remembers of its conversation after *event*."""
     if handoff_of(after) is None:
         return held
@@ -29,7 +29,7 @@ def update_conversation(before: RunState, after: RunState, held: SwarmState, eve
         case ev.DecisionReceived():
             reasoning = event.decision.get("action_reasoning")
             return replace(held, thought=truncate(reasoning, THOUGHT_CHARS) if isinstance(reasoning, str) else "")
-        case ev.HandedOff():
+        case ev.SwarmHandoffRequested():
             turn = {**_turn_of(after, held), "said": event.said, "handed_over_to": event.target}
             return _remembered(after, replace(held, thought=""), turn)
         case ev.ToolCallFinished() | ev.ToolCallDenied():
@@ -40,7 +40,7 @@ def update_conversation(before: RunState, after: RunState, held: SwarmState, eve
             return held
 
 
-def _turn_of(state: RunState, held: SwarmState) -> JsonObject:
+def _turn_of(state: RunState, held: HandoffState) -> JsonObject:
     turn: JsonObject = {"agent": state.agent_key, "step": state.step, "epoch": state.epoch}
     return {**turn, "reasoning": held.thought} if held.thought else turn
 
@@ -58,7 +58,7 @@ def _calls(state: RunState) -> list[JsonObject]:
     ]
 
 
-def _remembered(state: RunState, held: SwarmState, turn: JsonObject) -> SwarmState:
+def _remembered(state: RunState, held: HandoffState, turn: JsonObject) -> HandoffState:
     limit = state.created.context_limit
     size = json_bytes(turn)
     if size > limit:
@@ -96,6 +96,6 @@ def conversation_section(state: RunState) -> JsonObject | None:
     return {"conversation": {"turns": turns, "left_out": held.left_out}} if turns or held.left_out else None
 
 
-def _before(state: RunState, held: SwarmState) -> list[JsonObject]:
+def _before(state: RunState, held: HandoffState) -> list[JsonObject]:
     """What the acting agent did since it took over stands among its own outputs."""
     return [turn for turn in held.turns if turn["epoch"] < state.epoch]

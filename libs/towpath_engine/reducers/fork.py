@@ -13,24 +13,24 @@ from pydantic import TypeAdapter
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import json_safe
-from towpath_contracts.decisions.request import OlderOutput, ToolOutput
+from towpath_contracts.decisions.request import FullToolOutput, OlderOutput
 from towpath_contracts.events import log as ev
 from towpath_engine.state.goal import GoalState
-from towpath_engine.state.plan import SwarmState
+from towpath_engine.state.plan import HandoffState
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import LoopCounters, RunState
 from towpath_engine.state.workspace import RunWorkspace
 
 
 @dataclass(frozen=True, kw_only=True)
-class InheritedState:
+class ForkInheritedState:
     """The part of a run's state that a fork of it takes over; the fields are those of RunState."""
 
     agent_key: str
     epoch: int
     step: int
     requests: int
-    outputs: tuple[ToolOutput, ...] = ()
+    outputs: tuple[FullToolOutput, ...] = ()
     output_bytes: int = 0
     older: tuple[OlderOutput, ...] = ()
     older_count: int = 0
@@ -46,23 +46,23 @@ class InheritedState:
     last_output: Any = None
     desk: RunWorkspace | None = None
     goal: GoalState | None = None
-    swarm: SwarmState | None = None
+    swarm: HandoffState | None = None
 
 
 _LATER = ("desk", "goal", "swarm")
 """Left out where a run has none: its forks are written as they always were."""
 
-_NAMES = tuple(f.name for f in fields(InheritedState))
+_NAMES = tuple(f.name for f in fields(ForkInheritedState))
 
 
 @cache
-def _adapter() -> TypeAdapter[InheritedState]:
-    return TypeAdapter(InheritedState)  # built at the first use: few processes see a fork
+def _adapter() -> TypeAdapter[ForkInheritedState]:
+    return TypeAdapter(ForkInheritedState)  # built at the first use: few processes see a fork
 
 
 def inherited_of(state: RunState, *, new_script: bool) -> JsonObject:
     """Return what a fork takes over from *state*; a *new_script* is played from its beginning."""
-    taken = InheritedState(**{name: getattr(state, name) for name in _NAMES})
+    taken = ForkInheritedState(**{name: getattr(state, name) for name in _NAMES})
     if new_script:
         taken = replace(taken, cursors={})
     dumped: JsonObject = json_safe(_adapter().dump_python(taken, mode="json"))

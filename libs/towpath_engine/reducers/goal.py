@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.decisions.decision import CallTools, Finish
+from towpath_contracts.decisions.decision import CallToolsInstruction, FinishInstruction
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.reports import MAX_ARTIFACTS, read_artifacts, read_tests, report_fault
@@ -15,7 +15,7 @@ from towpath_engine.expressions.criterion import names_in
 from towpath_engine.reducers.loop_signatures import call_signature
 from towpath_engine.state.goal import RESULT_BYTES, RUNGS_KEPT, SIGNATURES_KEPT, STEPS_KEPT, GoalState
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import ACTION_KINDS, OpenCall, OpenChild, RunState
+from towpath_engine.state.run import ACTION_KINDS, RunState, StepCall, StepChild
 from towpath_readings.execution_log import REASONING_CHARS
 
 
@@ -52,13 +52,13 @@ def update_goal(before: RunState, after: RunState, goal: GoalState, event: ev.An
             return _joined(after, goal)
         case ev.WorkspaceChanged():
             return _written(after, goal, event)
-        case ev.StepValidated():
+        case ev.StepResultValidated():
             return _validated(after, goal, event)
         case ev.ProgressMeasured():
             return _measured(goal, event)
-        case ev.ModelConfidenceMeasured():
+        case ev.GoalConfidenceMeasured():
             return replace(goal, confidence=event.score, confidence_step=event.step, doubt=OUT_OF_DOUBT)
-        case ev.DenialHelpSought():
+        case ev.DenialEscalated():
             rungs = (*goal.rungs, f"{event.tool}:{event.rung}")
             return replace(goal, rungs=rungs[-RUNGS_KEPT:], helped_step=event.step, helped_by=event.rung)
         case ev.GateClosed():
@@ -94,10 +94,10 @@ def _stated_doubt(decision: JsonObject, threshold: float) -> str:
 
 def _instructed(goal: GoalState, event: ev.InstructionIssued) -> GoalState:
     match event.instruction:
-        case CallTools():
+        case CallToolsInstruction():
             tried = (*goal.tried, call_signature(event.instruction.calls))
             return replace(goal, tried=tried[-SIGNATURES_KEPT:])
-        case Finish():
+        case FinishInstruction():
             return replace(goal, claimed=event.instruction.payload)
         case _:
             return goal
@@ -162,12 +162,12 @@ def _written(state: RunState, goal: GoalState, event: ev.WorkspaceChanged) -> Go
     return replace(goal, artifacts=_with(kept, new), fresh=True)
 
 
-def _result(call: OpenCall) -> JsonObject:
+def _result(call: StepCall) -> JsonObject:
     small = len(canonical_json(call.result)) <= RESULT_BYTES
     return {"tool": call.call.tool, "status": call.status, "result": call.result if small else None}
 
 
-def _validated(state: RunState, goal: GoalState, event: ev.StepValidated) -> GoalState:
+def _validated(state: RunState, goal: GoalState, event: ev.StepResultValidated) -> GoalState:
     """A success lowers the count of failures by one, and ends their row."""
     kept: JsonObject = {
         "step": event.step,
@@ -227,7 +227,7 @@ def _helped(state: RunState, goal: GoalState) -> GoalState:
     )
 
 
-def _done_by(child: OpenChild) -> JsonObject:
+def _done_by(child: StepChild) -> JsonObject:
     small = len(canonical_json(child.final)) <= RESULT_BYTES
     return {
         "tool": child.subject,

@@ -13,10 +13,10 @@ from towpath_engine.reducers.children import resend_stop_soon
 from towpath_engine.reducers.loop_inheritance import inherited_detectors
 from towpath_engine.reducers.plan import with_plan_or_swarm
 from towpath_engine.reducers.workspace import initial_workspace, unconfirmed_outcomes
-from towpath_engine.state.background import BackgroundState
+from towpath_engine.state.background import BackgroundRunState
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import EffectKind, OpenCall, PendingEffect, RunState, Status
+from towpath_engine.state.run import EffectKind, PendingEffect, RunState, Status, StepCall
 
 FENCE_RESEND_S = 2
 """First resend of a fence that is not confirmed, or below which calls are still running."""
@@ -42,7 +42,7 @@ def apply_run_created(state: RunState, event: ev.RunCreated, at: datetime) -> Ru
         agent_key=event.agent_key,
         created_at=at,
         goal=None if event.goal is None else GoalState(),
-        background=None if event.background is None else BackgroundState(),
+        background=None if event.background is None else BackgroundRunState(),
         desk=initial_workspace(event.workspace, at),
         detectors=inherited_detectors(event.detectors),
         cursors=event.cursors if event.parent is None else {**event.cursors, ROOT_ONLY_QUEUE: NO_ENTRY_LEFT},
@@ -139,7 +139,7 @@ def _fence_effect(state: RunState, at: datetime, fence: int) -> PendingEffect:
     )
 
 
-def _void(call: OpenCall) -> OpenCall:
+def _void(call: StepCall) -> StepCall:
     return call if call.status else replace(call, status="void", outcome="did_not_happen")
 
 

@@ -22,7 +22,7 @@ from towpath_engine.reducers.loop_signatures import (
     weight,
 )
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import LoopCounters, OpenCall, RunState
+from towpath_engine.state.run import LoopCounters, RunState, StepCall
 
 LOOP_DETECTED = "loop_detected"
 """The code of a refused loop, the type of its gate, and the reason of an end by it."""
@@ -61,7 +61,7 @@ def apply_loop_detected(state: RunState, event: ev.LoopDetected, _at: datetime) 
     return replace(state, detectors=after_loop(state.detectors, event.detector, event.signature, event.action))
 
 
-def apply_step_validated(state: RunState, event: ev.StepValidated, _at: datetime) -> RunState:
+def apply_step_validated(state: RunState, event: ev.StepResultValidated, _at: datetime) -> RunState:
     return replace(state, detectors=after_validation(state.detectors, event))
 
 
@@ -82,7 +82,7 @@ def poll_wait_s(detectors: LoopCounters) -> int:
     return 0 if detectors.polls == 0 else min(1 << min(detectors.polls - 1, 5), LONGEST_POLL_WAIT_S)
 
 
-def after_step(detectors: LoopCounters, calls: tuple[OpenCall, ...], tools: Tools, step: int) -> LoopCounters:
+def after_step(detectors: LoopCounters, calls: tuple[StepCall, ...], tools: Tools, step: int) -> LoopCounters:
     """Count what came of the calls of *step*: one success clears the errors, external causes change nothing."""
     polling = all(tools[call.call.tool].polling for call in calls)
     if any(not call.error_signature for call in calls):
@@ -102,7 +102,7 @@ def _cleared(detectors: LoopCounters, step: int) -> LoopCounters:
     return replace(detectors, error_signature="", error_count=0, error_told=0, error_step=step, error_before=before)
 
 
-def after_validation(detectors: LoopCounters, event: ev.StepValidated) -> LoopCounters:
+def after_validation(detectors: LoopCounters, event: ev.StepResultValidated) -> LoopCounters:
     """Count a step that a model judges to have failed; what its outcome showed was counted with the outcome."""
     counted = event.step == detectors.error_step and detectors.error_count > 0
     if event.success or event.source != "model" or counted:
@@ -110,12 +110,12 @@ def after_validation(detectors: LoopCounters, event: ev.StepValidated) -> LoopCo
     return _after_error(detectors, event.error_signature, event.step)
 
 
-def _after_success(detectors: LoopCounters, calls: tuple[OpenCall, ...], tools: Tools) -> LoopCounters:
+def _after_success(detectors: LoopCounters, calls: tuple[StepCall, ...], tools: Tools) -> LoopCounters:
     worked = replace(detectors, handoffs=(), handoff_count=0, handoff_told=0) if detectors.handoffs else detectors
     return _seen(_after_results(worked, calls, tools), step_signature(calls))
 
 
-def _after_results(detectors: LoopCounters, calls: tuple[OpenCall, ...], tools: Tools) -> LoopCounters:
+def _after_results(detectors: LoopCounters, calls: tuple[StepCall, ...], tools: Tools) -> LoopCounters:
     """Count equal results of tools that only read, whatever they were asked; what changes something starts anew."""
     if any(call.error_signature or not _reads(call, tools) for call in calls):
         return replace(detectors, result_signature="", result_count=0)
@@ -124,7 +124,7 @@ def _after_results(detectors: LoopCounters, calls: tuple[OpenCall, ...], tools: 
     return replace(detectors, result_signature=signature, result_count=count)
 
 
-def _reads(call: OpenCall, tools: Tools) -> bool:
+def _reads(call: StepCall, tools: Tools) -> bool:
     """Whether the call only looked at something, and got enough to recognize it again."""
     spec = tools[call.call.tool]
     if spec.effect_class is not EffectClass.PURE or spec.polling:

@@ -11,7 +11,7 @@ from typing import Any
 from towpath_contracts.canonical import canonical_json, digest, digest_text
 from towpath_contracts.decisions.decision import ToolCall
 from towpath_contracts.events import log as ev
-from towpath_engine.state.run import OpenCall
+from towpath_engine.state.run import StepCall
 
 COMPARED_CHARS = 200
 """Of an error's text; what comes later is detail, and signatures are kept in the state."""
@@ -76,12 +76,12 @@ def refusal_signature(code: str, feedback: str) -> str:
     return f"{REFUSED}{code}{detail}"
 
 
-def errors_of(calls: tuple[OpenCall, ...]) -> str:
+def errors_of(calls: tuple[StepCall, ...]) -> str:
     """Return the order-free signature of the failures of a step."""
     return "|".join(sorted({call.error_signature for call in calls}))
 
 
-def result_signature(call: OpenCall) -> str:
+def result_signature(call: StepCall) -> str:
     """Return what a successful call answered, but for the fields that hold when it was made."""
     result = call.result
     if isinstance(result, dict) and not _VOLATILE_NAMES.isdisjoint(result):
@@ -90,7 +90,7 @@ def result_signature(call: OpenCall) -> str:
     return (call.result_digest or digest(result))[SHORT]
 
 
-def step_signature(calls: tuple[OpenCall, ...]) -> str:
+def step_signature(calls: tuple[StepCall, ...]) -> str:
     """Return what a step did and what came of it; of a step that failed, only how."""
     if all(call.error_signature for call in calls):
         return "e:" + digest_text(errors_of(calls))[SHORT]

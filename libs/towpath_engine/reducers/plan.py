@@ -4,7 +4,7 @@ from datetime import datetime
 
 from towpath_contracts.events import log as ev
 from towpath_engine.reducers.background import active_ms
-from towpath_engine.state.plan import PlanRunState, SwarmState
+from towpath_engine.state.plan import HandoffState, PlanRunState
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import RunState
 
@@ -22,7 +22,7 @@ def with_plan_or_swarm(state: RunState, created: ev.RunCreated) -> RunState:
         return state
     return replace(
         state,
-        swarm=None if created.swarm is None else SwarmState(),
+        swarm=None if created.swarm is None else HandoffState(),
         composition=PlanRunState() if composes(created) else None,
     )
 
@@ -52,6 +52,6 @@ def apply_plan_step_ended(state: RunState, event: ev.PlanStepEnded, _at: datetim
     return replace(state, composition=ended)
 
 
-def apply_handed_off(state: RunState, event: ev.HandedOff, _at: datetime) -> RunState:
-    swarm = state.swarm or SwarmState()
+def apply_handed_off(state: RunState, event: ev.SwarmHandoffRequested, _at: datetime) -> RunState:
+    swarm = state.swarm or HandoffState()
     return replace(state, swarm=replace(swarm, handoffs=event.count, began_step=event.step))

@@ -8,7 +8,7 @@ from datetime import datetime
 from towpath_contracts.events import log as ev
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import RunState
-from towpath_engine.state.watchdog import REPORTS_KEPT, PendingFinding, ReportedFinding, WatchdogState
+from towpath_engine.state.watchdog import REPORTS_KEPT, AcceptedWatchdogReport, PendingFinding, WatchdogReports
 
 _SAID = {
     "similar_actions": "did almost the same thing and brought nothing new",
@@ -21,13 +21,13 @@ _SAID = {
 def apply_watchdog_reported(state: RunState, event: ev.WatchdogReported, _at: datetime) -> RunState:
     """Keep the report, and the finding that the next step begins with."""
     known = state.watch.of(event.key)
-    taken = ReportedFinding(key=event.key, seq=state.seq + 1, times=1 if known is None else known.times + 1)
+    taken = AcceptedWatchdogReport(key=event.key, seq=state.seq + 1, times=1 if known is None else known.times + 1)
     others = tuple(one for one in state.watch.taken if one.key != event.key)
     untold = state.watch.untold
     if event.action in ("nudge", "gate"):
         text = f"The last {event.steps} steps {_SAID[event.finding]}. Do something else."
         untold = PendingFinding(finding=event.finding, key=event.key, action=event.action, text=text)
-    return replace(state, watch=WatchdogState(taken=(*others, taken)[-REPORTS_KEPT:], untold=untold))
+    return replace(state, watch=WatchdogReports(taken=(*others, taken)[-REPORTS_KEPT:], untold=untold))
 
 
 def clear_reported_finding(state: RunState, text: str) -> RunState:

@@ -10,7 +10,7 @@ from uuid import UUID
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, ScriptPosition
 from towpath_contracts.ids import effect_id
-from towpath_contracts.runs.children import AskChild
+from towpath_contracts.runs.children import AskChildStatus
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.access import RaiseFence
 from towpath_contracts.tools.calls import ToolRequest
@@ -49,7 +49,7 @@ class OutgoingEffect:
     """A message to send once the transition is committed; `effect_id:attempt` is its message id."""
 
     effect: PendingEffect
-    message: DecisionRequest | ToolRequest | RaiseFence | AskChild | RecordInternalOutcome | TextToStore
+    message: DecisionRequest | ToolRequest | RaiseFence | AskChildStatus | RecordInternalOutcome | TextToStore
 
     @property
     def message_id(self) -> str:
@@ -123,10 +123,10 @@ def _outcome(state: RunState, effect: PendingEffect) -> RecordInternalOutcome:
     return RecordInternalOutcome.model_validate({"run_id": state.run_id, "project": state.created.project, **outcome})
 
 
-def _ask_child(state: RunState, effect: PendingEffect) -> AskChild:
+def _ask_child(state: RunState, effect: PendingEffect) -> AskChildStatus:
     stops = state.is_final or state.status in STOPPING
     unwanted = next((c.stopped for c in state.children if c.child_id == effect.effect_id), "")
-    return AskChild(
+    return AskChildStatus(
         run_id=state.run_id,
         child_id=effect.effect_id,
         project=state.created.project,

@@ -4,7 +4,7 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionKind, OfferedRoute, OfferedTool, PromptContext
-from towpath_contracts.networks.spec import CompiledAgent, Snapshot
+from towpath_contracts.networks.spec import CompiledAgent, NetworkSnapshot
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.grants import Grants, chain_covers, grant_chain
@@ -53,7 +53,7 @@ def agent_parameters(spec: ToolSpec) -> JsonObject:
     return {**spec.parameters, "properties": properties, "required": required}
 
 
-def offered_tools(snapshot: Snapshot, agent: CompiledAgent, grants: Grants = ()) -> tuple[OfferedTool, ...]:
+def offered_tools(snapshot: NetworkSnapshot, agent: CompiledAgent, grants: Grants = ()) -> tuple[OfferedTool, ...]:
     """Return the agent's tools as its model sees them; those that *grants* leave no way to are not shown."""
     specs = [snapshot.tools[name] for name in agent.equipped_tools]
     if grants:

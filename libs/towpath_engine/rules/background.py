@@ -1,6 +1,6 @@
 """What a background run may not do yet, and when there is a reason to reflect."""
 
-from towpath_contracts.decisions.decision import CallTools, ToolCall
+from towpath_contracts.decisions.decision import CallToolsInstruction, ToolCall
 from towpath_engine.reducers.background import FAILED
 from towpath_engine.reducers.loop_signatures import call_signature
 from towpath_engine.rules.decisions import DecisionRefusal
@@ -11,7 +11,7 @@ from towpath_engine.state.workspace import needs_plan
 SET_UP = "plan_setup"
 
 
-def check_background_calls(state: RunState, instruction: CallTools) -> DecisionRefusal | None:
+def check_background_calls(state: RunState, instruction: CallToolsInstruction) -> DecisionRefusal | None:
     """Return what speaks against an action of a background run; None where nothing does."""
     found = _refused_calls(state, instruction.calls)
     return None if found is None else DecisionRefusal(code=found[0], feedback=found[1])

@@ -11,7 +11,7 @@ from towpath_contracts.networks.goal import Criterion
 from towpath_engine.expressions.criterion import compile_criterion
 from towpath_engine.rules.criteria_input import shorten
 from towpath_engine.state.goal import GoalState
-from towpath_engine.state.run import OpenChild, RunState
+from towpath_engine.state.run import RunState, StepChild
 
 DONE = 1.0
 """The progress at which a goal without criteria is reached."""
@@ -28,7 +28,7 @@ def has_texts(state: RunState) -> bool:
     return any(criterion.text is not None for criterion in criteria_of(state))
 
 
-def successful_specialists(state: RunState) -> list[OpenChild]:
+def successful_specialists(state: RunState) -> list[StepChild]:
     """Return the specialists that did in this step what the acting agent may not."""
     return [child for child in state.children if child.step == state.step and child.did_subject]
 

@@ -12,17 +12,17 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import (
     MAX_CALLS_PER_DECISION,
     Abandon,
-    AbandonRun,
+    AbandonInstruction,
     AnyDecision,
-    AskPerson,
-    CallTools,
-    Finish,
+    AskPersonInstruction,
+    CallToolsInstruction,
+    FinishInstruction,
     RequestGate,
     Respond,
     RouteToAgent,
     ToolCall,
     ToolCallProposal,
-    Transfer,
+    TransferInstruction,
     UseTool,
     adapter_of,
     arguments_fault,
@@ -58,7 +58,14 @@ def parse(decision: JsonObject, kind: str = "network") -> AnyDecision | Decision
 
 def instruct(
     state: RunState, decision: JsonObject
-) -> CallTools | Transfer | Finish | AbandonRun | AskPerson | DecisionRefusal:
+) -> (
+    CallToolsInstruction
+    | TransferInstruction
+    | FinishInstruction
+    | AbandonInstruction
+    | AskPersonInstruction
+    | DecisionRefusal
+):
     """Validate *decision* against what the acting agent may do."""
     parsed = parse(decision, state.created.kind)
     agent = state.snapshot.agents[state.agent_key]
@@ -72,26 +79,28 @@ def instruct(
         case Respond():
             return _respond(state, agent, parsed)
         case Abandon():
-            return AbandonRun(rationale=parsed.action_details.rationale)
+            return AbandonInstruction(rationale=parsed.action_details.rationale)
         case RequestGate():
-            return AskPerson(reason=parsed.action_details.reason, detail=parsed.action_details.detail)
+            return AskPersonInstruction(reason=parsed.action_details.reason, detail=parsed.action_details.detail)
 
 
 def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names) if names else "none"
 
 
-def _route(agent: CompiledAgent, decision: RouteToAgent, routes: tuple[str, ...]) -> Transfer | DecisionRefusal:
+def _route(
+    agent: CompiledAgent, decision: RouteToAgent, routes: tuple[str, ...]
+) -> TransferInstruction | DecisionRefusal:
     target = decision.action_details.target_agent_name
     if target not in routes:
         return DecisionRefusal(
             code="route_not_allowed",
             feedback=f"{agent.key} may not route to {target!r}. Allowed routes: {_names(routes)}.",
         )
-    return Transfer(target=target, context=decision.action_details.context)
+    return TransferInstruction(target=target, context=decision.action_details.context)
 
 
-def _respond(state: RunState, agent: CompiledAgent, decision: Respond) -> Finish | DecisionRefusal:
+def _respond(state: RunState, agent: CompiledAgent, decision: Respond) -> FinishInstruction | DecisionRefusal:
     if not agent.allow_respond:
         return DecisionRefusal(
             code="respond_not_allowed",
@@ -106,12 +115,12 @@ def _respond(state: RunState, agent: CompiledAgent, decision: Respond) -> Finish
         return DecisionRefusal(
             code="response_invalid", feedback=f"The payload does not satisfy its JSON Schema. {faults}"
         )
-    return Finish(payload=payload)
+    return FinishInstruction(payload=payload)
 
 
 def _tools(
     state: RunState, agent: CompiledAgent, proposals: tuple[ToolCallProposal, ...]
-) -> CallTools | DecisionRefusal:
+) -> CallToolsInstruction | DecisionRefusal:
     calls: list[ToolCall] = []
     problems: list[str] = []
     code = "arguments_invalid"
@@ -141,7 +150,7 @@ def _tools(
         )
     if problems:
         return DecisionRefusal(code=code, feedback=" ".join(problems))
-    return CallTools(calls=tuple(calls))
+    return CallToolsInstruction(calls=tuple(calls))
 
 
 def merge_arguments(spec: ToolSpec, given: JsonObject, system: JsonObject) -> tuple[JsonObject, list[str]]:

@@ -1,6 +1,6 @@
 """Which names the steps of a plan or workflow may ask: agents of the network, and nested swarms."""
 
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_engine.state.run import RunState
 
@@ -16,6 +16,6 @@ def members_of(state: RunState) -> set[str]:
     return {*state.snapshot.agents, *nested_swarms(state)}
 
 
-def members_of_plan(snapshot: Snapshot) -> set[str]:
+def members_of_plan(snapshot: NetworkSnapshot) -> set[str]:
     """Return the names that the steps of a plan may ask, whatever run of the network wants it carried out."""
     return {*snapshot.agents, *(snapshot.swarm.swarms if snapshot.swarm is not None else ())}

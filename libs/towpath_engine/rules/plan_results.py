@@ -9,12 +9,12 @@ from operator import itemgetter
 from typing import Any
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.networks.plan import AgentCall, PlanOutput, PlanStep, StepReport, StepStatus
+from towpath_contracts.networks.plan import PlanAgentCall, PlanRunResult, PlanStep, PlanStepResult, StepStatus
 from towpath_contracts.text import truncate
 from towpath_engine.reducers.references import INLINE_BYTES, is_reference, reference_to, size_of, text_of
 from towpath_engine.rules.templates import MAX_INPUT
 from towpath_engine.state.plan import PlanRunState
-from towpath_engine.state.run import OpenChild, RunState, Status
+from towpath_engine.state.run import RunState, Status, StepChild
 
 RESULTS_BYTES = 256 * 1024
 """Of all results of one plan together."""
@@ -23,25 +23,25 @@ ERROR_CHARS = 2_000
 
 
 @dataclass(kw_only=True)
-class PlanStepOutcome:
+class FinishedPlanStep:
     """What came of a step: its report, what it adds to the results, and the texts that are references in them."""
 
-    report: StepReport
+    report: PlanStepResult
     bindings: JsonObject = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)
 
 
-def succeeded(child: OpenChild) -> bool:
+def succeeded(child: StepChild) -> bool:
     """Return whether a child of a step gave its answer."""
     return child.ended and child.status == Status.COMPLETED
 
 
-def failed(child: OpenChild) -> bool:
+def failed(child: StepChild) -> bool:
     """Return whether a child ended without an answer, and not because its step wanted it no longer."""
     return child.ended and not succeeded(child) and not _was_stopped(child)
 
 
-def _was_stopped(child: OpenChild) -> bool:
+def _was_stopped(child: StepChild) -> bool:
     return bool(child.stopped) and child.status == Status.CANCELLED
 
 
@@ -53,7 +53,7 @@ def current_step(held: PlanRunState) -> PlanStep:
     return held.plan.steps[held.at]
 
 
-def outcome_of(state: RunState, held: PlanRunState, ended_by: JsonObject | None = None) -> PlanStepOutcome:
+def outcome_of(state: RunState, held: PlanRunState, ended_by: JsonObject | None = None) -> FinishedPlanStep:
     """Return what came of the current step; *ended_by* is the error of a run that ends while it is under way."""
     step = current_step(held)
     keeper = _Keeper(RESULTS_BYTES - size_of(held.results))
@@ -65,12 +65,12 @@ def outcome_of(state: RunState, held: PlanRunState, ended_by: JsonObject | None 
     report = reports[0] if step.type == "agent" else _block(step, status, reports)
     if step.type == "agent" and report.status != status:
         report = report.model_copy(update={"status": status, "error": ended_by})
-    return PlanStepOutcome(report=report, bindings=_bindings(step, reports), stored=keeper.stored)
+    return FinishedPlanStep(report=report, bindings=_bindings(step, reports), stored=keeper.stored)
 
 
-def _block(step: PlanStep, status: StepStatus, reports: tuple[StepReport, ...]) -> StepReport:
+def _block(step: PlanStep, status: StepStatus, reports: tuple[PlanStepResult, ...]) -> PlanStepResult:
     error = next((report.error for report in reports if report.error is not None), None)
-    return StepReport(
+    return PlanStepResult(
         id=step.id, type="parallel", status=status, error=None if status == "success" else error, children=reports
     )
 
@@ -79,10 +79,10 @@ def _report(
     keeper: "_Keeper",
     step: PlanStep,
     place: int,
-    call: AgentCall,
-    child: OpenChild | None,
+    call: PlanAgentCall,
+    child: StepChild | None,
     ended_by: JsonObject | None,
-) -> StepReport:
+) -> PlanStepResult:
     alone = step.type == "agent"
     status: StepStatus = "skipped"
     outputs, error = None, None
@@ -90,7 +90,7 @@ def _report(
         status, outputs = "success", keeper.kept(child.final)
     elif child is not None and not _was_stopped(child):
         status, error = "failed", error_of(child) if child.ended else ended_by
-    return StepReport(
+    return PlanStepResult(
         id=step.id if alone else f"{step.id}[{place}]",
         type="agent",
         status=status,
@@ -101,7 +101,7 @@ def _report(
     )
 
 
-def error_of(child: OpenChild) -> JsonObject:
+def error_of(child: StepChild) -> JsonObject:
     """Return the error of a child that ended without an answer: its code and its message."""
     stated = child.final.get("message") if isinstance(child.final, dict) else None
     message = stated if isinstance(stated, str) and stated else f"the run of {child.agent_key} ended as {child.status}"
@@ -113,7 +113,7 @@ def error(code: str, message: str) -> JsonObject:
     return {"code": code, "message": truncate(message, ERROR_CHARS)}
 
 
-def _status(step: PlanStep, reports: tuple[StepReport, ...], *, cut_short: bool) -> StepStatus:
+def _status(step: PlanStep, reports: tuple[PlanStepResult, ...], *, cut_short: bool) -> StepStatus:
     """Success without failures, failed without successes, else partial; of `first_success` one success is enough.
 
     In a run that ends meanwhile, what was not begun counts as failed.
@@ -127,7 +127,7 @@ def _status(step: PlanStep, reports: tuple[StepReport, ...], *, cut_short: bool)
     return "partial" if failures else "success"
 
 
-def _bindings(step: PlanStep, reports: tuple[StepReport, ...]) -> JsonObject:
+def _bindings(step: PlanStep, reports: tuple[PlanStepResult, ...]) -> JsonObject:
     """Return results by name: each under its key; without one under the id of the step, in a block by its place."""
     named: JsonObject = {}
     unnamed: JsonObject = {}
@@ -139,13 +139,13 @@ def _bindings(step: PlanStep, reports: tuple[StepReport, ...]) -> JsonObject:
     return named
 
 
-def skipped(step: PlanStep) -> StepReport:
+def skipped(step: PlanStep) -> PlanStepResult:
     """Return the report of a step that was never begun."""
     key = step.agent.agent_key if step.agent is not None else ""
-    return StepReport(id=step.id, type=step.type, status="skipped", agent_key=key)
+    return PlanStepResult(id=step.id, type=step.type, status="skipped", agent_key=key)
 
 
-def output_of(held: PlanRunState) -> PlanOutput:
+def output_of(held: PlanRunState) -> PlanRunResult:
     """Return what the plan gives: every step in its order, the results, and what went wrong where it did not succeed.
 
     Agents that failed although another one was enough (`first_success`) are listed with their steps.
@@ -159,7 +159,7 @@ def output_of(held: PlanRunState) -> PlanOutput:
     if not faults and held.phase == "failed" and held.error is not None:
         faults = [{"step_id": "", "error": held.error}]
     success = held.phase == "completed"
-    return PlanOutput(
+    return PlanRunResult(
         success=success, steps=held.reports, bindings=held.results, errors=() if success else tuple(faults)
     )
 

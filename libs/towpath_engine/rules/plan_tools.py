@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from towpath_contracts.base import ClientValue, JsonObject
+from towpath_contracts.base import ClientMessagePart, JsonObject
 from towpath_contracts.tools.internal_tools import (
     MAX_PLAN_BYTES,
     MAX_PLAN_STEPS,
@@ -19,7 +19,7 @@ from towpath_contracts.tools.internal_tools import (
     PLAN_TITLE,
     STEP_STATUSES,
 )
-from towpath_engine.rules.tool_result import InternalToolResult, ToolRefusedError, checked_ascii, read_arguments
+from towpath_engine.rules.tool_result import InternalToolError, InternalToolResult, checked_ascii, read_arguments
 from towpath_engine.state.limits import json_bytes
 from towpath_engine.state.workspace import WorkspacePlan, WorkspacePlanStep
 
@@ -28,36 +28,36 @@ ACTIVE, COMPLETED, ABANDONED = "active", "completed", "abandoned"
 DONE = "done"
 
 
-class _Step(ClientValue):
+class _Step(ClientMessagePart):
     title: str
     details: str | None = None
 
 
-class _SetUp(ClientValue):
+class _SetUp(ClientMessagePart):
     objective: str
     steps: tuple[_Step, ...] = Field(default=(), max_length=MAX_PLAN_STEPS)
 
 
-class _PlanUpdate(ClientValue):
+class _PlanUpdate(ClientMessagePart):
     step_id: str
     title: str | None = None
     details: str | None = None
 
 
-class _Mark(ClientValue):
+class _Mark(ClientMessagePart):
     step_id: str
     status: str
     note: str | None = None
 
 
-class _Nothing(ClientValue):
+class _Nothing(ClientMessagePart):
     pass
 
 
 def apply_plan(
     tool: str, args: JsonObject, plan: WorkspacePlan | None, *, may_reset: bool = True
 ) -> InternalToolResult:
-    """Apply a plan tool; raises ToolRefusedError. Without *may_reset* an active plan can't be given up."""
+    """Apply a plan tool; raises InternalToolError. Without *may_reset* an active plan can't be given up."""
     return _TOOLS[tool](args, plan, may_reset)
 
 
@@ -74,7 +74,7 @@ def _set_up(args: JsonObject, plan: WorkspacePlan | None, may_reset: bool) -> In
 def _add(args: JsonObject, plan: WorkspacePlan | None, _may_reset: bool) -> InternalToolResult:
     asked, plan = read_arguments(_Step, args), _active(plan)
     if len(plan.steps) >= MAX_PLAN_STEPS:
-        raise ToolRefusedError("plan_full", f"the plan has {len(plan.steps)} steps; the limit is {MAX_PLAN_STEPS}")
+        raise InternalToolError("plan_full", f"the plan has {len(plan.steps)} steps; the limit is {MAX_PLAN_STEPS}")
     added = _new_step(_next_number(plan), asked)
     return _changed(_small(replace(plan, steps=(*plan.steps, added)), plan), step_id=added.step_id)
 
@@ -82,7 +82,7 @@ def _add(args: JsonObject, plan: WorkspacePlan | None, _may_reset: bool) -> Inte
 def _update(args: JsonObject, plan: WorkspacePlan | None, _may_reset: bool) -> InternalToolResult:
     asked, plan = read_arguments(_PlanUpdate, args), _active(plan)
     if asked.title is None and asked.details is None:
-        raise ToolRefusedError("arguments_invalid", "give a title or details: there is nothing to change")
+        raise InternalToolError("arguments_invalid", "give a title or details: there is nothing to change")
     step = _step_of(plan, asked.step_id)
     if asked.title is not None:
         step = replace(step, title=checked_ascii("title", asked.title, PLAN_TITLE, required=True))
@@ -94,11 +94,11 @@ def _update(args: JsonObject, plan: WorkspacePlan | None, _may_reset: bool) -> I
 def _mark(args: JsonObject, plan: WorkspacePlan | None, _may_reset: bool) -> InternalToolResult:
     asked = read_arguments(_Mark, args)
     if plan is None:
-        raise ToolRefusedError("plan_missing", NO_PLAN)
+        raise InternalToolError("plan_missing", NO_PLAN)
     if plan.status == ABANDONED:
-        raise ToolRefusedError("plan_inactive", "The plan is abandoned; set up another one.")
+        raise InternalToolError("plan_inactive", "The plan is abandoned; set up another one.")
     if asked.status not in STEP_STATUSES:
-        raise ToolRefusedError("arguments_invalid", f"status is one of: {', '.join(STEP_STATUSES)}")
+        raise InternalToolError("arguments_invalid", f"status is one of: {', '.join(STEP_STATUSES)}")
     step = replace(_step_of(plan, asked.step_id), status=asked.status)
     note = checked_ascii("note", asked.note or "", PLAN_TEXT)
     if note:
@@ -112,9 +112,9 @@ def _mark(args: JsonObject, plan: WorkspacePlan | None, _may_reset: bool) -> Int
 def _clear(args: JsonObject, plan: WorkspacePlan | None, may_reset: bool) -> InternalToolResult:
     read_arguments(_Nothing, args)
     if plan is None:
-        raise ToolRefusedError("plan_missing", NO_PLAN)
+        raise InternalToolError("plan_missing", NO_PLAN)
     if plan.status == ABANDONED:
-        raise ToolRefusedError("plan_inactive", "The plan is abandoned already.")
+        raise InternalToolError("plan_inactive", "The plan is abandoned already.")
     if plan.status == ACTIVE and not may_reset:
         raise _not_allowed()
     return _changed(replace(plan, status=ABANDONED, steps=()), reset=plan.status == ACTIVE)
@@ -123,7 +123,7 @@ def _clear(args: JsonObject, plan: WorkspacePlan | None, may_reset: bool) -> Int
 def _read(args: JsonObject, plan: WorkspacePlan | None, _may_reset: bool) -> InternalToolResult:
     read_arguments(_Nothing, args)
     if plan is None:
-        raise ToolRefusedError("plan_missing", NO_PLAN)
+        raise InternalToolError("plan_missing", NO_PLAN)
     return InternalToolResult(result=plan.as_json())
 
 
@@ -149,9 +149,9 @@ def _changed(plan: WorkspacePlan, *, reset: bool = False, step_id: str = "") -> 
 
 def _active(plan: WorkspacePlan | None) -> WorkspacePlan:
     if plan is None:
-        raise ToolRefusedError("plan_missing", NO_PLAN)
+        raise InternalToolError("plan_missing", NO_PLAN)
     if plan.status != ACTIVE:
-        raise ToolRefusedError("plan_inactive", f"The plan is {plan.status}; only an active one is changed.")
+        raise InternalToolError("plan_inactive", f"The plan is {plan.status}; only an active one is changed.")
     return plan
 
 
@@ -173,7 +173,7 @@ def _step_of(plan: WorkspacePlan, step_id: str) -> WorkspacePlanStep:
         if step.step_id == step_id.strip().upper():
             return step
     known = ", ".join(step.step_id for step in plan.steps) or "none"
-    raise ToolRefusedError("plan_step_unknown", f"There is no step {step_id!r}; steps are: {known}.")
+    raise InternalToolError("plan_step_unknown", f"There is no step {step_id!r}; steps are: {known}.")
 
 
 def _with_step(plan: WorkspacePlan, changed: WorkspacePlanStep) -> WorkspacePlan:
@@ -181,16 +181,16 @@ def _with_step(plan: WorkspacePlan, changed: WorkspacePlanStep) -> WorkspacePlan
 
 
 def _small(changed: WorkspacePlan, before: WorkspacePlan | None = None) -> WorkspacePlan:
-    """Return *changed*; raises ToolRefusedError where it is too large, unless it became smaller."""
+    """Return *changed*; raises InternalToolError where it is too large, unless it became smaller."""
     size = json_bytes(changed.as_json())
     if size > MAX_PLAN_BYTES and (before is None or size >= json_bytes(before.as_json())):
         hint = "Shorten details with plan_update_step, mark without a note, or write what you found to a file."
-        raise ToolRefusedError(
+        raise InternalToolError(
             "plan_too_large", f"the plan would have {size} bytes; the limit is {MAX_PLAN_BYTES}", hint
         )
     return changed
 
 
-def _not_allowed() -> ToolRefusedError:
+def _not_allowed() -> InternalToolError:
     hint = "Go on with the plan: add, update or mark its steps."
-    return ToolRefusedError("plan_reset_refused", "This plan may not be given up: no reflection justified it.", hint)
+    return InternalToolError("plan_reset_refused", "This plan may not be given up: no reflection justified it.", hint)

@@ -9,7 +9,7 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.networks.plan import AgentCall
+from towpath_contracts.networks.plan import PlanAgentCall
 from towpath_contracts.networks.references import Reference, UndefinedReferenceError, split_text
 from towpath_engine.reducers.references import text_of
 
@@ -17,7 +17,7 @@ MAX_INPUT = 100_000
 """Characters of what one agent is asked."""
 
 
-class InputTooLargeError(ValueError):
+class AgentInputTooLargeError(ValueError):
     """What an agent would be asked is too large."""
 
 
@@ -29,7 +29,7 @@ class TemplateFiller:
         self._left = MAX_INPUT
 
     def text(self, template: str) -> str:
-        """Fill *template*, a plain message as its text; raises UndefinedReferenceError and InputTooLargeError."""
+        """Fill *template*, a plain message as its text; raises UndefinedReferenceError and AgentInputTooLargeError."""
         return "".join(
             self._counted(text_of(self._filled(piece.reference, piece.text, piece.fault)))
             for piece in split_text(template)
@@ -59,14 +59,14 @@ class TemplateFiller:
         self._left -= len(text)
         if self._left < 0:
             msg = f"what the agent is asked has more than {MAX_INPUT} characters"
-            raise InputTooLargeError(msg)
+            raise AgentInputTooLargeError(msg)
         return text
 
 
-def render_input(call: AgentCall, scopes: Mapping[str, JsonObject], otherwise: str) -> str:
+def render_input(call: PlanAgentCall, scopes: Mapping[str, JsonObject], otherwise: str) -> str:
     """Return what the agent of *call* is asked: its prompt, then its `with` as JSON; *otherwise* where it has neither.
 
-    Raises UndefinedReferenceError and InputTooLargeError.
+    Raises UndefinedReferenceError and AgentInputTooLargeError.
     """
     templates = TemplateFiller(scopes)
     parts = [templates.text(call.prompt)] if call.prompt else []
@@ -75,5 +75,5 @@ def render_input(call: AgentCall, scopes: Mapping[str, JsonObject], otherwise: s
     asked = "\n\n".join(parts) if parts else otherwise
     if len(asked) > MAX_INPUT:
         msg = f"what the agent is asked has {len(asked)} characters; the limit is {MAX_INPUT}"
-        raise InputTooLargeError(msg)
+        raise AgentInputTooLargeError(msg)
     return asked

@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from towpath_contracts.base import ClientValue, JsonObject
+from towpath_contracts.base import ClientMessagePart, JsonObject
 from towpath_contracts.tools.workspace import FileChange
 from towpath_engine.state.workspace import WorkspacePlan
 
-Asked = TypeVar("Asked", bound=ClientValue)
+Asked = TypeVar("Asked", bound=ClientMessagePart)
 
 
-class ToolRefusedError(Exception):
+class InternalToolError(Exception):
     """The call is a mistake: `code` is stable, the text and `hint` are for the model."""
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:
@@ -40,12 +40,12 @@ class InternalToolResult:
 
 
 def read_arguments(model: type[Asked], args: JsonObject) -> Asked:
-    """Read the arguments of a call; raises ToolRefusedError with every problem of them."""
+    """Read the arguments of a call; raises InternalToolError with every problem of them."""
     try:
         return model.model_validate(args)
     except ValidationError as error:
         problems = "; ".join(_problem(entry) for entry in error.errors(include_url=False, include_input=False))
-        raise ToolRefusedError("arguments_invalid", problems) from error
+        raise InternalToolError("arguments_invalid", problems) from error
 
 
 def _problem(entry: Any) -> str:
@@ -53,12 +53,12 @@ def _problem(entry: Any) -> str:
 
 
 def checked_ascii(name: str, text: str, limit: int, *, required: bool = False) -> str:
-    """Return *text* without white space around it; raises ToolRefusedError for what is too long or not ASCII."""
+    """Return *text* without white space around it; raises InternalToolError for what is too long or not ASCII."""
     plain = text.strip()
     if not plain.isascii():
-        raise ToolRefusedError("arguments_invalid", f"{name} must be ASCII")
+        raise InternalToolError("arguments_invalid", f"{name} must be ASCII")
     if len(plain) > limit:
-        raise ToolRefusedError("arguments_invalid", f"{name} has {len(plain)} characters; the limit is {limit}")
+        raise InternalToolError("arguments_invalid", f"{name} has {len(plain)} characters; the limit is {limit}")
     if required and not plain:
-        raise ToolRefusedError("arguments_invalid", f"{name} is empty")
+        raise InternalToolError("arguments_invalid", f"{name} is empty")
     return plain

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from towpath_contracts.base import ClientValue, JsonObject
+from towpath_contracts.base import ClientMessagePart, JsonObject
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.glob_patterns import MAX_PATTERN, matching_paths
 from towpath_contracts.tools.internal_tools import (
@@ -30,7 +30,7 @@ from towpath_contracts.tools.workspace import (
     PathRefusedError,
     clean_path,
 )
-from towpath_engine.rules.tool_result import ContentMissingError, InternalToolResult, ToolRefusedError, read_arguments
+from towpath_engine.rules.tool_result import ContentMissingError, InternalToolError, InternalToolResult, read_arguments
 from towpath_engine.state.limits import json_bytes, take_while_fitting
 from towpath_engine.state.workspace import WorkspaceFile
 
@@ -53,45 +53,45 @@ ESCAPED = 6
 """Bytes of a character in JSON, at most."""
 
 
-class _Folder(ClientValue):
+class _Folder(ClientMessagePart):
     path: str = ""
 
 
-class _Read(ClientValue):
+class _Read(ClientMessagePart):
     path: str
     from_line: int = Field(default=1, ge=1)
     max_chars: int = Field(default=READ_CHARS, ge=1, le=MAX_READ_CHARS)
 
 
-class _Write(ClientValue):
+class _Write(ClientMessagePart):
     path: str
     content: str = Field(max_length=MAX_WRITE_CHARS)
     mode: Literal["create", "overwrite", "append"] = "create"
 
 
-class _FileEdit(ClientValue):
+class _FileEdit(ClientMessagePart):
     path: str
     old: str = Field(min_length=1, max_length=MAX_WRITE_CHARS)
     new: str = Field(max_length=MAX_WRITE_CHARS)
     all: bool = False
 
 
-class _Glob(ClientValue):
+class _Glob(ClientMessagePart):
     pattern: str = Field(min_length=1, max_length=MAX_PATTERN)
 
 
-class _Grep(ClientValue):
+class _Grep(ClientMessagePart):
     text: str = Field(min_length=1, max_length=512)
     pattern: str | None = Field(default=None, min_length=1, max_length=MAX_PATTERN)
     ignore_case: bool = False
 
 
-class _Delete(ClientValue):
+class _Delete(ClientMessagePart):
     path: str
 
 
 def apply_workspace(tool: str, args: JsonObject, files: Files, contents: Contents) -> InternalToolResult:
-    """Apply a workspace tool; raises ToolRefusedError, and ContentMissingError where a text is not in *contents*."""
+    """Apply a workspace tool; raises InternalToolError, and ContentMissingError where a text is not in *contents*."""
     return _TOOLS[tool](args, files, contents)
 
 
@@ -121,10 +121,10 @@ def _list(args: JsonObject, files: Files, _contents: Contents) -> InternalToolRe
     asked = read_arguments(_Folder, args)
     folder = _path(asked.path) if asked.path.strip("/. ") else ""
     if folder in files:
-        raise ToolRefusedError("path_is_file", f"{folder} is a file; read it, or list its folder")
+        raise InternalToolError("path_is_file", f"{folder} is a file; read it, or list its folder")
     inside = [name for name in sorted(files) if not folder or name.startswith(f"{folder}/")]
     if folder and not inside:
-        raise ToolRefusedError("path_unknown", f"there is no folder {folder}")
+        raise InternalToolError("path_unknown", f"there is no folder {folder}")
     rests = [name[len(folder) + 1 if folder else 0 :] for name in inside]
     folders = sorted({rest.partition("/")[0] + "/" for rest in rests if "/" in rest})
     shown = [
@@ -147,7 +147,7 @@ def _read(args: JsonObject, files: Files, contents: Contents) -> InternalToolRes
     name = _known(asked.path, files)
     lines = _text(name, files, contents).splitlines(keepends=True)
     if asked.from_line > max(1, len(lines)):
-        raise ToolRefusedError("line_unknown", f"{name} has {len(lines)} lines")
+        raise InternalToolError("line_unknown", f"{name} has {len(lines)} lines")
     taken: list[str] = []
     chars, size, last, cut = asked.max_chars, MAX_READ_BYTES, asked.from_line - 1, False
     for line in lines[asked.from_line - 1 :]:
@@ -185,10 +185,12 @@ def _edit(args: JsonObject, files: Files, contents: Contents) -> InternalToolRes
     text = _text(name, files, contents)
     count = text.count(asked.old)
     if count == 0:
-        raise ToolRefusedError("text_not_found", f"{name} does not hold that text", "Read the file and copy the piece.")
+        raise InternalToolError(
+            "text_not_found", f"{name} does not hold that text", "Read the file and copy the piece."
+        )
     if count > 1 and not asked.all:
         hint = "Give more of the text around it, or say that all are meant."
-        raise ToolRefusedError("text_not_unique", f"{name} holds that text {count} times", hint)
+        raise InternalToolError("text_not_unique", f"{name} holds that text {count} times", hint)
     return _stored(name, text.replace(asked.old, asked.new), files, replaced=count)
 
 
@@ -218,7 +220,7 @@ def _delete(args: JsonObject, files: Files, _contents: Contents) -> InternalTool
     name = _path(read_arguments(_Delete, args).path)
     gone = [known for known in sorted(files) if known == name or known.startswith(f"{name}/")]
     if not gone:
-        raise ToolRefusedError("path_unknown", f"there is no file or folder {name}")
+        raise InternalToolError("path_unknown", f"there is no file or folder {name}")
     for known in gone:
         _refuse_read_only(known, files)
     result: JsonObject = {"deleted": take_while_fitting(gone)}
@@ -239,7 +241,7 @@ _TOOLS: dict[str, Callable[[JsonObject, Files, Contents], InternalToolResult]] =
 
 
 def check_sizes(files: Files, changes: Iterable[FileChange]) -> None:
-    """Raise ToolRefusedError where *changes* would make the workspace larger than it may be."""
+    """Raise InternalToolError where *changes* would make the workspace larger than it may be."""
     sizes = {name: file.size for name, file in files.items()}
     named = 0
     for change in changes:
@@ -249,26 +251,26 @@ def check_sizes(files: Files, changes: Iterable[FileChange]) -> None:
             continue
         if change.size > MAX_FILE_BYTES:
             what = f"{change.path} would have {change.size} bytes; the limit is {MAX_FILE_BYTES}"
-            raise ToolRefusedError("file_too_large", what)
+            raise InternalToolError("file_too_large", what)
         sizes[change.path] = change.size
     if len(sizes) > MAX_FILES:
-        raise ToolRefusedError("workspace_full", f"{len(sizes)} files; the limit is {MAX_FILES}")
+        raise InternalToolError("workspace_full", f"{len(sizes)} files; the limit is {MAX_FILES}")
     own = sum(len(name) for name in sizes if name not in files or not files[name].read_only)
     if max(own, named) > MAX_NAMES_BYTES:
-        raise ToolRefusedError(
+        raise InternalToolError(
             "workspace_full", f"the names of files would have {max(own, named)} bytes; the limit is {MAX_NAMES_BYTES}"
         )
     total = sum(sizes.values())
     if total > MAX_WORKSPACE_BYTES:
-        raise ToolRefusedError(
+        raise InternalToolError(
             "workspace_full", f"all files together would have {total} bytes; the limit is {MAX_WORKSPACE_BYTES}"
         )
 
 
 def checked_changes(files: Files, changes: Iterable[FileChange], *, scratch: bool) -> tuple[FileChange, ...]:
-    """Return a change set as it may be taken; raises ToolRefusedError for one that may not."""
+    """Return a change set as it may be taken; raises InternalToolError for one that may not."""
     if not scratch:
-        raise ToolRefusedError("changes_refused", "the tool was given no scratch copy")
+        raise InternalToolError("changes_refused", "the tool was given no scratch copy")
     found: dict[str, FileChange] = {}
     for change in changes:
         name = _path(change.path)
@@ -279,17 +281,17 @@ def checked_changes(files: Files, changes: Iterable[FileChange], *, scratch: boo
     folders = set[str]().union(*map(_folders_of, after))
     for name, change in found.items():
         if change.digest is not None and name in folders:
-            raise ToolRefusedError("path_taken", f"{name} is a folder")
+            raise InternalToolError("path_taken", f"{name} is a folder")
         if change.digest is not None and not after.isdisjoint(_folders_of(name)):
-            raise ToolRefusedError("path_taken", f"a folder of {name} is a file")
+            raise InternalToolError("path_taken", f"a folder of {name} is a file")
     check_sizes(files, found.values())
     return tuple(found[name] for name in sorted(found))
 
 
-def why_lost(lost: LostChangesReason) -> ToolRefusedError:
+def why_lost(lost: LostChangesReason) -> InternalToolError:
     """Return why changes can't be taken; the worker's message is shortened, and the name of a file is quoted."""
     why = LOST.get(lost.code, lost.code)
-    return ToolRefusedError(lost.code, f"{why}: {lost.path!a}" if lost.path else why)
+    return InternalToolError(lost.code, f"{why}: {lost.path!a}" if lost.path else why)
 
 
 def _folders_of(name: str) -> set[str]:
@@ -310,7 +312,7 @@ def _path(text: str) -> str:
     try:
         return clean_path(text)
     except PathRefusedError as error:
-        raise ToolRefusedError("path_invalid", str(error)) from error
+        raise InternalToolError("path_invalid", str(error)) from error
 
 
 def _known(text: str, files: Files) -> str:
@@ -318,25 +320,25 @@ def _known(text: str, files: Files) -> str:
     if name not in files:
         near = [known for known in sorted(files) if known.rpartition("/")[2] == name.rpartition("/")[2]][:5]
         hint = f"Files of that name: {', '.join(near)}." if near else "List the workspace to see what is there."
-        raise ToolRefusedError("path_unknown", f"there is no file {name}", hint)
+        raise InternalToolError("path_unknown", f"there is no file {name}", hint)
     return name
 
 
 def _refuse_taken(name: str, files: Files) -> None:
     """A name is a file or a folder, never both."""
     if name in files:
-        raise ToolRefusedError("path_taken", f"{name} is there already; overwrite, append to or edit it")
+        raise InternalToolError("path_taken", f"{name} is there already; overwrite, append to or edit it")
     if any(known.startswith(f"{name}/") for known in files):
-        raise ToolRefusedError("path_taken", f"{name} is a folder")
+        raise InternalToolError("path_taken", f"{name} is a folder")
     segments = name.split("/")
     above = next((part for i in range(1, len(segments)) if (part := "/".join(segments[:i])) in files), None)
     if above is not None:
-        raise ToolRefusedError("path_taken", f"{above} is a file, so nothing can be in it")
+        raise InternalToolError("path_taken", f"{above} is a file, so nothing can be in it")
 
 
 def _refuse_read_only(name: str, files: Files) -> None:
     if files[name].read_only:
-        raise ToolRefusedError(
+        raise InternalToolError(
             "file_read_only", f"{name} is mounted and read-only", "Write what you change to another path."
         )
 

@@ -12,7 +12,7 @@ REFLECTIONS_KEPT = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackgroundState:
+class BackgroundRunState:
     """The part of a run's state that only background runs have.
 
     `failures` in a row count towards `max_failures`; `reflections` are shown until the next decision.

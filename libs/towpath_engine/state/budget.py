@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
-from towpath_contracts.budgets import NOTHING, Amounts, BudgetRefusal, ChargedAccount, ModelPrice
+from towpath_contracts.budgets import NOTHING, Amounts, BudgetRefusal, ModelPrice, RunBudgetAccount
 from towpath_engine.state.replace import replace
 
 MAX_LOST = 32
@@ -76,7 +76,7 @@ class BudgetState:
 
 
 def apply_scopes(
-    budget: BudgetState | None, scopes: Iterable[ChargedAccount], prices: dict[str, ModelPrice]
+    budget: BudgetState | None, scopes: Iterable[RunBudgetAccount], prices: dict[str, ModelPrice]
 ) -> BudgetState:
     """Return the accounts with *scopes* as what is charged from now on; what they hold already stays."""
     before = budget or BudgetState()

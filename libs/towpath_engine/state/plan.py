@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.plan_events import PlanState
-from towpath_contracts.networks.plan import Plan, StepReport
+from towpath_contracts.networks.plan import Plan, PlanStepResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class PlanRunState:
     origin: str = ""
     at: int = -1
     inputs: tuple[str, ...] = ()
-    reports: tuple[StepReport, ...] = ()
+    reports: tuple[PlanStepResult, ...] = ()
     results: JsonObject = field(default_factory=dict)
     began_ms: int = 0
     attempts: int = 0
@@ -33,7 +33,7 @@ class PlanRunState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwarmState:
+class HandoffState:
     """The part of a run's state that swarms have: handoffs, and what the agents of a handoff wrote.
 
     `handoffs` counts them in this run; `began_step` is the last step before the current agent took over.

@@ -15,16 +15,16 @@ from pydantic import TypeAdapter
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import ToolCall
-from towpath_contracts.decisions.request import Cost, OlderOutput, ToolOutput, Usage
+from towpath_contracts.decisions.request import Cost, FullToolOutput, OlderOutput, Usage
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.child_tools import starts_child
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.run_limits import MAX_PARALLEL
-from towpath_engine.state.background import BackgroundState
+from towpath_engine.state.background import BackgroundRunState
 from towpath_engine.state.budget import BudgetState
 from towpath_engine.state.goal import GoalState
-from towpath_engine.state.plan import PlanRunState, SwarmState
-from towpath_engine.state.watchdog import WatchdogState
+from towpath_engine.state.plan import HandoffState, PlanRunState
+from towpath_engine.state.watchdog import WatchdogReports
 from towpath_engine.state.workspace import RunWorkspace
 
 LOG_TAIL = 10
@@ -99,7 +99,7 @@ class PendingEffect:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenCall:
+class StepCall:
     """One call of the current step. `status` is empty until it is finished.
 
     `output` and `entry` wait there for the other calls of the step. `closed_gates` are few: each took a person's
@@ -115,7 +115,7 @@ class OpenCall:
     external: bool = False
     result: Any = None
     result_digest: str = ""
-    output: ToolOutput | None = None
+    output: FullToolOutput | None = None
     entry: JsonObject | None = None
     closed_gates: tuple[UUID, ...] = ()
     executed_args: JsonObject | None = None
@@ -130,7 +130,7 @@ class OpenCall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenChild:
+class StepChild:
     """One child of the current step; `seq` is how far its own log is known, `waits` that it waits for people.
 
     `execution_id` is the call that it answers, `stopped` why its parent wants it no longer.
@@ -210,7 +210,7 @@ class RunState:
     """
 
     run_id: UUID
-    snapshot: Snapshot
+    snapshot: NetworkSnapshot
     task: RunCreated | None = None
     seq: int = 0
     status: Status = Status.NEW
@@ -229,9 +229,9 @@ class RunState:
     active_since: datetime | None = None
     requests: int = 0
     pending: tuple[PendingEffect, ...] = ()
-    calls: tuple[OpenCall, ...] = ()
+    calls: tuple[StepCall, ...] = ()
     gates: tuple[OpenGate, ...] = ()
-    outputs: tuple[ToolOutput, ...] = ()
+    outputs: tuple[FullToolOutput, ...] = ()
     output_bytes: int = 0
     older: tuple[OlderOutput, ...] = ()
     older_count: int = 0
@@ -256,15 +256,15 @@ class RunState:
     backoff_until: datetime | None = None
     run_gates: int = 0
     revisions: int = 0
-    children: tuple[OpenChild, ...] = ()
+    children: tuple[StepChild, ...] = ()
     worked: tuple[str, ...] = ()
     goal: GoalState | None = None
-    background: BackgroundState | None = None
+    background: BackgroundRunState | None = None
     desk: RunWorkspace | None = None
     budget: BudgetState | None = None
-    watch: WatchdogState = field(default_factory=WatchdogState)
+    watch: WatchdogReports = field(default_factory=WatchdogReports)
     composition: PlanRunState | None = None
-    swarm: SwarmState | None = None
+    swarm: HandoffState | None = None
 
     @property
     def created(self) -> RunCreated:
@@ -283,7 +283,7 @@ class RunState:
         """Return the pending effect of that id."""
         return next((effect for effect in self.pending if effect.effect_id == effect_id), None)
 
-    def open_call(self, execution_id: UUID) -> OpenCall | None:
+    def open_call(self, execution_id: UUID) -> StepCall | None:
         """Return the unfinished call of that id."""
         return next((c for c in self.calls if c.call.execution_id == execution_id and not c.status), None)
 
@@ -345,7 +345,7 @@ class RunState:
         return self.active_since + timedelta(milliseconds=self.task.timeout_ms - self.active_ms)
 
 
-def initial(run_id: UUID, snapshot: Snapshot) -> RunState:
+def initial(run_id: UUID, snapshot: NetworkSnapshot) -> RunState:
     """Return the state before the first event."""
     return RunState(run_id=run_id, snapshot=snapshot)
 
@@ -363,7 +363,7 @@ def dump_state(state: RunState) -> str:
     return _adapter().dump_json(state, exclude=_STATIC).decode()
 
 
-def load_state(text: str, task: RunCreated, snapshot: Snapshot) -> RunState:
+def load_state(text: str, task: RunCreated, snapshot: NetworkSnapshot) -> RunState:
     """Read a dumped state back and join it with its unchanging part. Raises pydantic's ValidationError."""
     body = text.rstrip().removesuffix("}")
     whole = f'{body},"task":{task.model_dump_json()},"snapshot":{snapshot.model_dump_json()}}}'

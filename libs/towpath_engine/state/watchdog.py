@@ -9,7 +9,7 @@ REPORTS_KEPT = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportedFinding:
+class AcceptedWatchdogReport:
     """A report that was taken: what it is about, at which event of the run, and how often so far."""
 
     key: str
@@ -28,12 +28,12 @@ class PendingFinding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchdogState:
+class WatchdogReports:
     """The last reports, and the finding that the model was not told about yet."""
 
-    taken: tuple[ReportedFinding, ...] = ()
+    taken: tuple[AcceptedWatchdogReport, ...] = ()
     untold: PendingFinding | None = None
 
-    def of(self, key: str) -> ReportedFinding | None:
+    def of(self, key: str) -> AcceptedWatchdogReport | None:
         """Return the last report of *key*."""
         return next((taken for taken in self.taken if taken.key == key), None)

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
-from towpath_contracts.rpc import PROBLEM_HEADER, Method
+from towpath_contracts.rpc import PROBLEM_HEADER, RpcMethod
 from towpath_contracts.strict_json import check_json
 from towpath_fabric.crash_points import flush_before_crash
 from towpath_fabric.fair_request_queue import FairQueueLimits, FairRequestQueue
@@ -184,7 +184,7 @@ class Bus:
             # An acknowledgement has the sequence in the stream; without a stream there is only a status.
             acknowledged.set_result(b'"seq"' in message.data and b'"error"' not in message.data)
 
-    async def request(self, method: Method, request: Message, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
+    async def request(self, method: RpcMethod, request: Message, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """Call a method of another service; returns the method's answer type.
 
         Raises ProblemError with the service's problem, or with `unavailable` where no answer comes in time.
@@ -205,18 +205,18 @@ class Bus:
             raise ProblemError(Problem.model_validate_json(reply.data))
         return answer.model_validate_json(reply.data)
 
-    def subscriber(self, address: Method | str) -> Callable[[Handler], Handler]:
+    def subscriber(self, address: RpcMethod | str) -> Callable[[Handler], Handler]:
         """Return FastStream's decorator for a handler of the requests on *address*; replicas share the work.
 
         The handler declares the message that it takes as its first parameter. A subject may have parts in braces, which
         are handed to the handler where it declares them: `caller: Annotated[str, Path()]` for `task.get.{caller}`.
         Raises TypeError where the handler of a method takes another message than the method.
         """
-        subject = address.subject if isinstance(address, Method) else address
+        subject = address.subject if isinstance(address, RpcMethod) else address
 
         def register(handler: Handler) -> Handler:
             request = request_type(handler)
-            if isinstance(address, Method) and request is not address.request:
+            if isinstance(address, RpcMethod) and request is not address.request:
                 msg = f"{subject} takes {address.request.__name__}, its handler {request.__name__}"
                 raise TypeError(msg)
             subscriber = self.broker.subscriber(

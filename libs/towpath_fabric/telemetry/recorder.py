@@ -32,7 +32,7 @@ class SpanSink(Protocol):
         """Drop what is left."""
 
 
-class Telemetry:
+class SpanRecorder:
     """Records the spans of one process. Where `enabled` is False, callers need not build spans."""
 
     def __init__(self, role: str, settings: Settings, registry: CollectorRegistry | None = None) -> None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
 
-from towpath_contracts.decisions.decision import Finish, Instruction
+from towpath_contracts.decisions.decision import FinishInstruction, Instruction
 from towpath_contracts.decisions.request import TokenDelta
 from towpath_contracts.events import log as ev
 from towpath_readings.stream.live import ACTIONS, RunStreamDelta, RunStreamSuperseded
-from towpath_readings.stream.partial_decision import PartialDecision
+from towpath_readings.stream.partial_decision import PartialDecisionParser
 
 REQUESTS_REMEMBERED = 64
 """Requests whose late pieces are known as such; a run asks one after the other."""
@@ -31,7 +31,7 @@ class _ModelCall:
     attempt: int
     writer: str
     step: int
-    written: PartialDecision = field(default_factory=PartialDecision)
+    written: PartialDecisionParser = field(default_factory=PartialDecisionParser)
     received: int = 0
     whole: bool = True
     sent: set[str] = field(default_factory=set)
@@ -71,7 +71,7 @@ class TokenDeltaFilter:
                 return self._drop("refused")
             case ev.InstructionIssued() if self._is_answered:
                 return self._issued(entry.event.instruction)
-            case ev.HandedOff() if self._finishes:
+            case ev.SwarmHandoffRequested() if self._finishes:
                 return self._drop("refused")
             case ev.RunFinished():
                 self._ended = True
@@ -86,7 +86,7 @@ class TokenDeltaFilter:
 
     def _issued(self, instruction: Instruction) -> tuple[DeltaEvent, ...]:
         """What was sent as an answer stays while the run may end with it; calls and reasoning stay as they are."""
-        if isinstance(instruction, Finish):
+        if isinstance(instruction, FinishInstruction):
             self._finishes = True
             return ()
         answers = self._call is not None and "text" in self._call.sent

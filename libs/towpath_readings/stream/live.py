@@ -10,9 +10,9 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Value, is_unset
+from towpath_contracts.base import JsonObject, MessagePart, is_unset
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.decisions.decision import CallTools, Finish
+from towpath_contracts.decisions.decision import CallToolsInstruction, FinishInstruction
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 
@@ -20,7 +20,7 @@ ACTIONS = frozenset({"decide", "replan"})
 """Kinds of model requests that begin a step, or another attempt at it; the others judge what was done."""
 
 
-class RunStreamItem(Value):
+class RunStreamItem(MessagePart):
     """Base of the items of a run's stream: `step` counts from 1, `seq` is the log's, to go on after.
 
     Of a tree of runs, `run_id` is which one, and `path` names the child runs that lead to it from the top.
@@ -32,7 +32,7 @@ class RunStreamItem(Value):
     path: tuple[str, ...] = Field(default=(), exclude_if=lambda path: not path)
 
 
-class RunStreamText(RunStreamItem):
+class RunStreamAnswer(RunStreamItem):
     """The answer that the run ends with, as text: its message, or its JSON where it is no message."""
 
     type: Literal["text"] = "text"
@@ -137,7 +137,7 @@ class RunStreamSuperseded(RunStreamItem):
 
 
 StreamEvent = Annotated[
-    RunStreamText
+    RunStreamAnswer
     | RunStreamToolCall
     | RunStreamToolResult
     | RunStreamStepBoundary
@@ -194,7 +194,7 @@ class LiveStream:
                 yield _result(event)
             case ev.GateOpened() | ev.GateClosed():
                 yield _gate(event)
-            case ev.HandedOff():
+            case ev.SwarmHandoffRequested():
                 self._answer, self._is_handed_over = "", True
             case ev.RunFinished():
                 yield from self._finished(event)
@@ -232,7 +232,7 @@ class LiveStream:
 
     def _issued(self, event: ev.InstructionIssued) -> Iterator[StreamEvent]:
         match event.instruction:
-            case CallTools():
+            case CallToolsInstruction():
                 yield from self._paid()
                 for call in event.instruction.calls:
                     yield RunStreamToolCall(
@@ -242,7 +242,7 @@ class LiveStream:
                         agent_key=event.agent_key,
                     )
                 yield RunStreamStatus(status="waiting_for_tool")
-            case Finish():
+            case FinishInstruction():
                 self._answer = _text(event.instruction.payload)  # it is sent once the run ends with it
             case _:
                 yield from self._paid()
@@ -252,7 +252,7 @@ class LiveStream:
         is_of_children = self._is_handed_over or not self._step
         answer = _text(event.final) if is_of_children and event.final else self._answer
         if answer and event.status == "completed":
-            yield RunStreamText(text=answer)
+            yield RunStreamAnswer(text=answer)
         yield from self._paid()
         if event.status in ("completed", "cancelled"):
             yield from self._left()

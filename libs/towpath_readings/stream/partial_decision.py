@@ -32,7 +32,7 @@ class DecisionTextPiece:
     tool: str = ""
 
 
-class PartialDecision:
+class PartialDecisionParser:
     """Reads what can be read of a decision while a model still writes it."""
 
     def __init__(self) -> None:

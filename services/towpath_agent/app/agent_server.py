@@ -20,7 +20,7 @@ from towpath.user_code import PROCESS_THREADS
 from towpath_agent.app.agent_answers import AgentAnswerFailure, request_answer
 from towpath_agent.app.agent_hooks import AgentHookNotifier
 from towpath_contracts import subjects
-from towpath_contracts.agents import AgentServed, ServeAgent
+from towpath_contracts.agents import AgentQueueDeclared, DeclareAgentQueue
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.decisions.request import DecisionRequest
@@ -39,7 +39,7 @@ from towpath_fabric.request_loop import (
     PlatformUnavailableError,
 )
 from towpath_fabric.telemetry.logs import Logger
-from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_readings.spans import decision_span
 
 DEFAULT_CONCURRENCY = 16
@@ -72,7 +72,7 @@ class AgentServer:
         log: Logger,
         registry: CollectorRegistry,
         hooks: Sequence[Hook] = (),
-        telemetry: Telemetry | None = None,
+        telemetry: SpanRecorder | None = None,
     ) -> None:
         """Serve *agent* with *hooks* and its own, in this order."""
         self._bus = bus
@@ -188,7 +188,7 @@ class AgentServer:
         project, name = self._options.project, self._agent.name
         subject = subjects.for_agent(SERVE_AGENT.subject, project, name)
         try:
-            await self._bus.request_subject(subject, ServeAgent(project=project, name=name), AgentServed)
+            await self._bus.request_subject(subject, DeclareAgentQueue(project=project, name=name), AgentQueueDeclared)
         except ProblemError as error:
             msg = f"{error.problem.code}: {error.problem.detail}"
             raise TimeoutError(msg) from error

@@ -25,7 +25,7 @@ MAX_SCRIPT_BYTES = 16 * 1024 * 1024
 """As large as a blob may be."""
 
 
-class ScriptError(Exception):
+class ScriptLoadError(Exception):
     """A script can't be had; `failure` says why and whether to try again."""
 
     def __init__(self, failure: ModelCallFailure) -> None:
@@ -33,8 +33,8 @@ class ScriptError(Exception):
         self.failure = failure
 
 
-def _unreadable(what: str, error: Exception) -> ScriptError:
-    return ScriptError(ModelCallFailure(code="script_invalid", message=f"{what}: {error}"))
+def _unreadable(what: str, error: Exception) -> ScriptLoadError:
+    return ScriptLoadError(ModelCallFailure(code="script_invalid", message=f"{what}: {error}"))
 
 
 class BlobScriptSource:
@@ -46,7 +46,7 @@ class BlobScriptSource:
         self._fetching: dict[str, asyncio.Task[Script]] = {}
 
     async def get(self, digest: str, run_id: UUID) -> Script:
-        """Return the script of *digest*, on behalf of *run_id*. Raises ScriptError, PlatformUnavailableError."""
+        """Return the script of *digest*, on behalf of *run_id*. Raises ScriptLoadError, PlatformUnavailableError."""
         script = self._known.get(digest)
         if script is not None:
             self._known.move_to_end(digest)
@@ -73,7 +73,7 @@ class BlobScriptSource:
             message = f"the script {digest} could not be fetched: {error}"
             if error.problem.retryable:
                 raise PlatformUnavailableError(message) from error
-            raise ScriptError(ModelCallFailure(code="script_unavailable", message=message)) from error
+            raise ScriptLoadError(ModelCallFailure(code="script_unavailable", message=message)) from error
         try:
             if digest_text(data) != digest:
                 msg = "its contents do not match its digest"
@@ -111,7 +111,7 @@ class FileScriptSource:
         self._known: dict[Path, tuple[tuple[int, int], Script]] = {}
 
     def get(self, name: str) -> Script:
-        """Return the script *name* (or *name*.json). Raises ScriptError. Reads a file: call it in a thread."""
+        """Return the script *name* (or *name*.json). Raises ScriptLoadError. Reads a file: call it in a thread."""
         path = self._find(name)
         try:
             found = path.stat()
@@ -131,11 +131,11 @@ class FileScriptSource:
     def _find(self, name: str) -> Path:
         if self._folder is None:
             message = f"the model scripted:{name} needs a script folder, and TOWPATH_SCRIPT_DIR is not set"
-            raise ScriptError(ModelCallFailure(code="script_missing", message=message))
+            raise ScriptLoadError(ModelCallFailure(code="script_missing", message=message))
         for candidate in (name, f"{name}.json"):
             path = (self._folder / candidate).resolve()
             if path.is_relative_to(self._folder) and path.is_file():
                 return path
-        raise ScriptError(
+        raise ScriptLoadError(
             ModelCallFailure(code="script_missing", message=f"there is no script {name!r} in the script folder")
         )

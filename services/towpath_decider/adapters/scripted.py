@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from towpath_contracts.decisions.assessments import NEUTRAL
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_decider.adapters.provider import OnText, model_name
-from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource, ScriptError
+from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource, ScriptLoadError
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_decider.core.script import Script
 
@@ -51,7 +51,7 @@ class ScriptedProvider:
             return ModelCallFailure(code="script_not_allowed", message=message)
         try:
             script = await self._script(request)
-        except ScriptError as error:
+        except ScriptLoadError as error:
             return error.failure
         cursors = request.script.cursors if request.script is not None else {}
         answer = script.next_answer(request.context.agent_key, cursors, request.kind)
@@ -80,7 +80,7 @@ class ScriptedProvider:
             return await asyncio.to_thread(self._files.get, name)
         if request.script is None or request.script.digest is None:
             message = "the model scripted:task plays the task's script, and this task has none"
-            raise ScriptError(ModelCallFailure(code="script_missing", message=message))
+            raise ScriptLoadError(ModelCallFailure(code="script_missing", message=message))
         return await self._blobs.get(request.script.digest, request.run_id)
 
     async def close(self) -> None:

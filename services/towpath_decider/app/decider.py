@@ -14,7 +14,7 @@ from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import DEAD_LETTER_RUNS
 from towpath_contracts.streams import decide_consumer
-from towpath_decider.app.decision_service import DecisionMaker, DecisionOutcome, internal_failure, log_calls
+from towpath_decider.app.decision_service import DecisionMaker, FinishedDecision, internal_failure, log_calls
 from towpath_decider.core.prompt import render
 from towpath_decider.metrics import DeciderMetrics
 from towpath_fabric.clock import monotonic, wall_ns
@@ -27,7 +27,7 @@ from towpath_fabric.prompt_templates import PromptInvalidError
 from towpath_fabric.redaction import redact
 from towpath_fabric.request_loop import AnswerFact, DecisionAnswer, DecisionJob, DecisionRequestLoop
 from towpath_fabric.telemetry.logs import Logger
-from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_readings.spans import decision_span
 
 LOG_BYTES = 900_000
@@ -64,7 +64,7 @@ class Decider:
         *,
         pool: str,
         concurrency: int,
-        telemetry: Telemetry | None = None,
+        telemetry: SpanRecorder | None = None,
     ) -> None:
         """*concurrency* requests are answered at the same time at most; others stay with the broker."""
         self._telemetry = telemetry
@@ -128,7 +128,7 @@ class Decider:
         """Report what can't be read as a dead letter; where it names its run, the run sends the request again."""
         await report_dead_letter(self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason, self._log)
 
-    async def _publish_calls(self, outcome: DecisionOutcome, delivery: int) -> None:
+    async def _publish_calls(self, outcome: FinishedDecision, delivery: int) -> None:
         for call in log_calls(outcome, delivery):
             body = redact(call.model_dump_json()).encode()
             if len(body) > LOG_BYTES:
@@ -136,7 +136,7 @@ class Decider:
                 body = redact(bare.model_dump_json()).encode()
             await self._bus.publish(subjects.LOG_LLM_CALL, body)
 
-    def _count(self, job: DecisionJob, outcome: DecisionOutcome) -> None:
+    def _count(self, job: DecisionJob, outcome: FinishedDecision) -> None:
         provider = job.request.model.partition(":")[0]
         result = "made" if isinstance(outcome.fact, DecisionMadeFact) else outcome.fact.code
         if result == "model_unknown":

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.decisions.request import CALL_UNASKED, DecisionRequest, LlmCall, PlayedScriptEntry, Usage
+from towpath_contracts.decisions.request import CALL_UNASKED, DecisionRequest, LlmCallLog, PlayedScriptEntry, Usage
 from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_decider.adapters.provider import Provider, TextListener
 from towpath_decider.app.provider_limiter import NoProviderCapacityError, ProviderLimiter
@@ -54,7 +54,7 @@ OpenTextListener = Callable[[DecisionRequest], TextListener | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCall:
+class FinishedModelCall:
     """One model call as it went. `question` and `reply` are kept until the fact is sent."""
 
     question: ModelQuestion
@@ -70,7 +70,7 @@ class DecisionInProgress:
     request: DecisionRequest
     started: float
     prompt: Prompt | None = None
-    calls: list[ModelCall] = field(default_factory=list)
+    calls: list[FinishedModelCall] = field(default_factory=list)
     begun: int = 0
 
     @property
@@ -85,7 +85,7 @@ class DecisionInProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionOutcome:
+class FinishedDecision:
     """The fact for the run, and the calls behind it."""
 
     fact: DecisionMadeFact | DecisionFailedFact
@@ -108,7 +108,7 @@ class DecisionMaker:
         self._open_listener = open_listener
         self._limiter = limiter
 
-    async def answer(self, request: DecisionRequest) -> DecisionOutcome:
+    async def answer(self, request: DecisionRequest) -> FinishedDecision:
         """Return the decision, or why there is none. Raises nothing but CancelledError and PlatformUnavailableError."""
         progress = DecisionInProgress(request=request, started=monotonic())
         try:
@@ -118,7 +118,7 @@ class DecisionMaker:
             result = _timed_out(progress)
         except NoProviderCapacityError as error:
             result = _no_capacity(progress, str(error))
-        return DecisionOutcome(fact=_fact(progress, result), progress=progress)
+        return FinishedDecision(fact=_fact(progress, result), progress=progress)
 
     async def _decide(self, request: DecisionRequest, progress: DecisionInProgress) -> Answered | GaveUp:
         name = request.model.partition(":")[0]
@@ -172,7 +172,7 @@ class DecisionMaker:
             if self._limiter is not None and permit is not None:
                 self._limiter.release(permit, reply)
         progress.calls.append(
-            ModelCall(question=question, reply=reply, started_at=started_at, duration_ms=_ms_since(started))
+            FinishedModelCall(question=question, reply=reply, started_at=started_at, duration_ms=_ms_since(started))
         )
         return reply
 
@@ -259,7 +259,7 @@ def internal_failure(request: DecisionRequest, error: Exception) -> DecisionFail
     )
 
 
-def log_calls(outcome: DecisionOutcome, delivery: int = 1) -> list[LlmCall]:
+def log_calls(outcome: FinishedDecision, delivery: int = 1) -> list[LlmCallLog]:
     """Return the messages for the log-writer: every call, with bodies only where the run asked for `debug`.
 
     A scripted decision without debug has nothing that is not in its fact. *delivery* counts how often the
@@ -272,10 +272,10 @@ def log_calls(outcome: DecisionOutcome, delivery: int = 1) -> list[LlmCall]:
     return [_log_call(request, number, call) for number, call in enumerate(progress.calls, first)]
 
 
-def _log_call(request: DecisionRequest, number: int, call: ModelCall) -> LlmCall:
+def _log_call(request: DecisionRequest, number: int, call: FinishedModelCall) -> LlmCallLog:
     reply, prompt = call.reply, call.question.text
     text = reply.text if isinstance(reply, ModelReply) else None
-    return LlmCall(
+    return LlmCallLog(
         request_id=request.request_id,
         run_id=request.run_id,
         project=request.project,

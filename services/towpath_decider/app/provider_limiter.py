@@ -22,8 +22,8 @@ from towpath_decider.core.rate_policy import (
     INTERVAL_S,
     LEASE_S,
     LONGEST_PAUSE_S,
-    LimitGrant,
     LimitRequest,
+    ProviderLimitShare,
     grant_request,
 )
 from towpath_decider.metrics import DeciderMetrics
@@ -66,7 +66,7 @@ class NoProviderCapacityError(Exception):
 
 
 @dataclass(slots=True, kw_only=True)
-class CapacityWaiter:
+class WaitingModelCall:
     """A call that waits for capacity."""
 
     key: UUID
@@ -93,7 +93,7 @@ class SharedProviderLimit:
         self._log = log
         self._key = re.sub(r"[^A-Za-z0-9_-]", "=", name)
         self._decider = uuid4().hex[:12]
-        self._queue: FairQueue[CapacityWaiter] = FairQueue()
+        self._queue: FairQueue[WaitingModelCall] = FairQueue()
         self.lent_slots = 0
         self._slots = self._busy = self._peak = 0
         self._allowance = MinuteAllowance()
@@ -115,7 +115,7 @@ class SharedProviderLimit:
         """Wait for capacity for a call of *tokens*; callers are served in turn."""
         if self.try_acquire(tokens):
             return
-        waiting = CapacityWaiter(key=uuid4(), tokens=tokens, turn=asyncio.get_running_loop().create_future())
+        waiting = WaitingModelCall(key=uuid4(), tokens=tokens, turn=asyncio.get_running_loop().create_future())
         self._queue.put(waiting.key, waiting, owner, monotonic())
         self._wanted.set()
         try:
@@ -221,7 +221,7 @@ class SharedProviderLimit:
             self._log.error("a limit's register can't be read", limit=self.name, problems=error.error_count())
             return ProviderLimitState()
 
-    def _apply_grant(self, limit_request: LimitRequest, grant: LimitGrant, began: float) -> bool:
+    def _apply_grant(self, limit_request: LimitRequest, grant: ProviderLimitShare, began: float) -> bool:
         gained = grant.slots > self._slots or grant.requests > 0 or grant.tokens > 0
         self._slots, self._peak, self._lease = grant.slots, self._busy, began + LEASE_S
         self._pause = max(self._pause, monotonic() + grant.pause_s)

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.decision import MAX_CALLS_PER_DECISION
-from towpath_contracts.decisions.request import DecisionKind, OfferedRoute, OfferedTool, PromptContext, ToolOutput
+from towpath_contracts.decisions.request import DecisionKind, FullToolOutput, OfferedRoute, OfferedTool, PromptContext
 from towpath_decider.core.run_prompt import (
     CALLER_SECTIONS,
     action_names,
@@ -153,7 +153,7 @@ def _respond(context: PromptContext) -> str:
     return "\n".join(lines)
 
 
-def _outputs(outputs: tuple[ToolOutput, ...]) -> str:
+def _outputs(outputs: tuple[FullToolOutput, ...]) -> str:
     """Newest first, whatever order they came in; calls of one step stay in call order."""
     newest_first = sorted(outputs, key=lambda output: -output.step)
     return "\n".join(

@@ -6,7 +6,12 @@ The minute slides: it is kept in intervals, and what was granted counts for a wh
 
 from dataclasses import dataclass
 
-from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderLimitState, ProviderUseSlice, SlotHolder
+from towpath_contracts.decisions.provider_limits import (
+    DeciderSlots,
+    ProviderLimit,
+    ProviderLimitState,
+    ProviderUseSlice,
+)
 
 LEASE_S = 5.0
 """How long a silent decider keeps its slots: they come back so long after it was killed."""
@@ -42,7 +47,7 @@ class LimitRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitGrant:
+class ProviderLimitShare:
     """What a decider gets: its slots in all, requests and tokens of the minute, and for how long to make no call."""
 
     slots: int
@@ -53,24 +58,26 @@ class LimitGrant:
 
 def grant_request(
     shared: ProviderLimitState, request: LimitRequest, limit: ProviderLimit
-) -> tuple[ProviderLimitState, LimitGrant]:
+) -> tuple[ProviderLimitState, ProviderLimitShare]:
     """Return the shared use after *request*, and what is granted."""
     others = {name: one for name, one in shared.holders.items() if name != request.decider and one.until >= request.now}
     slots = _grant_slots(shared.holders.get(request.decider), others, request, limit.concurrency)
     held = max(request.busy, slots)
     mine = (
-        {request.decider: SlotHolder(slots=held, wants=request.wants, until=request.now + LEASE_S)}
+        {request.decider: DeciderSlots(slots=held, wants=request.wants, until=request.now + LEASE_S)}
         if request.wants or held
         else {}
     )
     pause = max(shared.paused_until, request.now + min(request.pause_s, LONGEST_PAUSE_S) if request.pause_s else 0.0)
     given, requests, tokens = _grant_minute(shared.given, request, limit)
     after = ProviderLimitState(holders={**others, **mine}, given=given, paused_until=pause)
-    return after, LimitGrant(slots=slots, requests=requests, tokens=tokens, pause_s=max(0.0, pause - request.now))
+    return after, ProviderLimitShare(
+        slots=slots, requests=requests, tokens=tokens, pause_s=max(0.0, pause - request.now)
+    )
 
 
 def _grant_slots(
-    mine: SlotHolder | None, others: dict[str, SlotHolder], request: LimitRequest, limit: int | None
+    mine: DeciderSlots | None, others: dict[str, DeciderSlots], request: LimitRequest, limit: int | None
 ) -> int:
     """Give no more than a fair share where all want more than there is, and never what somebody else holds."""
     if limit is None:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from towpath_contracts import subjects
 from towpath_contracts.decisions.request import TokenDelta
-from towpath_contracts.events.log import LogEntry, RunEvents
+from towpath_contracts.events.log import LogEntry, TransitionEvents
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_fabric.nats.bus import Bus
 
@@ -104,7 +104,7 @@ class RunEventFeed:
         entries: list[LogEntry] = []
         while self._waiting:
             try:
-                entries += RunEvents.model_validate_json(self._waiting.popleft()).entries
+                entries += TransitionEvents.model_validate_json(self._waiting.popleft()).entries
             except ValidationError:
                 continue
         return entries

@@ -19,7 +19,7 @@ from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.nats.bus import REQUEST_TIMEOUT_S, Bus
-from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_gateway.adapters.event_feed import RunEventFeed
 from towpath_gateway.core.run_answers import requests_with_text
 from towpath_readings.effects import TELLS_EFFECTS
@@ -44,12 +44,12 @@ _LLM_CALLS_POLL_S = 0.1
 class PlatformClient:
     """Asks the services behind the gateway. *stopping* ends every wait at once."""
 
-    def __init__(self, bus: Bus, stopping: asyncio.Event, telemetry: Telemetry) -> None:
+    def __init__(self, bus: Bus, stopping: asyncio.Event, telemetry: SpanRecorder) -> None:
         self.bus = bus
         self.stopping = stopping
         self.telemetry = telemetry
 
-    async def request(self, method: rpc.Method, request: Message, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
+    async def request(self, method: rpc.RpcMethod, request: Message, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """Ask *method*; raises ProblemError."""
         return await self.bus.request(method, request, timeout_s)
 

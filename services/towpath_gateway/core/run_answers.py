@@ -10,14 +10,14 @@ from uuid import UUID
 
 from pydantic import AliasChoices, Field
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.log import DecisionReceived, DecisionRequestFailed, LogEntry
 from towpath_contracts.runs.views import RunView
 from towpath_readings.execution_log import project_execution_log
 
 
-class RunTiming(Value):
+class RunDuration(MessagePart):
     """How many steps a finished run took and how long it took, waiting included."""
 
     steps: int
@@ -26,7 +26,7 @@ class RunTiming(Value):
     completed: datetime | None
 
 
-class DebugModelCall(Value):
+class DebugModelCall(MessagePart):
     """One model call of a debug run, as it was sent and as it came back. History has other names for two of these."""
 
     step: int = Field(default=0, validation_alias=AliasChoices("step_number", "step"))
@@ -40,7 +40,7 @@ class DebugModelCall(Value):
     error: str | None = None
 
 
-class RunDebugView(Value):
+class DebugModelCallList(MessagePart):
     """Raw prompts and raw model texts of a debug run; `missing` counts those that did not arrive.
 
     Raw prompts and raw model texts; they travel apart from the run, so `missing` counts what did not arrive.
@@ -67,11 +67,11 @@ class RunAnswer(Message):
     steps: int
     usage: Usage
     cost: Cost
-    latency: RunTiming
-    debug: RunDebugView | None = None
+    latency: RunDuration
+    debug: DebugModelCallList | None = None
 
 
-def run_answer(view: RunView, entries: Iterable[LogEntry], debug: RunDebugView | None) -> RunAnswer:
+def run_answer(view: RunView, entries: Iterable[LogEntry], debug: DebugModelCallList | None) -> RunAnswer:
     """Return the answer for a finished run and its whole log."""
     log = project_execution_log(entries)
     started = view.started_at or view.created_at
@@ -91,7 +91,7 @@ def run_answer(view: RunView, entries: Iterable[LogEntry], debug: RunDebugView |
         steps=view.step,
         usage=view.usage or Usage(),
         cost=view.cost or Cost(),
-        latency=RunTiming(
+        latency=RunDuration(
             steps=view.step, total_run_ms=round(took * 1_000), started=view.started_at, completed=view.ended_at
         ),
         debug=debug,
@@ -106,13 +106,13 @@ def answered_requests(entries: Iterable[LogEntry]) -> frozenset[str]:
     )
 
 
-def run_debug(calls: Iterable[JsonObject], wanted: frozenset[str]) -> RunDebugView:
+def run_debug(calls: Iterable[JsonObject], wanted: frozenset[str]) -> DebugModelCallList:
     """Return the recorded model calls in order, and how many of the wanted requests have no raw texts."""
     rows = list(calls)
     steps = sorted(
         (DebugModelCall.model_validate(row) for row in rows), key=lambda row: (row.step, row.attempt, row.call)
     )
-    return RunDebugView(steps=tuple(steps), missing=len(wanted - requests_with_text(rows)))
+    return DebugModelCallList(steps=tuple(steps), missing=len(wanted - requests_with_text(rows)))
 
 
 def requests_with_text(calls: Iterable[JsonObject]) -> frozenset[str]:

@@ -13,14 +13,14 @@ from uuid import UUID
 
 import asyncpg
 
-from towpath_contracts.decisions.request import LlmCall, ToolLog
+from towpath_contracts.decisions.request import LlmCallLog, ToolLog
 from towpath_contracts.ids import effect_id
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
 from towpath_log_writer.core.changes import HistoryChanges, UnreadableEvent
 from towpath_log_writer.core.final_state import MAX_STEPS, final_state
 from towpath_log_writer.core.rows import NewRunRow, RunRowChange, StepRow, ToolCallRow, json_text, plain
-from towpath_log_writer.core.sequence import EventSegment
+from towpath_log_writer.core.sequence import ContiguousEvents
 
 QUERIES = Queries.load("towpath_log_writer.adapters")
 
@@ -39,7 +39,7 @@ class CursorsMovedError(Exception):
         self.runs = runs
 
 
-class HistoryTables:
+class HistoryStore:
     """Writes history.
 
     Every method raises INVALID_DATA for what can't be stored, and other errors while Postgres is away or busy.
@@ -53,7 +53,7 @@ class HistoryTables:
         rows = await self._pool.fetch(QUERIES.held, list(runs))
         return {**dict.fromkeys(runs, 0), **{row["run_id"]: row["seq"] for row in rows}}
 
-    async def write(self, segments: Sequence[EventSegment], changes: HistoryChanges) -> None:
+    async def write(self, segments: Sequence[ContiguousEvents], changes: HistoryChanges) -> None:
         """Store *changes* and move the cursors of *segments*, all or nothing. Raises CursorsMovedError."""
         ordered = sorted(segments, key=lambda segment: segment.run_id)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -69,7 +69,7 @@ class HistoryTables:
                 raise CursorsMovedError({s.run_id for s in ordered} - {row["run_id"] for row in moved})
             await _write_changes(connection, changes)
 
-    async def add_logs(self, calls: Sequence[LlmCall], logs: Sequence[ToolLog]) -> None:
+    async def add_logs(self, calls: Sequence[LlmCallLog], logs: Sequence[ToolLog]) -> None:
         """Store what deciders and workers logged; what is there already stays."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute("SET LOCAL synchronous_commit = off")
@@ -79,7 +79,7 @@ class HistoryTables:
                 await connection.execute(QUERIES.add_tool_logs, *_columns(logs, _tool_log))
 
 
-class SweepTable:
+class SweepProgressStore:
     """How far sweeps came, and the cursors that they compare with, on one connection that is kept.
 
     A crash of Postgres ends that connection, so the next method raises an error of DATABASE_DOWN, even where nothing
@@ -215,7 +215,7 @@ def _unreadable(event: UnreadableEvent) -> tuple[Any, ...]:
     return event.run_id, event.seq, plain(event.type), plain(event.error)
 
 
-def _llm_call(call: LlmCall) -> tuple[Any, ...]:
+def _llm_call(call: LlmCallLog) -> tuple[Any, ...]:
     return (
         call.run_id,
         call.request_id,

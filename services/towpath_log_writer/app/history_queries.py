@@ -9,7 +9,7 @@ from uuid import UUID
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import GetHistory, GetLlmCalls, History, LlmCalls
+from towpath_contracts.runs.views import ExecutionHistory, GetHistory, GetLlmCalls, LlmCalls
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_log_writer.adapters.history_tables import QUERIES
 
@@ -27,7 +27,7 @@ class HistoryQueries:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
-    async def get_history(self, request: GetHistory) -> History:
+    async def get_history(self, request: GetHistory) -> ExecutionHistory:
         """Return the history row of a run, and as many of its steps as fit."""
         try:
             return await self._history(request)
@@ -41,7 +41,7 @@ class HistoryQueries:
         except DATABASE_DOWN as error:
             raise _unavailable() from error
 
-    async def _history(self, request: GetHistory) -> History:
+    async def _history(self, request: GetHistory) -> ExecutionHistory:
         row = await self._pool.fetchrow(QUERIES.run_history, request.run_id, request.project)
         if row is None:
             raise ProblemError(problem("run_not_found", f"no history of run {request.run_id}"))
@@ -70,8 +70,10 @@ class HistoryQueries:
             calls.setdefault(row["step_number"], []).append(row["tool_execution"])
         return calls
 
-    def _answer(self, row: Any, steps: list[JsonObject], tools: list[JsonObject], following: int | None) -> History:
-        return History(
+    def _answer(
+        self, row: Any, steps: list[JsonObject], tools: list[JsonObject], following: int | None
+    ) -> ExecutionHistory:
+        return ExecutionHistory(
             seq=row["seq"],
             history=_parse_row(row["history"]),
             steps=tuple(steps),

@@ -11,15 +11,15 @@ from uuid import UUID
 
 import asyncpg
 
-from towpath_contracts.runs.raw_events import RawEntry, RawRunEvents
+from towpath_contracts.runs.raw_events import RawEntry, RawTransitionEvents
 from towpath_fabric.clock import wall
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_log_writer.adapters.history_tables import INVALID_DATA, CursorsMovedError, HistoryTables
+from towpath_log_writer.adapters.history_tables import INVALID_DATA, CursorsMovedError, HistoryStore
 from towpath_log_writer.core.changes import HistoryChanges, UnreadableEvent
 from towpath_log_writer.core.projection import project
-from towpath_log_writer.core.sequence import EventSegment, continue_from, halves
+from towpath_log_writer.core.sequence import ContiguousEvents, continue_from, halves
 
 CURSORS_KEPT = 20_000
 """Cursors in memory, a few MB; that of another run is read again."""
@@ -34,7 +34,7 @@ UNREAD_TYPE = "unread"
 class HistoryWriter:
     """History as it is written. Batches are written one after another."""
 
-    def __init__(self, tables: HistoryTables, log: Logger) -> None:
+    def __init__(self, tables: HistoryStore, log: Logger) -> None:
         self._tables = tables
         self._log = log
         self._held: OrderedDict[UUID, int] = OrderedDict()
@@ -56,7 +56,7 @@ class HistoryWriter:
             if self._held.get(run, 0) > seq:
                 del self._held[run]
 
-    async def add(self, batches: Iterable[RawRunEvents]) -> dict[UUID, str]:
+    async def add(self, batches: Iterable[RawTransitionEvents]) -> dict[UUID, str]:
         """Store what continues the histories; return the runs (with project) of which something is missing."""
         entries: dict[UUID, list[RawEntry]] = {}
         projects: dict[UUID, str] = {}
@@ -74,7 +74,7 @@ class HistoryWriter:
             while True:
                 try:
                     if (await self.held([run]))[run] == seq - 1:
-                        segment = EventSegment(run_id=run, project=project, held=seq - 1, entries=(entry,))
+                        segment = ContiguousEvents(run_id=run, project=project, held=seq - 1, entries=(entry,))
                         await self._skip(segment, error)
                 except CursorsMovedError:
                     self._held.pop(run, None)
@@ -117,7 +117,7 @@ class HistoryWriter:
             if run not in self._held:
                 self._keep(run, 0)
         held = await self.held(entries)
-        segments: list[EventSegment] = []
+        segments: list[ContiguousEvents] = []
         missing: dict[UUID, str] = {}
         for run, found in entries.items():
             segment, gap = continue_from(run, projects[run], held[run], found)
@@ -129,7 +129,7 @@ class HistoryWriter:
             await self._write(segments)
         return missing
 
-    async def _write(self, segments: list[EventSegment]) -> None:
+    async def _write(self, segments: list[ContiguousEvents]) -> None:
         try:
             crash_point("log_writer.before_write")
             await self._tables.write(segments, project(segments))
@@ -144,7 +144,7 @@ class HistoryWriter:
         for segment in segments:
             self._keep(segment.run_id, segment.seq)
 
-    async def _skip(self, segment: EventSegment, error: Exception) -> None:
+    async def _skip(self, segment: ContiguousEvents, error: Exception) -> None:
         """Set one event aside; its place is taken, so the history goes on behind it."""
         (entry,) = segment.entries
         kind = str(entry.event.get("type"))

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import EVENTS_SINCE, SWEEP_RUNS
-from towpath_contracts.runs.raw_events import RawEventPage, RawRunEvents
+from towpath_contracts.runs.raw_events import RawEventPage, RawTransitionEvents
 from towpath_contracts.runs.views import ChangedRunList, GetEventsSince, ListChangedRuns, RunSeq
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
@@ -24,7 +24,7 @@ from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.sweep_pause import SweepPause
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_log_writer.adapters.history_tables import SweepTable
+from towpath_log_writer.adapters.history_tables import SweepProgressStore
 from towpath_log_writer.app.history_writer import HistoryWriter
 from towpath_log_writer.core.lagging_runs import LaggingRuns
 
@@ -45,7 +45,13 @@ class HistoryRepairer:
     """Reads missing events: of runs given to `request_repair`, and of runs that sweeps find."""
 
     def __init__(
-        self, bus: Bus, table: SweepTable, writer: HistoryWriter, log: Logger, *, has_backlog: Callable[[], bool]
+        self,
+        bus: Bus,
+        table: SweepProgressStore,
+        writer: HistoryWriter,
+        log: Logger,
+        *,
+        has_backlog: Callable[[], bool],
     ) -> None:
         """*has_backlog* says whether the stream has much to deliver yet: then missing events mostly arrive."""
         self._bus = bus
@@ -159,7 +165,7 @@ class HistoryRepairer:
                 sizes = list(PAGE_SIZES)
                 continue
             if page.entries:
-                await self._writer.add([RawRunEvents(run_id=run, project=project, entries=page.entries)])
+                await self._writer.add([RawTransitionEvents(run_id=run, project=project, entries=page.entries)])
             if not page.entries or page.entries[-1].seq >= page.seq:
                 return
             before = after

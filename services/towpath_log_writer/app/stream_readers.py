@@ -12,14 +12,14 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts import subjects
-from towpath_contracts.decisions.request import LlmCall, ToolLog
-from towpath_contracts.runs.raw_events import RawRunEvents
+from towpath_contracts.decisions.request import LlmCallLog, ToolLog
+from towpath_contracts.runs.raw_events import RawTransitionEvents
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_log_writer.adapters.history_tables import INVALID_DATA, HistoryTables
+from towpath_log_writer.adapters.history_tables import INVALID_DATA, HistoryStore
 from towpath_log_writer.app.history_writer import WAITS_S, HistoryWriter
 from towpath_log_writer.app.repair import HistoryRepairer
 from towpath_log_writer.metrics import LogWriterMetrics
@@ -96,12 +96,12 @@ class HistoryEventReader:
             await ack(messages[-1])  # stands for all before it (`ack_all`)
             await crash_point_after_flush("log_writer.acked")
 
-    def _read(self, messages: Iterable[Msg]) -> list[RawRunEvents]:
+    def _read(self, messages: Iterable[Msg]) -> list[RawTransitionEvents]:
         batches = []
         unread = 0
         for message in messages:
             try:
-                batches.append(RawRunEvents.model_validate_json(message.data))
+                batches.append(RawTransitionEvents.model_validate_json(message.data))
             except ValidationError:
                 unread += 1
         self._metrics.messages.labels("EVENTS", "read").inc(len(batches))
@@ -117,7 +117,7 @@ class DebugLogReader:
     def __init__(
         self,
         consumer: PullConsumer,
-        tables: HistoryTables,
+        tables: HistoryStore,
         settings: LogWriterSettings,
         metrics: LogWriterMetrics,
         log: Logger,
@@ -139,13 +139,13 @@ class DebugLogReader:
             crash_point("log_writer.logs_written")
             await ack(messages[-1])
 
-    def _read(self, messages: Iterable[Msg]) -> tuple[list[LlmCall], list[ToolLog]]:
-        calls: list[LlmCall] = []
+    def _read(self, messages: Iterable[Msg]) -> tuple[list[LlmCallLog], list[ToolLog]]:
+        calls: list[LlmCallLog] = []
         logs: list[ToolLog] = []
         for message in messages:
             try:
                 if message.subject == subjects.LOG_LLM_CALL:
-                    calls.append(LlmCall.model_validate_json(message.data))
+                    calls.append(LlmCallLog.model_validate_json(message.data))
                 elif message.subject.startswith(TOOL_LOG):
                     log = ToolLog.model_validate_json(message.data)
                     if message.subject.split(".")[2] == log.project:  # a worker speaks for its own project only
@@ -155,7 +155,7 @@ class DebugLogReader:
         self._metrics.messages.labels("LOGS", "read").inc(len(calls) + len(logs))
         return calls, logs
 
-    async def _store(self, calls: list[LlmCall], logs: list[ToolLog]) -> None:
+    async def _store(self, calls: list[LlmCallLog], logs: list[ToolLog]) -> None:
         tries = 0
         while calls or logs:
             try:
@@ -170,7 +170,7 @@ class DebugLogReader:
             else:
                 return
 
-    async def _store_one_by_one(self, calls: list[LlmCall], logs: list[ToolLog], error: Exception) -> None:
+    async def _store_one_by_one(self, calls: list[LlmCallLog], logs: list[ToolLog], error: Exception) -> None:
         """Store each by itself; the one at fault is dropped, which logs may be."""
         if len(calls) + len(logs) == 1:
             self._metrics.messages.labels("LOGS", "dropped").inc()

@@ -34,7 +34,7 @@ class HistoryChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class EventRows:
+class EventRowBuilder:
     """Gives the rows of history that one event changes, made where this event is the first word on them."""
 
     changes: HistoryChanges

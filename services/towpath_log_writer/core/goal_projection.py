@@ -6,14 +6,14 @@ Like `project`: one event, at most one run and one step.
 from collections.abc import Callable
 from typing import Any
 
-from towpath_contracts.base import Value
+from towpath_contracts.base import MessagePart
 from towpath_contracts.decisions.assessments import UNJUDGED
 from towpath_contracts.events import log as ev
-from towpath_log_writer.core.changes import EventRows
+from towpath_log_writer.core.changes import EventRowBuilder
 from towpath_log_writer.core.rows import plain
 
 
-def _step_validated(position: EventRows, event: ev.StepValidated) -> None:
+def _step_validated(position: EventRowBuilder, event: ev.StepResultValidated) -> None:
     """The run's own word on a step comes after all its attempts: what one of them did wrong is made good."""
     row = position.step(event.step)
     row.validation = {
@@ -31,33 +31,33 @@ def _step_validated(position: EventRows, event: ev.StepValidated) -> None:
     position.merge_state({"criteria_met": event.criteria})
 
 
-def _progress_measured(position: EventRows, event: ev.ProgressMeasured) -> None:
+def _progress_measured(position: EventRowBuilder, event: ev.ProgressMeasured) -> None:
     position.step(event.step).progress = event.score
     summary = {"progress_score": event.score, "progress_source": event.source, "progress_metrics": event.metrics}
     position.merge_state(summary)
 
 
-def _confidence_measured(position: EventRows, event: ev.ModelConfidenceMeasured) -> None:
+def _confidence_measured(position: EventRowBuilder, event: ev.GoalConfidenceMeasured) -> None:
     score = None if event.reason == UNJUDGED else event.score
     position.step(event.step).confidence = score
     position.merge_state({"last_confidence_score": score, "last_confidence_check_step": event.step})
 
 
-def _gate_opened(position: EventRows, event: ev.GateOpened) -> None:
+def _gate_opened(position: EventRowBuilder, event: ev.GateOpened) -> None:
     """A gate about the run itself tells, should the run end there, why it was escalated."""
     if event.execution_id is None:
         position.merge_state({"last_gate": {"type": event.gate_type, "reason": event.reason}})
 
 
-def _summarized(position: EventRows, event: ev.RunSummarized) -> None:
+def _summarized(position: EventRowBuilder, event: ev.FinalSummaryRecorded) -> None:
     position.merge_state({"summary": event.summary, "deliverable": event.deliverable})
 
 
-GOAL_EVENTS: dict[str, tuple[type[Value], Callable[[EventRows, Any], None]]] = {
-    "step_validated": (ev.StepValidated, _step_validated),
+GOAL_EVENTS: dict[str, tuple[type[MessagePart], Callable[[EventRowBuilder, Any], None]]] = {
+    "step_validated": (ev.StepResultValidated, _step_validated),
     "progress_measured": (ev.ProgressMeasured, _progress_measured),
-    "confidence_measured": (ev.ModelConfidenceMeasured, _confidence_measured),
+    "confidence_measured": (ev.GoalConfidenceMeasured, _confidence_measured),
     "gate_opened": (ev.GateOpened, _gate_opened),
-    "summarized": (ev.RunSummarized, _summarized),
+    "summarized": (ev.FinalSummaryRecorded, _summarized),
 }
 """Their events, with the model and what each does."""

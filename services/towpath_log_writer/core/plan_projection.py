@@ -7,16 +7,16 @@ from 1; what its agents did stands in the rows of their own runs.
 from collections.abc import Callable
 from typing import Any
 
-from towpath_contracts.base import Value
+from towpath_contracts.base import MessagePart
 from towpath_contracts.events import log as ev
-from towpath_contracts.networks.plan import StepReport
+from towpath_contracts.networks.plan import PlanStepResult
 from towpath_contracts.text import truncate
-from towpath_log_writer.core.changes import EventRows
+from towpath_log_writer.core.changes import EventRowBuilder
 from towpath_log_writer.core.rows import RESULT_CHARS, json_text, plain
 from towpath_readings.execution_log import INPUT_CHARS
 
 
-def _accepted(position: EventRows, event: ev.PlanAccepted) -> None:
+def _accepted(position: EventRowBuilder, event: ev.PlanAccepted) -> None:
     steps = [
         {"id": step.id, "type": step.type, "agents": [call.agent_key for call in step.calls]}
         for step in event.plan.steps
@@ -24,14 +24,14 @@ def _accepted(position: EventRows, event: ev.PlanAccepted) -> None:
     position.merge_state({"plan": {"origin": event.origin, "name": event.plan.name, "steps": steps}})
 
 
-def _step_started(position: EventRows, event: ev.PlanStepStarted) -> None:
+def _step_started(position: EventRowBuilder, event: ev.PlanStepStarted) -> None:
     row = position.step(event.index + 1)
     row.input_preview = plain(truncate(event.inputs[0] if event.inputs else "", INPUT_CHARS))
     row.action = json_text({"action": "PLAN_STEP", "step_id": event.step_id, "agents": len(event.inputs)})
     row.attempts += 1
 
 
-def _step_ended(position: EventRows, event: ev.PlanStepEnded) -> None:
+def _step_ended(position: EventRowBuilder, event: ev.PlanStepEnded) -> None:
     row, report = position.step(event.index + 1), event.report
     row.agent_id = report.agent_key or row.agent_id
     row.validation = {"step_id": report.id, "type": report.type, "status": report.status}
@@ -44,7 +44,7 @@ def _step_ended(position: EventRows, event: ev.PlanStepEnded) -> None:
         row.error = plain(f"{report.error.get('code', '')}: {report.error.get('message', '')}")
 
 
-def _agent_summary(report: StepReport) -> dict[str, Any]:
+def _agent_summary(report: PlanStepResult) -> dict[str, Any]:
     """Return what a step shows of an agent: a small answer whole, a large one by its beginning."""
     summary = {"tool": f"agent:{report.agent_key}", "execution_id": report.exec_id, "status": report.status}
     text = json_text(report.outputs)
@@ -53,7 +53,7 @@ def _agent_summary(report: StepReport) -> dict[str, Any]:
     return {**summary, "preview": truncate(text, RESULT_CHARS)}
 
 
-PLAN_EVENTS: dict[str, tuple[type[Value], Callable[[EventRows, Any], None]]] = {
+PLAN_EVENTS: dict[str, tuple[type[MessagePart], Callable[[EventRowBuilder, Any], None]]] = {
     "plan_accepted": (ev.PlanAccepted, _accepted),
     "plan_step_started": (ev.PlanStepStarted, _step_started),
     "plan_step_ended": (ev.PlanStepEnded, _step_ended),

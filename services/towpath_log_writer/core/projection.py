@@ -11,17 +11,17 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from towpath_contracts.base import Value
-from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.base import MessagePart
+from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.raw_events import RawEntry
 from towpath_contracts.text import truncate
-from towpath_log_writer.core.changes import EventRows, HistoryChanges, UnreadableEvent
+from towpath_log_writer.core.changes import EventRowBuilder, HistoryChanges, UnreadableEvent
 from towpath_log_writer.core.goal_projection import GOAL_EVENTS
 from towpath_log_writer.core.plan_projection import PLAN_EVENTS
 from towpath_log_writer.core.rows import RESULT_CHARS, NewRunRow, StepRow, json_text, plain
-from towpath_log_writer.core.sequence import EventSegment
+from towpath_log_writer.core.sequence import ContiguousEvents
 
 FINAL = {"completed": "success", "escalated": "escalated"}
 """Source design 2's final_status; every other end is `failed`."""
@@ -41,7 +41,7 @@ ACTIONS = frozenset({"decide", "replan"})
 """Kinds of requests that are answered by an action; the others judge the last one."""
 
 
-def project(segments: Iterable[EventSegment]) -> HistoryChanges:
+def project(segments: Iterable[ContiguousEvents]) -> HistoryChanges:
     """Return what *segments* change; each continues its run's history without a gap."""
     changes = HistoryChanges()
     for segment in segments:
@@ -50,7 +50,7 @@ def project(segments: Iterable[EventSegment]) -> HistoryChanges:
     return changes
 
 
-def _apply(changes: HistoryChanges, segment: EventSegment, entry: RawEntry) -> None:
+def _apply(changes: HistoryChanges, segment: ContiguousEvents, entry: RawEntry) -> None:
     name = entry.event.get("type")
     known = _HANDLERS.get(name) if isinstance(name, str) else None
     if known is None:
@@ -62,10 +62,10 @@ def _apply(changes: HistoryChanges, segment: EventSegment, entry: RawEntry) -> N
         text = str(error)[:RESULT_CHARS]
         changes.unreadable.append(UnreadableEvent(run_id=segment.run_id, seq=entry.seq, type=str(name), error=text))
         return
-    handler(EventRows(changes, segment.run_id, segment.project, entry.at), event)
+    handler(EventRowBuilder(changes, segment.run_id, segment.project, entry.at), event)
 
 
-def _run_created(position: EventRows, event: ev.RunCreated) -> None:
+def _run_created(position: EventRowBuilder, event: ev.RunCreated) -> None:
     position.changes.new_runs[position.run_id] = NewRunRow(
         run_id=position.run_id,
         project=position.project,
@@ -116,13 +116,13 @@ def _criteria_of(event: ev.RunCreated) -> list[str]:
     return [] if event.goal is None else [criterion.words() for criterion in event.goal.acceptance_criteria]
 
 
-def _run_started(position: EventRows, _event: ev.RunStarted) -> None:
+def _run_started(position: EventRowBuilder, _event: ev.RunStarted) -> None:
     change = position.run("running")
     change.started_at = position.at
     change.snapshot["started_at"] = position.at.isoformat()
 
 
-def _decision_requested(position: EventRows, event: ev.DecisionRequested) -> None:
+def _decision_requested(position: EventRowBuilder, event: ev.DecisionRequested) -> None:
     row = position.step(event.step)
     if event.kind not in ACTIONS:
         return
@@ -157,7 +157,7 @@ def _decision_summary(event: ev.DecisionReceived | ev.DecisionRequestFailed, at:
     }
 
 
-def _decision_received(position: EventRows, event: ev.DecisionReceived) -> None:
+def _decision_received(position: EventRowBuilder, event: ev.DecisionReceived) -> None:
     row = position.step(event.step)
     decision = event.decision
     summary = _decision_summary(event, position.at)
@@ -176,7 +176,7 @@ def _short(answer: dict[str, Any]) -> Any:
     return answer if len(text) <= RESULT_CHARS else truncate(text, RESULT_CHARS)
 
 
-def _decision_missed(position: EventRows, event: ev.DecisionRequestFailed) -> None:
+def _decision_missed(position: EventRowBuilder, event: ev.DecisionRequestFailed) -> None:
     row = position.step(event.step)
     if event.kind in ACTIONS:
         row.error = plain(f"{event.code}: {event.message}")
@@ -185,17 +185,17 @@ def _decision_missed(position: EventRows, event: ev.DecisionRequestFailed) -> No
     _add_usage(row, event.request_id, event.usage, event.cost, summary)
 
 
-def _decision_refused(position: EventRows, event: ev.DecisionRefused) -> None:
+def _decision_refused(position: EventRowBuilder, event: ev.DecisionRefused) -> None:
     row = position.step(event.step)
     row.validation = {"valid": False, "code": event.code, "feedback": event.feedback}
     row.error = plain(f"{event.code}: {event.feedback}")
     row.add_result(False)
 
 
-def _instruction_issued(position: EventRows, event: ev.InstructionIssued) -> None:
+def _instruction_issued(position: EventRowBuilder, event: ev.InstructionIssued) -> None:
     row = position.step(event.step)
     row.validation = {"valid": True, "instruction": event.instruction.kind}
-    if not isinstance(event.instruction, CallTools):
+    if not isinstance(event.instruction, CallToolsInstruction):
         row.add_result(True)
         return
     for call in event.instruction.calls:
@@ -204,13 +204,13 @@ def _instruction_issued(position: EventRows, event: ev.InstructionIssued) -> Non
         summary.requested_at = position.at
 
 
-def _tool_edited(position: EventRows, event: ev.ToolCallEdited) -> None:
+def _tool_edited(position: EventRowBuilder, event: ev.ToolCallEdited) -> None:
     """History tells what was executed; what was asked for stands in the run's log."""
     summary = position.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, "requested")
     summary.args = json_text(event.args)
 
 
-def _tool_finished(position: EventRows, event: ev.ToolCallFinished) -> None:
+def _tool_finished(position: EventRowBuilder, event: ev.ToolCallFinished) -> None:
     row = position.step(event.step)
     summary = position.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, event.status)
     summary.result = None if event.result is None else json_text(event.result)
@@ -237,7 +237,7 @@ def _call_summary(event: ev.ToolCallFinished, result: str | None) -> dict[str, A
     return {**shown, "result": event.result}
 
 
-def _tool_denied(position: EventRows, event: ev.ToolCallDenied) -> None:
+def _tool_denied(position: EventRowBuilder, event: ev.ToolCallDenied) -> None:
     row = position.step(event.step)
     summary = position.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, "denied")
     summary.denial = json_text(event.denial.model_dump())
@@ -253,11 +253,11 @@ def _tool_denied(position: EventRows, event: ev.ToolCallDenied) -> None:
     row.add_result(False)
 
 
-def _quarantined(position: EventRows, event: ev.RunQuarantined) -> None:
+def _quarantined(position: EventRowBuilder, event: ev.RunQuarantined) -> None:
     position.run("quarantined").reason = plain(event.code)
 
 
-def _run_finished(position: EventRows, event: ev.RunFinished) -> None:
+def _run_finished(position: EventRowBuilder, event: ev.RunFinished) -> None:
     change = position.run(event.status)
     change.completed_at = position.at
     change.total_steps = event.steps
@@ -287,7 +287,7 @@ def _escalation(event: ev.RunFinished) -> str:
     return plain(f"{event.reason}: {message}" if isinstance(message, str) and message else event.reason)
 
 
-_HANDLERS: dict[str, tuple[type[Value], Callable[[EventRows, Any], None]]] = {
+_HANDLERS: dict[str, tuple[type[MessagePart], Callable[[EventRowBuilder, Any], None]]] = {
     "run_created": (ev.RunCreated, _run_created),
     "run_started": (ev.RunStarted, _run_started),
     "decision_requested": (ev.DecisionRequested, _decision_requested),

@@ -12,7 +12,7 @@ from towpath_contracts.runs.raw_events import RawEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventSegment:
+class ContiguousEvents:
     """Events that continue one run's history after `held`, without a gap."""
 
     run_id: UUID
@@ -26,7 +26,7 @@ class EventSegment:
         return self.entries[-1].seq if self.entries else self.held
 
 
-def continue_from(run_id: UUID, project: str, held: int, entries: Iterable[RawEntry]) -> tuple[EventSegment, bool]:
+def continue_from(run_id: UUID, project: str, held: int, entries: Iterable[RawEntry]) -> tuple[ContiguousEvents, bool]:
     """Return what continues the history held so far, and whether something is missing behind it."""
     following: list[RawEntry] = []
     seq = held
@@ -39,14 +39,14 @@ def continue_from(run_id: UUID, project: str, held: int, entries: Iterable[RawEn
             break
         following.append(entry)
         seq = entry.seq
-    return EventSegment(run_id=run_id, project=project, held=held, entries=tuple(following)), missing
+    return ContiguousEvents(run_id=run_id, project=project, held=held, entries=tuple(following)), missing
 
 
 def _seq(entry: RawEntry) -> int:
     return entry.seq
 
 
-def halves(segments: list[EventSegment]) -> list[list[EventSegment]]:
+def halves(segments: list[ContiguousEvents]) -> list[list[ContiguousEvents]]:
     """Split work that failed, to find what is at fault; a single event can't be split and gives nothing."""
     if len(segments) > 1:
         middle = len(segments) // 2
@@ -58,6 +58,6 @@ def halves(segments: list[EventSegment]) -> list[list[EventSegment]]:
     first, second = segment.entries[:middle], segment.entries[middle:]
     parts = ((segment.held, first), (first[-1].seq, second))
     return [
-        [EventSegment(run_id=segment.run_id, project=segment.project, held=held, entries=entries)]
+        [ContiguousEvents(run_id=segment.run_id, project=segment.project, held=held, entries=entries)]
         for held, entries in parts
     ]

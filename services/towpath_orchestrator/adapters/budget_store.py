@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.budgets import NOTHING, UNITS, Amounts, BudgetRefusal, ChargedAccount
+from towpath_contracts.budgets import NOTHING, UNITS, Amounts, BudgetRefusal, RunBudgetAccount
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events.log import BudgetAccountsApplied
 from towpath_contracts.facts import BudgetWarnedFact
@@ -159,7 +159,7 @@ class BudgetAccountOpener:
         self._known.clear()
 
 
-def _opened(project: str, scope: ChargedAccount) -> dict[str, Any]:
+def _opened(project: str, scope: RunBudgetAccount) -> dict[str, Any]:
     row: dict[str, Any] = {"project": project, "scope": scope.scope, "key": scope.key}
     if scope.limits is not None:
         return {**row, **scope.limits.model_dump(), "soft": scope.soft, "on_soft": scope.on_soft}

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from towpath_contracts.base import DEFERRED, ClientValue
+from towpath_contracts.base import DEFERRED, ClientMessagePart
 from towpath_contracts.budgets import MICROS, ModelPrice
 from towpath_contracts.problems.registry import describe_validation_error
 
@@ -23,7 +23,7 @@ MILLION = 1_000_000
 THOUSAND = 1_000
 
 
-class TokenPrice(ClientValue):
+class TokenPrice(ClientMessagePart):
     """Dollars for a million tokens."""
 
     input_usd: Decimal

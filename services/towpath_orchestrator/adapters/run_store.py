@@ -11,7 +11,7 @@ from uuid import UUID
 
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry, event_adapter
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import wake_at
 from towpath_engine.evolve import evolve
@@ -68,16 +68,16 @@ class RunStore:
 
     def __init__(self, pool: Database) -> None:
         self._pool = pool
-        self._snapshots: dict[str, Snapshot] = {}
+        self._snapshots: dict[str, NetworkSnapshot] = {}
 
-    async def snapshot(self, digest: str) -> Snapshot:
+    async def snapshot(self, digest: str) -> NetworkSnapshot:
         """Return a network snapshot; raises LookupError for an unknown digest."""
         found = self._snapshots.get(digest)
         if found is None:
             text = await self._pool.fetchval(QUERIES.snapshot, digest)
             if text is None:
                 raise LookupError(digest)
-            found = Snapshot.model_validate_json(text)
+            found = NetworkSnapshot.model_validate_json(text)
             if len(self._snapshots) > 512:  # networks are few; this only bounds a publisher gone wild
                 self._snapshots.clear()
             self._snapshots[digest] = found

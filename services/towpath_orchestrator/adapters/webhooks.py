@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from towpath_contracts.base import ClientMessage, ClientValue
+from towpath_contracts.base import ClientMessage, ClientMessagePart
 from towpath_contracts.gate_notices import NoticeKind
 from towpath_contracts.problems.registry import entry_message
 from towpath_orchestrator.core.webhook_notices import Webhook
@@ -28,7 +28,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 Glob = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 
-class WebhookEntry(ClientValue):
+class WebhookEntry(ClientMessagePart):
     """One entry of the file. `secret` is `env:NAME` or `file:PATH`; with several the first one is the newest."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]

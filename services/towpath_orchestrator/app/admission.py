@@ -16,7 +16,7 @@ from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.run_activity import RunActivity
 from towpath_orchestrator.core.admission_picker import AdmissionLimits, AdmissionPicker, RunCounts
 from towpath_orchestrator.metrics import OrchestratorMetrics
@@ -31,7 +31,7 @@ LOOK_AGAIN_S = 0.02
 SHARE_OF_TIME = 10
 
 
-class Admission:
+class AdmissionController:
     """Starts runs where there is room. One per process."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Admission:
         pool: Database,
         settings: OrchestratorSettings,
         metrics: OrchestratorMetrics,
-        local_facts: LocalFacts,
+        local_facts: LocalFactQueue,
         log: Logger,
         activity: RunActivity,
     ) -> None:

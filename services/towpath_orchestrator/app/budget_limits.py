@@ -10,16 +10,16 @@ from typing import Any
 from towpath_contracts.budgets import UNITS, SpendingLimits
 from towpath_fabric.ports import Database
 from towpath_orchestrator.adapters.budget_store import BUDGETS
-from towpath_orchestrator.core.budget_scopes import BudgetLimit, BudgetLimitSet, PriceOf
+from towpath_orchestrator.core.budget_scopes import BudgetLimit, BudgetLimits, PriceOf
 
 
-class BudgetLimitLoader:
+class BudgetLimitCache:
     """Reloads the limits when their version changes. One per process."""
 
     def __init__(self, pool: Database, price_of: PriceOf) -> None:
         self._pool = pool
         self.version = -1
-        self.scopes = BudgetLimitSet(price_of)
+        self.scopes = BudgetLimits(price_of)
 
     async def load(self) -> None:
         """Load the limits, unless they are loaded."""

@@ -12,7 +12,7 @@ from towpath_contracts.facts import AnyFact, MessageDeadFact
 from towpath_fabric.fair_queue import take_in_turns
 
 
-class LocalFacts:
+class LocalFactQueue:
     """A queue that everything in the process may add to, and the commit loop takes from."""
 
     def __init__(self, arrived: asyncio.Event) -> None:

@@ -12,9 +12,9 @@ from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_orchestrator.app.admission import Admission
-from towpath_orchestrator.app.budget_limits import BudgetLimitLoader
-from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.admission import AdmissionController
+from towpath_orchestrator.app.budget_limits import BudgetLimitCache
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.run_activity import RunActivity
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -30,11 +30,11 @@ class Reconciler:
     def __init__(
         self,
         pool: Database,
-        local_facts: LocalFacts,
-        admission: Admission,
+        local_facts: LocalFactQueue,
+        admission: AdmissionController,
         settings: OrchestratorSettings,
         log: Logger,
-        limits: BudgetLimitLoader,
+        limits: BudgetLimitCache,
         activity: RunActivity,
     ) -> None:
         self._pool = pool

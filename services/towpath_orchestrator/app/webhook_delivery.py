@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from towpath_contracts.gate_notices import GateNotice, GateNoticePage, ListGateNotices, RetryGateNotice
+from towpath_contracts.gate_notices import GateNoticeDelivery, GateNoticePage, ListGateNotices, RetryGateNotice
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_fabric.clock import NS, monotonic, wall_ns
@@ -157,7 +157,7 @@ class GateNoticeLoop:
         """Return a page of a project's notices, newest first."""
         filters = (request.project, request.status, request.before, request.limit)
         rows = await self._pool.fetch(QUERIES.list_notices, *filters)
-        notices = tuple(GateNotice.model_validate(dict(row)) for row in rows)
+        notices = tuple(GateNoticeDelivery.model_validate(dict(row)) for row in rows)
         return GateNoticePage(
             notices=notices, next_before=notices[-1].created_at if len(rows) == request.limit else None
         )

@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.budgets import Budget, BudgetKind, ChargedAccount, ModelPrice, SpendingLimits
+from towpath_contracts.budgets import Budget, BudgetKind, ModelPrice, RunBudgetAccount, SpendingLimits
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.facts import BudgetAccountsAppliedFact
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_engine.state.run import RunState, Status
 
@@ -39,11 +39,11 @@ class BudgetLimit:
     soft: float
     on_soft: str
 
-    def scope(self, now: datetime) -> ChargedAccount:
+    def scope(self, now: datetime) -> RunBudgetAccount:
         """Return the account in which it is counted now; days are UTC's, by Postgres's clock."""
         if self.per_day:
-            return ChargedAccount(scope="day", key=day_key(now, self.kind, self.name))
-        return ChargedAccount(scope=self.kind, key=self.name)
+            return RunBudgetAccount(scope="day", key=day_key(now, self.kind, self.name))
+        return RunBudgetAccount(scope=self.kind, key=self.name)
 
 
 def day_key(now: datetime, kind: str, name: str) -> str:
@@ -51,7 +51,7 @@ def day_key(now: datetime, kind: str, name: str) -> str:
     return f"{now:%Y-%m-%d}/{kind}/{name}"
 
 
-class BudgetLimitSet:
+class BudgetLimits:
     """The budget limits that people set, of one version, and which of them apply to a run."""
 
     def __init__(self, price_of: PriceOf) -> None:
@@ -67,8 +67,8 @@ class BudgetLimitSet:
         self._by_project = {project: tuple(own) for project, own in found.items()}
 
     def scopes_of(
-        self, run_id: UUID, task: RunCreated, snapshot: Snapshot, now: datetime
-    ) -> tuple[ChargedAccount, ...]:
+        self, run_id: UUID, task: RunCreated, snapshot: NetworkSnapshot, now: datetime
+    ) -> tuple[RunBudgetAccount, ...]:
         """Return the accounts that a run spends from, the narrow ones first; none where nothing is limited."""
         limits = self._by_project.get(task.project)
         budgets = task.budget is not None or task.carve_outs or self._has_budgets(task.snapshot_digest, snapshot)
@@ -85,7 +85,7 @@ class BudgetLimitSet:
         shared = [one.scope(now) for one in limits or () if one.name == _name_of(one.kind, task)]
         return (*own, *agents, *shared)
 
-    def _has_budgets(self, digest: str, snapshot: Snapshot) -> bool:
+    def _has_budgets(self, digest: str, snapshot: NetworkSnapshot) -> bool:
         known = self._budgeted.get(digest)
         if known is None:
             if len(self._budgeted) >= SNAPSHOTS_KEPT:
@@ -111,12 +111,12 @@ class BudgetLimitSet:
             run_id=state.run_id, scopes=scopes, prices=self.prices(state.task, state.snapshot)
         )
 
-    def prices(self, task: RunCreated, snapshot: Snapshot) -> dict[str, ModelPrice]:
+    def prices(self, task: RunCreated, snapshot: NetworkSnapshot) -> dict[str, ModelPrice]:
         """Return what is known of the prices of every model that the run may ask."""
         found = {model: self._price_of(model) for model in models_of(task, snapshot)}
         return {model: price for model, price in found.items() if price is not None}
 
-    def check(self, run_id: UUID, task: RunCreated, snapshot: Snapshot, now: datetime) -> bool:
+    def check(self, run_id: UUID, task: RunCreated, snapshot: NetworkSnapshot, now: datetime) -> bool:
         """Return whether a run spends from any account; raises ProblemError `price_unknown` without a price."""
         scopes = self.scopes_of(run_id, task, snapshot, now)
         if not scopes:
@@ -131,7 +131,7 @@ class BudgetLimitSet:
         return True
 
 
-def models_of(task: RunCreated, snapshot: Snapshot) -> set[str]:
+def models_of(task: RunCreated, snapshot: NetworkSnapshot) -> set[str]:
     """Return every model that a run may ask."""
     models = {task.model} if task.model else {agent.model for agent in snapshot.agents.values()}
     summary_model = task.background_settings.summarize_model if task.background is not None else None
@@ -142,8 +142,8 @@ def _name_of(kind: str, task: RunCreated) -> str:
     return task.caller if kind == "caller" else task.project
 
 
-def _own_scope(scope: Any, key: str, budget: Budget, agent_key: str = "") -> ChargedAccount:
-    return ChargedAccount(
+def _own_scope(scope: Any, key: str, budget: Budget, agent_key: str = "") -> RunBudgetAccount:
+    return RunBudgetAccount(
         scope=scope,
         key=key,
         agent_key=agent_key,

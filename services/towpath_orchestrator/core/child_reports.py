@@ -11,7 +11,7 @@ from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.facts import CancelRequestedFact, ChildReportedFact
-from towpath_contracts.runs.children import AskChild
+from towpath_contracts.runs.children import AskChildStatus
 from towpath_engine.handlers.children import UNREADABLE, is_over
 from towpath_engine.reducers.references import inline_or_reference
 from towpath_engine.state.run import Status
@@ -34,7 +34,9 @@ def has_news_for_parent(transition: Transition) -> bool:
     return before.status is not state.status and {before.status, state.status} <= REPORTED_STATUSES
 
 
-def answer_parent(request: AskChild, row: Mapping[str, Any] | None) -> list[ChildReportedFact | CancelRequestedFact]:
+def answer_parent(
+    request: AskChildStatus, row: Mapping[str, Any] | None
+) -> list[ChildReportedFact | CancelRequestedFact]:
     """Return the facts, to the child and to the parent, that answer a parent's question from the child's *row*."""
     if row is None:  # it was created in the transition that made its parent ask: somebody has deleted it
         return [_gone(request)]
@@ -48,7 +50,7 @@ def answer_parent(request: AskChild, row: Mapping[str, Any] | None) -> list[Chil
     return facts
 
 
-def _gone(request: AskChild) -> ChildReportedFact:
+def _gone(request: AskChildStatus) -> ChildReportedFact:
     return ChildReportedFact(
         run_id=request.run_id,
         child_id=request.child_id,
@@ -59,7 +61,7 @@ def _gone(request: AskChild) -> ChildReportedFact:
     )
 
 
-def _report(request: AskChild, row: Mapping[str, Any]) -> ChildReportedFact:
+def _report(request: AskChildStatus, row: Mapping[str, Any]) -> ChildReportedFact:
     outcome = json.loads(row["outcome"]) if row["outcome"] else {}
     return ChildReportedFact(
         run_id=request.run_id,

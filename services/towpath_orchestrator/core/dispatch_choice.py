@@ -35,7 +35,7 @@ class DispatchDestination:
 
 
 @dataclass(slots=True, kw_only=True)
-class WindowedRequest:
+class WaitingRequest:
     """A request that waits for its turn. Its run is woken at *wake* of the monotonic clock, if nobody moves that."""
 
     effect: OutgoingEffect
@@ -50,7 +50,7 @@ class WindowedRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DelayedAttempt:
+class LateDispatch:
     """An attempt that was sent long after its run asked for it; it is due at *due*, not before."""
 
     run_id: UUID
@@ -68,7 +68,7 @@ class DispatchWindow:
     width: WindowWidth
     credits: int
     debt: int
-    turns: FairQueue[WindowedRequest]
+    turns: FairQueue[WaitingRequest]
     moved: float = 0.0
 
     def spend(self, now: float) -> None:

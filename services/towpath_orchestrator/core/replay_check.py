@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry, event_adapter
 from towpath_contracts.facts import AnyFact, fact_adapter
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.problems.registry import entry_message
 from towpath_contracts.runs.records import ReplayResult, Verdict
 from towpath_engine import ENGINE_VERSION
@@ -200,11 +200,11 @@ def _event_of(recorded: RecordedEvent) -> ev.AnyEvent:
         raise _Finding("unreadable", recorded.seq, why, recorded=recorded.text) from error
 
 
-def _snapshot_of(header: RecordHeader) -> Snapshot:
+def _snapshot_of(header: RecordHeader) -> NetworkSnapshot:
     if header.snapshot_text is None:
         raise _Finding("unreadable", 1, "the snapshot of its network is gone")
     try:
-        return Snapshot.model_validate_json(header.snapshot_text)
+        return NetworkSnapshot.model_validate_json(header.snapshot_text)
     except ValidationError as error:
         why = f"the snapshot of its network is none of this version: {_first_line(error)}"
         raise _Finding("unreadable", 1, why) from error

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.json_schema import unusable_schema
-from towpath_contracts.networks.background import BackgroundTask
+from towpath_contracts.networks.background import BackgroundRunTask
 from towpath_contracts.networks.goal import Criterion, GoalTask
 from towpath_contracts.networks.plan_checks import PLAN_BYTES, PLAN_INVALID, check_plan
-from towpath_contracts.networks.spec import Snapshot
-from towpath_contracts.networks.swarm import CompiledSwarm, SwarmTask
+from towpath_contracts.networks.spec import NetworkSnapshot
+from towpath_contracts.networks.swarm import CompiledSwarm, SelectedSwarm
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.workspace import MAX_MOUNT_BYTES, MAX_MOUNT_FILES, FileEntry, PathRefusedError, clean_path
@@ -25,7 +25,7 @@ GOAL_BYTES = 128 * 1024
 """Bytes of JSON. A goal goes into every request to a model."""
 
 
-def goal_problems(goal: GoalTask | None, snapshot: Snapshot) -> Iterator[ProblemDetail]:
+def goal_problems(goal: GoalTask | None, snapshot: NetworkSnapshot) -> Iterator[ProblemDetail]:
     """Name everything that is wrong with *goal* on this network, each at its place in the task."""
     if goal is None:
         return
@@ -46,7 +46,7 @@ def goal_problems(goal: GoalTask | None, snapshot: Snapshot) -> Iterator[Problem
             yield ProblemDetail(pointer=pointer, code="agent_not_found", detail=detail)
 
 
-def _fault(criterion: Criterion, snapshot: Snapshot) -> str:
+def _fault(criterion: Criterion, snapshot: NetworkSnapshot) -> str:
     if criterion.when is None:
         return ""
     fault = fault_of(criterion.when)
@@ -60,7 +60,7 @@ def _fault(criterion: Criterion, snapshot: Snapshot) -> str:
 NAMED_CHARS = 2_000
 
 
-def plan_problems(task: SubmitTask, snapshot: Snapshot) -> Iterator[ProblemDetail]:
+def plan_problems(task: SubmitTask, snapshot: NetworkSnapshot) -> Iterator[ProblemDetail]:
     """Name everything that is wrong with a plan on this network, each fault at its place in the task."""
     asked = task.plan
     if asked is None:
@@ -97,21 +97,21 @@ NETWORK = "network"
 SWARM = "swarm"
 
 
-def kind_of(task: SubmitTask, snapshot: Snapshot) -> str:
+def kind_of(task: SubmitTask, snapshot: NetworkSnapshot) -> str:
     """Return the kind of run that *task* makes of a network; a single instruction is that of one agent."""
     if snapshot.swarm is None or task.kind != NETWORK or task.single_instruction:
         return task.kind
     return SWARM
 
 
-def swarm_of(task: SubmitTask, snapshot: Snapshot) -> SwarmTask | None:
+def swarm_of(task: SubmitTask, snapshot: NetworkSnapshot) -> SelectedSwarm | None:
     """Return the swarm that the run of *task* is of; None for any other run."""
     if snapshot.swarm is None or kind_of(task, snapshot) != SWARM:
         return None
-    return SwarmTask(swarm=snapshot.swarm)
+    return SelectedSwarm(swarm=snapshot.swarm)
 
 
-def swarm_problems(task: SubmitTask, snapshot: Snapshot) -> Iterator[ProblemDetail]:
+def swarm_problems(task: SubmitTask, snapshot: NetworkSnapshot) -> Iterator[ProblemDetail]:
     """Name everything that a swarm can't take of *task*."""
     swarm = snapshot.swarm
     if swarm is None:
@@ -203,7 +203,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def objective_problems(
-    background: BackgroundTask | None, snapshot: Snapshot, agent_key: str | None
+    background: BackgroundRunTask | None, snapshot: NetworkSnapshot, agent_key: str | None
 ) -> Iterator[ProblemDetail]:
     """Name everything that is wrong with an objective on this network, each at its place in the task."""
     if background is None:

@@ -11,13 +11,13 @@ from towpath_contracts.base import with_defaults
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.json_schema import unusable_schema
-from towpath_contracts.networks.background import BACKGROUND_MAX_STEPS, BackgroundSettings, BackgroundTask
+from towpath_contracts.networks.background import BACKGROUND_MAX_STEPS, BackgroundRunSettings, BackgroundRunTask
 from towpath_contracts.networks.child_tools import ORCHESTRATE
 from towpath_contracts.networks.goal import GOAL_MAX_STEPS, GoalSettings, GoalTask
 from towpath_contracts.networks.plan import PlanTask
-from towpath_contracts.networks.spec import NetworkVersion, Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
-from towpath_contracts.tasks import GrantRule, SubmitTask
+from towpath_contracts.tasks import SubmitTask, TaskGrantRule
 from towpath_contracts.tools.grants import Grants, narrow
 from towpath_engine.publish.networks import model_is_known
 from towpath_orchestrator.core.task_kinds import (
@@ -37,7 +37,7 @@ TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels":
 
 
 def check_task(
-    task: SubmitTask, snapshot: Snapshot, settings: OrchestratorSettings, found: Sequence[ProblemDetail] = ()
+    task: SubmitTask, snapshot: NetworkSnapshot, settings: OrchestratorSettings, found: Sequence[ProblemDetail] = ()
 ) -> Problem | None:
     """Return every reason why *task* can't run on *snapshot*, as one problem; *found* were seen elsewhere."""
     kind = (
@@ -81,7 +81,7 @@ def _schema_fault(task: SubmitTask) -> str:
     return unusable_schema(task.response_schema or {})
 
 
-def _grant_problems(grant: Sequence[GrantRule], snapshot: Snapshot) -> list[ProblemDetail]:
+def _grant_problems(grant: Sequence[TaskGrantRule], snapshot: NetworkSnapshot) -> list[ProblemDetail]:
     """Return which entries name a tool or an operation that the network does not have: they would grant nothing."""
     details = []
     for place, entry in enumerate(grant):
@@ -111,7 +111,7 @@ def chain_above(parent: RunCreated | None) -> Grants:
 def created_event(
     task: SubmitTask,
     version: NetworkVersion,
-    snapshot: Snapshot,
+    snapshot: NetworkSnapshot,
     caller: str,
     script_digest: str | None,
     parent: RunCreated | None = None,
@@ -160,7 +160,7 @@ def created_event(
     )
 
 
-def _may_plan(task: SubmitTask, snapshot: Snapshot) -> bool:
+def _may_plan(task: SubmitTask, snapshot: NetworkSnapshot) -> bool:
     """Return whether a model may be asked for a plan: by the task, or by an agent that may call the tool."""
     asked = task.plan is not None and task.plan.prompt is not None
     return asked or any(ORCHESTRATE in agent.equipped_tools for agent in snapshot.agents.values())
@@ -178,29 +178,29 @@ def _plan(task: SubmitTask) -> PlanTask | None:
     return None if task.plan is None else task.plan.model_copy(update={"timeout_ms": None})
 
 
-def _timeout(task: SubmitTask, snapshot: Snapshot) -> int:
+def _timeout(task: SubmitTask, snapshot: NetworkSnapshot) -> int:
     """Return the active time of the run in ms; that of a plan can only lower it."""
     own = task.timeout_ms or snapshot.timeout_ms
     planned = task.plan.timeout_ms if task.plan is not None else None
     return own if planned is None else min(own, planned)
 
 
-def _goal(task: SubmitTask, snapshot: Snapshot) -> GoalTask | None:
+def _goal(task: SubmitTask, snapshot: NetworkSnapshot) -> GoalTask | None:
     """Return the task's goal with its settings filled in: the task's own, else the network's, else the defaults."""
     if task.goal is None:
         return None
     return task.goal.model_copy(update={"settings": with_defaults(GoalSettings, snapshot.goal, task.goal.settings)})
 
 
-def _background(task: SubmitTask, snapshot: Snapshot) -> BackgroundTask | None:
+def _background(task: SubmitTask, snapshot: NetworkSnapshot) -> BackgroundRunTask | None:
     """Return the task's objective with its settings filled in, like a goal's."""
     if task.background is None:
         return None
-    settings = with_defaults(BackgroundSettings, snapshot.background, task.background.settings)
+    settings = with_defaults(BackgroundRunSettings, snapshot.background, task.background.settings)
     return task.background.model_copy(update={"settings": settings, "mounts": ()})
 
 
-def _steps(goal: GoalTask | None, background: BackgroundTask | None) -> int | None:
+def _steps(goal: GoalTask | None, background: BackgroundRunTask | None) -> int | None:
     """Return how many steps a goal or background run may take; None for a network run."""
     if goal is not None:
         return (goal.settings.max_steps if goal.settings is not None else None) or GOAL_MAX_STEPS

@@ -15,7 +15,7 @@ from uuid import UUID
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
-from towpath_tas.core.call import Approval, ApprovalVote, AuditNote, LedgerCall, LedgerChange, StartClaim
+from towpath_tas.core.call import Approval, ApprovalVote, CallAuditEntry, LedgerCall, LedgerChange, StartClaim
 from towpath_tas.core.policy.matrix import RateLimit
 
 QUERIES = Queries.load("towpath_tas.adapters")
@@ -38,7 +38,7 @@ _VOTE = ("voter", "vote", "vote_reason", "vote_at", "edits", "args_digest")
 _approval_values = attrgetter(*_APPROVAL)
 
 
-class ProjectVersions(NamedTuple):
+class AuthorizationVersions(NamedTuple):
     """The versions of policy and registry that decisions were made with."""
 
     project: str
@@ -70,7 +70,7 @@ class LedgerWriteResult(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredCall:
+class LedgerReadResult:
     """What the database has of a call: its row, its current approval, the fence of its run."""
 
     call: LedgerCall | None
@@ -79,7 +79,7 @@ class StoredCall:
     at: datetime
 
 
-async def read_calls(lane: PinnedDatabaseConnection, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, StoredCall]:
+async def read_calls(lane: PinnedDatabaseConnection, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, LedgerReadResult]:
     """Read calls by (run id, execution id); the result has every key."""
     rows = await lane.fetch(QUERIES.read_calls, [run for run, _ in keys], [execution for _, execution in keys])
     return {row["asked"]: _stored_call(row) for row in rows}
@@ -106,7 +106,7 @@ async def open_calls(
     lane: PinnedDatabaseConnection,
     changes: Sequence[LedgerChange],
     counts: Sequence[LimitUse],
-    seen: Sequence[ProjectVersions],
+    seen: Sequence[AuthorizationVersions],
 ) -> LedgerWriteResult:
     """Insert new rows with all that belongs to them, in one commit."""
     calls = sorted(
@@ -119,7 +119,7 @@ async def open_calls(
 
 
 async def change_calls(
-    lane: Any, changes: Sequence[LedgerChange], seen: Sequence[ProjectVersions]
+    lane: Any, changes: Sequence[LedgerChange], seen: Sequence[AuthorizationVersions]
 ) -> LedgerWriteResult:
     """Change rows, and store audit notes that belong to no change, in one commit. *lane* may be a connection."""
     rows = sorted(
@@ -137,7 +137,7 @@ def call_from_row(row: Mapping[str, Any]) -> LedgerCall:
     return LedgerCall(**values)
 
 
-def audit_row(note: AuditNote) -> tuple[Any, ...]:
+def audit_row(note: CallAuditEntry) -> tuple[Any, ...]:
     call = note.call
     return (
         note.always,
@@ -263,9 +263,9 @@ def _votes_from(text: str | None) -> tuple[ApprovalVote, ...]:
     )
 
 
-def _stored_call(row: Mapping[str, Any]) -> StoredCall:
+def _stored_call(row: Mapping[str, Any]) -> LedgerReadResult:
     if row["execution_id"] is None:
-        return StoredCall(call=None, approval=None, fence=row["stored_fence"], at=row["read_at"])
+        return LedgerReadResult(call=None, approval=None, fence=row["stored_fence"], at=row["read_at"])
     call = call_from_row(row)
     approval = None
     if call.approval_id is not None and row["approval_status"] is not None:
@@ -293,4 +293,4 @@ def _stored_call(row: Mapping[str, Any]) -> StoredCall:
             edited_by=row["approval_edited_by"],
             votes=_votes_from(row["votes"]),
         )
-    return StoredCall(call=call, approval=approval, fence=row["stored_fence"], at=row["read_at"])
+    return LedgerReadResult(call=call, approval=approval, fence=row["stored_fence"], at=row["read_at"])

@@ -11,21 +11,21 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from towpath_contracts.networks.spec import Snapshot
-from towpath_contracts.switches import Switch
+from towpath_contracts.networks.spec import NetworkSnapshot
+from towpath_contracts.switches import ActiveSwitch
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.adapters.ledger_tables import QUERIES, ProjectVersions
-from towpath_tas.core.authorization import PolicyBundle
+from towpath_tas.adapters.ledger_tables import QUERIES, AuthorizationVersions
+from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.calls.internal_calls import BUILT_IN
 from towpath_tas.core.denial_alternatives import AgentDirectory, directory_of
 from towpath_tas.core.policy.matrix import Matrix
 from towpath_tas.core.policy.policy_file import rule_from_row
 from towpath_tas.core.policy_comparison import without_limits
 from towpath_tas.core.switches import OpenSwitches
-from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
+from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 from towpath_tas.metrics import TasMetrics
 
 SWITCHES = Queries.load("towpath_tas.adapters", "switches.sql")
@@ -44,10 +44,10 @@ class PolicyCache:
         """*own* are the tools of the platform itself: every project has them."""
         self._metrics = metrics
         self._own = own
-        self._bundles: dict[str, PolicyBundle] = {}
+        self._bundles: dict[str, ProjectAuthorizer] = {}
         self._directories: dict[str, AgentDirectory] = {}
 
-    def known(self, project: str) -> PolicyBundle | None:
+    def known(self, project: str) -> ProjectAuthorizer | None:
         """Return the cached bundle of *project*, or None."""
         return self._bundles.get(project)
 
@@ -55,7 +55,7 @@ class PolicyCache:
         """Load *project* again when it is next needed."""
         self._bundles.pop(project, None)
 
-    async def of(self, source: "PinnedDatabaseConnection | Any", project: str) -> PolicyBundle:
+    async def of(self, source: "PinnedDatabaseConnection | Any", project: str) -> ProjectAuthorizer:
         """Return the bundle of *project*, loaded if it is not cached. *source* is a connection or a pool."""
         bundle = self._bundles.pop(project, None)
         if bundle is None:
@@ -78,7 +78,7 @@ class PolicyCache:
         for digest in wanted:
             self._directories[digest] = _directory(rows.get(digest))
 
-    async def current(self, source: "PinnedDatabaseConnection | Any", project: str) -> PolicyBundle:
+    async def current(self, source: "PinnedDatabaseConnection | Any", project: str) -> ProjectAuthorizer:
         """Return the bundle of *project* in the versions that Postgres has now."""
         state = await source.fetchrow(QUERIES.project_state, project)
         versions = (state["policy_version"], state["registry_version"]) if state else (0, 0)
@@ -87,7 +87,7 @@ class PolicyCache:
             self.forget(project)
         return await self.of(source, project)
 
-    async def _load(self, source: "PinnedDatabaseConnection | Any", project: str) -> PolicyBundle:
+    async def _load(self, source: "PinnedDatabaseConnection | Any", project: str) -> ProjectAuthorizer:
         """Read versions first: if they change while the rest is read, writes with this bundle are rejected."""
         self._metrics.reloads.inc()
         state = await source.fetchrow(QUERIES.project_state, project)
@@ -97,10 +97,10 @@ class PolicyCache:
         shadow = await source.fetchrow(QUERIES.shadow, project)
         matrix = Matrix([rule_from_row(json.loads(row["rule"])) for row in rules], compile_condition, policy)
         known = [*self._own, *map(_tool, tools)]  # an earlier registration under such a name takes precedence
-        bundle = PolicyBundle(matrix, ToolRegistry(known, matches, registry), compile_grant)
+        bundle = ProjectAuthorizer(matrix, ProjectToolRegistry(known, matches, registry), compile_grant)
         bundle.directories = self._directories
         bundle.switches = OpenSwitches(
-            Switch(**dict(row)) for row in await source.fetch(SWITCHES.open_switches, project)
+            ActiveSwitch(**dict(row)) for row in await source.fetch(SWITCHES.open_switches, project)
         )
         if shadow is not None:
             bundle.shadow = without_limits(map(rule_from_row, json.loads(shadow["rules"])), compile_condition)
@@ -109,13 +109,13 @@ class PolicyCache:
 
 def _directory(text: str | None) -> AgentDirectory:
     try:
-        return {} if text is None else directory_of(Snapshot.model_validate_json(text))
+        return {} if text is None else directory_of(NetworkSnapshot.model_validate_json(text))
     except ValidationError:
         return {}
 
 
-def seen_versions(project: str, bundle: PolicyBundle) -> ProjectVersions:
-    return ProjectVersions(project, bundle.matrix.version, bundle.registry.version)
+def seen_versions(project: str, bundle: ProjectAuthorizer) -> AuthorizationVersions:
+    return AuthorizationVersions(project, bundle.matrix.version, bundle.registry.version)
 
 
 def _tool(row: Any) -> ToolVersion:

@@ -10,7 +10,7 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest
-from towpath_contracts.facts import ApprovalFieldChange
+from towpath_contracts.facts import ChangedApprovalField
 from towpath_tas.core.authorization import AuthorizationDecision
 from towpath_tas.core.call import LedgerCall
 
@@ -41,15 +41,15 @@ def binding_digest(bound: Mapping[str, Any]) -> str:
 
 def changes(
     before: Mapping[str, Any], after: Mapping[str, Any], args: tuple[str, str]
-) -> tuple[ApprovalFieldChange, ...]:
+) -> tuple[ChangedApprovalField, ...]:
     """Return what differs between two bindings; *args* are the arguments of both as JSON, empty where unknown."""
     found = list(_changed(before, after, args))
     if len(found) > MAX_CHANGES:
-        found = [*found[:MAX_CHANGES], ApprovalFieldChange(field=f"and {len(found) - MAX_CHANGES} more")]
+        found = [*found[:MAX_CHANGES], ChangedApprovalField(field=f"and {len(found) - MAX_CHANGES} more")]
     return tuple(found)
 
 
-def format_change(change: ApprovalFieldChange) -> str:
+def format_change(change: ChangedApprovalField) -> str:
     """Return one change on one line: `arguments.amount: 500 → 50`."""
     if change.before is None and change.after is None:
         return change.field
@@ -58,10 +58,10 @@ def format_change(change: ApprovalFieldChange) -> str:
 
 def _changed(
     before: Mapping[str, Any], after: Mapping[str, Any], args: tuple[str, str]
-) -> Iterator[ApprovalFieldChange]:
+) -> Iterator[ChangedApprovalField]:
     for name in ("tool", "agent", "snapshot", "tool_version"):
         if before.get(name) != after.get(name):
-            yield ApprovalFieldChange(field=name, before=before.get(name), after=after.get(name))
+            yield ChangedApprovalField(field=name, before=before.get(name), after=after.get(name))
     if before.get("args_digest") != after.get("args_digest"):
         yield from _arguments(before, after, args)
     yield from _rules(before.get("rules") or [], after.get("rules") or [])
@@ -69,15 +69,15 @@ def _changed(
 
 def _arguments(
     before: Mapping[str, Any], after: Mapping[str, Any], args: tuple[str, str]
-) -> Iterator[ApprovalFieldChange]:
+) -> Iterator[ChangedApprovalField]:
     old, new = (json.loads(text) if text else _MISSING for text in args)
     if old is _MISSING or new is _MISSING or old == new:
-        yield ApprovalFieldChange(field="arguments", before=before.get("args_digest"), after=after.get("args_digest"))
+        yield ChangedApprovalField(field="arguments", before=before.get("args_digest"), after=after.get("args_digest"))
         return
     yield from _differing("arguments", old, new)
 
 
-def _differing(place: str, old: Any, new: Any) -> Iterator[ApprovalFieldChange]:
+def _differing(place: str, old: Any, new: Any) -> Iterator[ChangedApprovalField]:
     if isinstance(old, dict) and isinstance(new, dict):
         for name in (*old, *(name for name in new if name not in old)):
             yield from _differing(f"{place}.{name}", old.get(name, _MISSING), new.get(name, _MISSING))
@@ -85,14 +85,14 @@ def _differing(place: str, old: Any, new: Any) -> Iterator[ApprovalFieldChange]:
         for number, pair in enumerate(zip(old, new, strict=True)):
             yield from _differing(f"{place}.{number}", *pair)
     elif type(old) is not type(new) or old != new:
-        yield ApprovalFieldChange(field=place, before=_shown(old), after=_shown(new))
+        yield ChangedApprovalField(field=place, before=_shown(old), after=_shown(new))
 
 
-def _rules(before: list[Any], after: list[Any]) -> Iterator[ApprovalFieldChange]:
+def _rules(before: list[Any], after: list[Any]) -> Iterator[ChangedApprovalField]:
     old, new = ({str(name): rule_digest for name, rule_digest in rules} for rules in (before, after))
     for name in (*old, *(name for name in new if name not in old)):
         if old.get(name) != new.get(name):
-            yield ApprovalFieldChange(field=f"rules.{name}", before=old.get(name), after=new.get(name))
+            yield ChangedApprovalField(field=f"rules.{name}", before=old.get(name), after=new.get(name))
 
 
 def _shown(value: Any) -> Any:

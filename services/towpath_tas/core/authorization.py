@@ -12,14 +12,14 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.tools.calls import Alternative, Denial, Specialist, ToolRequest
+from towpath_contracts.tools.calls import AlternativeTool, Denial, Specialist, ToolRequest
 from towpath_contracts.tools.grants import Grants, grant_chain
-from towpath_contracts.tools.violations import Violation
+from towpath_contracts.tools.violations import DenialCode
 from towpath_tas.core.call import LedgerCall
 from towpath_tas.core.denial_alternatives import (
     HELPED_BY_OTHERS,
     AgentDirectory,
-    DenialContext,
+    AlternativesQuery,
     alternatives,
     escalation,
     specialists,
@@ -39,7 +39,7 @@ from towpath_tas.core.policy.matrix import (
     MAX_CACHED,
     NO_USAGE,
     CallPrincipal,
-    LimitUsage,
+    LimitCounters,
     Matrix,
     MatrixVerdict,
     OnExpiry,
@@ -55,7 +55,7 @@ from towpath_tas.core.provenance.provenance_messages import (
     with_untrusted_values,
 )
 from towpath_tas.core.switches import OpenSwitches
-from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
+from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +127,10 @@ GRANT_PREFIX = "grant "
 """Prefix of the names of conditions in grants; names of rules have no space, so they can't collide."""
 
 
-class PolicyBundle:
+class ProjectAuthorizer:
     """Everything that decides in one project at one moment: matrix, registry, switches, shadow policy."""
 
-    def __init__(self, matrix: Matrix, registry: ToolRegistry, compile_grant: ConditionCompiler) -> None:
+    def __init__(self, matrix: Matrix, registry: ProjectToolRegistry, compile_grant: ConditionCompiler) -> None:
         self.matrix = matrix
         self.registry = registry
         self.compile_grant = compile_grant
@@ -139,7 +139,7 @@ class PolicyBundle:
         self.shadow: Matrix | None = None
         self.directories: Mapping[str, AgentDirectory] = {}
         """The agents of snapshots by digest, as far as loaded; denials name them."""
-        self._alternatives: dict[tuple[CallPrincipal, str, str, bool], tuple[Alternative, ...]] = {}
+        self._alternatives: dict[tuple[CallPrincipal, str, str, bool], tuple[AlternativeTool, ...]] = {}
 
     def with_origin(self, query: AuthorizationQuery, known: RunProvenance) -> AuthorizationQuery:
         """Return *query* with the origin of its values, by what is *known* of its run."""
@@ -226,7 +226,7 @@ class PolicyBundle:
             return denied_drifted(query.tool, tool.held_by)
         if query.operation not in {"call", tool.spec.operation}:
             return Denial(
-                violation_type=Violation.OPERATION_UNKNOWN,
+                violation_type=DenialCode.OPERATION_UNKNOWN,
                 reason=f"{query.tool} has no operation {query.operation}; it has {tool.spec.operation}",
             )
         try:
@@ -242,13 +242,13 @@ class PolicyBundle:
         return self._no(query, denied_unknown(query.tool, tuple(self.registry.tools), allowed), None, others=others)
 
     def _no_by_rule(
-        self, query: AuthorizationQuery, tool: ToolVersion, verdict: MatrixVerdict, used: LimitUsage
+        self, query: AuthorizationQuery, tool: ToolVersion, verdict: MatrixVerdict, used: LimitCounters
     ) -> AuthorizationDecision:
         others = self._others(query)
         denial = denied_by_matrix(verdict, query.tool, tool.spec.operation, tuple(one.tool for one in others))
         return self._no(query, denial, tool, verdict, used, others=others)
 
-    def _others(self, query: AuthorizationQuery) -> tuple[Alternative, ...]:
+    def _others(self, query: AuthorizationQuery) -> tuple[AlternativeTool, ...]:
         """Return what the agent may do instead, nearest first. Cached: a denied agent is often denied again."""
         directory = self._directory(query)
         key = (query.principal, query.tool, query.snapshot_digest, bool(directory))
@@ -262,7 +262,7 @@ class PolicyBundle:
                 self._alternatives[key] = found
         return found
 
-    def _find_others(self, query: AuthorizationQuery, directory: AgentDirectory) -> tuple[Alternative, ...]:
+    def _find_others(self, query: AuthorizationQuery, directory: AgentDirectory) -> tuple[AlternativeTool, ...]:
         own = directory.get(query.principal.agent)
         known = self.registry.tools
         names = known if own is None else sorted(own.tools)
@@ -276,8 +276,8 @@ class PolicyBundle:
         return self.directories.get(query.snapshot_digest, {})
 
     @staticmethod
-    def _refused(query: AuthorizationQuery) -> DenialContext:
-        return DenialContext(principal=query.principal, grants=query.grants, context=query.context())
+    def _refused(query: AuthorizationQuery) -> AlternativesQuery:
+        return AlternativesQuery(principal=query.principal, grants=query.grants, context=query.context())
 
     def _no(
         self,
@@ -285,9 +285,9 @@ class PolicyBundle:
         denial: Denial,
         tool: ToolVersion | None,
         verdict: MatrixVerdict | None = None,
-        used: LimitUsage = NO_USAGE,
+        used: LimitCounters = NO_USAGE,
         *,
-        others: tuple[Alternative, ...] | None = None,
+        others: tuple[AlternativeTool, ...] | None = None,
     ) -> AuthorizationDecision:
         """Deny, with agents and people who may help; *others* if they were computed already."""
         agents: tuple[Specialist, ...] = ()
@@ -311,8 +311,8 @@ class PolicyBundle:
 
 def _limit_usage(
     query: AuthorizationQuery, calls: Mapping[str, int] | None, rates: Mapping[str, int] | None
-) -> LimitUsage:
-    return LimitUsage(calls=calls or {}, rates=rates or {}, spent_usd=query.spent_usd)
+) -> LimitCounters:
+    return LimitCounters(calls=calls or {}, rates=rates or {}, spent_usd=query.spent_usd)
 
 
 def _strictest(deciding: Sequence[Rule]) -> dict[str, Any]:

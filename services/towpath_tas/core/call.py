@@ -156,7 +156,7 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditNote:
+class CallAuditEntry:
     """An audit entry about a call. With `always` it is stored even if the row does not change."""
 
     phase: str
@@ -209,7 +209,7 @@ class LedgerChange:
     """
 
     call: LedgerCall | None = None
-    notes: tuple[AuditNote, ...] = ()
+    notes: tuple[CallAuditEntry, ...] = ()
     effects: tuple[CallEffect, ...] = ()
     approvals: tuple[Approval, ...] = ()
     vote: ApprovalVote | None = None

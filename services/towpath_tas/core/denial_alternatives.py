@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.networks.spec import Snapshot
-from towpath_contracts.tools.calls import Alternative, Denial, Escalation, Specialist, ToolSpec
+from towpath_contracts.networks.spec import NetworkSnapshot
+from towpath_contracts.tools.calls import AlternativeTool, Denial, DenialEscalation, Specialist, ToolSpec
 from towpath_contracts.tools.grants import Grants, covers_operation
-from towpath_contracts.tools.violations import Violation
+from towpath_contracts.tools.violations import DenialCode
 from towpath_tas.core.denials import MAX_ALLOWED
 from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionContext, ConditionResult
 from towpath_tas.core.policy.grants import granted
-from towpath_tas.core.policy.matrix import CallPrincipal, LimitUsage, Matrix, MatrixVerdict, Rule, names_discovered
+from towpath_tas.core.policy.matrix import CallPrincipal, LimitCounters, Matrix, MatrixVerdict, Rule, names_discovered
 
 HELPED_BY_OTHERS = frozenset(
-    {Violation.PERMISSION, Violation.TOOL_UNKNOWN, Violation.NOT_GRANTED, Violation.LIMIT, Violation.DRIFTED}
+    {DenialCode.PERMISSION, DenialCode.TOOL_UNKNOWN, DenialCode.NOT_GRANTED, DenialCode.LIMIT, DenialCode.DRIFTED}
 )
 """Violations after which another tool or agent may help; after all others the call itself must change."""
 
@@ -35,7 +35,7 @@ Opening = Literal["allow", "require_approval"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateAgent:
+class AgentDirectoryEntry:
     """What other agents have to know of an agent of the network."""
 
     key: str
@@ -45,7 +45,7 @@ class CandidateAgent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DenialContext:
+class AlternativesQuery:
     """What alternatives to a denied call are looked up with: who was refused, under which grants.
 
     Who was refused, under which grants, and the call as conditions are given it.
@@ -56,13 +56,13 @@ class DenialContext:
     context: Mapping[str, Any]
 
 
-AgentDirectory = Mapping[str, CandidateAgent]
+AgentDirectory = Mapping[str, AgentDirectoryEntry]
 """The agents of one snapshot by key; empty if unknown."""
 
 
-def directory_of(snapshot: Snapshot) -> AgentDirectory:
+def directory_of(snapshot: NetworkSnapshot) -> AgentDirectory:
     return {
-        key: CandidateAgent(
+        key: AgentDirectoryEntry(
             key=key,
             agent_type=agent.agent_type,
             tools=frozenset(agent.equipped_tools),
@@ -73,16 +73,16 @@ def directory_of(snapshot: Snapshot) -> AgentDirectory:
 
 
 def alternatives(
-    refused: DenialContext,
+    refused: AlternativesQuery,
     specs: Iterable[ToolSpec],
     matrix: Matrix,
     compiler: ConditionCompiler,
     directory: AgentDirectory,
-) -> tuple[Alternative, ...]:
+) -> tuple[AlternativeTool, ...]:
     """Return which of *specs*, nearest first, the refused agent may use instead; only tools of its network."""
     own = directory.get(refused.principal.agent)
     scene = ConditionContext({**refused.context, "args": {}, "origin": {}})
-    found: list[Alternative] = []
+    found: list[AlternativeTool] = []
     for spec in specs:
         if own is not None and spec.name not in own.tools:
             continue
@@ -95,12 +95,12 @@ def alternatives(
 
 
 def specialists(
-    refused: DenialContext,
+    refused: AlternativesQuery,
     spec: ToolSpec,
     matrix: Matrix,
     compiler: ConditionCompiler,
     directory: AgentDirectory,
-    used: LimitUsage,
+    used: LimitCounters,
 ) -> tuple[Specialist, ...]:
     """Return the agents of the network that may make this very call, first those that a route leads to."""
     own = directory.get(refused.principal.agent)
@@ -120,27 +120,27 @@ def specialists(
     return tuple(found[:MAX_SPECIALISTS])
 
 
-def escalation(violation: str, verdict: MatrixVerdict | None) -> Escalation:
+def escalation(violation: str, verdict: MatrixVerdict | None) -> DenialEscalation:
     """Return which person could allow what was refused, if any."""
     match violation:
-        case Violation.PERMISSION if verdict is not None:
+        case DenialCode.PERMISSION if verdict is not None:
             return _by_rules(verdict)
-        case Violation.LIMIT:
-            return Escalation(role="policy_admin", rule=_limited_rule_name(verdict), why="a limit is used up")
-        case Violation.APPROVAL_EXPIRED:
-            return Escalation(role="approver", why="nobody answered in time; asking again asks again")
-        case Violation.APPROVAL_DENIED:
-            return Escalation(why="a person has denied it")
-        case Violation.NOT_GRANTED:
-            return Escalation(why="the task was submitted with fewer rights, and only another task can have more")
-        case Violation.ARGUMENTS | Violation.TOOL_UNKNOWN | Violation.OPERATION_UNKNOWN:
-            return Escalation(why="nobody can permit a call that can't be made")
+        case DenialCode.LIMIT:
+            return DenialEscalation(role="policy_admin", rule=_limited_rule_name(verdict), why="a limit is used up")
+        case DenialCode.APPROVAL_EXPIRED:
+            return DenialEscalation(role="approver", why="nobody answered in time; asking again asks again")
+        case DenialCode.APPROVAL_DENIED:
+            return DenialEscalation(why="a person has denied it")
+        case DenialCode.NOT_GRANTED:
+            return DenialEscalation(why="the task was submitted with fewer rights, and only another task can have more")
+        case DenialCode.ARGUMENTS | DenialCode.TOOL_UNKNOWN | DenialCode.OPERATION_UNKNOWN:
+            return DenialEscalation(why="nobody can permit a call that can't be made")
         case _:
-            return Escalation(role="policy_admin", why="a policy admin has to look at it")
+            return DenialEscalation(role="policy_admin", why="a policy admin has to look at it")
 
 
 def with_alternatives(
-    denial: Denial, others: tuple[Alternative, ...], agents: tuple[Specialist, ...], person: Escalation
+    denial: Denial, others: tuple[AlternativeTool, ...], agents: tuple[Specialist, ...], person: DenialEscalation
 ) -> Denial:
     """Return *denial* with alternatives, specialists and escalation, and with text about them for the model."""
     sentences = [denial.suggestion] if denial.suggestion else []
@@ -159,8 +159,8 @@ def with_alternatives(
 
 
 def _alternative(
-    refused: DenialContext, spec: ToolSpec, matrix: Matrix, compiler: ConditionCompiler, scene: ConditionContext
-) -> Alternative | None:
+    refused: AlternativesQuery, spec: ToolSpec, matrix: Matrix, compiler: ConditionCompiler, scene: ConditionContext
+) -> AlternativeTool | None:
     """Return whether the agent may use *spec*, whatever the arguments; None if it may not."""
     lets = _granted(refused.grants, spec, compiler, scene)
     rules = matrix.candidates(refused.principal, spec.name, spec.operation, discovered=spec.discovered)
@@ -177,7 +177,7 @@ def _alternative(
     bound = _depends_on_call(rule.when) or any(one.effect != rule.effect for one in maybe) or _limited(sure)
     if spec.discovered and not any(map(names_discovered, sure)):
         bound = True
-    return Alternative(
+    return AlternativeTool(
         tool=spec.name,
         operation=spec.operation,
         verdict="allow" if rule.effect == "allow" else "require_approval",
@@ -226,13 +226,13 @@ def _describe_specialist(one: Specialist) -> str:
     return f"Agent {one.agent_key} {may}: hand over to it." if one.reachable else f"Agent {one.agent_key} {may}."
 
 
-def _by_rules(verdict: MatrixVerdict) -> Escalation:
+def _by_rules(verdict: MatrixVerdict) -> DenialEscalation:
     near = next((rule for rule in verdict.unmet if rule.effect == "require_approval"), None)
     if verdict.rule is None and near is not None:
-        return Escalation(role="approver", rule=near.name, why=_why(near))
+        return DenialEscalation(role="approver", rule=near.name, why=_why(near))
     if verdict.rule is not None:
-        return Escalation(role="policy_admin", rule=verdict.rule.name, why="this rule stands against it")
-    return Escalation(role="policy_admin", why="no rule opens it")
+        return DenialEscalation(role="policy_admin", rule=verdict.rule.name, why="this rule stands against it")
+    return DenialEscalation(role="policy_admin", why="no rule opens it")
 
 
 def _limited_rule_name(verdict: MatrixVerdict | None) -> str | None:

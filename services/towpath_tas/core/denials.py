@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from towpath_contracts.tools.calls import Denial, ToolSpec
 from towpath_contracts.tools.grants import Grants, chain_covers
-from towpath_contracts.tools.violations import Violation
+from towpath_contracts.tools.violations import DenialCode
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, MatrixVerdict, Rule
 
 MAX_ALLOWED = 10
@@ -45,15 +45,15 @@ def denied_by_matrix(verdict: MatrixVerdict, tool: str, operation: str, allowed:
     rule = verdict.rule
     if verdict.limited is not None:
         reason = _describe_limit(verdict, verdict.limited, tool)
-        return _denial(Violation.LIMIT, reason, verdict.limited.name, allowed, "Go on with the results you have.")
+        return _denial(DenialCode.LIMIT, reason, verdict.limited.name, allowed, "Go on with the results you have.")
     if rule is not None:
         reason = f"{tool} ({operation}) is denied by rule {rule.name}"
-        return _denial(Violation.PERMISSION, reason, rule.name, allowed, _suggest(verdict.unmet, allowed))
+        return _denial(DenialCode.PERMISSION, reason, rule.name, allowed, _suggest(verdict.unmet, allowed))
     if verdict.unmet:
         reason = f"no rule allows {tool} ({operation}) with these arguments"
     else:
         reason = f"no rule allows {tool} ({operation}) to this agent"
-    return _denial(Violation.PERMISSION, reason, None, allowed, _suggest(verdict.unmet, allowed))
+    return _denial(DenialCode.PERMISSION, reason, None, allowed, _suggest(verdict.unmet, allowed))
 
 
 def _describe_limit(verdict: MatrixVerdict, rule: Rule, tool: str) -> str:
@@ -70,26 +70,26 @@ def denied_unknown(tool: str, known: Sequence[str], allowed: tuple[str, ...]) ->
     """There is no such tool; name the one that was probably meant."""
     near = difflib.get_close_matches(tool, [name for name in known if name in allowed], n=1)
     suggestion = f"Did you mean {near[0]}?" if near else _suggest((), allowed)
-    return _denial(Violation.TOOL_UNKNOWN, f"there is no tool named {tool}", None, allowed, suggestion)
+    return _denial(DenialCode.TOOL_UNKNOWN, f"there is no tool named {tool}", None, allowed, suggestion)
 
 
 def denied_arguments(tool: str, problems: Sequence[str]) -> Denial:
     """The arguments are invalid; another tool would not help."""
     reason = f"the arguments of {tool} are not valid: " + "; ".join(problems)
-    return _denial(Violation.ARGUMENTS, reason, None, (), f"Call {tool} again with corrected arguments.")
+    return _denial(DenialCode.ARGUMENTS, reason, None, (), f"Call {tool} again with corrected arguments.")
 
 
 def denied_drifted(tool: str, version: int) -> Denial:
     """A server has redefined its tool, and nobody has accepted the new definition yet."""
     reason = f"{tool} is not what was accepted under this name: its calls are held until version {version} is accepted"
     suggestion = "A policy admin has to look at it; go on with other tools, or respond with what is missing."
-    return _denial(Violation.DRIFTED, reason, None, (), suggestion)
+    return _denial(DenialCode.DRIFTED, reason, None, (), suggestion)
 
 
 def denied_grant(tool: str, operation: str) -> Denial:
     """The task was submitted with fewer rights."""
     reason = f"this task was not granted {tool} ({operation})"
-    return _denial(Violation.NOT_GRANTED, reason, None, (), "Use only what this task was granted, or respond.")
+    return _denial(DenialCode.NOT_GRANTED, reason, None, (), "Use only what this task was granted, or respond.")
 
 
 def denied_by_person(tool: str, reason: str, rule: str, *, expired: bool) -> Denial:
@@ -97,20 +97,20 @@ def denied_by_person(tool: str, reason: str, rule: str, *, expired: bool) -> Den
     if expired:
         message = f"nobody approved {tool} in time"
         return _denial(
-            Violation.APPROVAL_EXPIRED, message, rule, (), "Find another way, or respond with what is missing."
+            DenialCode.APPROVAL_EXPIRED, message, rule, (), "Find another way, or respond with what is missing."
         )
-    return _denial(Violation.APPROVAL_DENIED, reason, rule, (), "Do not ask for the same again; take the reason in.")
+    return _denial(DenialCode.APPROVAL_DENIED, reason, rule, (), "Do not ask for the same again; take the reason in.")
 
 
 def denied_lost(tool: str) -> Denial:
     """The approval that this call waited for no longer exists."""
-    return _denial(Violation.APPROVAL_EXPIRED, f"the approval of {tool} is gone", None, (), "Find another way.")
+    return _denial(DenialCode.APPROVAL_EXPIRED, f"the approval of {tool} is gone", None, (), "Find another way.")
 
 
 def denied_changing(tool: str, times: int, rule: str) -> Denial:
     """The call kept changing while people were asked about it."""
     message = f"{tool}, or what decides about it, changed {times} times while it waited for a person"
-    return _denial(Violation.APPROVAL_EXPIRED, message, rule, (), "Find another way, or respond with what is missing.")
+    return _denial(DenialCode.APPROVAL_EXPIRED, message, rule, (), "Find another way, or respond with what is missing.")
 
 
 def _denial(violation: str, reason: str, rule: str | None, allowed: tuple[str, ...], suggestion: str) -> Denial:

@@ -11,16 +11,16 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, ValidationError
 
-from towpath_contracts.base import ClientMessage, ClientValue, JsonObject
+from towpath_contracts.base import ClientMessage, ClientMessagePart, JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.problems.registry import ProblemDetail, entry_message
-from towpath_contracts.tools.access import RuleTrace
+from towpath_contracts.tools.access import RuleEvaluation
 from towpath_contracts.tools.grants import grant_chain
-from towpath_contracts.tools.violations import Violation
+from towpath_contracts.tools.violations import DenialCode
 from towpath_tas.core.authorization import AuthorizationQuery
 from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.grants import granted
-from towpath_tas.core.policy.matrix import CallPrincipal, LimitUsage, Matrix, RuleEffect
+from towpath_tas.core.policy.matrix import CallPrincipal, LimitCounters, Matrix, RuleEffect
 
 MAX_CASES = 10_000
 NO_RULE = ""
@@ -29,7 +29,7 @@ NO_RULE = ""
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class CasePrincipal(ClientValue):
+class CasePrincipal(ClientMessagePart):
     """Who asks, with the members of a rule's `who`."""
 
     project: str = "default"
@@ -39,7 +39,7 @@ class CasePrincipal(ClientValue):
     caller: str = "anonymous"
 
 
-class PolicyTestCase(ClientValue):
+class PolicyTestCase(ClientMessagePart):
     """One call and the verdict it must get; without `rule` any rule may decide.
 
     `operation` is the operation of the tool. `used` counts the run's earlier calls by limited rule, `rates` the calls
@@ -72,7 +72,7 @@ class PolicyTest(ClientMessage):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedPolicyTest:
+class ParsedPolicyTestFile:
     """The expectations with the line of every case, or the problems."""
 
     found: PolicyTest | None = None
@@ -81,16 +81,16 @@ class ParsedPolicyTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseResult:
+class CaseEvaluation:
     """What a matrix decides about a case, and how every rule for the tool was evaluated."""
 
     verdict: RuleEffect
     rule: str | None
     reason: str = ""
-    trace: tuple[RuleTrace, ...] = ()
+    trace: tuple[RuleEvaluation, ...] = ()
 
 
-def read_expectations(text: str) -> ParsedPolicyTest:
+def read_expectations(text: str) -> ParsedPolicyTestFile:
     """Read a test file; every problem has its line."""
     try:
         root = yaml.compose(text, Loader=_LOADER)
@@ -99,19 +99,19 @@ def read_expectations(text: str) -> ParsedPolicyTest:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
         detail = getattr(error, "problem", None) or str(error)
-        return ParsedPolicyTest(problems=(ProblemDetail(code="yaml", detail=f"{where}not YAML: {detail}"),))
+        return ParsedPolicyTestFile(problems=(ProblemDetail(code="yaml", detail=f"{where}not YAML: {detail}"),))
     if not isinstance(written, Mapping):
         detail = "a test is a mapping; start with 'kind: PolicyTest'"
-        return ParsedPolicyTest(problems=(ProblemDetail(code="kind", detail=detail),))
+        return ParsedPolicyTestFile(problems=(ProblemDetail(code="kind", detail=detail),))
     lines = _lines(root)
     try:
         found = PolicyTest.model_validate(dict(written))
     except ValidationError as error:
-        return ParsedPolicyTest(problems=tuple(_problem_of(one, lines) for one in error.errors(include_url=False)))
-    return ParsedPolicyTest(found=found, lines=lines)
+        return ParsedPolicyTestFile(problems=tuple(_problem_of(one, lines) for one in error.errors(include_url=False)))
+    return ParsedPolicyTestFile(found=found, lines=lines)
 
 
-def run_case(matrix: Matrix, case: PolicyTestCase, compile_grant: ConditionCompiler) -> CaseResult:
+def run_case(matrix: Matrix, case: PolicyTestCase, compile_grant: ConditionCompiler) -> CaseEvaluation:
     principal = CallPrincipal(case.who.network, case.who.agent, case.who.agent_type, case.who.caller, case.who.project)
     query = AuthorizationQuery(
         run_id=None,
@@ -128,18 +128,18 @@ def run_case(matrix: Matrix, case: PolicyTestCase, compile_grant: ConditionCompi
     )
     context = {**query.context(), "origin": case.origin}
     if not granted(query.grants, case.tool, case.operation, context, compile_grant):
-        return CaseResult(verdict="deny", rule=None, reason=Violation.NOT_GRANTED)
-    used = LimitUsage(calls=case.used, rates=case.rates, spent_usd=case.spent_usd)
+        return CaseEvaluation(verdict="deny", rule=None, reason=DenialCode.NOT_GRANTED)
+    used = LimitCounters(calls=case.used, rates=case.rates, spent_usd=case.spent_usd)
     verdict = matrix.decide(principal, case.tool, case.operation, context, used, discovered=case.discovered)
-    return CaseResult(
+    return CaseEvaluation(
         verdict=verdict.effect,
         rule=verdict.rule.name if verdict.rule else None,
-        reason=Violation.LIMIT if verdict.limited else "",
+        reason=DenialCode.LIMIT if verdict.limited else "",
         trace=matrix.trace(principal, case.tool, case.operation, context, discovered=case.discovered),
     )
 
 
-def is_expected(case: PolicyTestCase, result: CaseResult) -> bool:
+def is_expected(case: PolicyTestCase, result: CaseEvaluation) -> bool:
     """Return whether *result* is what *case* expects."""
     if result.verdict != case.verdict:
         return False
@@ -148,7 +148,7 @@ def is_expected(case: PolicyTestCase, result: CaseResult) -> bool:
 
 def failures(
     matrix: Matrix, cases: Sequence[PolicyTestCase], compile_grant: ConditionCompiler
-) -> tuple[tuple[int, CaseResult], ...]:
+) -> tuple[tuple[int, CaseEvaluation], ...]:
     """Return position and result of every case that does not get its expected verdict."""
     answers = ((place, run_case(matrix, case, compile_grant)) for place, case in enumerate(cases))
     return tuple((place, result) for place, result in answers if not is_expected(cases[place], result))

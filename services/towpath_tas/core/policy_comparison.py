@@ -16,9 +16,9 @@ from typing import cast
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, Change, DiffExample, DiffGroup
 from towpath_contracts.tools.policy import Verdict as Word
-from towpath_contracts.tools.violations import Violation
-from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle, query_of_call
-from towpath_tas.core.call import AuditNote, LedgerCall, LedgerChange
+from towpath_contracts.tools.violations import DenialCode
+from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer, query_of_call
+from towpath_tas.core.call import CallAuditEntry, LedgerCall, LedgerChange
 from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, Rule, RuleEffect
 from towpath_tas.core.provenance.provenance_messages import needs_knowledge, origin_members, origin_without_reading
@@ -62,7 +62,7 @@ def without_limits(rules: Iterable[Rule], compiler: ConditionCompiler, version: 
     return Matrix(without, compiler, version)
 
 
-class PolicyComparison:
+class PolicyDiffBuilder:
     """Evaluates recorded decisions with one matrix and counts differences. Its memory grows with groups, not calls."""
 
     def __init__(self, matrix: Matrix, specs: Mapping[str, ToolSpec], examples: int = MAX_EXAMPLES) -> None:
@@ -147,13 +147,13 @@ def _not_comparable(recorded: RecordedAuthorization) -> str | None:
     if recorded.verdict != "deny":
         return None
     violation = _violation(call)
-    return None if violation == Violation.PERMISSION else violation
+    return None if violation == DenialCode.PERMISSION else violation
 
 
 def _violation(call: LedgerCall) -> str:
     """Return why a call was denied at once: the ledger has the fact that was sent to the run."""
     denial = json.loads(call.fact or "{}").get("denial") or {}
-    return str(denial.get("violation_type") or Violation.PERMISSION)
+    return str(denial.get("violation_type") or DenialCode.PERMISSION)
 
 
 def _example(call: LedgerCall, recorded: RecordedAuthorization, rule_now: str | None) -> DiffExample:
@@ -171,7 +171,7 @@ SHADOW_PHASE = "shadow"
 """The phase of the audit entry about a divergence; its verdict is `decided->of the shadow`: `allow->deny`."""
 
 
-def with_shadow_note(change: LedgerChange, query: AuthorizationQuery, bundle: PolicyBundle) -> LedgerChange:
+def with_shadow_note(change: LedgerChange, query: AuthorizationQuery, bundle: ProjectAuthorizer) -> LedgerChange:
     """Return *change*, the first decision about *query*, with an audit note where the shadow policy differs."""
     decided = next((note for note in change.notes if note.phase == "decision"), None)
     tool = bundle.registry.tools.get(query.tool)
@@ -184,7 +184,7 @@ def with_shadow_note(change: LedgerChange, query: AuthorizationQuery, bundle: Po
     verdict = decide_again(bundle.shadow, known, tool.spec.operation, tool.spec)
     if verdict.effect == decided.verdict:
         return change
-    note = AuditNote(
+    note = CallAuditEntry(
         phase=SHADOW_PHASE,
         verdict=f"{decided.verdict}->{verdict.effect}",
         call=decided.call,
@@ -193,5 +193,5 @@ def with_shadow_note(change: LedgerChange, query: AuthorizationQuery, bundle: Po
     return replace(change, notes=(*change.notes, note))
 
 
-def _by_matrix(decided: AuditNote) -> bool:
-    return decided.verdict != "deny" or (decided.detail or {}).get("violation_type") == Violation.PERMISSION
+def _by_matrix(decided: CallAuditEntry) -> bool:
+    return decided.verdict != "deny" or (decided.detail or {}).get("violation_type") == DenialCode.PERMISSION

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from uuid import UUID
 
 from towpath_contracts.facts import (
-    ApprovalFieldChange,
     ApprovalRequiredFact,
+    ChangedApprovalField,
     ExecutionConflictFact,
     GateResolvedFact,
     ToolDeniedFact,
@@ -100,7 +100,10 @@ def denied(call: LedgerCall, denial: Denial) -> str:
 
 
 def approval_required(
-    call: LedgerCall, approval: Approval, changes: Sequence[ApprovalFieldChange], origins: Sequence[dict[str, Any]] = ()
+    call: LedgerCall,
+    approval: Approval,
+    changes: Sequence[ChangedApprovalField],
+    origins: Sequence[dict[str, Any]] = (),
 ) -> str:
     """Return the fact that the call waits for a person; *origins* says where its values come from."""
     return ApprovalRequiredFact(

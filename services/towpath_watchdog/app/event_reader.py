@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from nats.aio.msg import Msg
 from pydantic import ValidationError
 
-from towpath_contracts.runs.raw_events import RawRunEvents
+from towpath_contracts.runs.raw_events import RawTransitionEvents
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
 from towpath_fabric.telemetry.logs import Logger
 from towpath_watchdog.app.fact_reporter import FindingReporter
@@ -61,11 +61,11 @@ class WatchdogEventReader:
             if int(messages[-1].metadata.num_pending or 0) <= BACKLOG:
                 await self._reporter.report_findings()
 
-    def _read(self, messages: Iterable[Msg]) -> list[RawRunEvents]:
+    def _read(self, messages: Iterable[Msg]) -> list[RawTransitionEvents]:
         batches = []
         for message in messages:
             try:
-                batches.append(RawRunEvents.model_validate_json(message.data))
+                batches.append(RawTransitionEvents.model_validate_json(message.data))
             except ValidationError:
                 self._metrics.events.labels("unreadable").inc()
                 self._log.warning("an event can't be read", subject=message.subject[:200])

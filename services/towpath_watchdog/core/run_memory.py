@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from towpath_contracts.runs.raw_events import RawEntry, RawRunEvents
+from towpath_contracts.runs.raw_events import RawEntry, RawTransitionEvents
 from towpath_contracts.runs.views import RunSeq
 from towpath_watchdog.core.findings import Finding, findings
 from towpath_watchdog.core.trace import WatchedRun
@@ -67,7 +67,7 @@ class WatchedRuns:
         while len(self._ended) > ENDED_KEPT:
             self._ended.popitem(last=False)
 
-    def take(self, batch: RawRunEvents) -> bool:
+    def take(self, batch: RawTransitionEvents) -> bool:
         """Take what arrived of a run; False where something before it is missing, so that its log must be read."""
         if batch.run_id in self._ended:
             return True

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from towpath_contracts.base import JsonObject, Value
+from towpath_contracts.base import JsonObject, MessagePart
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.raw_events import RawEntry
 from towpath_watchdog.core.similarity import TEXT_CHARS, leaves
@@ -118,7 +118,7 @@ class WatchedRun:
             return  # the log-writer sets it aside; here it is one act that is not seen
         self._apply(event)
 
-    def _apply(self, event: Value) -> None:  # noqa: C901 - one table of events
+    def _apply(self, event: MessagePart) -> None:  # noqa: C901 - one table of events
         match event:
             case ev.RunCreated():
                 self.step_timeout_ms = event.step_timeout_ms
@@ -146,7 +146,7 @@ class WatchedRun:
                 return
 
     def _add_action(self, event: ev.InstructionIssued) -> None:
-        if isinstance(event.instruction, CallTools):
+        if isinstance(event.instruction, CallToolsInstruction):
             calls = {
                 call.call_index: ObservedCall(tool=call.tool, args=leaves(call.args))
                 for call in event.instruction.calls
@@ -196,7 +196,7 @@ def _text(value: Any) -> str:
         return str(value)
 
 
-_MODELS: dict[str, type[Value]] = {
+_MODELS: dict[str, type[MessagePart]] = {
     "run_created": ev.RunCreated,
     "instruction_issued": ev.InstructionIssued,
     "agent_transferred": ev.AgentTransferred,

@@ -14,7 +14,7 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import BLOB_GET_CALLS
 from towpath_contracts.tools.calls import BlobChunk, ToolInvocation
-from towpath_contracts.tools.internal_outcomes import GetCallBlob
+from towpath_contracts.tools.internal_outcomes import GetWorkspaceChunk
 from towpath_contracts.tools.workspace import (
     MAX_FILE_BYTES,
     MAX_FILES,
@@ -118,7 +118,7 @@ class RunFiles:
     async def _blob(self, digest: str) -> bytes:
         parts: list[bytes] = []
         while True:
-            request = GetCallBlob(digest=digest, index=len(parts), ticket=self._invocation.ticket)
+            request = GetWorkspaceChunk(digest=digest, index=len(parts), ticket=self._invocation.ticket)
             chunk = await self._ask(request)
             parts.append(base64.b64decode(chunk.data_base64))
             if len(parts) >= chunk.total:
@@ -128,7 +128,7 @@ class RunFiles:
             raise ResultRefusedError("workspace_unavailable", f"the bytes of {digest} are others")
         return data
 
-    async def _ask(self, request: GetCallBlob) -> BlobChunk:
+    async def _ask(self, request: GetWorkspaceChunk) -> BlobChunk:
         for attempt in range(TRIES):
             try:
                 answer: BlobChunk = await self._bus.request(BLOB_GET_CALLS, request, timeout_s=ANSWER_S)

@@ -22,7 +22,7 @@ from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.telemetry.logs import Logger
-from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_readings.spans import tool_span
 from towpath_worker.adapters.blobs import put_blob
 from towpath_worker.adapters.run_files import FileChangesLostError, RunFiles
@@ -54,7 +54,7 @@ class CallExecutor:
         hooks: Hooks,
         metrics: WorkerMetrics,
         log: Logger,
-        telemetry: Telemetry | None = None,
+        telemetry: SpanRecorder | None = None,
     ) -> None:
         self._bus = bus
         self._worker = worker

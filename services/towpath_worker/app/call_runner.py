@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from nats.aio.msg import Msg
 
-from towpath.toolbox import Toolbox
+from towpath.toolbox import WorkerTools
 from towpath.tools.declaration import AnyTool
 from towpath_contracts.canonical import digest
 from towpath_contracts.rpc import DEAD_LETTER_CALLS
@@ -24,9 +24,9 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.tickets import TicketFault, TicketRefusedError
 from towpath_worker.app.call import CallStage, WorkerCall
 from towpath_worker.app.call_execution import NOT_STARTED, CallExecutor, cancelled_failure, mark_uncertain
-from towpath_worker.app.outcome_outbox import LateOutcomeReporter, OutcomeOutbox
+from towpath_worker.app.outcome_outbox import LateOutcomeReporter, OutcomeSender
 from towpath_worker.app.registration import ToolsetRegistrar
-from towpath_worker.app.start_claims import StartDecision, claim_start
+from towpath_worker.app.start_claims import StartClaimResult, claim_start
 from towpath_worker.core.results import CallCutOffError, failure_of
 from towpath_worker.metrics import WorkerMetrics
 
@@ -43,13 +43,13 @@ class CallRunner:
     def __init__(
         self,
         bus: Bus,
-        toolbox: Toolbox,
+        toolbox: WorkerTools,
         *,
         worker: str,
         project: str,
         registration: ToolsetRegistrar,
         executor: CallExecutor,
-        outbox: OutcomeOutbox,
+        outbox: OutcomeSender,
         metrics: WorkerMetrics,
         log: Logger,
     ) -> None:
@@ -169,7 +169,7 @@ class CallRunner:
             now=self._registration.now_s(),
         )
 
-    async def _claim(self, call: WorkerCall, claims: TicketClaims) -> StartDecision:
+    async def _claim(self, call: WorkerCall, claims: TicketClaims) -> StartClaimResult:
         call.claim_id = uuid4()
         request = ClaimStart(
             execution_id=call.invocation.execution_id,
@@ -181,7 +181,7 @@ class CallRunner:
         )
         return await claim_start(self._bus, request, claims.expires_at, self._registration.now_s)
 
-    async def _end_refused(self, call: WorkerCall, claim: StartDecision, effect_class: EffectClass) -> None:
+    async def _end_refused(self, call: WorkerCall, claim: StartClaimResult, effect_class: EffectClass) -> None:
         """Drop a call whose start TAS refused: another worker has it, or nobody may run it.
 
         The broker does not deliver it again. If the other worker has died, the engine still sends its request again,
@@ -196,7 +196,7 @@ class CallRunner:
             await ack(delivery)
         return None
 
-    def _not_started(self, call: WorkerCall, claim: StartDecision) -> ToolOutcome | None:
+    def _not_started(self, call: WorkerCall, claim: StartClaimResult) -> ToolOutcome | None:
         """Return the outcome of a call that certainly did not begin: cancelled, or frozen past its time to start."""
         if call.cancel_reason is not None:
             return self._executor.failed(call, cancelled_failure(call))

@@ -12,7 +12,7 @@ from towpath_fabric.nats.pull_consumer import in_progress, nak
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_worker.app.call import CallSlots, CallStage, WorkerCall
 from towpath_worker.app.call_runner import CallRunner
-from towpath_worker.app.outcome_outbox import HEARTBEAT_S, OutcomeOutbox
+from towpath_worker.app.outcome_outbox import HEARTBEAT_S, OutcomeSender
 from towpath_worker.app.registration import ToolsetRegistrar
 from towpath_worker.metrics import WorkerMetrics
 
@@ -35,7 +35,7 @@ class WorkerMaintenance:
         *,
         active: asyncio.Event,
         slots: CallSlots,
-        outbox: OutcomeOutbox,
+        outbox: OutcomeSender,
         runner: CallRunner,
         registration: ToolsetRegistrar,
         metrics: WorkerMetrics,

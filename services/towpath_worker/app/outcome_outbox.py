@@ -39,7 +39,7 @@ class _UnconfirmedOutcome:
     heartbeat_s: float = field(default_factory=monotonic)
 
 
-class OutcomeOutbox:
+class OutcomeSender:
     """Sends outcomes and holds them until they are confirmed. `open` before the first one.
 
     *progress* is set whenever something was confirmed, *active* when something is sent. Confirmations come on
@@ -129,7 +129,7 @@ CONFIRMED_POLL_S = 0.5
 class LateOutcomeReporter:
     """Reports late outcomes, each in a task of its own."""
 
-    def __init__(self, outbox: OutcomeOutbox, log: Logger) -> None:
+    def __init__(self, outbox: OutcomeSender, log: Logger) -> None:
         self._outbox = outbox
         self._log = log
         self._tasks: set[asyncio.Task[None]] = set()

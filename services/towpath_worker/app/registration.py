@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections.abc import Iterable
 
-from towpath.toolbox import Toolbox
+from towpath.toolbox import WorkerTools
 from towpath.tools.declaration import AnyTool
 from towpath_contracts.base import Token
 from towpath_contracts.problems.registry import ProblemError
@@ -38,7 +38,7 @@ class ToolsetRegistrar:
     def __init__(
         self,
         bus: Bus,
-        toolbox: Toolbox,
+        toolbox: WorkerTools,
         *,
         worker: str,
         owner: str,

@@ -28,7 +28,7 @@ UNAVAILABLE = "unavailable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartDecision:
+class StartClaimResult:
     """TAS's answer. A granted claim must start by `start_by_s` and end by `lease_until_s` (monotonic).
 
     `probe` says whether the tool's probe is asked first, and what an unclear answer means (`ClaimAnswer`). Where an
@@ -55,7 +55,7 @@ def wall_s() -> float:
 
 async def claim_start(
     bus: Bus, request: ClaimStart, expires_at: float, now_s: Callable[[], float] = wall_s
-) -> StartDecision:
+) -> StartClaimResult:
     """Ask until TAS answers, or the ticket has expired (*expires_at*, seconds since the epoch, by *now_s*)."""
     pause_s = 0.1
     unanswered = False
@@ -63,7 +63,7 @@ async def claim_start(
         sent_s = monotonic()
         answer = await _request(bus, request)
         if answer is not None:
-            return StartDecision(
+            return StartClaimResult(
                 granted=answer.granted,
                 reason=answer.reason,
                 unanswered=unanswered,
@@ -75,7 +75,7 @@ async def claim_start(
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
         if now_s() > expires_at:
-            return StartDecision(granted=False, reason=EXPIRED, unanswered=True)
+            return StartClaimResult(granted=False, reason=EXPIRED, unanswered=True)
 
 
 async def _request(bus: Bus, request: ClaimStart) -> ClaimAnswer | None:

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from towpath.hooks import Hook, HookEvent, Hooks
-from towpath.toolbox import Toolbox
+from towpath.toolbox import WorkerTools
 from towpath.tools.declaration import AnyTool
 from towpath_contracts import subjects
 from towpath_contracts.streams import exec_consumer
@@ -28,12 +28,12 @@ from towpath_fabric.crash_points import crash_point
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import PullConsumer, nak
 from towpath_fabric.telemetry.logs import Logger
-from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_worker.app.call import CallSlots, CallStage, WorkerCall, attempt_key
 from towpath_worker.app.call_execution import CallExecutor
 from towpath_worker.app.call_runner import MALFORMED, CallRunner
 from towpath_worker.app.maintenance import WorkerMaintenance
-from towpath_worker.app.outcome_outbox import OutcomeOutbox
+from towpath_worker.app.outcome_outbox import OutcomeSender
 from towpath_worker.app.registration import ToolsetRegistrar
 from towpath_worker.metrics import WorkerMetrics
 
@@ -59,7 +59,7 @@ class WorkerOptions:
     concurrency: int = DEFAULT_CONCURRENCY
 
 
-class ToolSource(Protocol):
+class ToolDiscovery(Protocol):
     """Finds the tools of a toolset while the worker runs. `settled` is set once it knows them, or knows why not."""
 
     toolset: str
@@ -83,14 +83,14 @@ class Worker:
     def __init__(
         self,
         bus: Bus,
-        toolbox: Toolbox,
+        toolbox: WorkerTools,
         *,
         options: WorkerOptions,
         log: Logger,
         registry: CollectorRegistry,
         hooks: tuple[Hook, ...] = (),
-        telemetry: Telemetry | None = None,
-        sources: Sequence[ToolSource] = (),
+        telemetry: SpanRecorder | None = None,
+        sources: Sequence[ToolDiscovery] = (),
     ) -> None:
         self._telemetry = telemetry
         self._sources = tuple(sources)
@@ -107,7 +107,7 @@ class Worker:
         self._progress = asyncio.Event()
         self._toolsets = tuple(dict.fromkeys((*toolbox.toolsets(), *(source.toolset for source in sources))))
         confirm_subject = subjects.tool_confirm(options.project, self._toolsets[0], uuid4().hex)
-        self._outbox = OutcomeOutbox(bus, self._progress, self._active, confirm_subject)
+        self._outbox = OutcomeSender(bus, self._progress, self._active, confirm_subject)
         self._registration = ToolsetRegistrar(
             bus, toolbox, worker=options.name, owner=options.owner, project=options.project, log=log
         )
@@ -304,9 +304,9 @@ def _cancel_subject(call: WorkerCall) -> str:
     return subjects.tool_cancel(invocation.project, invocation.toolset, invocation.execution_id)
 
 
-def _is_up(source: ToolSource) -> float:
+def _is_up(source: ToolDiscovery) -> float:
     return float(source.up)
 
 
-def _held_count(source: ToolSource) -> float:
+def _held_count(source: ToolDiscovery) -> float:
     return float(source.held)

@@ -24,7 +24,7 @@ class CallCutOffError(Exception):
     """The call did not end within its time."""
 
 
-class OutcomeUnreportedError(CallCutOffError):
+class ExternalOutcomeUnknownError(CallCutOffError):
     """The call was handed to an outside system that did not report its outcome; `code` says how it was lost."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -88,7 +88,7 @@ def failure_of(error: BaseException) -> ToolFailure:
         case SecretMissingError():
             hint = "Nothing was done. Whoever runs the worker has to provide the secret."
             return ToolFailure(code="secret_missing", message=_shorten(str(error)), hint=hint)
-        case OutcomeUnreportedError():
+        case ExternalOutcomeUnknownError():
             return ToolFailure(code=error.code, message=_shorten(str(error)), retryable=True, external=True)
         case CallCutOffError():
             return ToolFailure(code="tool_timeout", message=_shorten(str(error)), retryable=True, external=True)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from towpath_embedded.chaos.judge import JudgeReport, UnknownCall
+from towpath_embedded.chaos.judge import JudgeReport, UnknownOutcomeCall
 from towpath_embedded.chaos.outside import ToolEffectRecord
-from towpath_embedded.chaos.stored_runs import StoredRuns
+from towpath_embedded.chaos.stored_runs import StoredRunRows
 from towpath_embedded.processes.supervisor import FIRST_PAUSE_S
 
 
@@ -83,7 +83,10 @@ class SweepReport:
 
 
 def explain_unknown(
-    unknown: Sequence[UnknownCall], record: StoredRuns, marks: Sequence[ToolEffectRecord], kills: Sequence[SweepKill]
+    unknown: Sequence[UnknownOutcomeCall],
+    record: StoredRunRows,
+    marks: Sequence[ToolEffectRecord],
+    kills: Sequence[SweepKill],
 ) -> tuple[list[ExplainedUnknown], list[str]]:
     """Find for every unknown call the kill of the worker that held its claim, between the claim and the doubt.
 
@@ -112,7 +115,7 @@ def explain_unknown(
     return explained, unexplained
 
 
-def _kill_in(record: StoredRuns, execution_id: str, kills: Sequence[SweepKill]) -> SweepKill | None:
+def _kill_in(record: StoredRunRows, execution_id: str, kills: Sequence[SweepKill]) -> SweepKill | None:
     own = [row for row in record.audit if row["execution_id"] == execution_id]
     doubted = max((row["at"] for row in own if (row["phase"], row["verdict"]) == ("outcome", "unknown")), default=0.0)
     granted = [row for row in own if (row["phase"], row["verdict"]) == ("claim", "granted")]

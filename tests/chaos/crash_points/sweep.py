@@ -23,9 +23,9 @@ from tests.chaos.crash_points.sweep_client import SweepClient
 from tests.chaos.crash_points.tasks import CLASSES, MAX_ACTIVE, EffectClass, Kind, SweepTask, sweep_platform
 
 from towpath_embedded.chaos.comparison import describe_difference
-from towpath_embedded.chaos.judge import UnknownCall, judge_record
+from towpath_embedded.chaos.judge import UnknownOutcomeCall, judge_record
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.stored_runs import StoredRuns, read_record
+from towpath_embedded.chaos.stored_runs import StoredRunRows, read_record
 from towpath_embedded.processes import role_names, role_process
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic, wall
@@ -226,7 +226,7 @@ class Sweep:
             await asyncio.sleep(0.05)
             self._note_process_names()
 
-    def _differences(self, record: StoredRuns, unknown: Sequence[UnknownCall]) -> list[str]:
+    def _differences(self, record: StoredRunRows, unknown: Sequence[UnknownOutcomeCall]) -> list[str]:
         doubted = {found.execution_id for found in unknown}
         found = [
             describe_difference(record, self._references[task.sort], run_id, doubted)

@@ -165,7 +165,7 @@ async def _publish_second(work: SteadyLoad) -> None:
     await _ask(work, rpc.PUBLISH_NETWORK, PublishNetwork(project="default", actor="chaos", spec=spec))
 
 
-async def _ask(work: SteadyLoad, method: rpc.Method, request: Message) -> Any:
+async def _ask(work: SteadyLoad, method: rpc.RpcMethod, request: Message) -> Any:
     gateway = await connect(work.platform.nats_url_of("gateway"), inbox=b"_INBOX_gateway")
     body, last_answer = request.model_dump_json().encode(), b"nothing"
     try:

@@ -22,7 +22,7 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_decider.adapters.gemini import GeminiProvider
-from towpath_decider.app.decision_service import DecisionMaker, DecisionOutcome, log_calls
+from towpath_decider.app.decision_service import DecisionMaker, FinishedDecision, log_calls
 from towpath_decider.core.prompt import render
 
 KEY = "test-key-1234567890"
@@ -53,7 +53,7 @@ def to_gemini(**changes: Any) -> DecisionRequest:
     return request(**{"model": "gemini:gemini-2.5-flash", "timeout_ms": 180_000, **changes})
 
 
-async def ask(*answers: Answer, clock: Clock | None = None, **changes: Any) -> tuple[DecisionOutcome, GeminiServer]:
+async def ask(*answers: Answer, clock: Clock | None = None, **changes: Any) -> tuple[FinishedDecision, GeminiServer]:
     with gemini(*answers) as server:
         async with service(server, clock) as orchestrator:
             return await orchestrator.answer(to_gemini(**changes)), server

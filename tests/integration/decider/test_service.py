@@ -24,7 +24,7 @@ from tests.support.service_process import ServiceProcess, service_process
 from towpath_contracts import subjects
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.request import (
-    LlmCall,
+    LlmCallLog,
     RenderPromptAnswer,
     RenderPromptRequest,
     ScriptPosition,
@@ -257,10 +257,10 @@ async def test_malformed_requests_are_reported_and_taken_out(
 async def test_a_gemini_decision_is_logged_with_bodies_under_debug(
     orchestrator: OrchestratorPeer, nats_server: Nats, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logged: list[LlmCall] = []
+    logged: list[LlmCallLog] = []
 
     async def on_log(message: Msg) -> None:
-        logged.append(LlmCall.model_validate_json(message.data))
+        logged.append(LlmCallLog.model_validate_json(message.data))
 
     await orchestrator.nc.subscribe(subjects.LOG_LLM_CALL, cb=on_log)
     monkeypatch.setenv("GEMINI_API_KEY", "secret-key")

@@ -18,7 +18,7 @@ from typing import Any
 import httpx2
 from tests.support.places import EXAMPLES
 
-from towpath_embedded.network_folder import NetworkFolder
+from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_names import DATABASE_ROLES
 from towpath_embedded.processes.role_process import WorkerLaunch
@@ -75,7 +75,7 @@ async def test_a_run_ends_though_every_process_is_killed_once(folder: Path) -> N
     ) as platform:
         assert {"orchestrator", "orchestrator-2", "tas-2", "worker", "gateway"} <= set(platform.processes)
         listed: list[str] = []
-        await NetworkFolder(SAMPLE, platform.gateway_url, listed.append).publish_changed()
+        await NetworkFolderPublisher(SAMPLE, platform.gateway_url, listed.append).publish_changed()
         assert listed == ["network.yaml: network support version 1"]
         async with httpx2.AsyncClient(base_url=platform.gateway_url, timeout=10) as client:
             run_id = await submit(client, "once")

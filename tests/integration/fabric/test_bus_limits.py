@@ -6,13 +6,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.rpc import Method
+from towpath_contracts.rpc import RpcMethod
 from towpath_contracts.runs.views import ActionDone
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 
-ECHO = Method("tas", "echo", ActionDone, ActionDone)
+ECHO = RpcMethod("tas", "echo", ActionDone, ActionDone)
 
 
 async def test_what_is_too_large_is_refused_at_once(nats_server: Nats) -> None:

@@ -12,14 +12,14 @@ from tests.support.waiting import eventually
 from towpath_contracts import ids
 from towpath_embedded.processes.ports import free_port
 from towpath_fabric.settings import Settings
-from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_readings.spans import RUN, Span, SpanEvent, SpanLink, step_key
 
 RUN_ID = uuid.UUID("01936b0e-8f5a-7c3d-9b2a-1f4e6d8c0a12")
 
 
-def telemetry(role: str, endpoint: str | None, registry: CollectorRegistry | None = None) -> Telemetry:
-    return Telemetry(role, Settings(otlp_endpoint=endpoint, instance="test-1"), registry)
+def telemetry(role: str, endpoint: str | None, registry: CollectorRegistry | None = None) -> SpanRecorder:
+    return SpanRecorder(role, Settings(otlp_endpoint=endpoint, instance="test-1"), registry)
 
 
 def span(key: str = "step:1", parent: str | None = RUN, **more: object) -> Span:

@@ -15,12 +15,12 @@ from tests.support.platform.platform_peer import PeerRun, PlatformPeer
 from tests.support.waiting import eventually
 
 from towpath_contracts import rpc, subjects
-from towpath_contracts.events.log import LogEntry, NoteAdded, RunEvents, RunStarted
+from towpath_contracts.events.log import LogEntry, NoteAdded, RunStarted, TransitionEvents
 from towpath_contracts.problems.registry import problem
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
-from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app import event_stream
 from towpath_gateway.core.sse import BYE
@@ -122,7 +122,7 @@ async def test_lost_repeated_and_reordered_messages_change_nothing(
         forged = LogEntry(seq=99, at=run.entries[0].at, event=note("from the future"))
         await peer.nc.publish(
             subjects.run_event(run.run_id),
-            RunEvents(run_id=run.run_id, project="default", entries=(forged,)).model_dump_json().encode(),
+            TransitionEvents(run_id=run.run_id, project="default", entries=(forged,)).model_dump_json().encode(),
         )
         await peer.finish(run, tell=False)
         assert numbered(await until(stream, "end")) == ["2", "3", "4", "5", "6"]
@@ -156,7 +156,7 @@ async def test_a_silent_stream_is_kept_open(
     await bus.connect()
     stopping = asyncio.Event()
     try:
-        platform = PlatformClient(bus, stopping, Telemetry("gateway", settings))
+        platform = PlatformClient(bus, stopping, SpanRecorder("gateway", settings))
         first = await platform.page("default", run.run_id, 0)
         stream = event_stream.RunStream(platform, "default", first, event_stream.SingleRunFraming(run.run_id)).frames()
         assert (await anext(stream)).startswith(b"retry:")

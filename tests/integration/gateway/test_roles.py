@@ -22,7 +22,7 @@ from towpath_contracts.decisions.request import PromptContext, RenderPromptAnswe
 from towpath_contracts.events.log import ToolCallFinished
 from towpath_contracts.networks.spec import NetworkList, NetworkVersion
 from towpath_contracts.problems.registry import ProblemDetail, problem
-from towpath_contracts.runs.views import ActionDone, GatePage, GateView, PromptPreview
+from towpath_contracts.runs.views import ActionDone, GatePage, GateView, PromptContextPreview
 from towpath_contracts.tools.calls import BlobChunk
 
 SPEC = {"kind": "Network", "name": "support", "agents": [{"key": "main", "is_default": True, "allow_respond": True}]}
@@ -107,7 +107,7 @@ async def test_networks_are_listed_and_shown_by_version(client: httpx2.AsyncClie
 
 async def test_the_prompt_of_an_agent_is_shown(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
     context = PromptContext(agent_key="billing", user_message="hello")
-    peer.answers[rpc.PREVIEW_PROMPT.subject] = PromptPreview(context=context, model="gemini:x")
+    peer.answers[rpc.PREVIEW_PROMPT.subject] = PromptContextPreview(context=context, model="gemini:x")
     peer.answers[rpc.RENDER_PROMPT.subject] = RenderPromptAnswer(prompt="You are billing.", digest=DIGEST)
     answer = await client.post("/v1/networks/support/prompt", json={"agent_key": "billing", "user_message": "hello"})
     shown = {name: answer.json()[name] for name in ("agent_key", "model", "prompt")}

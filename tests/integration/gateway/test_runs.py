@@ -14,7 +14,7 @@ from tests.support.platform.platform_peer import PeerRun, PlatformPeer
 from tests.support.waiting import eventually
 
 from towpath_contracts import ids, rpc
-from towpath_contracts.decisions.decision import CallTools, ToolCall
+from towpath_contracts.decisions.decision import CallToolsInstruction, ToolCall
 from towpath_contracts.events.log import (
     DecisionReceived,
     DecisionRequested,
@@ -63,7 +63,7 @@ def steps_of(run: PeerRun) -> tuple[list[object], uuid.UUID]:
         RunStarted(),
         DecisionRequested(request_id=request_id, model="scripted:task", input_preview="Refund order 8812", **place),
         DecisionReceived(request_id=request_id, decision=decision, **place),
-        InstructionIssued(instruction=CallTools(calls=(call,)), **place),
+        InstructionIssued(instruction=CallToolsInstruction(calls=(call,)), **place),
         ToolCallFinished(
             execution_id=execution_id,
             call_index=0,

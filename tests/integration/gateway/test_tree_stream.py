@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 
 from towpath import Client, RefusedError
 from towpath_contracts import subjects
-from towpath_contracts.decisions.decision import Finish
+from towpath_contracts.decisions.decision import FinishInstruction
 from towpath_contracts.decisions.request import TokenDelta
 from towpath_contracts.events.log import (
     ChildEnded,
@@ -34,7 +34,7 @@ from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
-from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_gateway.adapters.event_feed import MAX_DELTAS, TokenFeed
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.event_stream import RunStream, RunTreeFraming
@@ -198,7 +198,7 @@ def asks(asked: uuid.UUID) -> DecisionRequested:
 
 def answers(asked: uuid.UUID, message: str) -> tuple[Any, ...]:
     made = {"action": "RESPOND", "action_reasoning": "", "action_details": {"payload": {"message": message}}}
-    finish = Finish(payload={"message": message})
+    finish = FinishInstruction(payload={"message": message})
     return (
         DecisionReceived(request_id=asked, step=1, epoch=0, agent_key="a", decision=made),
         InstructionIssued(step=1, epoch=0, agent_key="a", instruction=finish),
@@ -340,7 +340,7 @@ async def test_a_client_that_goes_away_leaves_no_subscription_behind(nats_url: s
     bus = Bus("gateway", settings)
     await bus.connect()
     try:
-        platform = PlatformClient(bus, asyncio.Event(), Telemetry("gateway", settings))
+        platform = PlatformClient(bus, asyncio.Event(), SpanRecorder("gateway", settings))
         first = await platform.page("default", root.run_id, 0)
         asked = len(bus.nc._subs)
         stream = RunStream(platform, "default", first, RunTreeFraming(root.run_id, {}), deltas=True)

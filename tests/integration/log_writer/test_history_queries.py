@@ -13,7 +13,7 @@ from tests.support.platform.history_platform import Place, new_run, open_place
 from tests.support.service_process import ServiceProcess, service_process
 
 from towpath_contracts import subjects
-from towpath_contracts.decisions.request import DecisionKind, LlmCall, ToolLog
+from towpath_contracts.decisions.request import DecisionKind, LlmCallLog, ToolLog
 from towpath_contracts.ids import execution_id, request_id
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import GET_LLM_CALLS
@@ -93,7 +93,7 @@ async def test_model_calls_are_taken_from_logs_and_where_these_are_missing_from_
     js = place.log.nc.jetstream()
     bodies = {"prompt": "What now?\x00", "raw_text": '{"action": "RESPOND"}'}
     for number in (1, 2):
-        call = LlmCall(
+        call = LlmCallLog(
             request_id=request_id(run, 2, "decide", 1),
             run_id=run,
             project="default",

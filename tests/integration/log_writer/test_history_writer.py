@@ -10,12 +10,12 @@ import pytest
 from tests.conftest import DatabaseUrl
 from tests.support.orchestrator import run_history as h
 
-from towpath_contracts.events.log import RunEvents
+from towpath_contracts.events.log import TransitionEvents
 from towpath_contracts.runs.children import ParentRun
-from towpath_contracts.runs.raw_events import RawRunEvents
+from towpath_contracts.runs.raw_events import RawTransitionEvents
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.logs import configure_logging
-from towpath_log_writer.adapters.history_tables import HistoryTables
+from towpath_log_writer.adapters.history_tables import HistoryStore
 from towpath_log_writer.app.history_writer import HistoryWriter
 
 RUN = uuid.UUID("0192f0c1-2f00-7000-8000-00000000000b")
@@ -29,11 +29,11 @@ async def pool(database: DatabaseUrl) -> AsyncIterator[Any]:
 
 
 def writer(pool: Any) -> HistoryWriter:
-    return HistoryWriter(HistoryTables(pool), configure_logging("log_writer", Settings.load(log_level="error")))
+    return HistoryWriter(HistoryStore(pool), configure_logging("log_writer", Settings.load(log_level="error")))
 
 
-def batches(messages: Sequence[RunEvents]) -> list[RawRunEvents]:
-    return [RawRunEvents.model_validate_json(message.model_dump_json()) for message in messages]
+def batches(messages: Sequence[TransitionEvents]) -> list[RawTransitionEvents]:
+    return [RawTransitionEvents.model_validate_json(message.model_dump_json()) for message in messages]
 
 
 async def counted(pool: Any) -> list[tuple[int, int, int]]:
@@ -95,7 +95,7 @@ async def test_c12_a_goal_run_fills_every_column_of_the_source_however_its_log_a
         entries = [entry for message in h.messages(run, h.goal_run(run)) for entry in message.entries]
         own = writer(pool)
         for start in range(0, len(entries), size):
-            part = RunEvents(run_id=run, project="default", entries=tuple(entries[start : start + size]))
+            part = TransitionEvents(run_id=run, project="default", entries=tuple(entries[start : start + size]))
             await own.add(batches([part]))
         step = dict(await pool.fetchrow("SELECT * FROM history.agent_execution_steps WHERE execution_id = $1", run))
         whole = dict(await pool.fetchrow("SELECT * FROM history.agent_execution_history WHERE id = $1", run))
@@ -157,7 +157,7 @@ async def test_every_way_to_cut_a_history_into_batches_gives_the_same_rows(pool:
         entries = [entry for message in h.messages(run, transitions) for entry in message.entries]
         own = writer(pool)
         for start in range(0, len(entries), size):
-            part = RunEvents(run_id=run, project="default", entries=tuple(entries[start : start + size]))
+            part = TransitionEvents(run_id=run, project="default", entries=tuple(entries[start : start + size]))
             await own.add(batches([part]))
         step = await pool.fetchrow(
             "SELECT result, validation, success, error, reasoning, ended_at, cost_usd, tokens_used, attempt_number"

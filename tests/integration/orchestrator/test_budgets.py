@@ -10,7 +10,7 @@ import pytest
 from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
 
 from towpath_contracts import rpc
-from towpath_contracts.budgets import Budget, BudgetAccounts, SetBudget, ShowBudgets
+from towpath_contracts.budgets import Budget, BudgetAccountList, SetBudget, ShowBudgets
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.runs.views import GetEvents, GetRun
@@ -55,7 +55,7 @@ async def limit(peers: Peers, budget: Budget | None, *roles: str, **whose: Any) 
     return json.loads(reply.data)
 
 
-def of(accounts: BudgetAccounts, scope: str, unit: str) -> Any:
+def of(accounts: BudgetAccountList, scope: str, unit: str) -> Any:
     (account,) = [one for one in accounts.accounts if one.scope == scope]
     return next(one for one in account.units if one.unit == unit)
 

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from tests.conftest import DatabaseUrl
 
 from towpath_fabric.postgres.pool import open_pool
-from towpath_orchestrator.app.admission import Admission
-from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.admission import AdmissionController
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.run_activity import RunActivity
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -37,11 +37,11 @@ class QueueTables:
         self.pool = pool
         self.made = 0
         self.begun: list[UUID] = []
-        self.local_facts = LocalFacts(asyncio.Event())
+        self.local_facts = LocalFactQueue(asyncio.Event())
 
-    def admission(self, room: int, **more: Any) -> Admission:
+    def admission(self, room: int, **more: Any) -> AdmissionController:
         settings = OrchestratorSettings(max_active_runs=room, max_active_share=1, **more)
-        return Admission(
+        return AdmissionController(
             self.pool,
             settings,
             OrchestratorMetrics(CollectorRegistry()),
@@ -66,7 +66,7 @@ class QueueTables:
         await self.owner.executemany(INSERT, [(run, network, status, caller, priority, at, parent) for run in ids])
         return ids
 
-    async def admitted(self, admission: Admission) -> list[str]:
+    async def admitted(self, admission: AdmissionController) -> list[str]:
         """Look once; returns the callers of what begins, in order."""
         before = len(self.begun)
         await admission.admit()

@@ -19,7 +19,7 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import open_pool
 from towpath_orchestrator.adapters.run_store import RunStore
 from towpath_orchestrator.app.dispatch.dispatch_windows import WindowedDispatcher
-from towpath_orchestrator.app.dispatch.windowed_request_timers import AHEAD_S, WindowedRequestTimers
+from towpath_orchestrator.app.dispatch.windowed_request_timers import AHEAD_S, WaitingRequestMonitor
 from towpath_orchestrator.app.state_cache import StateCache
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -57,7 +57,7 @@ async def test_a_held_request_does_not_wake_its_run_and_leaves_when_the_run_has_
         StateCache(10),
         RunStore(pool),
     )
-    holding = WindowedRequestTimers(pool, tables, cache, windows, structlog.get_logger())
+    holding = WaitingRequestMonitor(pool, tables, cache, windows, structlog.get_logger())
     try:
         await owner.execute("INSERT INTO runs.snapshot VALUES ('sha256:00', $1)", snapshot().model_dump_json())
         for run in (1, 2, 3):

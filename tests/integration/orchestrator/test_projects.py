@@ -40,7 +40,7 @@ async def add_caller(dsn: str, caller: str, project: str) -> None:
         await connection.close()
 
 
-def foreign(run_id: str) -> list[tuple[rpc.Method, Message, str]]:
+def foreign(run_id: str) -> list[tuple[rpc.RpcMethod, Message, str]]:
     mine = {"project": "default", "run_id": run_id}
     return [
         (rpc.GET_RUN, GetRun(**mine), "run_not_found"),

@@ -14,7 +14,7 @@ from tests.integration.orchestrator.test_task_runs import ended, publish, submit
 from tests.support.orchestrator.orchestrator_peers import Peers, connected, orchestrator
 
 from towpath_contracts import rpc
-from towpath_contracts.runs.records import GetRecord, ReplayRuns
+from towpath_contracts.runs.records import GetRunRecord, ReplayRuns
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ async def command(*words: str, **environment: str) -> tuple[int, list[dict[str, 
 async def export(peers: Peers, run_id: str) -> str:
     text, cursor = "", ""
     while cursor is not None:
-        piece = await peers.ask(rpc.RECORD, GetRecord(project="default", run_id=run_id, cursor=cursor))
+        piece = await peers.ask(rpc.RECORD, GetRunRecord(project="default", run_id=run_id, cursor=cursor))
         text, cursor = text + piece.text, piece.next
     return text
 

@@ -12,7 +12,7 @@ from tests.integration.orchestrator.test_task_runs import ended, publish, submit
 from tests.support.orchestrator.orchestrator_peers import Peers, connected, orchestrator
 
 from towpath_contracts import rpc
-from towpath_contracts.runs.records import GetRecord, ReplayRuns
+from towpath_contracts.runs.records import GetRunRecord, ReplayRuns
 
 COPIES = """
 WITH ids AS (
@@ -53,7 +53,7 @@ async def test_an_export_of_a_run_that_goes_on_is_of_one_moment(
         await peers.until(lambda: bool(peers.requests))
         text, cursor = "", ""
         while cursor is not None:
-            piece = await peers.ask(rpc.RECORD, GetRecord(project="default", run_id=run_id, cursor=cursor))
+            piece = await peers.ask(rpc.RECORD, GetRunRecord(project="default", run_id=run_id, cursor=cursor))
             text, cursor = text + piece.text, piece.next
             if '"first_seq"' in text and not peers.answer_tools:
                 assert cursor is not None and cursor.startswith("events:")
@@ -62,7 +62,7 @@ async def test_an_export_of_a_run_that_goes_on_is_of_one_moment(
                 view = await ended(peers, run_id)
         wrong = await peers.raw(
             rpc.RECORD.subject,
-            GetRecord(project="default", run_id=run_id, cursor="facts:0:0").model_dump_json().encode(),
+            GetRunRecord(project="default", run_id=run_id, cursor="facts:0:0").model_dump_json().encode(),
         )
         assert json.loads(wrong.data)["code"] == "request_invalid"
     lines = [json.loads(line) for line in text.splitlines()]

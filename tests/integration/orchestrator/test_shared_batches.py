@@ -17,7 +17,7 @@ from towpath_fabric.nats.pull_consumer import PullConsumer
 from towpath_fabric.nats.streams import ensure_streams
 from towpath_fabric.postgres.pool import open_pool
 from towpath_orchestrator.app.commit.inbox import FEW, Inbox, InboxFact
-from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
 FLOOD, OTHER = 1, 1_000
@@ -58,7 +58,7 @@ async def test_a_newcomers_facts_are_in_the_next_batch_and_batches_stay_small_wh
     async with connected(nats_server.url()) as nc:
         await ensure_streams(nc)
         arrived = asyncio.Event()
-        local_facts = LocalFacts(arrived)
+        local_facts = LocalFactQueue(arrived)
         feed = PullConsumer(nc, INBOX_CONSUMER, arrived=arrived)
         letters = DeadLetters(pool, "INBOX", metrics.dead, log)
         inbox = Inbox(feed, local_facts, letters, metrics, caller_of, batch_size=64)

@@ -116,7 +116,7 @@ async def test_a_letter_of_the_workers_streams_is_sent_again_by_its_owner(tas: R
 SPEC = ToolSpec(name="mine", toolset="mine", description="d", parameters={"type": "object"}, effect_class="pure")
 
 
-async def ask(tas: Running, method: rpc.Method, place: tuple[str, str], request: Any) -> tuple[str, str]:
+async def ask(tas: Running, method: rpc.RpcMethod, place: tuple[str, str], request: Any) -> tuple[str, str]:
     """Ask as a worker of *place* does; returns the problem's code, or an empty one, and the body."""
     subject = subjects.for_toolset(method.subject, *place)
     answer = await tas.caller.nc.request(subject, request.model_dump_json().encode(), timeout=60)

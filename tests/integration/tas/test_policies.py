@@ -35,7 +35,7 @@ rules:
 LARGE = {"order_id": "A-1", "amount": 500}
 
 
-async def ask(tas: Running, method: rpc.Method, **values: Any) -> Any:
+async def ask(tas: Running, method: rpc.RpcMethod, **values: Any) -> Any:
     return await tas.caller.ask(method, project=tas.caller.project, **values)
 
 

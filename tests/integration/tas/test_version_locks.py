@@ -13,7 +13,7 @@ from tests.support.tas.tas_running import Running, shared_tas, tas
 from towpath_contracts import rpc
 from towpath_contracts.switches import SwitchSet
 from towpath_fabric.ids import new_run_id
-from towpath_tas.adapters.ledger_tables import LedgerWriteResult, LimitUse, ProjectVersions, open_calls
+from towpath_tas.adapters.ledger_tables import AuthorizationVersions, LedgerWriteResult, LimitUse, open_calls
 from towpath_tas.core.call import LedgerChange
 
 __all__ = ["shared_tas", "tas"]
@@ -34,9 +34,9 @@ async def other(tas: Running) -> AsyncIterator["asyncpg.Connection[Any]"]:
         await connection.close()
 
 
-async def seen_now(tas: Running) -> ProjectVersions:
+async def seen_now(tas: Running) -> AuthorizationVersions:
     (found,) = await query(tas.dsn, "SELECT * FROM tas.project_state WHERE project = $1", tas.caller.project)
-    return ProjectVersions(**found)
+    return AuthorizationVersions(**found)
 
 
 async def waits(tas: Running, what: "asyncio.Task[Any]") -> None:
@@ -57,7 +57,7 @@ def opened(tas: Running) -> LedgerChange:
 
 
 async def store(
-    connection: Any, step: LedgerChange, seen: ProjectVersions, counts: tuple[LimitUse, ...] = ()
+    connection: Any, step: LedgerChange, seen: AuthorizationVersions, counts: tuple[LimitUse, ...] = ()
 ) -> LedgerWriteResult:
     return await open_calls(connection, [step], counts, [seen])
 

@@ -22,7 +22,7 @@ from towpath_worker.adapters.mcp.config import load_servers
 from towpath_worker.adapters.mcp.discovery import DiscoveredTool
 from towpath_worker.adapters.mcp.server import McpServer
 from towpath_worker.adapters.mcp.server_list import make_servers
-from towpath_worker.core.results import OutcomeUnreportedError
+from towpath_worker.core.results import ExternalOutcomeUnknownError
 
 FILE = """
 servers:
@@ -123,7 +123,7 @@ async def test_answers_of_every_kind_become_results_or_honest_failures(
             await bad.call("huge_line")
         assert flooded.value.code == "result_too_large"
         for name in ("nonsense", "broken"):
-            with pytest.raises(OutcomeUnreportedError) as lost:
+            with pytest.raises(ExternalOutcomeUnknownError) as lost:
                 await bad.call(name)
             assert lost.value.code == "mcp_result_invalid"
         assert await bad.call("ask") == "refused,refused,refused"
@@ -149,10 +149,10 @@ async def test_a_server_that_dies_in_a_call_leaves_it_unknown_and_is_started_aga
     async with hostile(folder) as bad:
         other = asyncio.create_task(bad.call("hang"))
         first = await bad.pid()
-        with pytest.raises(OutcomeUnreportedError) as lost:
+        with pytest.raises(ExternalOutcomeUnknownError) as lost:
             await bad.call("die")
         assert lost.value.code == "mcp_server_lost"
-        with pytest.raises(OutcomeUnreportedError):
+        with pytest.raises(ExternalOutcomeUnknownError):
             await other
         with pytest.raises(ToolError) as down:
             await bad.call_now("echo")

@@ -12,7 +12,7 @@ from tests.simulation.outside.clock import SimProcess
 
 from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
-from towpath_contracts.rpc import PROBLEM_HEADER, Method
+from towpath_contracts.rpc import PROBLEM_HEADER, RpcMethod
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.fair_queue import take_in_turns
 from towpath_fabric.fair_request_queue import FairQueueLimits
@@ -183,7 +183,7 @@ class SimBus:
         finally:
             timer.cancel()
 
-    async def request(self, method: Method, request: Message, timeout_s: float = 5.0) -> Any:
+    async def request(self, method: RpcMethod, request: Message, timeout_s: float = 5.0) -> Any:
         return await self.request_subject(method.subject, request, method.answer, timeout_s=timeout_s)
 
     async def request_subject(self, subject: str, request: BaseModel, answer: Any, timeout_s: float = 5.0) -> Any:
@@ -222,9 +222,9 @@ class SimBus:
         self.broker.subscribe(self.process, subject, self.role if shared else "", deliver)
         return SimSubscription()
 
-    def subscriber(self, address: Method | str) -> Callable[[Handler], Handler]:
+    def subscriber(self, address: RpcMethod | str) -> Callable[[Handler], Handler]:
         """Register a handler; parts of the subject in braces are handed to it by their names, as FastStream does."""
-        template = address.subject if isinstance(address, Method) else address
+        template = address.subject if isinstance(address, RpcMethod) else address
 
         def register(handler: Handler) -> Handler:
             parts = [(part[1:-1], "*") if part.startswith("{") else ("", part) for part in template.split(".")]

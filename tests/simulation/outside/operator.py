@@ -9,7 +9,7 @@ from tests.simulation.outside.people import PROJECT
 
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.switches import OPERATOR, ListSwitches, SetSwitch, Switch
+from towpath_contracts.switches import OPERATOR, ActiveSwitch, ListSwitches, SetSwitch
 
 NAMES = (("tool", "*"), ("network", "desk"), ("caller", "alice"), ("project", PROJECT))
 
@@ -43,7 +43,7 @@ class SwitchOperator:
             found = await self._bus.request(rpc.LIST_SWITCHES, ListSwitches(project=PROJECT))
         except ProblemError:
             return
-        open_ones: tuple[Switch, ...] = found.switches
+        open_ones: tuple[ActiveSwitch, ...] = found.switches
         for switch in open_ones:
             await self._set(switch.kind, switch.name, paused=False)
 

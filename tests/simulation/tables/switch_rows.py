@@ -13,7 +13,7 @@ from tests.simulation.tables.database import Database, Session
 from tests.simulation.tables.ledger_rows import LedgerRows
 from tests.simulation.tables.run_rows import RunRows
 
-from towpath_contracts.switches import Switch
+from towpath_contracts.switches import ActiveSwitch
 from towpath_tas.adapters import ledger_tables
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.calls.stop_switches import SWITCHES
@@ -109,7 +109,7 @@ class SwitchRows:
         principal = CallPrincipal(
             call["network"], call["agent_key"], call["agent_type"], call["caller"], call["project"]
         )
-        return OpenSwitches(Switch(**row) for row in rows).find(principal, call["tool"]) is not None
+        return OpenSwitches(ActiveSwitch(**row) for row in rows).find(principal, call["tool"]) is not None
 
 
 def _place(values: tuple[Any, ...]) -> Place:

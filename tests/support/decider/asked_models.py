@@ -11,7 +11,7 @@ from tests.support.decider.model_servers import KEY, Dialect
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_decider.adapters.provider import Provider
-from towpath_decider.app.decision_service import DecisionMaker, DecisionOutcome
+from towpath_decider.app.decision_service import DecisionMaker, FinishedDecision
 from towpath_fabric.telemetry.logs import Logger
 
 GOOD = as_text(RESPOND)
@@ -69,7 +69,7 @@ class ProviderApi:
 
     async def ask(
         self, *answers: Answer, clock: Clock | None = None, listener: RecordingListener | None = None, **changes: Any
-    ) -> DecisionOutcome:
+    ) -> FinishedDecision:
         self.server.play(*answers)
         open_listener = listener.begin if listener is not None else None
         service = DecisionMaker({self.name: self.provider}, sleep=(clock or Clock()).sleep, open_listener=open_listener)
@@ -86,12 +86,12 @@ async def serve(dialect: Dialect, key: str | None = KEY, log: Logger | None = No
             await provider.close()
 
 
-def made(outcome: DecisionOutcome) -> DecisionMadeFact:
+def made(outcome: FinishedDecision) -> DecisionMadeFact:
     assert isinstance(outcome.fact, DecisionMadeFact), outcome.fact
     return outcome.fact
 
 
-def failed(outcome: DecisionOutcome, code: str) -> DecisionFailedFact:
+def failed(outcome: FinishedDecision, code: str) -> DecisionFailedFact:
     assert isinstance(outcome.fact, DecisionFailedFact), outcome.fact
     assert outcome.fact.code == code, outcome.fact
     return outcome.fact

@@ -7,7 +7,7 @@ from tests.support.engine.machine import RUN, Machine, agent, snapshot, tool, us
 from towpath_contracts import facts
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.events import log as ev
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS
 from towpath_contracts.tools.workspace import FileEntry
 from towpath_engine.handlers.calls.internal_tools import digests_for
@@ -16,7 +16,7 @@ from towpath_engine.requests.effects import TextToStore
 EQUIPPED = (*INTERNAL_TOOLS, "lint", "look")
 
 
-def network(**more: Any) -> Snapshot:
+def network(**more: Any) -> NetworkSnapshot:
     tools = (*INTERNAL_TOOLS.values(), tool("lint"), tool("look"))
     worker = agent("worker", equipped_tools=EQUIPPED, allow_respond=True)
     return snapshot(worker, tools=tools, timeout_ms=3_600_000, **more)

@@ -10,8 +10,8 @@ from tests.support.engine.machine import RUN
 from tests.support.engine.world import Call, World
 
 from towpath_contracts import facts
-from towpath_contracts.budgets import ChargedAccount
-from towpath_contracts.runs.children import AskChild
+from towpath_contracts.budgets import RunBudgetAccount
+from towpath_contracts.runs.children import AskChildStatus
 from towpath_contracts.tools.calls import Denial
 from towpath_engine.requests.effects import OutgoingEffect
 
@@ -36,7 +36,7 @@ class FamilyWorld(World):
 
     def begin(self) -> None:
         """Admit the run under a budget."""
-        scopes = (ChargedAccount(scope="project", key="default"),)
+        scopes = (RunBudgetAccount(scope="project", key="default"),)
         self.feed(facts.BudgetAccountsAppliedFact(run_id=RUN, scopes=scopes, prices={}))
         self.feed(facts.RunAdmittedFact(run_id=RUN))
 
@@ -64,12 +64,12 @@ class FamilyWorld(World):
                     self.feed(facts.GateResolvedFact.model_validate({"run_id": RUN, **said}))
 
     def _serve(self, effect: OutgoingEffect) -> None:
-        if isinstance(effect.message, AskChild):
+        if isinstance(effect.message, AskChildStatus):
             self._child(effect.message)
         else:
             super()._serve(effect)
 
-    def _child(self, asked: AskChild) -> None:
+    def _child(self, asked: AskChildStatus) -> None:
         """Let a child go on, or stop it, and have it tell where it stands; what it told may be repeated, or be lost."""
         child = self.children.setdefault(asked.child_id, Child())
         if child.status not in ENDS:

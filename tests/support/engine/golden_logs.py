@@ -20,9 +20,9 @@ from towpath_contracts import facts
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.decisions.request import PlayedScriptEntry, Usage
 from towpath_contracts.events.log import LogEntry
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.networks.swarm import CompiledSwarm
-from towpath_engine.handlers.fork import ForkPointFinder
+from towpath_engine.handlers.fork import ForkStateFinder
 from towpath_engine.reducers.fork import inherited_of
 
 FOLDER = TESTS / "golden"
@@ -107,7 +107,7 @@ def overdue() -> Machine:
 def forked() -> Machine:
     """A run that knows what another one did before its second step, and a message of it that is dead twice."""
     parent = answer()
-    point = ForkPointFinder(RUN, parent.network, 2)
+    point = ForkStateFinder(RUN, parent.network, 2)
     for entry in parent.entries:
         if point.observe(entry):
             break
@@ -237,7 +237,7 @@ class Golden:
     def __init__(self, path: Path) -> None:
         body: dict[str, Any] = json.loads(path.read_text("utf-8"))
         self.texts: list[dict[str, Any]] = body["events"]
-        self.snapshot = Snapshot.model_validate(body["snapshot"])
+        self.snapshot = NetworkSnapshot.model_validate(body["snapshot"])
         self.entries = tuple(LogEntry.model_validate_json(json.dumps(text)) for text in self.texts)
         self.facts = [(facts.fact_adapter.validate_json(json.dumps(fact)), _time(at)) for at, fact in body["facts"]]
 

@@ -5,12 +5,12 @@ from datetime import datetime
 from uuid import UUID
 
 from towpath_contracts import facts
-from towpath_contracts.decisions.decision import MAX_CALLS_PER_DECISION, CallTools
+from towpath_contracts.decisions.decision import MAX_CALLS_PER_DECISION, CallToolsInstruction
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry, event_adapter
 from towpath_contracts.networks.goal import OUT_OF_TIME
-from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.run_limits import MAX_PARALLEL, PLAN_STEPS
 from towpath_contracts.tools.access import RaiseFence
 from towpath_contracts.tools.calls import ToolRequest
@@ -32,7 +32,7 @@ AFTER_THE_END = frozenset(
 class InvariantChecker:
     """Reads the log on its own, never the state, and asserts."""
 
-    def __init__(self, network: Snapshot, first: LogEntry) -> None:
+    def __init__(self, network: NetworkSnapshot, first: LogEntry) -> None:
         assert isinstance(first.event, ev.RunCreated)
         self.network, self.task = network, first.event
         self.seq, self.step, self.fence, self.ended = 1, 0, 0, False
@@ -187,7 +187,7 @@ class InvariantChecker:
             case ev.DecisionReceived() | ev.DecisionRequestFailed():
                 assert event.request_id in self.asked
                 self.asked = set()
-            case ev.InstructionIssued() if isinstance(event.instruction, CallTools):
+            case ev.InstructionIssued() if isinstance(event.instruction, CallToolsInstruction):
                 self._opened(event.instruction)
             case ev.ToolCallFinished() | ev.ToolCallDenied():
                 assert self.open.pop(event.execution_id) == event.call_index
@@ -265,7 +265,7 @@ class InvariantChecker:
             case _:
                 return
 
-    def _opened(self, instruction: CallTools) -> None:
+    def _opened(self, instruction: CallToolsInstruction) -> None:
         """Calls are open now; the timer sends those of a decision that only polls once more."""
         polling = all(self.network.tools[call.tool].polling for call in instruction.calls)
         if polling and self.polls:

@@ -10,14 +10,14 @@ from towpath_contracts import facts
 from towpath_contracts.decisions.request import DecisionRequest, PromptContext
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry, RunCreated
-from towpath_contracts.networks.spec import CompiledAgent, Snapshot
+from towpath_contracts.networks.spec import CompiledAgent, NetworkSnapshot
 from towpath_contracts.tools.calls import Denial, EffectClass, ToolFailure, ToolRequest, ToolSpec
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.replay import create
 from towpath_engine.requests.effects import OutgoingEffect
 from towpath_engine.requests.network_context import build_context
 from towpath_engine.state.run import EffectKind
-from towpath_readings.execution_log import ExecutionLogs, project_execution_log
+from towpath_readings.execution_log import RunExecutionLogs, project_execution_log
 
 RUN = UUID("01930000-0000-7000-8000-000000000001")
 START = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
@@ -62,9 +62,9 @@ AGENTS = (
 )
 
 
-def snapshot(*agents: CompiledAgent, tools: tuple[ToolSpec, ...] = TOOLS, **more: Any) -> Snapshot:
+def snapshot(*agents: CompiledAgent, tools: tuple[ToolSpec, ...] = TOOLS, **more: Any) -> NetworkSnapshot:
     chosen = agents or AGENTS
-    return Snapshot.model_validate(
+    return NetworkSnapshot.model_validate(
         {
             "network": "desk",
             "default_agent_key": chosen[0].key,
@@ -79,7 +79,7 @@ def snapshot(*agents: CompiledAgent, tools: tuple[ToolSpec, ...] = TOOLS, **more
     )
 
 
-def task(network: Snapshot, /, **more: Any) -> RunCreated:
+def task(network: NetworkSnapshot, /, **more: Any) -> RunCreated:
     return RunCreated.model_validate(
         {
             "project": "default",
@@ -122,7 +122,7 @@ def respond(payload: Any = "done") -> dict[str, Any]:
 class Machine:
     """One run: the state, everything that happened, and a clock that tests move."""
 
-    def __init__(self, network: Snapshot | None = None, /, *, start: bool = True, **options: Any) -> None:
+    def __init__(self, network: NetworkSnapshot | None = None, /, *, start: bool = True, **options: Any) -> None:
         self.network = network or snapshot()
         self.now = START
         self.state, first = create(RUN, self.network, task(self.network, **options), self.now)
@@ -231,7 +231,7 @@ class Machine:
         return build_context(self.state)
 
     @property
-    def log(self) -> ExecutionLogs:
+    def log(self) -> RunExecutionLogs:
         return project_execution_log(self.entries)
 
     @property

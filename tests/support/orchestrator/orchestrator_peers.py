@@ -16,7 +16,7 @@ from towpath_contracts import rpc, streams, subjects
 from towpath_contracts.decisions.request import DecisionRequest, Usage
 from towpath_contracts.facts import DecisionMadeFact, ToolFinishedFact
 from towpath_contracts.runs.views import ActionDone
-from towpath_contracts.tools.access import FenceAnswer, RecordAction, ToolsDescribed
+from towpath_contracts.tools.access import FencedCalls, RecordAction, ToolsDescribed
 from towpath_contracts.tools.calls import EffectClass, ToolRequest, ToolSpec
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
@@ -114,7 +114,7 @@ class Peers:
 
         request = RaiseFence.model_validate_json(message.data)
         self.fences.append(request)
-        answer = FenceAnswer(run_id=request.run_id, fence=request.fence)
+        answer = FencedCalls(run_id=request.run_id, fence=request.fence)
         await message.respond(answer.model_dump_json().encode())
 
     async def _decide(self, message: Msg) -> bool | None:
@@ -166,7 +166,7 @@ class Peers:
             await asyncio.sleep(0.02)
         raise TimeoutError
 
-    async def ask(self, method: rpc.Method, request: Any) -> Any:
+    async def ask(self, method: rpc.RpcMethod, request: Any) -> Any:
         reply = await self.raw(method.subject, request.model_dump_json().encode())
         if reply.headers and rpc.PROBLEM_HEADER in reply.headers:
             raise AssertionError(reply.data.decode())

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from tests.support.decider.decisions import RESPOND, USE_TOOL
 
-from towpath_contracts.decisions.decision import CallTools, Finish, ToolCall
+from towpath_contracts.decisions.decision import CallToolsInstruction, FinishInstruction, ToolCall
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
-from towpath_contracts.events.log import AnyEvent, LogEntry, RunEvents
+from towpath_contracts.events.log import AnyEvent, LogEntry, TransitionEvents
 from towpath_contracts.ids import execution_id, request_id
 from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.tools.calls import Denial, ToolFailure
@@ -74,7 +74,7 @@ def calls(run: UUID, step: int, count: int = 1) -> ev.InstructionIssued:
         ToolCall(execution_id=execution_id(run, step, index), call_index=index, tool="crm.lookup", args={"n": index})
         for index in range(count)
     )
-    return ev.InstructionIssued(step=step, epoch=0, agent_key="triage", instruction=CallTools(calls=wanted))
+    return ev.InstructionIssued(step=step, epoch=0, agent_key="triage", instruction=CallToolsInstruction(calls=wanted))
 
 
 def finished(run: UUID, step: int, index: int = 0, **changes: Any) -> ev.ToolCallFinished:
@@ -136,7 +136,7 @@ def whole_run(run: UUID, steps: int, project: str = "default") -> list[list[AnyE
         transitions.append([decided(run, step, USE_TOOL), calls(run, step)])
         transitions.append([finished(run, step), asked(run, step + 1)])
     answer = ev.InstructionIssued(
-        step=steps, epoch=0, agent_key="triage", instruction=Finish(payload={"message": "hello"})
+        step=steps, epoch=0, agent_key="triage", instruction=FinishInstruction(payload={"message": "hello"})
     )
     transitions.append([decided(run, steps, RESPOND), answer, ended(steps)])
     return transitions
@@ -170,10 +170,10 @@ def goal_run(run: UUID) -> list[list[AnyEvent]]:
         [calls(run, 1), finished(run, 1, result=made), judge],
         [decided(run, 1, verdict, request_id=judging, kind="validate")],
         [
-            ev.StepValidated(step=1, attempt=2, source="model", success=True, reason="they pass", criteria=(0,)),
+            ev.StepResultValidated(step=1, attempt=2, source="model", success=True, reason="they pass", criteria=(0,)),
             ev.ProgressMeasured(step=1, source="tests", score=0.5, metrics={"passed": 1, "total": 2}),
         ],
-        [ev.ModelConfidenceMeasured(step=1, score=0.43, trigger="interval")],
+        [ev.GoalConfidenceMeasured(step=1, score=0.43, trigger="interval")],
         [gate(run)],
         [ended(1, status="escalated", reason="low_confidence", final={"status": "error", "message": "stopped"})],
     ]
@@ -188,7 +188,7 @@ def gate(run: UUID) -> ev.GateOpened:
     )
 
 
-def messages(run: UUID, transitions: Sequence[Sequence[AnyEvent]], project: str = "default") -> list[RunEvents]:
+def messages(run: UUID, transitions: Sequence[Sequence[AnyEvent]], project: str = "default") -> list[TransitionEvents]:
     """Number the events and put each transition into its message, 10 ms after the one before."""
     told = []
     seq = 0
@@ -196,5 +196,5 @@ def messages(run: UUID, transitions: Sequence[Sequence[AnyEvent]], project: str 
         at = BEGIN + timedelta(milliseconds=10 * place)
         entries = tuple(LogEntry(seq=seq + nth, at=at, event=event) for nth, event in enumerate(events, 1))
         seq += len(events)
-        told.append(RunEvents(run_id=run, project=project, entries=entries))
+        told.append(TransitionEvents(run_id=run, project=project, entries=entries))
     return told

@@ -15,7 +15,7 @@ from tests.support.orchestrator.run_history import messages
 
 from towpath_contracts import subjects
 from towpath_contracts.events.event_pages import EventPage
-from towpath_contracts.events.log import AnyEvent, LogEntry, RunEvents
+from towpath_contracts.events.log import AnyEvent, LogEntry, TransitionEvents
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.rpc import EVENTS_SINCE, PROBLEM_HEADER, SWEEP_RUNS
 from towpath_contracts.runs.views import ChangedRunList, GetEventsSince, ListChangedRuns, RunSeq
@@ -48,14 +48,16 @@ class RunLog:
         await self.nc.subscribe(EVENTS_SINCE.subject, cb=self._on_events_since)
         await self.nc.subscribe(SWEEP_RUNS.subject, cb=self._on_sweep)
 
-    def keep(self, run: UUID, transitions: Sequence[Sequence[AnyEvent]], project: str = "default") -> list[RunEvents]:
+    def keep(
+        self, run: UUID, transitions: Sequence[Sequence[AnyEvent]], project: str = "default"
+    ) -> list[TransitionEvents]:
         """Commit a run's whole log; return what an orchestrator would tell of it."""
         told = messages(run, transitions, project)
         entries = [entry for message in told for entry in message.entries]
         self.runs[run] = KeptRun(project=project, entries=entries, updated_at=datetime.now(UTC))
         return told
 
-    async def tell(self, told: Iterable[RunEvents]) -> None:
+    async def tell(self, told: Iterable[TransitionEvents]) -> None:
         """Publish into EVENTS, in the order given."""
         js = self.nc.jetstream()
         for message in told:

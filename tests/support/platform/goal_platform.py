@@ -11,7 +11,7 @@ from tests.support.places import ROOT
 
 from towpath import Client
 from towpath_contracts.events.log import FINAL_STATUSES
-from towpath_embedded.network_folder import NetworkFolder
+from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -113,7 +113,7 @@ async def goal_place() -> AsyncIterator[Place]:
             folder / "d", role_environment=policy, workers=workers, durable=False, starts="fork"
         ) as platform:
             told: list[str] = []
-            await NetworkFolder(folder / "networks", platform.gateway_url, told.append).publish_changed()
+            await NetworkFolderPublisher(folder / "networks", platform.gateway_url, told.append).publish_changed()
             assert len([one for one in told if one.endswith("version 1")]) == 2, told
             address = platform.gateway_url
             async with httpx2.AsyncClient(base_url=address, timeout=60) as client, Client(address) as sdk:

@@ -13,7 +13,7 @@ from tests.conftest import DatabaseUrl
 from tests.support.orchestrator.run_log import RunLog, wait_for
 
 from towpath_contracts.rpc import GET_HISTORY
-from towpath_contracts.runs.views import GetHistory, History
+from towpath_contracts.runs.views import ExecutionHistory, GetHistory
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_streams
@@ -66,10 +66,10 @@ class Place:
             ),
         ]
 
-    async def history(self, run: uuid.UUID, project: str = "default", after: int = -1) -> History:
+    async def history(self, run: uuid.UUID, project: str = "default", after: int = -1) -> ExecutionHistory:
         """Ask the log-writer."""
         answer = await self.bus.request(GET_HISTORY, GetHistory(project=project, run_id=run, after_step=after))
-        assert isinstance(answer, History)
+        assert isinstance(answer, ExecutionHistory)
         return answer
 
     def settings(self) -> dict[str, str]:

@@ -18,7 +18,7 @@ from nats.aio.msg import Msg
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.events.event_pages import EventPage
-from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, RunCreated, RunEvents, RunFinished, RunStarted
+from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, RunCreated, RunFinished, RunStarted, TransitionEvents
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.runs.views import (
     ActionDone,
@@ -115,7 +115,7 @@ class PlatformPeer:
 
     async def tell(self, run: PeerRun, entries: list[LogEntry]) -> None:
         """Publish entries of a run, whatever they are."""
-        message = RunEvents(run_id=run.run_id, project=run.project, entries=tuple(entries))
+        message = TransitionEvents(run_id=run.run_id, project=run.project, entries=tuple(entries))
         await self.nc.publish(subjects.run_event(run.run_id), message.model_dump_json().encode())
 
     async def finish(self, run: PeerRun, *, tell: bool = True, message: str = "done") -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.places import EXAMPLES
 
-from towpath_embedded.network_folder import NetworkFolder
+from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 
@@ -32,7 +32,7 @@ async def serve(folder: Path) -> None:
     )
     async with platform:
         told: list[str] = []
-        await NetworkFolder(SAMPLE, platform.gateway_url, told.append).publish_changed()
+        await NetworkFolderPublisher(SAMPLE, platform.gateway_url, told.append).publish_changed()
         assert told == ["network.yaml: network support version 1"], told
         sys.stdout.write(f"{platform.gateway_url}\n")
         sys.stdout.flush()

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client import CollectorRegistry
 
 from towpath_audit import bundle
-from towpath_audit.entries import AuditLogEntry, EntryPayload
+from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Checkpoint, Signer, open_note
 from towpath_contracts.tools.audit import ExportAudit
@@ -243,7 +243,7 @@ class Forger:
     def _leaf(self, line: Line, edge: MerkleFrontier) -> tuple[Line, MerkleFrontier]:
         entry = dict(line["entry"])
         if line["payload"] is not None:
-            entry["commitment"] = EntryPayload.read(line["payload"]).commitment()
+            entry["commitment"] = ErasablePayload.read(line["payload"]).commitment()
         made = AuditLogEntry.read(entry)
         again = {**line, "leaf": edge.size, "entry": entry, "hash": made.leaf_hash().hex()}
         return again, edge.extended([made.leaf_hash()])

@@ -116,11 +116,11 @@ class TasCaller:
     async def _on_confirmed(self, message: Msg) -> None:
         self.confirmed.extend(OutcomeConfirmed.model_validate_json(message.data).keys)
 
-    async def ask(self, method: rpc.Method, **values: Any) -> Any:
+    async def ask(self, method: rpc.RpcMethod, **values: Any) -> Any:
         """Ask TAS; raises ProblemError."""
         return await self.send(method, method.request.model_validate(values))
 
-    async def send(self, method: rpc.Method, request: Any) -> Any:
+    async def send(self, method: rpc.RpcMethod, request: Any) -> Any:
         """Ask TAS with a ready message; raises ProblemError."""
         reply = await self.nc.request(method.subject, request.model_dump_json().encode(), timeout=10)
         if reply.headers and rpc.PROBLEM_HEADER in reply.headers:

@@ -36,8 +36,8 @@ from towpath_contracts.tools.calls import (
     TicketClaims,
     ToolInvocation,
     ToolOutcome,
+    ToolRegistrationResult,
     ToolsRegistered,
-    ToolStanding,
 )
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 from towpath_fabric.tickets import TicketSigner
@@ -91,7 +91,7 @@ class TasPeer:
     async def _note(self, error: Exception) -> None:
         self.fault = error
 
-    def _serving(self, method: rpc.Method, handler: Callable[[Any], Any]) -> Callable[[Msg], Any]:
+    def _serving(self, method: rpc.RpcMethod, handler: Callable[[Any], Any]) -> Callable[[Msg], Any]:
         async def serve(message: Msg) -> None:
             if not self.answering:
                 return
@@ -107,7 +107,8 @@ class TasPeer:
         consumer = exec_consumer(asked.project, asked.toolset)
         await ensure_consumer(self.nc, replace(consumer, ack_wait_s=self.ack_wait_s or consumer.ack_wait_s))
         standings = tuple(
-            ToolStanding(name=one.name, version=1, digest=digest(one.name), status="accepted") for one in asked.tools
+            ToolRegistrationResult(name=one.name, version=1, digest=digest(one.name), status="accepted")
+            for one in asked.tools
         )
         now = datetime.fromtimestamp(time.time() + self.clock_ahead_s, UTC)
         return ToolsRegistered(standings=standings, ticket_keys=self.signer.public_keys(), now=now)

@@ -13,13 +13,13 @@ from tests.simulation.tables.database import BEGAN, Database, Pool
 from tests.simulation.tables.ledger_rows import LedgerRows
 from tests.simulation.tables.run_rows import RunRows
 
-from towpath_contracts.tools.access import FenceAnswer, RaiseFence
+from towpath_contracts.tools.access import FencedCalls, RaiseFence
 from towpath_fabric.clock import wall
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_tas.adapters.ledger_tables import (
+    AuthorizationVersions,
+    LedgerReadResult,
     LimitUse,
-    ProjectVersions,
-    StoredCall,
     change_calls,
     open_calls,
     read_calls,
@@ -82,7 +82,7 @@ class TwoLedgers:
         )
         self.tables.versions[PROJECT] = (version, 1)
 
-    async def read(self, run_id: UUID, execution_id: UUID) -> StoredCall:
+    async def read(self, run_id: UUID, execution_id: UUID) -> LedgerReadResult:
         """Read a call from both; they must agree on everything but the time."""
         key = (run_id, execution_id)
         real, simulated = [(await read_calls(lane, [key]))[execution_id] for lane in self.lanes]
@@ -105,7 +105,7 @@ class TwoLedgers:
         self, steps: list[LedgerChange], version: int, bases: dict[tuple[UUID, str], int]
     ) -> frozenset[UUID]:
         """Store steps in both; they must store the same ones."""
-        seen = [ProjectVersions(PROJECT, version, 1)]
+        seen = [AuthorizationVersions(PROJECT, version, 1)]
         fresh = [step for step in steps if step.call is not None and step.call.revision == 1]
         others = [step for step in steps if step not in fresh]
         counts = [
@@ -136,7 +136,7 @@ class TwoLedgers:
         assert (real.calls, real.stale) == (simulated.calls, simulated.stale)
         return frozenset(real.calls)
 
-    async def fence(self, run_id: UUID, fence: int) -> FenceAnswer:
+    async def fence(self, run_id: UUID, fence: int) -> FencedCalls:
         """Raise a fence in both."""
         said = RaiseFence(run_id=run_id, project=PROJECT, fence=fence, reason="cancelled")
         real, simulated = [await settling.raise_fence(said) for settling in self.settlings]

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from tests.support.worker import worker_tools
 
 from towpath.hooks import Hook
-from towpath.toolbox import Toolbox, collect
+from towpath.toolbox import WorkerTools, collect
 from towpath.tools.declaration import AnyTool
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
@@ -54,7 +54,7 @@ async def serving(
     log = structlog.wrap_logger(logging.getLogger("worker"), wrapper_class=structlog.stdlib.BoundLogger)
     worker = Worker(
         bus,
-        Toolbox(found if tools is None else tools),
+        WorkerTools(found if tools is None else tools),
         options=WorkerOptions(name=name, project=project, concurrency=concurrency),
         log=log,
         registry=registry,

@@ -10,7 +10,13 @@ from typing import Annotated, Any
 from towpath import AgentError, AgentRequest, BaseAgent, Secret, hook, tool
 from towpath.agents.operations import AnyMove, create_gate, evaluate_confidence, execute_tool, respond
 from towpath.hooks import HOOK_EVENTS, Hook, HookEvent
-from towpath_contracts.decisions.assessments import Confidence, CriterionFound, Progress, Summary, Validation
+from towpath_contracts.decisions.assessments import (
+    ConfidenceAnswer,
+    CriterionJudgement,
+    FinalSummaryAnswer,
+    ProgressAnswer,
+    ResultValidationAnswer,
+)
 
 SECRET = "SAMPLE_SECRET"
 PLACE = "SAMPLE_PLACE"
@@ -69,21 +75,21 @@ class Sampler(BaseAgent):
                 return create_gate("May I say so?", seen=len(request.outputs))
         return execute_tool("sample.look", where="there")
 
-    async def validate(self, request: AgentRequest) -> Validation:
+    async def validate(self, request: AgentRequest) -> ResultValidationAnswer:
         found = tuple(
-            CriterionFound(criterion=number, met=len(request.outputs) > 1, evidence="looked")
+            CriterionJudgement(criterion=number, met=len(request.outputs) > 1, evidence="looked")
             for number, _ in enumerate(request.run.get("acceptance_criteria", ()))
         )
-        return Validation(valid=True, criteria=found)
+        return ResultValidationAnswer(valid=True, criteria=found)
 
-    async def evaluate_confidence(self, request: AgentRequest) -> Confidence:
-        return Confidence(confidence=0.9, reason="I looked")
+    async def evaluate_confidence(self, request: AgentRequest) -> ConfidenceAnswer:
+        return ConfidenceAnswer(confidence=0.9, reason="I looked")
 
-    def evaluate_progress(self, request: AgentRequest) -> Progress:  # type: ignore[override] - plain on purpose
-        return Progress(progress=0.5)
+    def evaluate_progress(self, request: AgentRequest) -> ProgressAnswer:  # type: ignore[override] - plain on purpose
+        return ProgressAnswer(progress=0.5)
 
-    async def summarize(self, request: AgentRequest) -> Summary:
-        return Summary(summary="looked around")
+    async def summarize(self, request: AgentRequest) -> FinalSummaryAnswer:
+        return FinalSummaryAnswer(summary="looked around")
 
     async def deliverable(self, request: AgentRequest) -> dict[str, Any]:
         if request.run["objective"] == "break":

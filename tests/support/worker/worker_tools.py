@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from towpath import System, ToolContext, ToolError, tool
+from towpath import SystemParameter, ToolContext, ToolError, tool
 
 CALLS: list[str] = []
 RELEASE = threading.Event()
@@ -180,6 +180,6 @@ async def talk(text: str, ctx: ToolContext) -> None:
 
 
 @tool(effect_class="pure", toolset="second")
-async def elsewhere(who: Annotated[str, System()]) -> str:
+async def elsewhere(who: Annotated[str, SystemParameter()]) -> str:
     """Live in another toolset."""
     return who

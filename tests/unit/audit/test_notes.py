@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from towpath_audit.entries import AuditLogEntry, EntryError, EntryPayload
+from towpath_audit.entries import AuditLogEntry, EntryError, ErasablePayload
 from towpath_audit.merkle import EMPTY_ROOT, leaf_hash
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, Signer, open_note, read_time, split_notes, write_time
 
@@ -128,7 +128,7 @@ def test_what_is_no_entry_is_refused(expected: object) -> None:
     [{"salt": "00"}, {"salt": "zz" * 16}, {"salt": "AB" * 16}, {"detail": 1}, {"args_digest": "a\nb"}, {"x": 1}],
 )
 def test_what_is_no_payload_is_refused(changes: dict[str, object]) -> None:
-    good = EntryPayload(salt=bytes(16), args_digest="sha256:00", detail="{}")
-    assert EntryPayload.read(good.as_json()) == good
+    good = ErasablePayload(salt=bytes(16), args_digest="sha256:00", detail="{}")
+    assert ErasablePayload.read(good.as_json()) == good
     with pytest.raises(EntryError):
-        EntryPayload.read({**good.as_json(), **changes})
+        ErasablePayload.read({**good.as_json(), **changes})

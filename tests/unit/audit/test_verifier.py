@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.tas.audit_log import ORIGIN, signer
 
 from towpath_audit import bundle
-from towpath_audit.entries import AuditLogEntry, EntryPayload
+from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Checkpoint
 from towpath_audit.proof import ProvedEntry, is_proof, serialize_proof, verify_proof
@@ -30,7 +30,7 @@ def made(
         [bundle.policy("p", 1, "sha256:00", ""), bundle.step(CALL, RUN, 3, kept=True), *extra],
     )
     for number, change in enumerate(changes):
-        payload = EntryPayload(salt=bytes(16), args_digest="", detail=json.dumps(change.pop("detail", {})))
+        payload = ErasablePayload(salt=bytes(16), args_digest="", detail=json.dumps(change.pop("detail", {})))
         payload = change.pop("payload", payload)
         fields: dict[str, Any] = {
             "entry_id": number,
@@ -205,7 +205,7 @@ def test_it_is_shown_which_part_of_the_log_a_bundle_has() -> None:
 
 @pytest.mark.parametrize("detail", ["[" * 200_000, "1" * 5_000, '{"entries":[Infinity]}', '{"entries":[true]}'])
 def test_a_detail_of_another_kind_erases_nothing_and_stops_nothing(detail: str) -> None:
-    payload = EntryPayload(salt=bytes(16), args_digest="", detail=detail)
+    payload = ErasablePayload(salt=bytes(16), args_digest="", detail=detail)
     own = {"phase": "audit.erased", "payload": payload}
     assert found(made({}, {"erased": True}, own)) == [("payload_missing", 1)]
 

@@ -18,7 +18,7 @@ from towpath.cli.access.gates_commands import verdicts
 from towpath.cli.app import make_app
 from towpath.cli.shared.exit_codes import exit_code, format_problem
 from towpath.cli.shared.options import ConnectionOptions, running_server
-from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath_contracts.problems.registry import REGISTRY, problem
 from towpath_tas.adapters.keys import load_key
 
@@ -106,7 +106,7 @@ def test_nothing_is_erased_unasked(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_table_in_a_pipe_is_as_wide_as_its_rows(capsys: pytest.CaptureFixture[str]) -> None:
     columns = [Column(name, name) for name in ("one", "two")]
-    Output("table").rows("rows", [{"one": "a" * 90, "two": "b" * 90}], columns, empty="")
+    OutputPrinter("table").rows("rows", [{"one": "a" * 90, "two": "b" * 90}], columns, empty="")
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["one", "two"], ["a" * 90, "b" * 90]]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from towpath.cli.runs.event_lines import EventFormatter, answer_text, summary
 from towpath.cli.runs.run_follower import unknown_call_lines
 from towpath.cli.shared.short_ids import unique_match
-from towpath_contracts.decisions.decision import CallTools, Finish, ToolCall, Transfer
+from towpath_contracts.decisions.decision import CallToolsInstruction, FinishInstruction, ToolCall, TransferInstruction
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.problems.registry import ProblemError
@@ -18,7 +18,9 @@ from towpath_contracts.tools.calls import Denial, ToolFailure
 
 CALL = UUID("11111111-1111-5111-8111-111111111111")
 STEP = {"step": 1, "epoch": 1, "agent_key": "billing"}
-REFUND = CallTools(calls=(ToolCall(execution_id=CALL, call_index=0, tool="orders.refund", args={"amount": 129.0}),))
+REFUND = CallToolsInstruction(
+    calls=(ToolCall(execution_id=CALL, call_index=0, tool="orders.refund", args={"amount": 129.0}),)
+)
 
 
 def shown(*events: ev.AnyEvent) -> list[str]:
@@ -33,7 +35,7 @@ def decided(agent: str, model: str = "scripted:task", tokens: int = 0) -> list[e
     return [asked, ev.DecisionReceived(request_id=CALL, duration_ms=800, **made)]
 
 
-def issued(instruction: CallTools | Transfer | Finish) -> ev.InstructionIssued:
+def issued(instruction: CallToolsInstruction | TransferInstruction | FinishInstruction) -> ev.InstructionIssued:
     return ev.InstructionIssued(**STEP, instruction=instruction)
 
 
@@ -44,7 +46,7 @@ def finished(status: str, **more: object) -> ev.ToolCallFinished:
 
 
 def test_a_handover_names_both_agents_and_says_that_no_model_was_asked() -> None:
-    lines = shown(*decided("triage"), issued(Transfer(target="billing")))
+    lines = shown(*decided("triage"), issued(TransferInstruction(target="billing")))
     assert lines == ["✓ triage hands over to billing 0.8 s · scripted"]
 
 
@@ -200,8 +202,8 @@ def test_reflections_summaries_and_validations_have_a_line() -> None:
     refused = ev.Reflected(
         step=3, verdict="reset_plan", followed=False, refusal="the plan of this run may not be reset"
     )
-    judged = ev.StepValidated(step=4, attempt=1, source="model", success=False, reason="nothing changed")
-    assert shown(kept, refused, ev.RunSummarized(summary="Two files mended."), judged) == [
+    judged = ev.StepResultValidated(step=4, attempt=1, source="model", success=False, reason="nothing changed")
+    assert shown(kept, refused, ev.FinalSummaryRecorded(summary="Two files mended."), judged) == [
         "· model reflects: retry try the other file",
         "✕ model reflects: reset_plan, not followed the plan of this run may not be reset",
         "✓ model sums up Two files mended.",

@@ -14,7 +14,7 @@ from towpath.cli.definitions.objective_options import ObjectiveOptions
 from towpath.cli.runs.run_follower import RunFollower
 from towpath.cli.shared.exit_codes import UNREACHABLE
 from towpath.cli.shared.input_files import read_script
-from towpath.cli.shared.output import Output
+from towpath.cli.shared.output import OutputPrinter
 from towpath.client.client import Client
 from towpath_contracts.events.log import DecisionRequested, LogEntry, NoteAdded, RunFinished
 from towpath_readings.stream.tree import TreeEntry
@@ -59,7 +59,7 @@ async def test_an_agent_that_nobody_serves_is_named(capsys: pytest.CaptureFixtur
 
     listed: list[str] = []
     async with Log("http://127.0.0.1:9") as client:
-        await RunFollower(client, Output("json"), unanswered_s=0.01).follow(RUN)
+        await RunFollower(client, OutputPrinter("json"), unanswered_s=0.01).follow(RUN)
     assert len(listed) == 1 and "waits for an agent named sayer" in listed[0]
 
 
@@ -79,9 +79,9 @@ async def test_b12_the_runs_below_are_shown_under_their_names(capsys: pytest.Cap
                 yield TreeEntry(seq=seq, at=AT, event=event, run_id=run, path=path)
 
     async with Log("http://127.0.0.1:9") as client:
-        ended = await RunFollower(client, Output("table"), children=True).follow(RUN)
+        ended = await RunFollower(client, OutputPrinter("table"), children=True).follow(RUN)
         shown = capsys.readouterr().out.splitlines()
-        await RunFollower(client, Output("jsonl"), children=True).follow(RUN)
+        await RunFollower(client, OutputPrinter("jsonl"), children=True).follow(RUN)
     assert ended == gone and "looks around" in shown[0] and "lead/b" not in shown[0]
     assert "lead/b" in shown[1] and "looks around" in shown[1] and shown[2].strip() == "lead/b · failed: no"
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

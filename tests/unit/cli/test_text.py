@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line, plain_json, plain_yaml, printable, shorten, value_origin
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x9b2J \x07bell \u202egpj.exe\u2066 [bold]x[/bold] :skull:"
@@ -67,14 +67,14 @@ def test_arguments_are_shown_briefly() -> None:
 
 def test_a_table_shows_markup_and_emoji_codes_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"said": HOSTILE}]
-    Output("table").rows("rows", rows, [Column("said", "said")], empty="none")
+    OutputPrinter("table").rows("rows", rows, [Column("said", "said")], empty="none")
     shown = capsys.readouterr().out
     assert "[bold]x[/bold] :skull:" in " ".join(shown.split())
     assert dangerous(shown) == set()
 
 
 def test_a_line_for_people_shows_markup_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    Output("table").write(HOSTILE)
+    OutputPrinter("table").write(HOSTILE)
     shown = capsys.readouterr().out
     assert "[bold]x[/bold] :skull:" in shown
     assert dangerous(shown) == set()
@@ -91,14 +91,14 @@ def test_a_line_for_people_shows_markup_as_it_is(capsys: pytest.CaptureFixture[s
 def test_programs_get_every_row_in_the_form_they_ask_for(
     chosen: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = Output(chosen)  # type: ignore[arg-type]
+    out = OutputPrinter(chosen)  # type: ignore[arg-type]
     out.rows("rows", [{"a": 1}], [Column("a", "a")], empty="none")
     out.write("only for people")
     assert capsys.readouterr().out == expected
 
 
 def test_a_pipe_gets_json_without_being_asked() -> None:
-    assert Output().format == "json"
+    assert OutputPrinter().format == "json"
 
 
 @pytest.mark.parametrize(

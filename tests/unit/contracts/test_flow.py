@@ -2,7 +2,7 @@
 
 import pytest
 
-from towpath_contracts.networks.flow import FlowError, parse_flow, write_flow
+from towpath_contracts.networks.flow import SwarmFlowError, parse_flow, write_flow
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_a_flow_is_a_row_of_stages_each_in_the_order_of_names(text: str, stages:
     ],
 )
 def test_a_mistake_of_form_is_reported_with_its_column(text: str, expected: str) -> None:
-    with pytest.raises(FlowError) as caught:
+    with pytest.raises(SwarmFlowError) as caught:
         parse_flow(text)
     assert str(caught.value) == expected
     assert [fault.code for fault in caught.value.faults] == ["flow_invalid"]
 
 
 def test_every_name_that_stands_twice_is_reported_at_once() -> None:
-    with pytest.raises(FlowError) as caught:
+    with pytest.raises(SwarmFlowError) as caught:
         parse_flow("a >> (b | b) >> a >> (c | a)")
     assert [(fault.code, fault.column) for fault in caught.value.faults] == [
         ("flow_duplicate", 11),

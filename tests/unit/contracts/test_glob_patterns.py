@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from towpath import HostMount, RefusedError
-from towpath_contracts.glob_patterns import MAX_PATTERN, PatternTooLongError, matching_paths
-from towpath_engine.rules.tool_result import ToolRefusedError
+from towpath_contracts.glob_patterns import MAX_PATTERN, GlobPatternTooLongError, matching_paths
+from towpath_engine.rules.tool_result import InternalToolError
 from towpath_engine.rules.workspace_tools import apply_workspace, texts_needed
 
 LONG = "/".join(["a" * 80] * 12)
@@ -70,11 +70,11 @@ def test_a_letter_of_a_path_is_looked_at_once_whatever_the_pattern(pattern: str,
 def test_patterns_are_bounded_and_a_longer_one_is_refused(tmp_path: Path) -> None:
     assert matching_paths("a" * MAX_PATTERN, ["a" * MAX_PATTERN])
     long = "*" * (MAX_PATTERN + 1)
-    with pytest.raises(PatternTooLongError, match=r"257 characters; the limit is 256"):
+    with pytest.raises(GlobPatternTooLongError, match=r"257 characters; the limit is 256"):
         matching_paths(long, [])
     for tool, args in (("workspace_glob", {"pattern": long}), ("workspace_grep", {"text": "x", "pattern": long})):
         assert texts_needed(tool, args, {}) == frozenset(), "nothing is read for a call that will be refused"
-        with pytest.raises(ToolRefusedError, match="at most 256 characters") as caught:
+        with pytest.raises(InternalToolError, match="at most 256 characters") as caught:
             apply_workspace(tool, args, {}, {})
         assert caught.value.code == "arguments_invalid"
     for mount in (HostMount(tmp_path, roots=[tmp_path], include=[long]), HostMount(tmp_path, exclude=[long])):

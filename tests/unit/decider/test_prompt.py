@@ -5,13 +5,13 @@ import uuid
 import pytest
 from tests.support.decider.decisions import context
 
-from towpath_contracts.decisions.request import OlderOutput, ToolOutput
+from towpath_contracts.decisions.request import FullToolOutput, OlderOutput
 from towpath_decider.core.prompt import render
 from towpath_fabric.prompt_templates import MAX_RENDERED_CHARS, PromptInvalidError, compile_base_prompt
 
 
-def output(step: int, text: str, tool: str = "crm.lookup") -> ToolOutput:
-    return ToolOutput(
+def output(step: int, text: str, tool: str = "crm.lookup") -> FullToolOutput:
+    return FullToolOutput(
         execution_id=uuid.uuid5(uuid.NAMESPACE_OID, f"{step}{text}"),
         tool=tool,
         step=step,

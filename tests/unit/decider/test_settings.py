@@ -6,7 +6,7 @@ import pytest
 
 from towpath_contracts.decisions.request import Usage
 from towpath_decider.adapters.model_prices import price
-from towpath_decider.adapters.script_source import FileScriptSource, ScriptError
+from towpath_decider.adapters.script_source import FileScriptSource, ScriptLoadError
 from towpath_decider.settings import DeciderSettings
 
 
@@ -64,7 +64,7 @@ def test_a_script_outside_the_folder_is_not_read(tmp_path: Path, name: str) -> N
     folder.mkdir()
     (tmp_path / "secret.json").write_text("[]")
     (folder / "link").symlink_to(tmp_path / "secret.json")
-    with pytest.raises(ScriptError) as caught:
+    with pytest.raises(ScriptLoadError) as caught:
         FileScriptSource(folder).get(name)
     assert caught.value.failure.code == "script_missing"
     assert not caught.value.failure.retryable
@@ -72,8 +72,8 @@ def test_a_script_outside_the_folder_is_not_read(tmp_path: Path, name: str) -> N
 
 def test_a_script_file_that_is_no_script_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("{}")
-    with pytest.raises(ScriptError) as caught:
+    with pytest.raises(ScriptLoadError) as caught:
         FileScriptSource(tmp_path).get("bad")
     assert caught.value.failure.code == "script_invalid"
-    with pytest.raises(ScriptError, match="TOWPATH_SCRIPT_DIR"):
+    with pytest.raises(ScriptLoadError, match="TOWPATH_SCRIPT_DIR"):
         FileScriptSource(None).get("bad")

@@ -8,8 +8,8 @@ import pytest
 from tests.chaos.crash_points.report import SweepKill, explain_unknown
 
 from towpath_embedded.chaos.comparison import describe_difference
-from towpath_embedded.chaos.judge import UnknownCall
-from towpath_embedded.chaos.stored_runs import StoredRuns
+from towpath_embedded.chaos.judge import UnknownOutcomeCall
+from towpath_embedded.chaos.stored_runs import StoredRunRows
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -57,7 +57,7 @@ def compared(change: Callable[[Rows], object], doubted: tuple[str, ...] = ()) ->
     rows = run_rows(2, 500.0)
     change(rows)
     both = {name: [*found, *rows[name]] for name, found in copy.deepcopy(run_rows(1, 100.0)).items()}
-    return describe_difference(StoredRuns(**both), "1", "2", doubted)
+    return describe_difference(StoredRunRows(**both), "1", "2", doubted)
 
 
 def resent(rows: Rows) -> None:
@@ -125,11 +125,11 @@ def test_what_a_person_decided_about_a_doubt_is_left_out_and_nothing_else() -> N
 def doubt(effect_class: str = "irreversible", *, process: str = "worker", at: float = 11.0) -> tuple[int, int]:
     entries = (("claim", "granted", 10.0, "worker"), ("outcome", "unknown", 25.0, ""))
     audit = [{"execution_id": "e", "phase": p, "verdict": v, "at": t, "actor": a} for p, v, t, a in entries]
-    found = UnknownCall(
+    found = UnknownOutcomeCall(
         run_id="r", execution_id="e", tool="t", effect_class=effect_class, why="?", verdicts=(), happened=0
     )
     kill = SweepKill(point="worker.before_tool", nth=1, effect_class="", process=process, at=at)
-    explained, unexplained = explain_unknown([found], StoredRuns(audit=audit), [], [kill])
+    explained, unexplained = explain_unknown([found], StoredRunRows(audit=audit), [], [kill])
     return len(explained), len(unexplained)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from towpath_embedded.chaos.judge import JudgeReport, judge_record
 from towpath_embedded.chaos.outside import ToolEffectRecord, append_mark, read_marks
-from towpath_embedded.chaos.stored_runs import StoredRuns
+from towpath_embedded.chaos.stored_runs import StoredRunRows
 
 RUN, PAY, LOOK, GATE = "r-1", "e-pay", "e-look", "g-1"
 Rows = dict[str, list[dict[str, Any]]]
@@ -62,7 +62,7 @@ def in_order() -> tuple[Rows, list[ToolEffectRecord]]:
 
 
 def verdict_of(rows: Rows, marks: list[ToolEffectRecord]) -> JudgeReport:
-    return judge_record(StoredRuns(**rows), marks, [RUN])
+    return judge_record(StoredRunRows(**rows), marks, [RUN])
 
 
 def test_what_is_in_order_is_clean_and_what_was_unknown_is_explained() -> None:

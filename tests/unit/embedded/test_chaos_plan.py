@@ -8,7 +8,7 @@ import pytest
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.chaos.faults import FAULTS, KILLS, named_faults
 from towpath_embedded.chaos.options import FULL_KILLS, FULL_RARE, QUICK_KILLS, ChaosOptions, campaign_settings
-from towpath_embedded.chaos.plan import LONGEST_DELAY_S, StrikePoint, boundaries_of, make_plan
+from towpath_embedded.chaos.plan import LONGEST_DELAY_S, StrikeTrigger, boundaries_of, make_plan
 from towpath_embedded.chaos.workload import builtin_workload, default_workloads
 
 PLACES = boundaries_of("net", ["run_created", "call", "call", "run_finished"])
@@ -17,7 +17,7 @@ PLACES = boundaries_of("net", ["run_created", "call", "call", "run_finished"])
 def test_boundaries_are_events_by_type_and_occurrence_without_resends() -> None:
     found = boundaries_of("net", ["call", "effect_resent", "call", "end"])
     assert [(place.event, place.nth) for place in found] == [("call", 1), ("call", 2), ("end", 1)]
-    assert found[1] == StrikePoint(network="net", event="call", nth=2)
+    assert found[1] == StrikeTrigger(network="net", event="call", nth=2)
     assert found[1].label == "net call#2"
 
 

@@ -6,24 +6,24 @@ from typing import Any
 import pytest
 
 from towpath.cli.administration.chaos_command import _show
-from towpath.cli.shared.output import Output
-from towpath_embedded.chaos.campaign import CampaignResult, CampaignTarget
+from towpath.cli.shared.output import OutputPrinter
+from towpath_embedded.chaos.campaign import CampaignActions, TargetRun
 from towpath_embedded.chaos.faults import Strike
-from towpath_embedded.chaos.judge import JudgeReport, UnknownCall
-from towpath_embedded.chaos.plan import StrikePlanEntry, StrikePoint
+from towpath_embedded.chaos.judge import JudgeReport, UnknownOutcomeCall
+from towpath_embedded.chaos.plan import StrikePlanEntry, StrikeTrigger
 from towpath_embedded.chaos.report import CampaignFindings, differing_runs, report_document
-from towpath_embedded.chaos.run_watcher import ObservedLog
-from towpath_embedded.chaos.stored_runs import StoredRuns
+from towpath_embedded.chaos.run_watcher import ObservedRunLog
+from towpath_embedded.chaos.stored_runs import StoredRunRows
 
 RUNS = ("00000000-0000-7000-8000-000000000001", "00000000-0000-7000-8000-000000000002")
 CALL = "00000000-0000-5000-8000-00000000000a"
-FIRST, SECOND = (StrikePoint(network="net", event="call", nth=nth) for nth in (1, 2))
+FIRST, SECOND = (StrikeTrigger(network="net", event="call", nth=nth) for nth in (1, 2))
 
 
-def target(number: int, fault: str, boundary: StrikePoint, *, recovered_at: float = 12.0) -> CampaignTarget:
-    log = ObservedLog(types={1: "call", 2: "end"}, seen_at={1: 9.0, 2: recovered_at})
+def target(number: int, fault: str, boundary: StrikeTrigger, *, recovered_at: float = 12.0) -> TargetRun:
+    log = ObservedRunLog(types={1: "call", 2: "end"}, seen_at={1: 9.0, 2: recovered_at})
     strike = Strike(process="p", at=10.0, wall=100.0, waited_s=0.0)
-    return CampaignTarget(
+    return TargetRun(
         cell=StrikePlanEntry(number=number, fault=fault, boundary=boundary), run_id=RUNS[number], strike=strike, log=log
     )
 
@@ -31,14 +31,14 @@ def target(number: int, fault: str, boundary: StrikePoint, *, recovered_at: floa
 @pytest.fixture
 def found() -> CampaignFindings:
     """A campaign of two strikes after which nothing is wrong; one call was unknown and settled."""
-    result = CampaignResult(
+    result = CampaignActions(
         boundaries=(FIRST, SECOND),
         targets=[target(0, "stop.tas", SECOND, recovered_at=16.0), target(1, "kill.nats", FIRST)],
         run_ids=dict.fromkeys(RUNS, "net"),
         gate_answers={"happened": 1},
         quiet=True,
     )
-    unknown = UnknownCall(
+    unknown = UnknownOutcomeCall(
         run_id=RUNS[1],
         execution_id=CALL,
         tool="pay",
@@ -52,7 +52,7 @@ def found() -> CampaignFindings:
         {"execution_id": CALL, "phase": phase, "verdict": item, "at": at, "actor": "worker-2"}
         for phase, item, at in (("claim", "granted", 99.5), ("outcome", "unknown", 104.0))
     ]
-    record = StoredRuns(calls=[{"execution_id": CALL, "run_id": RUNS[1]}], audit=audit, events=[])
+    record = StoredRunRows(calls=[{"execution_id": CALL, "run_id": RUNS[1]}], audit=audit, events=[])
     return CampaignFindings(result=result, record=record, verdict=verdict, differing=(), replay_mismatches=())
 
 
@@ -109,13 +109,13 @@ def test_unrest_idleness_and_other_outcomes_are_problems(found: CampaignFindings
 
 
 def test_a_run_may_differ_by_a_persons_decision_or_a_time_limit_and_by_nothing_else(found: CampaignFindings) -> None:
-    def record(**changes: Any) -> StoredRuns:
+    def record(**changes: Any) -> StoredRunRows:
         common = {"step": 1, "call_index": 0, "tool": "t", "effect_class": "pure", "args_digest": "d", "rule": "r"}
         usual = {"type": "tool_call_finished", "execution_id": CALL, "step": 1, "call_index": 0, "status": "succeeded"}
         ends = {RUNS[0]: usual, RUNS[1]: {**usual, **changes}}
         status = {run_id: event["status"] for run_id, event in ends.items()}
         calls = [{**common, "run_id": r, "execution_id": CALL, "status": status[r], "settled_by": ""} for r in RUNS]
-        return StoredRuns(
+        return StoredRunRows(
             runs=[{"run_id": run_id, "status": "completed", "reason": "", "step": 1} for run_id in RUNS],
             events=[
                 {"run_id": run_id, "seq": 1, "type": "tool_call_finished", "event": event}
@@ -152,7 +152,7 @@ def test_a_goal_goes_another_way_where_a_doubted_call_of_its_child_did_not_happe
     ]
     started = {"type": "child_started", "child_id": child}
     events.append({"run_id": RUNS[1], "seq": 2, "type": "child_started", "event": started})
-    record = StoredRuns(
+    record = StoredRunRows(
         runs=[{"run_id": run_id, "status": "completed", "reason": "", "step": 1} for run_id in RUNS],
         events=events,
         calls=[{"run_id": child, "execution_id": CALL, "status": status}],
@@ -165,7 +165,7 @@ def test_a_goal_goes_another_way_where_a_doubted_call_of_its_child_did_not_happe
 def test_a_person_sees_the_matrix_the_figures_and_every_problem(
     found: CampaignFindings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _show(report(found), Output("table"))
+    _show(report(found), OutputPrinter("table"))
     calm = capsys.readouterr().out
     assert "net call#1" in calm
     assert "1 u1" in calm
@@ -173,7 +173,7 @@ def test_a_person_sees_the_matrix_the_figures_and_every_problem(
     assert "everything held" in calm
     assert "unknown 1 times: irreversible: lost" in calm
     found.verdict.lost.append(f"{RUNS[0]} is running")
-    _show(report(found), Output("table"))
+    _show(report(found), OutputPrinter("table"))
     alarmed = capsys.readouterr().out
     assert "1 L1" in alarmed
     assert f"lost: 1, for example {RUNS[0]} is running" in alarmed

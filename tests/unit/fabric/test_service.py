@@ -9,7 +9,7 @@ from faststream import Path
 from towpath_contracts.rpc import GET_RUN
 from towpath_contracts.runs.views import ActionDone, CancelRun, GetRun
 from towpath_fabric.clock import NS, use_simulated_clock
-from towpath_fabric.service import DatedServerState, Service
+from towpath_fabric.service import DateHeaderServerState, Service
 from towpath_fabric.settings import Settings
 
 
@@ -68,7 +68,7 @@ async def test_a_handler_has_to_take_the_message_of_its_method() -> None:
 def test_a_response_has_the_date_of_its_second() -> None:
     config = uvicorn.Config(Service("orchestrator", Settings.load()).asgi(), server_header=False)
     config.load()
-    state = DatedServerState(config)
+    state = DateHeaderServerState(config)
     seconds = 0.0
     with use_simulated_clock(lambda: seconds, 784_111_777 * NS):
         assert state.default_headers == [(b"date", b"Sun, 06 Nov 1994 08:49:37 GMT")]

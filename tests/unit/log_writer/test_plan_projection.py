@@ -8,12 +8,12 @@ from tests.support.engine.plan_machine import PlanRun, ask, block, step
 from towpath_contracts.runs.raw_events import RawEntry
 from towpath_log_writer.core.changes import HistoryChanges
 from towpath_log_writer.core.projection import project
-from towpath_log_writer.core.sequence import EventSegment
+from towpath_log_writer.core.sequence import ContiguousEvents
 
 
 def history(run: PlanRun) -> HistoryChanges:
     entries = [RawEntry.model_validate_json(entry.model_dump_json()) for entry in run.entries]
-    return project([EventSegment(run_id=RUN, project="default", held=0, entries=tuple(entries))])
+    return project([ContiguousEvents(run_id=RUN, project="default", held=0, entries=tuple(entries))])
 
 
 def test_e10_history_has_a_row_for_every_step_of_a_plan() -> None:

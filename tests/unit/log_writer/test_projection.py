@@ -15,11 +15,11 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import AnyEvent
 from towpath_contracts.ids import execution_id
 from towpath_contracts.runs.children import ParentRun
-from towpath_contracts.runs.raw_events import RawEntry, RawRunEvents
+from towpath_contracts.runs.raw_events import RawEntry, RawTransitionEvents
 from towpath_log_writer.core.changes import HistoryChanges
 from towpath_log_writer.core.projection import project
 from towpath_log_writer.core.rows import RESULT_CHARS, StepRow, json_text, plain
-from towpath_log_writer.core.sequence import EventSegment, continue_from, halves
+from towpath_log_writer.core.sequence import ContiguousEvents, continue_from, halves
 
 RUN = uuid.UUID("0192f0c1-2f00-7000-8000-00000000000a")
 
@@ -27,12 +27,12 @@ RUN = uuid.UUID("0192f0c1-2f00-7000-8000-00000000000a")
 def entries_of(transitions: Sequence[Sequence[AnyEvent]]) -> tuple[RawEntry, ...]:
     found: list[RawEntry] = []
     for message in h.messages(RUN, transitions):
-        found += RawRunEvents.model_validate_json(message.model_dump_json()).entries
+        found += RawTransitionEvents.model_validate_json(message.model_dump_json()).entries
     return tuple(found)
 
 
 def changes_of(*events: AnyEvent) -> HistoryChanges:
-    return project([EventSegment(run_id=RUN, project="default", held=0, entries=entries_of([events]))])
+    return project([ContiguousEvents(run_id=RUN, project="default", held=0, entries=entries_of([events]))])
 
 
 def step_of(*events: AnyEvent) -> StepRow:
@@ -40,7 +40,9 @@ def step_of(*events: AnyEvent) -> StepRow:
 
 
 def test_a_whole_run_is_one_run_row_one_row_per_step_and_one_per_call() -> None:
-    changes = project([EventSegment(run_id=RUN, project="default", held=0, entries=entries_of(h.whole_run(RUN, 4)))])
+    changes = project(
+        [ContiguousEvents(run_id=RUN, project="default", held=0, entries=entries_of(h.whole_run(RUN, 4)))]
+    )
     assert list(changes.new_runs) == [RUN]
     assert sorted(step for _, step in changes.steps) == [1, 2, 3, 4]
     assert len(changes.tools) == 3
@@ -151,14 +153,14 @@ def test_every_end_has_a_final_status_of_the_source_design(status: str, final: s
 
 def test_events_that_are_not_known_here_change_nothing() -> None:
     entries = (RawEntry.model_validate({"seq": 1, "at": h.BEGIN, "event": {"type": "invented_later", "x": 1}}),)
-    changes = project([EventSegment(run_id=RUN, project="default", held=0, entries=entries)])
+    changes = project([ContiguousEvents(run_id=RUN, project="default", held=0, entries=entries)])
     assert changes == HistoryChanges()
 
 
 @pytest.mark.parametrize("event", [{"type": "run_finished"}, {"type": "decision_received", "decision": 7}])
 def test_an_event_that_does_not_read_is_noted(event: dict[str, Any]) -> None:
     entries = (RawEntry.model_validate({"seq": 9, "at": h.BEGIN, "event": event}),)
-    (merge_state,) = project([EventSegment(run_id=RUN, project="default", held=8, entries=entries)]).unreadable
+    (merge_state,) = project([ContiguousEvents(run_id=RUN, project="default", held=8, entries=entries)]).unreadable
     assert (merge_state.seq, merge_state.type) == (9, event["type"])
 
 
@@ -185,7 +187,7 @@ def test_nothing_is_written_behind_a_gap_and_the_gap_is_noticed(present: set[int
 
 def test_work_is_split_until_one_event_is_left() -> None:
     entries = entries_of([[h.created()], [ev.RunStarted()], [h.asked(RUN, 1)]])
-    segment = EventSegment(run_id=RUN, project="default", held=0, entries=entries)
+    segment = ContiguousEvents(run_id=RUN, project="default", held=0, entries=entries)
     first, second = halves([segment])
     assert [part.held for part in (*first, *second)] == [0, 1]
     assert first[0].entries + second[0].entries == entries

@@ -3,7 +3,7 @@
 from collections import deque
 
 from towpath_fabric.fair_queue import take_in_turns
-from towpath_orchestrator.app.commit.inbox import FEW, LATELY, BatchShares
+from towpath_orchestrator.app.commit.inbox import FEW, LATELY, RecentCallerShares
 
 
 def caller(item: str) -> str:
@@ -26,14 +26,14 @@ def test_whoever_gets_no_place_is_in_front_the_next_time() -> None:
 
 
 def test_a_caller_alone_has_whole_batches() -> None:
-    shares = BatchShares()
+    shares = RecentCallerShares()
     assert shares.most_of_one(500) is None
     shares.note_batch(["a"] * 200)
     assert shares.most_of_one(500) is None
 
 
 def test_a_batch_takes_few_of_each_for_as_long_as_several_come() -> None:
-    shares = BatchShares()
+    shares = RecentCallerShares()
     shares.note_batch(["a", "b"])
     for _ in range(LATELY - 1):
         assert shares.most_of_one(100) == FEW
@@ -44,7 +44,7 @@ def test_a_batch_takes_few_of_each_for_as_long_as_several_come() -> None:
 
 
 def test_what_waits_is_taken_within_a_known_number_of_batches() -> None:
-    shares = BatchShares()
+    shares = RecentCallerShares()
     shares.note_batch(["a", "b"])
     most = shares.most_of_one(1_024)
     assert most == 64

@@ -8,12 +8,12 @@ from uuid import UUID
 import pytest
 from tests.support.engine.machine import RUN, agent, snapshot, task
 
-from towpath_contracts.budgets import Budget, BudgetRefusal, CarveOut, ModelPrice
+from towpath_contracts.budgets import Budget, BudgetRefusal, ChildRunBudget, ModelPrice
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.children import ParentRun
 from towpath_orchestrator.adapters.model_prices import ModelPrices
-from towpath_orchestrator.app.budget_limits import BUDGETS, BudgetLimitLoader
-from towpath_orchestrator.core.budget_scopes import BudgetLimitSet
+from towpath_orchestrator.app.budget_limits import BUDGETS, BudgetLimitCache
+from towpath_orchestrator.core.budget_scopes import BudgetLimits
 
 NOW = datetime(2026, 11, 22, 23, 59, tzinfo=UTC)
 CHILD = UUID(int=7)
@@ -31,9 +31,9 @@ class Rows:
         return [{**base, "soft": 0.8, "on_soft": "warn", **row} for row in self.rows] or [{**base, "project": None}]
 
 
-async def limits(*rows: dict[str, Any], prices: Any = lambda _model: None) -> BudgetLimitSet:
+async def limits(*rows: dict[str, Any], prices: Any = lambda _model: None) -> BudgetLimits:
     database: Any = Rows(*rows)
-    found = BudgetLimitLoader(database, prices)
+    found = BudgetLimitCache(database, prices)
     await found.load()
     return found.scopes
 
@@ -67,7 +67,7 @@ async def test_budget_the_accounts_of_a_run_are_those_above_it() -> None:
 async def test_budget_a_child_spends_from_its_root_and_no_more_than_is_carved_out_for_it() -> None:
     found, network = await limits(), snapshot()
     parent = ParentRun(run_id=RUN, root_id=RUN, step=1, index=0, depth=1)
-    carved = (CarveOut(run_id=CHILD, budget=Budget(tokens=2)),)
+    carved = (ChildRunBudget(run_id=CHILD, budget=Budget(tokens=2)),)
     child = task(network, budget=Budget(tokens=3), parent=parent, carve_outs=carved)
     scopes = found.scopes_of(CHILD, child, network, NOW)
     assert paths(scopes) == [("run", str(CHILD)), ("run", str(RUN))]

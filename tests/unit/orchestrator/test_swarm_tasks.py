@@ -8,7 +8,7 @@ from tests.support.engine.machine import agent, snapshot
 from tests.support.engine.plan_machine import PlanRun
 
 from towpath_contracts.events import log as ev
-from towpath_contracts.networks.spec import NetworkVersion, Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.tasks import SubmitTask
 from towpath_engine.handlers.children import new_child_run
@@ -27,7 +27,7 @@ VERSION = NetworkVersion.model_validate(
 )
 
 
-def network(mode: str) -> Snapshot:
+def network(mode: str) -> NetworkSnapshot:
     swarm = CompiledSwarm.model_validate(
         {"mode": mode, "members": ("a", "b"), "stages": (("a",),), "handoffs": {"a": ("b",), "b": ()}}
     )

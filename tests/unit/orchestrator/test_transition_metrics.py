@@ -26,7 +26,7 @@ from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_tas.metrics import TasMetrics
 from towpath_tas.settings import TasSettings
-from towpath_tas.wiring import CallPorts, CallWiring
+from towpath_tas.wiring import CallWiring, TasConnections
 
 KEYS = ("tool", "step_id", "agent_key", "exec_id", "latency_ms", "status")
 
@@ -120,7 +120,7 @@ class Empty:
 async def test_e10_the_tool_can_be_switched_off(on: bool) -> None:
     """Row E10: feature flag — without it nobody knows the tool: it can't be published, nor called."""
     nowhere: Any = None
-    ports = CallPorts(pool=nowhere, bus=nowhere, asked=nowhere, ended=nowhere)
+    ports = TasConnections(pool=nowhere, bus=nowhere, asked=nowhere, ended=nowhere)
     settings = TasSettings(agent_orchestrate_enabled=on)
     log: Any = structlog.get_logger()
     parts = CallWiring(

@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.engine.machine import Machine, respond, use
 
-from towpath_contracts.decisions.decision import Finish
+from towpath_contracts.decisions.decision import FinishInstruction
 from towpath_contracts.decisions.request import TokenDelta
 from towpath_contracts.events import log as ev
 from towpath_readings.stream.deltas import DeltaEvent, TokenDeltaFilter
 from towpath_readings.stream.live import LiveStream
-from towpath_readings.stream.partial_decision import MAX_CHARS, PartialDecision
+from towpath_readings.stream.partial_decision import MAX_CHARS, PartialDecisionParser
 
 RUN, FIRST, SECOND = UUID(int=1), UUID(int=2), UUID(int=3)
 
 
 def grown(text: str, size: int = 3) -> dict[tuple[str, int, str], str]:
     """Return what is read of *text* in pieces of *size*, put together by part, call and tool."""
-    written, parts = PartialDecision(), {}
+    written, parts = PartialDecisionParser(), {}
     for start in range(0, len(text), size):
         for one in written.add(text[start : start + size]):
             place = (one.part, one.call_index, one.tool)
@@ -88,7 +88,7 @@ def test_b12_whatever_is_written_pieces_only_grow(text: str, size: int) -> None:
 
 
 def test_b12_no_more_is_read_than_there_is_room_for() -> None:
-    written = PartialDecision()
+    written = PartialDecisionParser()
     assert written.add(BEGUN + "x" * 10) and not written.add("x" * MAX_CHARS)
 
 
@@ -165,7 +165,9 @@ def test_b12_a_log_that_lags_behind_the_pieces_ends_none_of_them() -> None:
     assert in_words(deltas.piece(piece(" bird", 1, request=asked.request_id, step=asked.step))) == [" bird"]
 
 
-FINISH = ev.InstructionIssued(step=1, epoch=0, agent_key="a", instruction=Finish(payload={"message": "expert"}))
+FINISH = ev.InstructionIssued(
+    step=1, epoch=0, agent_key="a", instruction=FinishInstruction(payload={"message": "expert"})
+)
 ENDED = ev.RunFinished(status="completed", reason="responded", final={"message": "all"}, steps=1, fence=0)
 
 
@@ -185,7 +187,7 @@ def after_an_answer(*events: Any) -> tuple[list[str], list[str]]:
 
 def test_b12_an_answer_is_sent_where_the_run_ends_with_it_and_taken_back_where_it_does_not() -> None:
     """An answer may be a handoff to another agent, or be judged first and not believed."""
-    handed = ev.HandedOff(step=1, source="a", target="expert", count=1, said="expert")
+    handed = ev.SwarmHandoffRequested(step=1, source="a", target="expert", count=1, said="expert")
     judged = asks(SECOND, "reflect")
     assert after_an_answer(ENDED) == ([], ["expert"])
     assert after_an_answer(judged, ENDED) == ([], ["expert"])

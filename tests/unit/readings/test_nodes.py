@@ -22,7 +22,7 @@ from tests.support.orchestrator.run_history import (
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.ids import request_id
-from towpath_readings.nodes import RunNodes, merge_usage, project_nodes
+from towpath_readings.nodes import RunNodesView, merge_usage, project_nodes
 from towpath_readings.transcript import (
     ChatMessage,
     ChatToolCall,
@@ -48,7 +48,7 @@ def entries(*events: ev.AnyEvent) -> list[ev.LogEntry]:
     ]
 
 
-def nodes(*events: ev.AnyEvent) -> RunNodes:
+def nodes(*events: ev.AnyEvent) -> RunNodesView:
     return project_nodes(RUN, entries(*events))
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath_contracts import ids
-from towpath_contracts.decisions.decision import CallTools, Finish, ToolCall
+from towpath_contracts.decisions.decision import CallToolsInstruction, FinishInstruction, ToolCall
 from towpath_contracts.decisions.request import Cost, DecisionRequest, PromptContext, Usage
 from towpath_contracts.events.log import (
     DecisionReceived,
@@ -88,7 +88,7 @@ def whole_run() -> list[LogEntry]:
         RunStarted(),
         DecisionRequested(request_id=asked[0], model="gemini:flash", **place(1)),
         DecisionReceived(request_id=asked[0], decision=decision, **place(1)),
-        InstructionIssued(instruction=CallTools(calls=(find, refund)), **place(1)),
+        InstructionIssued(instruction=CallToolsInstruction(calls=(find, refund)), **place(1)),
         ToolCallFinished(
             execution_id=find.execution_id,
             call_index=0,
@@ -106,7 +106,7 @@ def whole_run() -> list[LogEntry]:
             **place(1),
         ),
         DecisionRequested(request_id=asked[1], model="gemini:flash", **place(2)),
-        InstructionIssued(instruction=Finish(payload={"message": SECRET}), **place(2)),
+        InstructionIssued(instruction=FinishInstruction(payload={"message": SECRET}), **place(2)),
         RunFinished(
             status="completed",
             reason="responded",
@@ -172,7 +172,7 @@ def test_a_refusal_is_no_error_and_a_failure_is() -> None:
     only = call(1, 0, "orders.find")
     entries = log(
         created(),
-        InstructionIssued(instruction=CallTools(calls=(only,)), **place(1)),
+        InstructionIssued(instruction=CallToolsInstruction(calls=(only,)), **place(1)),
         ToolCallFinished(
             execution_id=only.execution_id,
             call_index=0,

@@ -21,7 +21,7 @@ from towpath_contracts.events.log import (
     RunQuarantined,
 )
 from towpath_contracts.networks.plan import PlanTask
-from towpath_contracts.networks.swarm import CompiledSwarm, SwarmTask
+from towpath_contracts.networks.swarm import CompiledSwarm, SelectedSwarm
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.children import ChildTask
 from towpath_readings.stream.tree import TreeEntry, TreeStream, child_name, read_cursor, write_cursor
@@ -258,7 +258,7 @@ async def test_b12_a_tree_that_is_read_run_by_run_ends_though_a_child_is_parked(
 
 
 def test_a_child_is_named_by_its_swarm_or_its_agent() -> None:
-    swarm = SwarmTask(name="review", swarm=CompiledSwarm(mode="team", members=("a",), stages=(("a",),)))
+    swarm = SelectedSwarm(name="review", swarm=CompiledSwarm(mode="team", members=("a",), stages=(("a",),)))
     assert child_name(ChildTask(agent_key="a", user_message="", swarm=swarm)) == "review"
     assert child_name(ChildTask(agent_key="a", user_message="", plan=PlanTask(prompt="do it"))) == "plan"
     assert child_name(ChildTask(agent_key="a", user_message="")) == "a"

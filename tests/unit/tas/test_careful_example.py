@@ -10,12 +10,12 @@ from tests.unit.tas.test_provenance import SEND
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 from towpath_tas.core.provenance.provenance import RunProvenance, ValueSource
 from towpath_tas.core.provenance.provenance_messages import needs_knowledge, origin_members
-from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
+from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 
 CAREFUL = (ROOT / "examples" / "careful" / "policy.yaml").read_text("utf-8")
 PURE, WIPE = SEND.model_copy(update={"name": "read", "effect_class": EffectClass.PURE, "sinks": None}), "files.wipe"
@@ -27,11 +27,13 @@ TOOLS = (
 )
 
 
-def bundle(text: str = CAREFUL) -> PolicyBundle:
+def bundle(text: str = CAREFUL) -> ProjectAuthorizer:
     read = read_policy(text, compile_condition)
     assert not read.problems, read.problems
     versions = [ToolVersion(spec=spec, version=1, digest=spec.name) for spec in TOOLS]
-    return PolicyBundle(Matrix(read.rules, compile_condition, 1), ToolRegistry(versions, matches, 1), compile_grant)
+    return ProjectAuthorizer(
+        Matrix(read.rules, compile_condition, 1), ProjectToolRegistry(versions, matches, 1), compile_grant
+    )
 
 
 def asked(tool: str, args: dict[str, Any], **more: Any) -> AuthorizationQuery:
@@ -148,9 +150,9 @@ def test_a_value_that_the_system_fills_in_is_not_shown_to_the_model() -> None:
     spec = SEND.model_copy(update={"name": "files.wipe", "system_params": ("to",)})
     policy = "kind: Policy\nrules: [{name: no, tool: '*', effect: deny, when: origin.worst_sink != \"task\"}]"
     read = read_policy(policy, compile_condition)
-    found = PolicyBundle(
+    found = ProjectAuthorizer(
         Matrix(read.rules, compile_condition, 1),
-        ToolRegistry([ToolVersion(spec=spec, version=1, digest="d")], matches, 1),
+        ProjectToolRegistry([ToolVersion(spec=spec, version=1, digest="d")], matches, 1),
         compile_grant,
     )
     decision = found.authorize(found.with_origin(asked(WIPE, {"to": ["see www.evil.example"]}), known()))

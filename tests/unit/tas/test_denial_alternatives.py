@@ -8,22 +8,22 @@ from tests.unit.tas.policy.test_authorization import TOOLS, asked, spec, stored
 
 from towpath_contracts.tools.calls import Denial
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
-from towpath_tas.core.denial_alternatives import CandidateAgent
+from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer
+from towpath_tas.core.denial_alternatives import AgentDirectoryEntry
 from towpath_tas.core.policy.matrix import Matrix, Rule
-from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
+from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 
 SNAPSHOT = "sha256:n"
 CREW = {
-    "billing": CandidateAgent(
+    "billing": AgentDirectoryEntry(
         key="billing",
         agent_type="",
         tools=frozenset({"orders.refund", "orders.find", "mail.send"}),
         routes=frozenset({"desk"}),
     ),
-    "desk": CandidateAgent(key="desk", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
-    "office": CandidateAgent(key="office", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
-    "guest": CandidateAgent(key="guest", agent_type="", tools=frozenset({"orders.find"}), routes=frozenset()),
+    "desk": AgentDirectoryEntry(key="desk", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
+    "office": AgentDirectoryEntry(key="office", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
+    "guest": AgentDirectoryEntry(key="guest", agent_type="", tools=frozenset({"orders.find"}), routes=frozenset()),
 }
 
 
@@ -34,7 +34,9 @@ def rule(name: str, effect: str = "allow", **more: Any) -> Rule:
 def denied(
     *rules: Rule, grants: Any = (), tools: list[ToolVersion] = TOOLS, known: bool = True, **changes: Any
 ) -> Denial:
-    bundle = PolicyBundle(Matrix(rules, compile_condition, 7), ToolRegistry(tools, matches, 3), compile_grant)
+    bundle = ProjectAuthorizer(
+        Matrix(rules, compile_condition, 7), ProjectToolRegistry(tools, matches, 3), compile_grant
+    )
     bundle.directories = {SNAPSHOT: CREW} if known else {}
     question: AuthorizationQuery = replace(asked(), grants=grants, snapshot_digest=SNAPSHOT, **changes)
     decision = bundle.authorize(question)

@@ -7,7 +7,7 @@ import yaml
 
 from towpath_tas.adapters.cel import compile_condition, compile_grant
 from towpath_tas.core.expectations import (
-    CaseResult,
+    CaseEvaluation,
     PolicyTestCase,
     failures,
     is_expected,
@@ -57,8 +57,8 @@ def test_every_part_of_a_case_is_weighed() -> None:
 
 
 def test_a_case_that_names_a_rule_wants_that_rule() -> None:
-    by_rule = CaseResult(verdict="deny", rule="small")
-    by_none = CaseResult(verdict="deny", rule=None)
+    by_rule = CaseEvaluation(verdict="deny", rule="small")
+    by_none = CaseEvaluation(verdict="deny", rule=None)
     assert is_expected(case("t", "deny"), by_rule)
     assert is_expected(case("t", "deny", rule="small"), by_rule)
     assert not is_expected(case("t", "deny", rule="large"), by_rule)

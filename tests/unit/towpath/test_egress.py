@@ -5,7 +5,7 @@ import ipaddress
 import pytest
 
 from towpath import ToolError
-from towpath.tools.builtin import HttpToolSettings
+from towpath.tools.builtin import HttpEgressSettings
 from towpath.tools.egress import EgressClient, is_public
 
 
@@ -58,7 +58,7 @@ async def refusal(egress: EgressClient, url: str) -> str:
 
 
 async def test_no_host_is_allowed_by_default() -> None:
-    egress = HttpToolSettings(_env_file=None).egress()
+    egress = HttpEgressSettings(_env_file=None).egress()
     assert await refusal(egress, "http://127.0.0.1/") == "http_host_not_allowed"
     assert await refusal(egress, "https://example.com/") == "http_host_not_allowed"
 
@@ -130,6 +130,6 @@ async def test_the_name_is_resolved_once_and_the_address_is_what_is_connected_to
 def test_the_lists_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOWPATH_HTTP_ALLOW", "api.test, *.example.test\nother.test")
     monkeypatch.setenv("TOWPATH_HTTP_ALLOW_PRIVATE", "api.test")
-    egress = HttpToolSettings().egress()
+    egress = HttpEgressSettings().egress()
     assert egress.allowed == ("api.test", "*.example.test", "other.test")
     assert egress.allowed_private == ("api.test",)

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from towpath import DeclarationError, System, Tool, ToolContext, ToolError, tool
-from towpath.toolbox import Toolbox, collect, load_module
+from towpath import DeclarationError, SystemParameter, Tool, ToolContext, ToolError, tool
+from towpath.toolbox import WorkerTools, collect, load_module
 from towpath.tools.arguments import ArgumentsInvalidError
 from towpath.tools.declaration import seconds
 from towpath.tools.docstrings import parse_docstring
@@ -196,12 +196,12 @@ def test_the_context_goes_to_the_parameter_annotated_with_it() -> None:
 
 def test_a_system_parameter_is_in_the_schema_and_named_as_the_systems_own() -> None:
     @tool
-    def search(query: str, tenant: Annotated[str, System()], region: Annotated[str, System] = "eu") -> None:
+    def search(q: str, firm: Annotated[str, SystemParameter()], zone: Annotated[str, SystemParameter] = "eu") -> None:
         """Search."""
 
-    assert search.spec.system_params == ("tenant", "region")
-    assert set(search.spec.parameters["properties"]) == {"query", "tenant", "region"}
-    assert search.spec.parameters["required"] == ["query", "tenant"]
+    assert search.spec.system_params == ("firm", "zone")
+    assert set(search.spec.parameters["properties"]) == {"q", "firm", "zone"}
+    assert search.spec.parameters["required"] == ["q", "firm"]
 
 
 def test_a_tool_is_still_the_function_it_was() -> None:
@@ -323,9 +323,9 @@ def test_two_tools_of_one_name_are_refused_and_one_tool_in_two_places_is_not() -
     def two() -> None:
         """Be the other."""
 
-    assert Toolbox([one, one]).find("same", "default") is one
+    assert WorkerTools([one, one]).find("same", "default") is one
     with pytest.raises(DeclarationError, match="two tools are named same"):
-        Toolbox([one, two])
+        WorkerTools([one, two])
 
 
 def test_a_tool_is_found_in_its_own_toolset_only() -> None:
@@ -333,7 +333,7 @@ def test_a_tool_is_found_in_its_own_toolset_only() -> None:
     def sell() -> None:
         """Sell."""
 
-    box = Toolbox([sell])
+    box = WorkerTools([sell])
     assert box.find("sell", "shop") is sell
     assert box.find("sell", "default") is None
     assert box.toolsets() == {"shop": (sell,)}

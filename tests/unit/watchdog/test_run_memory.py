@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from towpath_contracts.runs.idle_runs import IdleRun
-from towpath_contracts.runs.raw_events import RawEntry, RawRunEvents
+from towpath_contracts.runs.raw_events import RawEntry, RawTransitionEvents
 from towpath_contracts.runs.views import RunSeq
 from towpath_watchdog.core.findings import STALLED_STEPS, UNKNOWN_LEASE_MS, idle_finding, lease_of, lease_s
 from towpath_watchdog.core.run_memory import ENDED_KEPT, WINDOW_EVENTS, WatchedRuns
@@ -37,8 +37,8 @@ def log(*events: dict[str, Any], first: int = 1) -> tuple[RawEntry, ...]:
     return tuple(RawEntry(seq=seq, at=AT, event=event) for seq, event in enumerate(events, first))
 
 
-def batch(run: UUID, entries: Iterable[RawEntry]) -> RawRunEvents:
-    return RawRunEvents(run_id=run, project="default", entries=tuple(entries))
+def batch(run: UUID, entries: Iterable[RawEntry]) -> RawTransitionEvents:
+    return RawTransitionEvents(run_id=run, project="default", entries=tuple(entries))
 
 
 def stalled(count: int = STALLED_STEPS + 1) -> list[dict[str, Any]]:

@@ -11,11 +11,11 @@ from towpath.errors import ToolError
 from towpath.tools.declaration import tool
 from towpath_worker.adapters.mcp import error_codes
 from towpath_worker.adapters.mcp.answers import failure_from, result_of_answer
-from towpath_worker.adapters.mcp.secrets import ServerSecrets
+from towpath_worker.adapters.mcp.secrets import SecretResolver
 from towpath_worker.app.call_execution import mark_uncertain
-from towpath_worker.core.results import CallCutOffError, OutcomeUnreportedError, failure_of
+from towpath_worker.core.results import CallCutOffError, ExternalOutcomeUnknownError, failure_of
 
-SECRETS = ServerSecrets(Path())
+SECRETS = SecretResolver(Path())
 
 
 async def value(schema: dict[str, Any] | None = None, **answer: Any) -> Any:
@@ -27,9 +27,9 @@ async def test_what_was_promised_is_checked_and_given_as_it_is() -> None:
     schema = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
     assert await value(schema, structuredContent={"count": 3}) == {"count": 3}
     for wrong in ({"count": "3"}, {}):
-        with pytest.raises(OutcomeUnreportedError, match="promised"):
+        with pytest.raises(ExternalOutcomeUnknownError, match="promised"):
             await value(schema, structuredContent=wrong)
-    with pytest.raises(OutcomeUnreportedError, match="gave none"):
+    with pytest.raises(ExternalOutcomeUnknownError, match="gave none"):
         await value(schema, content=[{"type": "text", "text": "3"}])
 
 
@@ -76,7 +76,7 @@ def test_an_error_says_what_is_known_of_an_irreversible_call(code: int, failure:
         """Pay."""
 
     error = failure_from(MCPError(code, "words of the server\u202e"), "notes", SECRETS)
-    assert isinstance(error, ToolError | OutcomeUnreportedError)
+    assert isinstance(error, ToolError | ExternalOutcomeUnknownError)
     found = failure_of(error)
     known = mark_uncertain(pay, found) if isinstance(error, CallCutOffError) else found
     assert (known.code, known.uncertain) == (failure, uncertain)

@@ -6,7 +6,7 @@ import pytest
 
 from towpath.errors import RefusedError
 from towpath_worker.adapters.mcp.config import load_servers
-from towpath_worker.adapters.mcp.secrets import ServerSecretMissingError, ServerSecrets
+from towpath_worker.adapters.mcp.secrets import SecretResolver, ServerSecretMissingError
 
 GOOD = """
 kind: McpServers
@@ -95,7 +95,7 @@ def test_references_are_resolved_late_and_their_values_hidden_everywhere(
 ) -> None:
     monkeypatch.setenv("NOTES_TOKEN", 'to"ken-123')
     (tmp_path / "key.txt").write_text("first-line\nsecond-line\n")
-    secrets = ServerSecrets(tmp_path)
+    secrets = SecretResolver(tmp_path)
     assert secrets.resolve({"A": "Bearer ${env:NOTES_TOKEN}"}) == {"A": 'Bearer to"ken-123'}
     assert secrets.resolve({"K": "${file:key.txt}"}) == {"K": "first-line\nsecond-line"}
     shown = secrets.hide_in({'to"ken-123': ['see to"ken-123', 'in JSON: to\\"ken-123', "second-line", 5, None]})

@@ -15,7 +15,7 @@ from towpath.cli.runs.run_follower import is_interactive, prompt
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, OUTPUT_OPTIONS, ConnectionOptions, OutputOptions
-from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.times import parse_time
 from towpath_contracts.problems.registry import ProblemError, problem
 
@@ -60,7 +60,7 @@ async def export(
         raise ProblemError(problem("file_missing", f"{file} can't be written: {error.strerror}")) from error
     finally:
         unfinished.unlink(missing_ok=True)
-    Output().record({"file": str(file), "lines": lines}, (Column("file", "file"), Column("lines", "lines")))
+    OutputPrinter().record({"file": str(file), "lines": lines}, (Column("file", "file"), Column("lines", "lines")))
 
 
 def verify(
@@ -216,7 +216,7 @@ def _keep(note: str, public_key: str, file: Path | None, key_file: Path | None) 
         key_file.write_text(f"{public_key}\n", "utf-8")
 
 
-def _show_verification(out: Output, report: dict[str, Any]) -> None:
+def _show_verification(out: OutputPrinter, report: dict[str, Any]) -> None:
     figures, faults = report["figures"], report["faults"]
     if faults:
         out.write(f"This bundle does not hold. First fault: {faults[0]['place']}: {faults[0]['message']}", "bold red")
@@ -239,7 +239,7 @@ def _show_verification(out: Output, report: dict[str, Any]) -> None:
         out.write(f"! {note}", "yellow")
 
 
-def _show_proof(out: Output, report: dict[str, Any]) -> None:
+def _show_proof(out: OutputPrinter, report: dict[str, Any]) -> None:
     figures, faults = report["figures"], report["faults"]
     if faults:
         out.write(f"This proof does not hold. First fault: {faults[0]['message']}", "bold red")

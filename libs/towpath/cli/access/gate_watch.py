@@ -12,7 +12,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
-from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line, plain_json, shorten
 from towpath.client.client import Client
 from towpath.client.resources import GateResource
@@ -117,7 +117,7 @@ async def _closed(client: Client, gone: list[UUID]) -> list[GateView]:
     return [view for view in views if view.status != "pending"]
 
 
-def _show(out: Output, what: What, gate: GateView) -> None:
+def _show(out: OutputPrinter, what: What, gate: GateView) -> None:
     if out.for_people:
         out.write(line(what, gate), _MARKS[what][1])
     else:

@@ -10,7 +10,7 @@ from towpath.cli.access.gate_watch import notices, quorum_progress, watch
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.input_files import parse_json, read_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line, shorten, value_origin
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -208,7 +208,7 @@ def _edited(verdict: str, args: str | None) -> JsonObject | None:
     return found
 
 
-def _show_decision(out: Output, gate: GateView, done: ActionDone, verdict: str) -> None:
+def _show_decision(out: OutputPrinter, gate: GateView, done: ActionDone, verdict: str) -> None:
     if out.for_people:
         out.write(f"{verdict}: {gate.detail.get('tool', gate.gate_type)}; {done.detail or 'the run goes on'}")
     else:

@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Output
+from towpath.cli.shared.output import OutputPrinter
 from towpath.cli.shared.text import shorten
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
@@ -79,7 +79,7 @@ async def _live_policy(cases: Sequence[Row], common: ConnectionOptions) -> list[
     return results
 
 
-def _show_results(cases: Sequence[Row], results: Sequence[Row], matrix: str, out: Output) -> int:
+def _show_results(cases: Sequence[Row], results: Sequence[Row], matrix: str, out: OutputPrinter) -> int:
     failed = sum(not result["ok"] for result in results)
     rows = [
         {**_named(case), "expected": _expectation(case), **result} for case, result in zip(cases, results, strict=True)
@@ -95,7 +95,7 @@ def _show_results(cases: Sequence[Row], results: Sequence[Row], matrix: str, out
     return RUN_FAILED if failed else OK
 
 
-def _explain(row: Mapping[str, Any], out: Output) -> None:
+def _explain(row: Mapping[str, Any], out: OutputPrinter) -> None:
     found = _expectation(row)
     why = f" ({row['reason']})" if row["reason"] else ""
     out.write(f"line {row['line']}  {row['case']}: expected {row['expected']}, got {found}{why}", "red")

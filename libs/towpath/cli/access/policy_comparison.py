@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.times import parse_time
 from towpath_contracts.problems.registry import ProblemError, problem
 
@@ -105,7 +105,7 @@ async def shadow(
     _show(view.model_dump(mode="json"), common.out())
 
 
-def _show(view: Mapping[str, Any], out: Output) -> None:
+def _show(view: Mapping[str, Any], out: OutputPrinter) -> None:
     if not out.for_people:
         out.data(dict(view))
         return

@@ -17,7 +17,7 @@ from cyclopts import Parameter
 from pydantic import Field, ValidationError
 
 from towpath_contracts.authority import SERVICES, NatsUserRights, agent_rights, client_rights, worker_rights
-from towpath_contracts.base import ClientValue, Token
+from towpath_contracts.base import ClientMessagePart, Token
 from towpath_contracts.broker_accounts import SYSTEM, broker_accounts
 from towpath_contracts.problems.registry import ProblemError, details_of, problem, summary_of
 
@@ -37,28 +37,28 @@ Nkey = Annotated[str, Field(pattern=r"^U[A-Z2-7]{55}$")]
 """The public half of a user's nkey; `towpath keys nkey` shows it."""
 
 
-class WorkerCredential(ClientValue):
+class WorkerBrokerUser(ClientMessagePart):
     """What one worker credential serves; scaling a toolset is more processes with the same one."""
 
     project: Token = "default"
     toolsets: Annotated[tuple[Token, ...], Field(min_length=1)]
 
 
-class AgentCredential(ClientValue):
+class AgentBrokerUser(ClientMessagePart):
     """Which agent in user code one credential answers for; more processes share it."""
 
     project: Token = "default"
     agent: Token
 
 
-class BrokerUserList(ClientValue):
+class BrokerUserList(ClientMessagePart):
     """The list: workers and agents by name, callers that submit tasks over NATS, and who has which public nkey.
 
     Whoever has an nkey, a service too, logs in with its seed (TOWPATH_NATS_NKEY_FILE) and has no password.
     """
 
-    workers: dict[Token, WorkerCredential] = {}
-    agents: dict[Token, AgentCredential] = {}
+    workers: dict[Token, WorkerBrokerUser] = {}
+    agents: dict[Token, AgentBrokerUser] = {}
     clients: tuple[Token, ...] = ()
     nkeys: dict[Token, Nkey] = {}
 

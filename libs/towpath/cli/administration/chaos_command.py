@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from towpath.cli.shared.child_process import run_module
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
-from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line, plain_json
 
 Flag = Annotated[bool, Parameter(negative="")]
@@ -61,7 +61,7 @@ async def chaos(
         json: Print one JSON document; everything else goes to stderr.
         list: Print the faults.
     """
-    out = Output("json" if json else None, aside=json)
+    out = OutputPrinter("json" if json else None, aside=json)
     arguments = _command_line(
         {"network": network, "decisions": decisions, "tools": tools, "policy": policy, "kills": kills, "data": data},
         {"faults": faults},
@@ -87,7 +87,7 @@ def _command_line(
     return (*given, *(f"--{name}" for name, is_set in flags.items() if is_set))
 
 
-def _show(found: dict[str, Any], out: Output) -> None:
+def _show(found: dict[str, Any], out: OutputPrinter) -> None:
     """Draw the matrix, the figures, and what is wrong."""
     names = [*found["by_fault"]]
     columns = [Column("boundary", "boundary"), *(Column(_title(name), name) for name in names)]

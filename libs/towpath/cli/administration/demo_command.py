@@ -16,17 +16,17 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from towpath.cli.administration.embedded_platform import PlatformProcess, start_embedded
+from towpath.cli.administration.embedded_platform import EmbeddedPlatform, start_embedded
 from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.runs.run_follower import GateHandler, RunFollower, ask_at_gate, is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.input_files import read_script
-from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import plain_json
 from towpath.client.client import Client
 from towpath_contracts.events.log import GateOpened, RunFinished
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import History
+from towpath_contracts.runs.views import ExecutionHistory
 from towpath_fabric.clock import monotonic
 
 Flag = Annotated[bool, Parameter(negative="")]
@@ -42,7 +42,7 @@ HISTORY_POLL_S = 0.1
 
 
 @dataclass(slots=True)
-class Stopwatch:
+class DemoTimings:
     """Seconds since the demo began, at the moments worth telling."""
 
     first_entry: float = field(default_factory=monotonic)
@@ -63,8 +63,8 @@ async def demo(*, yes: Flag = False, json: Flag = False, data: Path | None = Non
     """
     if not yes and not is_interactive():
         raise ProblemError(problem("request_invalid", "nobody can be asked here", remedy="Approve by itself: --yes."))
-    out = Output("table", aside=json)
-    clock = Stopwatch()
+    out = OutputPrinter("table", aside=json)
+    clock = DemoTimings()
     with _folder(data) as folder:
         async with _platform(sample(), folder, out, keep=data is not None) as platform:
             clock.mark("ready_s")
@@ -88,7 +88,7 @@ def sample() -> Path:
     raise ProblemError(problem("file_missing", f"the sample is not beside {package}"))
 
 
-async def approve(client: Client, gate: GateOpened, out: Output) -> None:
+async def approve(client: Client, gate: GateOpened, out: OutputPrinter) -> None:
     """Approve what waits, bound to the call as it was shown."""
     out.write("    approved by --yes", "yellow")
     await client.gates.approve(gate.gate_id, reason="approved by the demo's --yes", digest=gate.detail.get("digest"))
@@ -106,7 +106,7 @@ def _folder(data: Path | None) -> Iterator[Path]:
 
 
 @contextlib.asynccontextmanager
-async def _platform(files: Path, folder: Path, out: Output, *, keep: bool) -> AsyncIterator[PlatformProcess]:
+async def _platform(files: Path, folder: Path, out: OutputPrinter, *, keep: bool) -> AsyncIterator[EmbeddedPlatform]:
     """Start the platform with the sample; SIGTERM stops it like Ctrl-C."""
     interrupted = signal.getsignal(signal.SIGINT)
     # A shell that starts a job in the background has it ignore SIGINT; SIGTERM must end it all the same.
@@ -120,7 +120,9 @@ async def _platform(files: Path, folder: Path, out: Output, *, keep: bool) -> As
         yield platform
 
 
-async def _run_sample(platform: PlatformProcess, out: Output, on_gate: GateHandler, clock: Stopwatch) -> dict[str, Any]:
+async def _run_sample(
+    platform: EmbeddedPlatform, out: OutputPrinter, on_gate: GateHandler, clock: DemoTimings
+) -> dict[str, Any]:
     async with Client(platform.url) as client:
         options = _model(out)
         accepted = await client.submit("support", MESSAGE, **options)
@@ -137,7 +139,7 @@ async def _run_sample(platform: PlatformProcess, out: Output, on_gate: GateHandl
     return result
 
 
-def _model(out: Output) -> dict[str, Any]:
+def _model(out: OutputPrinter) -> dict[str, Any]:
     if ModelKeys().has_gemini:
         out.write(f"  decisions come from {MODEL}")
         return {"model": MODEL}
@@ -164,17 +166,17 @@ async def _record(client: Client, run_id: UUID, finished: RunFinished) -> dict[s
     }
 
 
-async def _history(client: Client, run_id: UUID, seq: int, steps: int) -> History:
+async def _history(client: Client, run_id: UUID, seq: int, steps: int) -> ExecutionHistory:
     """Wait until the log-writer has read the whole run; it may lag, and it never holds a run up."""
     end = monotonic() + HISTORY_TIMEOUT_S
     while True:
-        history = History.model_validate(await client.request("GET", f"/v1/runs/{run_id}/history"))
+        history = ExecutionHistory.model_validate(await client.request("GET", f"/v1/runs/{run_id}/history"))
         if (history.seq >= seq and len(history.steps) >= steps) or monotonic() > end:
             return history
         await asyncio.sleep(HISTORY_POLL_S)
 
 
-async def _show_audit(client: Client, run_id: UUID, out: Output) -> None:
+async def _show_audit(client: Client, run_id: UUID, out: OutputPrinter) -> None:
     page = await client.audit.search(run_id=run_id)
     out.write("\n  the audit of this run (towpath audit search --run …, GET /v1/audit?run_id=…):", "bold")
     rows = [entry.model_dump(mode="json") for entry in reversed(page.entries)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath.cli.shared.child_process import require_package, stop_process
-from towpath.cli.shared.output import Output
+from towpath.cli.shared.output import OutputPrinter
 from towpath.cli.shared.text import one_line
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
@@ -22,7 +22,7 @@ LINE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class PlatformProcess:
+class EmbeddedPlatform:
     """The platform: its process, where it answers, and the last lines it printed."""
 
     process: Process
@@ -36,14 +36,14 @@ class PlatformProcess:
 
 
 @contextlib.asynccontextmanager
-async def start_embedded(*arguments: str, folder: Path, out: Output) -> AsyncIterator[PlatformProcess]:
+async def start_embedded(*arguments: str, folder: Path, out: OutputPrinter) -> AsyncIterator[EmbeddedPlatform]:
     """Run `towpath up words` in *folder* for the length of the block; raises ProblemError when it can't be started."""
     require_package("towpath_embedded")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "towpath_embedded", "up", "--json", *arguments,
         cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, limit=LINE_BYTES,
     )  # fmt: skip
-    platform = PlatformProcess(process)
+    platform = EmbeddedPlatform(process)
     listening = asyncio.create_task(_read_notices(platform, out))
     try:
         platform.state = await _ready(platform)
@@ -54,7 +54,7 @@ async def start_embedded(*arguments: str, folder: Path, out: Output) -> AsyncIte
         await asyncio.gather(listening, return_exceptions=True)
 
 
-async def _read_notices(platform: PlatformProcess, out: Output) -> None:
+async def _read_notices(platform: EmbeddedPlatform, out: OutputPrinter) -> None:
     """Show what the platform says beside its address, and keep the end of it."""
     stream = platform.process.stderr
     assert stream is not None
@@ -65,7 +65,7 @@ async def _read_notices(platform: PlatformProcess, out: Output) -> None:
             out.write(f"  {text}", "dim")
 
 
-async def _ready(platform: PlatformProcess) -> dict[str, Any]:
+async def _ready(platform: EmbeddedPlatform) -> dict[str, Any]:
     stream = platform.process.stdout
     assert stream is not None
     try:
@@ -84,5 +84,5 @@ async def _ready(platform: PlatformProcess) -> dict[str, Any]:
     return state
 
 
-def _failed(platform: PlatformProcess, why: str) -> Problem:
+def _failed(platform: EmbeddedPlatform, why: str) -> Problem:
     return problem("service_failed", "; ".join([f"the platform: {why}", *platform.notices]))

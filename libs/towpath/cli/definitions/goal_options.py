@@ -9,7 +9,7 @@ from cyclopts import App, Group, Parameter
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.input_files import read_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -104,7 +104,7 @@ async def goal(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
         _show_goal(out, state)
 
 
-def _show_goal(out: Output, state: GoalView) -> None:
+def _show_goal(out: OutputPrinter, state: GoalView) -> None:
     out.write("")
     for number, words in enumerate(state.acceptance_criteria):
         met = number in state.criteria_met

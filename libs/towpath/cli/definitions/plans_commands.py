@@ -9,7 +9,7 @@ from towpath.cli.definitions.plan_options import Many, read_plan, read_values
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import RunView
@@ -96,7 +96,7 @@ async def show(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
         show_steps(out, view)
 
 
-async def show_plan(client: "Client", run: RunView, out: Output) -> None:
+async def show_plan(client: "Client", run: RunView, out: OutputPrinter) -> None:
     """Show the steps of a run that carries out a plan or a workflow; nothing for any other run.
 
     Of a swarm only its log says whether it is a workflow: agents of a handoff and of a team find their own way.
@@ -113,7 +113,7 @@ async def show_plan(client: "Client", run: RunView, out: Output) -> None:
     show_steps(out, view)
 
 
-def show_steps(out: Output, view: PlanView) -> None:
+def show_steps(out: OutputPrinter, view: PlanView) -> None:
     """Say of every step what became of it: status, agent, run, time; and what went wrong."""
     for step in view.steps:
         alone = step.agents[0] if step.type == "agent" and step.agents else None
@@ -128,7 +128,7 @@ def show_steps(out: Output, view: PlanView) -> None:
             out.write(f"  ✕ {one_line(inner.get('code', ''))}: {one_line(inner.get('message', ''), 160)}", "red")
 
 
-def _show_check(out: Output, indent: str, row: Any, who: str) -> None:
+def _show_check(out: OutputPrinter, indent: str, row: Any, who: str) -> None:
     mark, style = _MARKS[row.status]
     took = "" if row.duration_ms is None else f"{row.duration_ms / 1000:.1f} s"
     named = f"{indent}{mark} {one_line(row.id, 24)}"

@@ -4,19 +4,19 @@ A line says who did what and how it ended; texts of models, tools and people are
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from towpath.cli.shared.text import one_line, shorten
 from towpath_contracts.budgets import format_amount
 from towpath_contracts.decisions.decision import (
-    AbandonRun,
-    AskPerson,
-    CallTools,
-    Finish,
+    AbandonInstruction,
+    AskPersonInstruction,
+    CallToolsInstruction,
+    FinishInstruction,
     Instruction,
     ToolCall,
-    Transfer,
+    TransferInstruction,
 )
 from towpath_contracts.events import log as ev
 
@@ -113,10 +113,10 @@ class EventFormatter:
             case ev.NoteAdded():
                 return [EventLine(_NOTE, "towpath", one_line(event.text, WIDTH))]
             case (
-                ev.StepValidated()
+                ev.StepResultValidated()
                 | ev.ProgressMeasured()
-                | ev.ModelConfidenceMeasured()
-                | ev.DenialHelpSought()
+                | ev.GoalConfidenceMeasured()
+                | ev.DenialEscalated()
                 | ev.BackedOff()
             ):
                 return [_goal_line(event)]
@@ -130,19 +130,19 @@ class EventFormatter:
     def _instruction_lines(self, instruction: Instruction) -> list[EventLine]:
         note = self._cost()
         match instruction:
-            case CallTools(calls=calls):
+            case CallToolsInstruction(calls=calls):
                 self.calls |= {call.execution_id: call for call in calls}
                 names = ", ".join(call.tool for call in calls)
                 return [EventLine(_DONE, self.agent, f"decides to call {names}", note)]
-            case Transfer(target=target):
+            case TransferInstruction(target=target):
                 line = EventLine(_DONE, self.agent, f"hands over to {target}", note)
                 self.agent = target
                 return [line]
-            case Finish():
+            case FinishInstruction():
                 return [EventLine(_DONE, self.agent, "answers", note)]
-            case AskPerson():
+            case AskPersonInstruction():
                 return [EventLine(_WAITS, self.agent, "asks a person", one_line(instruction.reason, WIDTH))]
-            case AbandonRun():
+            case AbandonInstruction():
                 return [EventLine(_FAILED, self.agent, "gives up", one_line(instruction.rationale, WIDTH))]
 
     def _cost(self) -> str:
@@ -187,19 +187,22 @@ def _warning_line(event: ev.WatchdogReported | ev.BudgetRefused) -> EventLine:
     return EventLine(_NOTE, "watchdog", f"found {event.finding}", one_line(event.detail, WIDTH))
 
 
-def _goal_line(
-    event: "ev.StepValidated | ev.ProgressMeasured | ev.ModelConfidenceMeasured | ev.DenialHelpSought | ev.BackedOff",
-) -> EventLine:
+_GoalEvent: TypeAlias = (
+    "ev.StepResultValidated | ev.ProgressMeasured | ev.GoalConfidenceMeasured | ev.DenialEscalated | ev.BackedOff"
+)
+
+
+def _goal_line(event: _GoalEvent) -> EventLine:
     """Return the line for a finding about a step of a goal run."""
     match event:
-        case ev.StepValidated():
+        case ev.StepResultValidated():
             mark, word = (_DONE, "is good") if event.success else (_FAILED, "failed")
             return EventLine(mark, event.source, f"step {event.step} {word}", one_line(event.reason, WIDTH))
         case ev.ProgressMeasured():
             return EventLine(_NOTE, event.source, f"progress {event.score:.2f}", one_line(event.reason, WIDTH))
-        case ev.ModelConfidenceMeasured():
+        case ev.GoalConfidenceMeasured():
             return EventLine(_NOTE, event.trigger, f"confidence {event.score:.2f}", one_line(event.reason, WIDTH))
-        case ev.DenialHelpSought():
+        case ev.DenialEscalated():
             return EventLine(_NOTE, "towpath", f"{event.tool} was denied: {event.rung}", one_line(event.target, WIDTH))
         case ev.BackedOff():
             return EventLine(_NOTE, "towpath", f"waits before attempt {event.attempt}", one_line(event.reason, WIDTH))
@@ -212,7 +215,7 @@ def _progress_lines(event: ev.AnyEvent) -> list[EventLine]:
             mark, ending = (_NOTE, "") if event.followed else (_FAILED, ", not followed")
             text = one_line(event.refusal or event.rationale or event.note, WIDTH)
             return [EventLine(mark, "model", f"reflects: {event.verdict}{ending}", text)]
-        case ev.RunSummarized():
+        case ev.FinalSummaryRecorded():
             return [EventLine(_DONE, event.source, "sums up", one_line(event.summary, WIDTH))]
         case ev.DeliverableRefused():
             return [EventLine(_FAILED, "towpath", "deliverable refused", one_line("; ".join(event.problems), WIDTH))]

@@ -11,7 +11,7 @@ from towpath.cli.shared.output import Column
 from towpath.cli.shared.text import one_line
 from towpath.client.client import Client
 from towpath_contracts.base import JsonObject
-from towpath_contracts.runs.views import History
+from towpath_contracts.runs.views import ExecutionHistory
 
 _RUN = (
     Column("run", "id"),
@@ -67,7 +67,7 @@ async def _read(client: Client, run_id: str) -> tuple[JsonObject | None, list[Js
     after: int | None = -1
     while after is not None:
         answer = await client.request("GET", f"/v1/runs/{run_id}/history", query={"after_step": after})
-        page = History.model_validate(answer)
+        page = ExecutionHistory.model_validate(answer)
         whole, after = page.history, page.next_after_step
         steps += page.steps
     return whole, steps

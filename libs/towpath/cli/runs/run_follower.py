@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath.cli.runs.event_lines import EventFormatter, answer_text, summary
-from towpath.cli.shared.output import Output, print_notice
+from towpath.cli.shared.output import OutputPrinter, print_notice
 from towpath.cli.shared.text import one_line, plain_json, printable
 from towpath.client.client import Client
 from towpath_contracts.events.log import AnyEvent, DecisionRequested, GateOpened, LogEntry, RunFinished
@@ -30,7 +30,7 @@ _CALL_FACTS = (
 UNANSWERED_S = 5.0
 """After so long without an answer a notice says that the run waits for an agent in user code."""
 
-GateHandler = Callable[[Client, GateOpened, Output], Awaitable[None]]
+GateHandler = Callable[[Client, GateOpened, OutputPrinter], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class RunFollower:
     """Shows one run. *at_gate* is asked whenever a gate opens that still waits; None only shows it."""
 
     client: Client
-    out: Output
+    out: OutputPrinter
     on_gate: GateHandler | None = None
     formatter: EventFormatter = field(default_factory=EventFormatter)
     children: bool = False
@@ -101,7 +101,7 @@ class RunFollower:
             await (self.on_gate or _print_gate_notice)(self.client, entry.event, self.out)
 
 
-async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
+async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> None:
     """Ask the person at the terminal to decide, unless somebody already has."""
     if (await client.gates.show(gate.gate_id)).status != "pending":
         return
@@ -129,7 +129,7 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
                 return
 
 
-async def _print_gate_notice(client: Client, gate: GateOpened, _out: Output) -> None:
+async def _print_gate_notice(client: Client, gate: GateOpened, _out: OutputPrinter) -> None:
     """Print to stderr that the run waits and how to settle it; stdout belongs to a program."""
     if (await client.gates.show(gate.gate_id)).status == "pending":
         print(printable(how_to_settle(gate)), file=sys.stderr, flush=True)
@@ -146,7 +146,7 @@ def how_to_settle(gate: GateOpened) -> str:
     return f"{waits}; settle it with: towpath gates approve {gate.gate_id}, or deny {gate.gate_id} --reason …"
 
 
-def _show_unknown_call(gate: GateOpened, out: Output) -> None:
+def _show_unknown_call(gate: GateOpened, out: OutputPrinter) -> None:
     if gate.gate_type == PAUSED:
         out.write("    only the switch opens it: towpath switches list", "yellow")
         return

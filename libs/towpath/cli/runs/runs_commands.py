@@ -13,7 +13,7 @@ from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, is_interacti
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line, plain_json
 from towpath_contracts.runs.tree import RunTreeNode
 
@@ -152,7 +152,7 @@ async def tree(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
         out.write("More runs stand below it than are shown. Ask for one of its child runs to see what is below that.")
 
 
-def _show_node(out: Output, node: RunTreeNode, indent: str) -> None:
+def _show_node(out: OutputPrinter, node: RunTreeNode, indent: str) -> None:
     text = one_line(node.user_message)[:60]
     what = f" [{one_line(node.subject or node.purpose, 40)}]" if node.subject or node.purpose else ""
     kind = "" if node.kind == "network" else f" {node.kind}"
@@ -228,7 +228,7 @@ async def cancel(
     return OK
 
 
-def _show_effects(out: Output, view: Any) -> None:
+def _show_effects(out: OutputPrinter, view: Any) -> None:
     """Show what became of the calls of a run that was stopped, one line each."""
     if view.effects_left_out:
         out.write(f"  … {view.effects_left_out} earlier calls", "dim")

@@ -18,11 +18,11 @@ from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import plain_json
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.records import PASSES, RecordPiece, ReplayPage, ReplayResult
+from towpath_contracts.runs.records import PASSES, ReplayPage, ReplayResult, RunRecordPiece
 
 ENGINE = "towpath_orchestrator"
 
@@ -131,12 +131,12 @@ _ACCEPTED = (Column("run", "run_id"), Column("status", "status"), Column("networ
 async def _pieces(client: Any, path: str) -> AsyncIterator[str]:
     cursor: str | None = ""
     while cursor is not None:
-        piece = RecordPiece.model_validate(await client.request("GET", path, query={"cursor": cursor}))
+        piece = RunRecordPiece.model_validate(await client.request("GET", path, query={"cursor": cursor}))
         yield piece.text
         cursor = piece.next
 
 
-async def _replay_all(client: Any, out: Output, filters: JsonObject) -> int:
+async def _replay_all(client: Any, out: OutputPrinter, filters: JsonObject) -> int:
     """Replay page by page; what differs is printed as it is found, so that nothing piles up."""
     totals: dict[str, Any] = {"runs": 0, "events": 0, "identical": 0}
     failed, after = False, None
@@ -172,12 +172,12 @@ def _failed(result: ReplayResult) -> bool:
     return result.verdict not in {*PASSES, "incomplete"}
 
 
-def _show_replay(out: Output, result: ReplayResult) -> int:
+def _show_replay(out: OutputPrinter, result: ReplayResult) -> int:
     _show(out, result)
     return RUN_FAILED if result.verdict not in PASSES else OK
 
 
-def _show(out: Output, result: ReplayResult) -> None:
+def _show(out: OutputPrinter, result: ReplayResult) -> None:
     if not out.for_people:
         print(plain_json(result.model_dump(mode="json")), flush=True)
         return
@@ -196,7 +196,7 @@ def _show(out: Output, result: ReplayResult) -> None:
             out.write(f"  {name}: {text}", "dim")
 
 
-async def _replay_files(files: tuple[Path, ...], out: Output) -> int:
+async def _replay_files(files: tuple[Path, ...], out: OutputPrinter) -> int:
     """Run the engine that is installed here as a program of its own."""
     for path in files:
         if not path.is_file():

@@ -9,7 +9,7 @@ from cyclopts import App
 
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line, printable
 from towpath.client.client import Client
 from towpath_contracts.base import JsonObject
@@ -157,7 +157,7 @@ def _unified(file: WorkspaceFileView, first: int, before: str, after: str) -> li
     return [line if line.endswith("\n") else f"{line}\n" for line in made]
 
 
-def _show_plan(out: Output, view: WorkspaceView) -> None:
+def _show_plan(out: OutputPrinter, view: WorkspaceView) -> None:
     if view.plan is None:
         return
     out.write(f"\n  plan ({view.plan['status']}): {one_line(str(view.plan['objective']), 96)}", "bold")

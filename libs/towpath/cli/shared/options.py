@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from cyclopts import Group, Parameter
 
-from towpath.cli.shared.output import Format, Output
+from towpath.cli.shared.output import Format, OutputPrinter
 
 if TYPE_CHECKING:
     from towpath.client.client import Client
@@ -37,9 +37,9 @@ class OutputOptions:
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False
     "The same as -o json."
 
-    def out(self) -> Output:
+    def out(self) -> OutputPrinter:
         """Return the printer."""
-        return Output("json" if self.as_json and self.output is None else self.output)
+        return OutputPrinter("json" if self.as_json and self.output is None else self.output)
 
 
 @Parameter(name="*", group=_GROUP)

@@ -36,7 +36,7 @@ def print_notice(line: str) -> None:
     print(printable(line), file=sys.stderr, flush=True)
 
 
-class Output:
+class OutputPrinter:
     """Prints what a command found, in the format asked for."""
 
     def __init__(self, chosen: Format | None = None, *, aside: bool = False) -> None:

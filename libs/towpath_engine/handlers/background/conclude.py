@@ -14,7 +14,7 @@ from towpath_engine.handlers.final_reports import close_iteration
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.requests.effects import model_for
-from towpath_engine.state.background import BackgroundState
+from towpath_engine.state.background import BackgroundRunState
 from towpath_engine.state.run import Status
 
 MAX_FAULTS = 2
@@ -32,7 +32,7 @@ def conclude(
     """Record what ends the run; its summary is asked for next, by the phase `request_summary`."""
     close_iteration(run)
     run.emit(
-        ev.RunConcluding.model_validate(
+        ev.RunEndDecided.model_validate(
             {"step": run.state.step, "status": status, "reason": reason, "rationale": rationale, "payload": payload}
         )
     )
@@ -59,13 +59,13 @@ def take_summary(run: TransitionBuilder, answer: JsonObject | None) -> None:
             finish(run, Status.FAILED, "deliverable_invalid", "; ".join(problems[:MAX_PROBLEMS]))
         return
     if answer is not None:
-        run.emit(ev.RunSummarized.model_validate(_with_rationale(answer, background)))
+        run.emit(ev.FinalSummaryRecorded.model_validate(_with_rationale(answer, background)))
     completed = background.ending == "completed"
     status = Status.COMPLETED if completed else Status.ABANDONED
     finish(run, status, background.ending_reason, "" if completed else background.rationale)
 
 
-def _with_rationale(answer: JsonObject, background: BackgroundState) -> JsonObject:
+def _with_rationale(answer: JsonObject, background: BackgroundRunState) -> JsonObject:
     return {**answer, "rationale": answer["rationale"] or background.rationale}
 
 

@@ -8,7 +8,7 @@ failures in a row (`BACKGROUND_LIMITS`); the number of iterations.
 from collections.abc import Callable
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.decision import AbandonRun, Finish
+from towpath_contracts.decisions.decision import AbandonInstruction, FinishInstruction
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_engine.handlers.background.conclude import conclude, request_summary, take_summary
 from towpath_engine.handlers.background.reflect import request_reflection, take_reflection
@@ -19,13 +19,13 @@ from towpath_engine.rules.background import plan_is_completed
 from towpath_engine.state.run import Status
 
 
-def finish_background(run: TransitionBuilder, instruction: Finish) -> bool:
+def finish_background(run: TransitionBuilder, instruction: FinishInstruction) -> bool:
     """Take a model's explicit completion; the run ends once its summary is there."""
     conclude(run, "completed", "responded", payload=instruction.payload)
     return False
 
 
-def give_up_background(run: TransitionBuilder, instruction: AbandonRun) -> bool:
+def give_up_background(run: TransitionBuilder, instruction: AbandonInstruction) -> bool:
     """Take an abandonment; it has a rationale."""
     conclude(run, "abandoned", "abandoned", rationale=instruction.rationale)
     return False

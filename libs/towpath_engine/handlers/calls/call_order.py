@@ -10,10 +10,10 @@ from towpath_contracts.networks.child_tools import starts_child
 from towpath_engine.handlers.cancel import finish_if_quiet
 from towpath_engine.handlers.phases import after_calls_joined
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.state.run import OpenCall, Status
+from towpath_engine.state.run import Status, StepCall
 
 
-def after_call(run: TransitionBuilder, ended: OpenCall) -> None:
+def after_call(run: TransitionBuilder, ended: StepCall) -> None:
     """Go on where the last call of the step is finished; else send the call that has waited for *ended*."""
     if run.state.status is Status.CANCELLING:
         finish_if_quiet(run)
@@ -23,7 +23,7 @@ def after_call(run: TransitionBuilder, ended: OpenCall) -> None:
         _send_next_call(run, ended)
 
 
-def _send_next_call(run: TransitionBuilder, ended: OpenCall) -> None:
+def _send_next_call(run: TransitionBuilder, ended: StepCall) -> None:
     """Send the call that has waited for *ended*, which has its outcome now."""
     tools, queued = run.state.snapshot.tools, run.state.queued
     if not tools[ended.call.tool].internal:

@@ -21,10 +21,10 @@ from towpath_engine.handlers.swarm.delegate import start_child
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.workspace import outcome_effect, unconfirmed_outcomes
 from towpath_engine.rules.plan_tools import apply_plan
-from towpath_engine.rules.tool_result import ContentMissingError, InternalToolResult, ToolRefusedError
+from towpath_engine.rules.tool_result import ContentMissingError, InternalToolError, InternalToolResult
 from towpath_engine.rules.workspace_tools import apply_workspace, texts_needed
 from towpath_engine.state.limits import shorten_answer
-from towpath_engine.state.run import OpenCall, PendingEffect, RunState, Status
+from towpath_engine.state.run import PendingEffect, RunState, Status, StepCall
 from towpath_engine.state.workspace import EMPTY_WORKSPACE
 
 TURN_S = 0.2
@@ -52,7 +52,7 @@ def on_tool_permitted(run: TransitionBuilder, fact: facts.InternalToolPermittedF
     applied = InternalToolResult(result={})
     try:
         applied = apply_internal_tool(run.state, call.call.tool, args, fact.contents)
-    except ToolRefusedError as error:
+    except InternalToolError as error:
         message, hint = truncate(str(error), MAX_FAILURE_CHARS), truncate(error.hint, MAX_FAILURE_CHARS)
         failure = ToolFailure(code=error.code, message=message, hint=hint, began=False)
     except ContentMissingError as error:
@@ -64,13 +64,13 @@ def on_tool_permitted(run: TransitionBuilder, fact: facts.InternalToolPermittedF
 
 
 def apply_internal_tool(state: RunState, tool: str, args: JsonObject, contents: dict[str, str]) -> InternalToolResult:
-    """Apply *tool* to the workspace of *state*; raises ToolRefusedError, ContentMissingError."""
+    """Apply *tool* to the workspace of *state*; raises InternalToolError, ContentMissingError."""
     desk = state.desk or EMPTY_WORKSPACE
     if tool in PLAN_TOOLS:
         return apply_plan(tool, args, desk.plan, may_reset=can_reset_plan(state))
     if tool in WORKSPACE_TOOLS:
         return apply_workspace(tool, args, desk.files, contents)
-    raise ToolRefusedError("tool_unknown", f"this version of the platform has no internal tool {tool}")
+    raise InternalToolError("tool_unknown", f"this version of the platform has no internal tool {tool}")
 
 
 def can_reset_plan(state: RunState) -> bool:
@@ -104,7 +104,7 @@ def resend_unconfirmed_outcomes(run: TransitionBuilder) -> None:
             resend(run, pending)
 
 
-def _is_internal(state: RunState, call: OpenCall) -> bool:
+def _is_internal(state: RunState, call: StepCall) -> bool:
     return state.snapshot.tools[call.call.tool].internal
 
 
@@ -116,7 +116,7 @@ def _ask_soon(run: TransitionBuilder, pending: PendingEffect) -> None:
 
 def _finish(
     run: TransitionBuilder,
-    call: OpenCall,
+    call: StepCall,
     fact: facts.InternalToolPermittedFact,
     applied: InternalToolResult,
     failure: ToolFailure | None,

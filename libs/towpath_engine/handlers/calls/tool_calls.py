@@ -20,9 +20,9 @@ from towpath_engine.handlers.gates import (
 from towpath_engine.handlers.phases import after_act
 from towpath_engine.handlers.run_gates import is_run_gate, settle_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.rules.tool_result import ToolRefusedError
+from towpath_engine.rules.tool_result import InternalToolError
 from towpath_engine.rules.workspace_tools import checked_changes, why_lost
-from towpath_engine.state.run import OpenCall, Status
+from towpath_engine.state.run import Status, StepCall
 from towpath_engine.state.workspace import EMPTY_WORKSPACE
 
 
@@ -61,7 +61,7 @@ def on_tool_finished(run: TransitionBuilder, fact: facts.ToolFinishedFact) -> No
     after_call(run, open_call)
 
 
-def _take_changes(run: TransitionBuilder, call: OpenCall, fact: facts.ToolFinishedFact) -> None:
+def _take_changes(run: TransitionBuilder, call: StepCall, fact: facts.ToolFinishedFact) -> None:
     """Take what a tool changed in its scratch copy of the workspace, all or nothing, after checking it."""
     if fact.status != "succeeded" or not (fact.changes or fact.changes_lost):
         return
@@ -70,7 +70,7 @@ def _take_changes(run: TransitionBuilder, call: OpenCall, fact: facts.ToolFinish
         if fact.changes_lost is not None:
             raise why_lost(fact.changes_lost)
         changes = checked_changes((run.state.desk or EMPTY_WORKSPACE).files, fact.changes, scratch=scratch)
-    except ToolRefusedError as error:
+    except InternalToolError as error:
         told = f"The files that {call.call.tool} changed were not taken: {error}."
         run.emit(ev.NoteAdded(step=run.state.step, text=told))
     else:

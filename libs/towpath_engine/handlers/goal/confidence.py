@@ -53,7 +53,7 @@ def take_confidence(run: TransitionBuilder, answer: JsonObject | None) -> None:
     trigger = trigger_of(run.state, goal) or INTERVAL
     score = 0.0 if answer is None else min(1.0, max(0.0, answer["confidence"]))
     reason = "the answer could not be read" if answer is None else answer["reason"]
-    run.emit(ev.ModelConfidenceMeasured(step=run.state.step, score=score, trigger=trigger, reason=reason))
+    run.emit(ev.GoalConfidenceMeasured(step=run.state.step, score=score, trigger=trigger, reason=reason))
     low = score < settings.confidence_threshold
     finding = f"Low confidence: {score:.2f}" if low else f"Confidence {score:.2f}, asked for: {trigger}"
     match who_decides(settings.autonomy, trigger, score, settings.confidence_threshold):

@@ -12,7 +12,7 @@ from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.text import truncate
-from towpath_contracts.tools.violations import Violation
+from towpath_contracts.tools.violations import DenialCode
 from towpath_engine.handlers.children import can_spawn, spawn_children
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.goal.validate import action_failed
@@ -20,7 +20,7 @@ from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.autonomy import asks_specialist_without_person
 from towpath_engine.state.goal import GoalState
-from towpath_engine.state.run import OpenCall, OpenChild, RunState
+from towpath_engine.state.run import RunState, StepCall, StepChild
 
 ALTERNATIVE, SPECIALIST, PERSON = "alternative", "specialist", "person"
 
@@ -30,14 +30,14 @@ ARGUMENT_CHARS = 4_000
 """Of a denied call, in the task of a specialist."""
 
 
-def can_ask_specialist(state: RunState, agent_key: str, call: OpenCall) -> bool:
+def can_ask_specialist(state: RunState, agent_key: str, call: StepCall) -> bool:
     """Return whether *agent_key* can be asked about *call*: it exists, is another, and was not asked in this step."""
     asked = any(c.purpose == SPECIALIST and c.subject == call.call.tool for c in state.children)
     known = agent_key in state.snapshot.agents and agent_key != state.agent_key
     return known and not asked and can_spawn(state)
 
 
-def ask_specialist(run: TransitionBuilder, agent_key: str, call: OpenCall, reason: str) -> None:
+def ask_specialist(run: TransitionBuilder, agent_key: str, call: StepCall, reason: str) -> None:
     """Start the specialist's run; what it answers is shown to this agent as an output of `agent:<key>`."""
     tool, arguments = call.call.tool, truncate(canonical_json(call.shown_args()), ARGUMENT_CHARS)
     wanted = (
@@ -47,14 +47,14 @@ def ask_specialist(run: TransitionBuilder, agent_key: str, call: OpenCall, reaso
     spawn_children(run, [ChildTask(agent_key=agent_key, user_message=wanted, purpose=SPECIALIST, subject=tool)])
 
 
-def denied_call(state: RunState) -> OpenCall | None:
+def denied_call(state: RunState) -> StepCall | None:
     """Return the denied call of a failed action that another tool, agent or person could help with."""
     if not action_failed(state):
         return None
     return next((call for call in state.calls if call.status == "denied" and _helped_by_others(_denial(call))), None)
 
 
-def _denial(call: OpenCall) -> dict[str, Any]:
+def _denial(call: StepCall) -> dict[str, Any]:
     return call.result if isinstance(call.result, dict) else {}
 
 
@@ -120,26 +120,26 @@ def seek_help(run: TransitionBuilder) -> bool:
     return True
 
 
-def _asked_in_vain(state: RunState, call: OpenCall) -> list[OpenChild]:
+def _asked_in_vain(state: RunState, call: StepCall) -> list[StepChild]:
     """Return the specialists that were asked about *call* and came to no end of their own."""
     asked = [c for c in state.children if c.purpose == SPECIALIST and c.subject == call.call.tool]
     return [c for c in asked if c.ended and c.status != "completed"]
 
 
-def _ended_as(child: OpenChild) -> str:
+def _ended_as(child: StepChild) -> str:
     return f"{child.status}, {child.reason}" if child.reason else child.status
 
 
-def _asked_specialists(children: list[OpenChild]) -> list[JsonObject]:
+def _asked_specialists(children: list[StepChild]) -> list[JsonObject]:
     return [{"agent": c.agent_key, "run_id": str(c.child_id), "status": c.status, "reason": c.reason} for c in children]
 
 
-def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:
+def _specialist(state: RunState, goal: GoalState, call: StepCall) -> str | None:
     """Return the agent to ask: one that has the right, of those that the goal names where it names any."""
     settings, tool = state.created.goal_settings, call.call.tool
     if _climbed(goal, tool, SPECIALIST) or not asks_specialist_without_person(settings.autonomy):
         return None
-    if _denial(call).get("violation_type") == Violation.LIMIT:
+    if _denial(call).get("violation_type") == DenialCode.LIMIT:
         return None  # the limit is of the run, whichever of its agents calls
     able = [one["agent_key"] for one in _denial(call).get("specialists", ())]
     named = [key for key in settings.specialists if key in state.snapshot.agents and key != state.agent_key]
@@ -147,7 +147,7 @@ def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:
     return next(iter(both or [key for key in named if tool in state.snapshot.agents[key].equipped_tools]), None)
 
 
-def _ask_person(run: TransitionBuilder, call: OpenCall) -> None:
+def _ask_person(run: TransitionBuilder, call: StepCall) -> None:
     _sought(run, call, "person", "")
     denial, tool = _denial(call), call.call.tool
     vain = _asked_in_vain(run.state, call)
@@ -163,6 +163,6 @@ def _ask_person(run: TransitionBuilder, call: OpenCall) -> None:
     open_run_gate(run, GATE, f"denied:{tool}", reason, detail)
 
 
-def _sought(run: TransitionBuilder, call: OpenCall, rung: ev.Rung, target: str) -> None:
+def _sought(run: TransitionBuilder, call: StepCall, rung: ev.Rung, target: str) -> None:
     reason = str(_denial(call).get("reason", ""))
-    run.emit(ev.DenialHelpSought(step=run.state.step, tool=call.call.tool, rung=rung, target=target, reason=reason))
+    run.emit(ev.DenialEscalated(step=run.state.step, tool=call.call.tool, rung=rung, target=target, reason=reason))

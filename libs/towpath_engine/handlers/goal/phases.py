@@ -6,7 +6,7 @@ A goal is reached when what happened meets its criteria. A model's own "done" on
 from collections.abc import Callable
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.decision import Finish
+from towpath_contracts.decisions.decision import FinishInstruction
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.goal.confidence import check_confidence, take_confidence
@@ -23,7 +23,7 @@ CRITERIA_MET = "criteria_met"
 PROGRESS_COMPLETE = "progress_complete"
 
 
-def take_claim(_run: TransitionBuilder, _instruction: Finish) -> bool:
+def take_claim(_run: TransitionBuilder, _instruction: FinishInstruction) -> bool:
     """Take a model's claim that it is done. It ends nothing; the phases look at what happened."""
     return False
 

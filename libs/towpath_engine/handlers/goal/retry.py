@@ -4,7 +4,7 @@ A step has at most three actions, two and then four seconds apart, and no two of
 repeats itself has failed the step; the log records that, and the run goes on.
 """
 
-from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
 from towpath_engine.handlers.decision_requests import back_off, request_assessment
@@ -55,7 +55,7 @@ def _ask_again(run: TransitionBuilder, goal: GoalState) -> bool:
     return True
 
 
-def check_goal_calls(state: RunState, instruction: CallTools) -> DecisionRefusal | None:
+def check_goal_calls(state: RunState, instruction: CallToolsInstruction) -> DecisionRefusal | None:
     """Refuse a further attempt that is an action of this step once more."""
     goal = state.goal
     if goal is None or goal.attempt == 1 or call_signature(instruction.calls) not in goal.tried:

@@ -169,7 +169,7 @@ def _emit(
         reason = f"{reason}; {goal.misreported}" if reason else goal.misreported
         run.emit(ev.NoteAdded(step=run.state.step, text=f"{goal.misreported}. It counts as no report."))
     run.emit(
-        ev.StepValidated(
+        ev.StepResultValidated(
             step=run.state.step,
             attempt=goal.attempt,
             source=source,

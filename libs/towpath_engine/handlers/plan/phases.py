@@ -10,7 +10,7 @@ from uuid import UUID
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
-from towpath_contracts.networks.plan import AgentCall, ParallelBlock, Plan, PlanStep, PlanTask, StepReport
+from towpath_contracts.networks.plan import ParallelAgentCalls, Plan, PlanAgentCall, PlanStep, PlanStepResult, PlanTask
 from towpath_contracts.networks.plan_checks import PLAN_INVALID, check_plan
 from towpath_contracts.networks.references import UndefinedReferenceError
 from towpath_contracts.networks.swarm import CompiledSwarm
@@ -25,7 +25,7 @@ from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.requests.planner import MAX_ATTEMPTS, correction_request, faults_error
 from towpath_engine.rules.members import members_of
 from towpath_engine.rules.plan_results import (
-    PlanStepOutcome,
+    FinishedPlanStep,
     current_step,
     error,
     outcome_of,
@@ -33,7 +33,7 @@ from towpath_engine.rules.plan_results import (
     skipped,
     stage_answer,
 )
-from towpath_engine.rules.templates import InputTooLargeError
+from towpath_engine.rules.templates import AgentInputTooLargeError
 from towpath_engine.state.plan import PlanRunState
 from towpath_engine.state.run import RunState, Status
 
@@ -72,12 +72,12 @@ def flow_plan(swarm: CompiledSwarm) -> Plan:
     """Return the stages of a workflow as a plan: what one stage gives, the next is asked."""
     steps = []
     for place, stage in enumerate(swarm.stages, start=1):
-        calls = tuple(AgentCall(agent_key=name, result_key=name) for name in stage)
+        calls = tuple(PlanAgentCall(agent_key=name, result_key=name) for name in stage)
         name = f"stage_{place:02d}"
         if len(calls) == 1:
             steps.append(PlanStep(id=name, type="agent", agent=calls[0]))
         else:
-            block = ParallelBlock(steps=calls, merge_strategy="fail_fast")
+            block = ParallelAgentCalls(steps=calls, merge_strategy="fail_fast")
             steps.append(PlanStep(id=name, type="parallel", parallel=block))
     return Plan(id="flow", steps=tuple(steps), chain=True)
 
@@ -130,23 +130,23 @@ def _dispatch(run: TransitionBuilder) -> None:
     move_plan(run, "next_step" if held.phase == "merging_results" else "dispatch_step", step_id=step.id)
     if not can_spawn(run.state):
         _fail(
-            run, PlanStepOutcome(report=_unstarted(step, "depth_exceeded", f"children stand at most {MAX_DEPTH} deep"))
+            run, FinishedPlanStep(report=_unstarted(step, "depth_exceeded", f"children stand at most {MAX_DEPTH} deep"))
         )
         return
     try:
         inputs = inputs_of(run.state, held, step)
     except UndefinedReferenceError as undefined:
-        _fail(run, PlanStepOutcome(report=_unstarted(step, "reference_undefined", str(undefined))))
+        _fail(run, FinishedPlanStep(report=_unstarted(step, "reference_undefined", str(undefined))))
         return
-    except InputTooLargeError as large:
-        _fail(run, PlanStepOutcome(report=_unstarted(step, "input_too_large", str(large))))
+    except AgentInputTooLargeError as large:
+        _fail(run, FinishedPlanStep(report=_unstarted(step, "input_too_large", str(large))))
         return
     run.emit(ev.PlanStepStarted(index=len(held.reports), step_id=step.id, inputs=inputs))
     start_children(run)
     move_plan(run, "step_dispatched", step_id=step.id)
 
 
-def _unstarted(step: PlanStep, code: str, message: str) -> StepReport:
+def _unstarted(step: PlanStep, code: str, message: str) -> PlanStepResult:
     return skipped(step).model_copy(update={"status": "failed", "error": error(code, message)})
 
 
@@ -169,7 +169,7 @@ def close_step(run: TransitionBuilder) -> bool:
     return False
 
 
-def _fail(run: TransitionBuilder, outcome: PlanStepOutcome) -> None:
+def _fail(run: TransitionBuilder, outcome: FinishedPlanStep) -> None:
     """A step that does not succeed ends the plan; what comes after it is skipped."""
     report = outcome.report
     report_step_end(run, outcome)

@@ -6,9 +6,9 @@ an undefined reference starts nothing.
 
 from datetime import datetime
 
-from towpath_contracts.networks.plan import AgentCall, PlanStep
+from towpath_contracts.networks.plan import PlanAgentCall, PlanStep
 from towpath_contracts.networks.references import BINDINGS, RESULT
-from towpath_contracts.networks.swarm import CompiledSwarm, SwarmTask
+from towpath_contracts.networks.swarm import CompiledSwarm, SelectedSwarm
 from towpath_contracts.runs.children import ChildTask
 from towpath_engine.handlers.children import spawn_children, stop_child
 from towpath_engine.handlers.transition import TransitionBuilder
@@ -16,7 +16,7 @@ from towpath_engine.reducers.background import active_ms
 from towpath_engine.reducers.references import size_of
 from towpath_engine.rules.members import nested_swarms
 from towpath_engine.rules.plan_results import current_step, failed, stage_answer, succeeded
-from towpath_engine.rules.templates import InputTooLargeError, render_input
+from towpath_engine.rules.templates import AgentInputTooLargeError, render_input
 from towpath_engine.state.plan import PlanRunState
 from towpath_engine.state.run import RunState
 
@@ -33,7 +33,7 @@ PURPOSE = "plan_step"
 def inputs_of(state: RunState, held: PlanRunState, step: PlanStep) -> tuple[str, ...]:
     """Return what each agent of *step* is asked.
 
-    Raises UndefinedReferenceError and InputTooLargeError.
+    Raises UndefinedReferenceError and AgentInputTooLargeError.
     """
     plan = held.plan
     chained = plan is not None and plan.chain and held.reports
@@ -45,7 +45,7 @@ def inputs_of(state: RunState, held: PlanRunState, step: PlanStep) -> tuple[str,
             f"what the agents of the step are asked has more than {STEP_CHARS} characters together, "
             f"or {STEP_BYTES} bytes as JSON"
         )
-        raise InputTooLargeError(msg)
+        raise AgentInputTooLargeError(msg)
     return inputs
 
 
@@ -68,10 +68,12 @@ def _width(state: RunState, step: PlanStep) -> int:
     return min(limit for limit in (block, state.max_parallel, len(step.calls)) if limit is not None)
 
 
-def _task(state: RunState, held: PlanRunState, step: PlanStep, place: int, call: AgentCall, now: datetime) -> ChildTask:
+def _task(
+    state: RunState, held: PlanRunState, step: PlanStep, place: int, call: PlanAgentCall, now: datetime
+) -> ChildTask:
     swarm = nested_swarms(state).get(call.agent_key) if call.agent_key not in state.snapshot.agents else None
     path = state.created.swarm.path if state.created.swarm is not None else ()
-    within = None if swarm is None else SwarmTask(name=call.agent_key, path=(*path, call.agent_key), swarm=swarm)
+    within = None if swarm is None else SelectedSwarm(name=call.agent_key, path=(*path, call.agent_key), swarm=swarm)
     return ChildTask(
         agent_key=call.agent_key if swarm is None else swarm.first_agent,
         user_message=held.inputs[place],
@@ -97,7 +99,7 @@ def _steps(state: RunState, nested: CompiledSwarm | None) -> int | None:
     return None if own is None else own.swarm.agent_steps
 
 
-def _time_left(state: RunState, held: PlanRunState, step: PlanStep, call: AgentCall, now: datetime) -> int | None:
+def _time_left(state: RunState, held: PlanRunState, step: PlanStep, call: PlanAgentCall, now: datetime) -> int | None:
     """Return the time of an agent: its own, and what is left of its step's; the run's is `spawn`'s to see to."""
     spent = active_ms(state, now) - held.began_ms
     left = None if step.timeout_ms is None else max(1, step.timeout_ms - spent)

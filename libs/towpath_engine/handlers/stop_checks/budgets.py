@@ -6,7 +6,7 @@ record. What an answer did not say about its cost at once is corrected when it b
 
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
-from towpath_contracts.budgets import AnsweredAttempt, format_amount
+from towpath_contracts.budgets import ChargedAttempt, format_amount
 from towpath_contracts.decisions.request import CALL_LOST
 from towpath_contracts.events import log as ev
 from towpath_contracts.subjects import DEFAULT_POOL, pool_of
@@ -85,11 +85,11 @@ def last_answer_only(state: RunState) -> bool:
     )
 
 
-def attempt_of(state: RunState, fact: facts.DecisionMadeFact | facts.DecisionFailedFact) -> AnsweredAttempt | None:
+def attempt_of(state: RunState, fact: facts.DecisionMadeFact | facts.DecisionFailedFact) -> ChargedAttempt | None:
     """Return which attempt *fact* answers; None in a run without a budget, where nobody asks."""
     if state.budget is None:
         return None
-    return AnsweredAttempt(attempt=fact.attempt, called_in=fact.called_in, uncounted=fact.uncounted)
+    return ChargedAttempt(attempt=fact.attempt, called_in=fact.called_in, uncounted=fact.uncounted)
 
 
 def correct_usage(run: TransitionBuilder, fact: facts.DecisionMadeFact | facts.DecisionFailedFact) -> None:

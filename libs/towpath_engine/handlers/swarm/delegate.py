@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.child_tools import DELEGATE, ORCHESTRATE
-from towpath_contracts.networks.plan import PlanOutput, PlanTask
+from towpath_contracts.networks.plan import PlanRunResult, PlanTask
 from towpath_contracts.networks.plan_checks import PLAN_BYTES, PLAN_INVALID, check_plan
-from towpath_contracts.networks.swarm import SwarmTask
+from towpath_contracts.networks.swarm import SelectedSwarm
 from towpath_contracts.problems.registry import entry_message
 from towpath_contracts.run_limits import MAX_DEPTH
 from towpath_contracts.runs.children import ChildTask
@@ -25,8 +25,8 @@ from towpath_engine.handlers.stop_checks.deadline import stop_at_deadline
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.references import is_reference, size_of
 from towpath_engine.rules.members import members_of_plan
-from towpath_engine.rules.tool_result import ToolRefusedError
-from towpath_engine.state.run import OpenCall, OpenChild, RunState, Status
+from towpath_engine.rules.tool_result import InternalToolError
+from towpath_engine.state.run import RunState, Status, StepCall, StepChild
 
 DEPTH_EXCEEDED = "depth_exceeded"
 DELEGATION_FAILED = "delegation_failed"
@@ -34,7 +34,7 @@ PURPOSE_PLAN, PURPOSE_DELEGATE = "orchestrate", "delegate"
 
 
 def start_child(
-    run: TransitionBuilder, call: OpenCall, args: JsonObject, fact: facts.InternalToolPermittedFact
+    run: TransitionBuilder, call: StepCall, args: JsonObject, fact: facts.InternalToolPermittedFact
 ) -> bool:
     """Start the child run that a permitted call stands for; return whether the call failed instead.
 
@@ -48,7 +48,7 @@ def start_child(
         return False
     try:
         task = _plan_task(run.state, args) if tool == ORCHESTRATE else _delegate_task(run.state, tool, args)
-    except ToolRefusedError as error:
+    except InternalToolError as error:
         failure = ToolFailure(code=error.code, message=_cut(str(error)), hint=error.hint, began=False)
         end_own_call(run, call, failure=failure, policy_version=fact.policy_version)
         return True
@@ -60,7 +60,7 @@ def start_child(
 def _check_depth(state: RunState) -> None:
     if not can_spawn(state):
         fault = f"children stand at most {MAX_DEPTH} deep"
-        raise ToolRefusedError(DEPTH_EXCEEDED, fault, "Do the work yourself, with your other tools.")
+        raise InternalToolError(DEPTH_EXCEEDED, fault, "Do the work yourself, with your other tools.")
 
 
 def _plan_task(state: RunState, args: JsonObject) -> ChildTask:
@@ -69,14 +69,14 @@ def _plan_task(state: RunState, args: JsonObject) -> ChildTask:
         asked = PlanTask.model_validate(args)
     except ValidationError as error:
         fault = "; ".join(entry_message(entry) for entry in error.errors(include_url=False, include_input=False))
-        raise ToolRefusedError("arguments_invalid", fault) from error
+        raise InternalToolError("arguments_invalid", fault) from error
     if (size := size_of(asked.bindings)) > PLAN_BYTES:
-        raise ToolRefusedError("arguments_invalid", f"the bindings have {size} bytes; the limit is {PLAN_BYTES}")
+        raise InternalToolError("arguments_invalid", f"the bindings have {size} bytes; the limit is {PLAN_BYTES}")
     if asked.plan is not None:
         members = members_of_plan(state.snapshot)
         _plan, faults = check_plan(asked.plan, agents=members, bindings=asked.bindings, self_contained=True)
         if faults:
-            raise ToolRefusedError(PLAN_INVALID, "; ".join(one.detail for one in faults))
+            raise InternalToolError(PLAN_INVALID, "; ".join(one.detail for one in faults))
     return ChildTask(
         agent_key=state.agent_key,
         user_message=asked.prompt or "",
@@ -90,19 +90,19 @@ def _delegate_task(state: RunState, tool: str, args: JsonObject) -> ChildTask:
     name, task = tool.removeprefix(DELEGATE), state.created.swarm
     swarm = None if task is None else task.swarm
     if task is None or swarm is None or name not in swarm.delegates or state.agent_key != swarm.lead:
-        raise ToolRefusedError("tool_unknown", f"{state.agent_key} leads no team here that {name} is in")
+        raise InternalToolError("tool_unknown", f"{state.agent_key} leads no team here that {name} is in")
     _check_depth(state)
     nested = swarm.swarms.get(name)
     return ChildTask(
         agent_key=name if nested is None else nested.first_agent,
         user_message=str(args.get("task", "")),
-        swarm=None if nested is None else SwarmTask(name=name, path=(*task.path, name), swarm=nested),
+        swarm=None if nested is None else SelectedSwarm(name=name, path=(*task.path, name), swarm=nested),
         max_steps=swarm.agent_steps if nested is None else nested.max_steps,
         purpose=PURPOSE_DELEGATE,
     )
 
 
-def close_call_of(run: TransitionBuilder, child: OpenChild) -> OpenCall | None:
+def close_call_of(run: TransitionBuilder, child: StepChild) -> StepCall | None:
     """End the call that *child* answers; return the call, or None where there is no such open call."""
     call = None if child.execution_id is None else run.state.open_call(child.execution_id)
     if call is None:
@@ -122,14 +122,14 @@ def _is_report(final: JsonObject) -> bool:
     return is_reference(final) or bool(final.get("steps"))
 
 
-def _report(child: OpenChild, final: JsonObject) -> JsonObject:
+def _report(child: StepChild, final: JsonObject) -> JsonObject:
     """Return what a plan reports of itself; of a large one its beginning, and whether it succeeded."""
     if is_reference(final):
         return {"success": child.status == Status.COMPLETED, **final}
-    return {name: final[name] for name in PlanOutput.model_fields if name in final}
+    return {name: final[name] for name in PlanRunResult.model_fields if name in final}
 
 
-def _failure(call: OpenCall, child: OpenChild, final: JsonObject) -> ToolFailure:
+def _failure(call: StepCall, child: StepChild, final: JsonObject) -> ToolFailure:
     why = f"{child.status}, {child.reason}" if child.reason else child.status
     detail = str(final.get("message", "")) if child.status != Status.COMPLETED else ""
     if call.call.tool == ORCHESTRATE:

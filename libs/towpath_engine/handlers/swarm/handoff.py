@@ -6,16 +6,16 @@ the run. To a nested swarm the run is handed over as a child run, whose answer b
 
 from uuid import UUID
 
-from towpath_contracts.decisions.decision import Finish, Transfer
+from towpath_contracts.decisions.decision import FinishInstruction, TransferInstruction
 from towpath_contracts.events import log as ev
-from towpath_contracts.networks.swarm import CompiledSwarm, SwarmTask, handoff_name_in
+from towpath_contracts.networks.swarm import CompiledSwarm, SelectedSwarm, handoff_name_in
 from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.text import as_text
 from towpath_engine.handlers.children import can_spawn, spawn_children
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.routes import handoff_of, routes_of
-from towpath_engine.state.plan import SwarmState
+from towpath_engine.state.plan import HandoffState
 from towpath_engine.state.run import RunState, Status
 
 TOO_MANY = "max_handoffs_exceeded"
@@ -26,7 +26,7 @@ PURPOSE = "handoff"
 """What the child is for that a run is handed over to."""
 
 
-def answer_or_hand_over(run: TransitionBuilder, instruction: Finish) -> bool:
+def answer_or_hand_over(run: TransitionBuilder, instruction: FinishInstruction) -> bool:
     """End the run with an answer, or hand over to the agent that it names; return whether the run has ended."""
     target = handoff_name_in(instruction.payload, routes_of(run.state))
     if target is None:
@@ -38,7 +38,7 @@ def answer_or_hand_over(run: TransitionBuilder, instruction: Finish) -> bool:
     return run.state.is_final
 
 
-def take_transfer(run: TransitionBuilder, instruction: Transfer) -> bool:
+def take_transfer(run: TransitionBuilder, instruction: TransferInstruction) -> bool:
     """Count a transfer that an agent asked for; return whether another agent of this run acts now."""
     message = "" if instruction.context is None else as_text(instruction.context)
     return hand_over(run, instruction.target, message)
@@ -46,7 +46,7 @@ def take_transfer(run: TransitionBuilder, instruction: Transfer) -> bool:
 
 def hand_over(run: TransitionBuilder, target: str, message: str) -> bool:
     """Count a handoff; return whether *target* acts in this run: not beyond the limit, nor where it is a swarm."""
-    swarm, held = handoff_of(run.state), run.state.swarm or SwarmState()
+    swarm, held = handoff_of(run.state), run.state.swarm or HandoffState()
     if swarm is None:
         return True
     if held.handoffs >= swarm.max_handoffs:
@@ -58,7 +58,11 @@ def hand_over(run: TransitionBuilder, target: str, message: str) -> bool:
         finish(run, Status.FAILED, TOO_DEEP, f"the run of {target} would stand too deep")
         return False
     count = held.handoffs + 1
-    run.emit(ev.HandedOff(step=run.state.step, source=run.state.agent_key, target=target, count=count, said=message))
+    run.emit(
+        ev.SwarmHandoffRequested(
+            step=run.state.step, source=run.state.agent_key, target=target, count=count, said=message
+        )
+    )
     if nested is not None:
         _spawn(run, target, nested)
     return nested is None
@@ -71,7 +75,7 @@ def _spawn(run: TransitionBuilder, name: str, swarm: CompiledSwarm) -> None:
     task = ChildTask(
         agent_key=swarm.first_agent,
         user_message=run.state.created.user_message,
-        swarm=SwarmTask(name=name, path=path, swarm=swarm),
+        swarm=SelectedSwarm(name=name, path=path, swarm=swarm),
         max_steps=swarm.max_steps,
         purpose=PURPOSE,
         response_schema=run.state.created.response_schema,
@@ -102,4 +106,4 @@ def stop_after_agent_steps(run: TransitionBuilder) -> bool:
 
 def steps_of_turn(state: RunState) -> int:
     """Return how many steps the acting agent has taken since it was handed the run."""
-    return state.step - (state.swarm or SwarmState()).began_step
+    return state.step - (state.swarm or HandoffState()).began_step

@@ -41,7 +41,7 @@ MAX_POLICY_CHARS = 1_000_000
 """A matrix as text; NATS carries no more in one message."""
 
 
-class PolicyText(ClientMessage):
+class ApplyPolicyBody(ClientMessage):
     """A matrix as YAML (`kind: Policy`); with `dry_run` it is only checked, with `if_version` that must be in force.
 
     With `strict` what is probably wrong with it is a problem too.
@@ -128,7 +128,7 @@ async def search_audit(
     responses=documented("policy_invalid", "policy_moved"),
     summary="Apply a matrix",
 )
-async def apply_policy(policy: PolicyText, dependencies: Dependencies, principal: PolicyWriter) -> Response:
+async def apply_policy(policy: ApplyPolicyBody, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Make a new version of the matrix, in force at once; every problem of a bad one is listed and nothing changes."""
     request = ApplyPolicy(
         project=principal.project,

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage, Token
-from towpath_contracts.budgets import Budget, BudgetAccounts, BudgetKind, BudgetSet, SetBudget, ShowBudgets
+from towpath_contracts.budgets import Budget, BudgetAccountList, BudgetKind, BudgetSet, SetBudget, ShowBudgets
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.switches import OPERATOR
 from towpath_gateway.app.dependencies import (
@@ -38,7 +38,7 @@ class SetBudgetBody(ClientMessage):
     reason: Annotated[str, Field(max_length=2_000)] = ""
 
 
-@router.get("", response_model=BudgetAccounts, responses=documented("run_not_found"), summary="What is spent")
+@router.get("", response_model=BudgetAccountList, responses=documented("run_not_found"), summary="What is spent")
 async def show_budgets(
     dependencies: Dependencies,
     principal: RunsReader,

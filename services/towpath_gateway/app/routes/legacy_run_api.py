@@ -16,7 +16,7 @@ from towpath_contracts.base import ClientMessage, JsonObject, Message, Name
 from towpath_contracts.decisions.request import RenderPromptAnswer, RenderPromptRequest
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, ToolCallFinished
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
-from towpath_contracts.runs.views import PreviewPrompt, PromptPreview
+from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.dependencies import (
@@ -33,7 +33,7 @@ from towpath_gateway.app.routes.runs import IdempotencyKey, with_key
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import Principal
 from towpath_gateway.core.headers import preferred_wait
-from towpath_gateway.core.run_answers import RunAnswer, RunDebugView, answered_requests, run_answer, run_debug
+from towpath_gateway.core.run_answers import DebugModelCallList, RunAnswer, answered_requests, run_answer, run_debug
 from towpath_readings.execution_log import project_execution_log
 from towpath_readings.spans import SpanLink
 
@@ -58,7 +58,7 @@ def still_running(run_id: str, status: str, seconds: float) -> Problem:
     return problem("timeout", detail, run_id=run_id, extra={"status": status, "location": f"/v1/runs/{run_id}"})
 
 
-async def _debug(platform: PlatformClient, project: str, run_id: UUID, entries: list[LogEntry]) -> RunDebugView:
+async def _debug(platform: PlatformClient, project: str, run_id: UUID, entries: list[LogEntry]) -> DebugModelCallList:
     """Return the raw texts; without the log-writer there are none, which `missing` says, and the answer stands."""
     wanted = answered_requests(entries)
     try:
@@ -82,7 +82,7 @@ Prefer = Annotated[
 ]
 
 
-class InvokeDecisionBody(ClientMessage):
+class ExecuteDecisionBody(ClientMessage):
     """One decision to carry out without a model; `decision` is in the form a model writes."""
 
     agent_key: Name
@@ -149,7 +149,7 @@ async def run_once(
 )
 async def invoke(
     name: str,
-    one: InvokeDecisionBody,
+    one: ExecuteDecisionBody,
     dependencies: Dependencies,
     principal: RunsWriter,
     link: ClientSpan,
@@ -187,7 +187,7 @@ async def show_prompt(
         agent_key=asked.agent_key,
         user_message=asked.user_message,
     )
-    preview: PromptPreview = await dependencies.platform.request(rpc.PREVIEW_PROMPT, request)
+    preview: PromptContextPreview = await dependencies.platform.request(rpc.PREVIEW_PROMPT, request)
     rendered: RenderPromptAnswer = await dependencies.platform.request(
         rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context)
     )

@@ -15,16 +15,16 @@ from towpath_contracts.tools.policy import (
     DiffPolicy,
     Dimension,
     GetShadow,
-    GetStatistics,
+    GetToolCallStatistics,
     ListPolicyVersions,
-    PolicyChanges,
+    PolicyChangeLog,
     PolicyImpact,
     PolicyVersions,
     RollBackPolicy,
     RuleChanged,
     SetShadow,
     ShadowView,
-    Statistics,
+    ToolCallStatistics,
 )
 from towpath_gateway.app.dependencies import (
     AuditReader,
@@ -54,7 +54,7 @@ class RollBackPolicyBody(ClientMessage):
     dry_run: bool = False
 
 
-class RuleText(ClientMessage):
+class PutRuleBody(ClientMessage):
     """One rule, with the members that it has in a policy file."""
 
     rule: JsonObject
@@ -94,7 +94,7 @@ async def list_versions(
     return json_answer(await dependencies.platform.request(rpc.POLICY_VERSIONS, request))
 
 
-@router.get("/policy/changes", response_model=PolicyChanges, responses=documented(), summary="The change log")
+@router.get("/policy/changes", response_model=PolicyChangeLog, responses=documented(), summary="The change log")
 async def list_changes(
     dependencies: Dependencies, principal: PolicyReader, before: Before = None, limit: Limit = 20
 ) -> Response:
@@ -137,7 +137,7 @@ async def get_rule(name: str, dependencies: Dependencies, principal: PolicyReade
     responses=documented("policy_invalid", "policy_moved"),
     summary="Put a rule",
 )
-async def put_rule(name: str, rule: RuleText, dependencies: Dependencies, principal: PolicyWriter) -> Response:
+async def put_rule(name: str, rule: PutRuleBody, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Replace the rule of that name, or add it at the end; the whole matrix becomes a new version."""
     request = ChangeRule(project=principal.project, actor=principal.actor, name=name, **_fields_of(rule))
     return json_answer(await dependencies.platform.request(rpc.CHANGE_RULE, request))
@@ -192,7 +192,9 @@ async def end_shadow(
     return json_answer(await dependencies.platform.request(rpc.SET_SHADOW, request))
 
 
-@router.get("/statistics", response_model=Statistics, responses=documented(), summary="Success and denial rates")
+@router.get(
+    "/statistics", response_model=ToolCallStatistics, responses=documented(), summary="Success and denial rates"
+)
 async def get_statistics(
     dependencies: Dependencies,
     principal: AuditReader,
@@ -201,7 +203,7 @@ async def get_statistics(
     by: Annotated[list[Dimension] | None, Query(max_length=6)] = None,
 ) -> Response:
     """Count decisions and outcomes of the last day, or of a window, by tool unless asked otherwise."""
-    request = GetStatistics(project=principal.project, since=since, until=until, by=tuple(by or ["tool"]))
+    request = GetToolCallStatistics(project=principal.project, since=since, until=until, by=tuple(by or ["tool"]))
     return json_answer(await dependencies.platform.request(rpc.GET_STATISTICS, request, ANALYSIS_TIMEOUT_S))
 
 

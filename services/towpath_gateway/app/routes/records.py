@@ -11,11 +11,11 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.records import (
     ForkOptions,
     ForkRun,
-    GetRecord,
-    RecordPiece,
+    GetRunRecord,
     ReplayPage,
     ReplayResult,
     ReplayRuns,
+    RunRecordPiece,
 )
 from towpath_contracts.tasks import RunAccepted
 from towpath_gateway.app.dependencies import Dependencies, RunsOperator, RunsWriter, documented, json_answer
@@ -57,7 +57,7 @@ async def replay_run(run_id: UUID, dependencies: Dependencies, principal: RunsOp
 
 @router.get(
     "/runs/{run_id}/record",
-    response_model=RecordPiece,
+    response_model=RunRecordPiece,
     responses=documented("run_not_found"),
     summary="Take a run's record along",
 )
@@ -68,7 +68,7 @@ async def get_record(
     cursor: Annotated[str, Query(max_length=64, description="`next` of the piece before")] = "",
 ) -> Response:
     """Return the next piece of the record as JSON lines: its snapshot, facts and events, as they are stored."""
-    request = GetRecord(project=principal.project, run_id=run_id, cursor=cursor)
+    request = GetRunRecord(project=principal.project, run_id=run_id, cursor=cursor)
     return json_answer(await dependencies.platform.request(rpc.RECORD, request))
 
 

@@ -9,7 +9,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_gateway.app.dependencies import Dependencies, RunsReader, documented, json_answer
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_readings.goals import GoalView, project_goal
-from towpath_readings.nodes import RunNodes, project_nodes
+from towpath_readings.nodes import RunNodesView, project_nodes
 from towpath_readings.plans import PlanView, project_plan
 from towpath_readings.transcript import RunMessages, project_messages
 
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/v1/runs/{run_id}", route_class=BoundedJsonRoute, tag
 
 @router.get(
     "/nodes",
-    response_model=RunNodes,
+    response_model=RunNodesView,
     responses=documented("run_not_found"),
     summary="The state of a run, with a node for every model call",
 )

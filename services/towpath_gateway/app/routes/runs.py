@@ -15,7 +15,7 @@ from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.run_limits import MAX_DEPTH
 from towpath_contracts.runs.tree import GetTree, RunTreeNode
-from towpath_contracts.runs.views import ActionDone, CancelRun, GetHistory, History, ListRuns, RunPage, RunView
+from towpath_contracts.runs.views import ActionDone, CancelRun, ExecutionHistory, GetHistory, ListRuns, RunPage, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_gateway.app.dependencies import (
     ClientSpan,
@@ -225,7 +225,7 @@ async def get_tree(run_id: UUID, dependencies: Dependencies, principal: RunsRead
 
 @router.get(
     "/v1/runs/{run_id}/history",
-    response_model=History,
+    response_model=ExecutionHistory,
     responses=documented("run_not_found"),
     summary="The execution history of a run",
 )
@@ -243,7 +243,7 @@ async def get_history(
     except ProblemError as error:
         if error.problem.code != "run_not_found":
             raise
-    return json_answer(History(seq=0, history=None, steps=()))  # the run is there, its history is not yet
+    return json_answer(ExecutionHistory(seq=0, history=None, steps=()))  # the run is there, its history is not yet
 
 
 async def _tree_stream(

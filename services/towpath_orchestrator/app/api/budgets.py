@@ -8,12 +8,12 @@ from typing import Any
 from towpath_contracts.budgets import (
     UNITS,
     BudgetAccount,
-    BudgetAccounts,
+    BudgetAccountList,
     BudgetSet,
+    BudgetUnitBalance,
     SetBudget,
     ShowBudgets,
     SpendingLimits,
-    UnitAccount,
 )
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION
@@ -22,7 +22,7 @@ from towpath_contracts.tools.access import RecordAction
 from towpath_fabric.ports import Database, MessageBus
 from towpath_orchestrator.adapters.budget_store import BUDGETS
 from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_orchestrator.app.budget_limits import BudgetLimitLoader
+from towpath_orchestrator.app.budget_limits import BudgetLimitCache
 
 MOST = 1_000
 
@@ -30,7 +30,7 @@ MOST = 1_000
 class BudgetRequests:
     """Answers `svc.orchestrator.set_budget` and `show_budgets`."""
 
-    def __init__(self, pool: Database, bus: MessageBus, limits: BudgetLimitLoader) -> None:
+    def __init__(self, pool: Database, bus: MessageBus, limits: BudgetLimitCache) -> None:
         self._pool = pool
         self._bus = bus
         self._limits = limits
@@ -81,15 +81,15 @@ class BudgetRequests:
             await connection.execute(BUDGETS.copy_limit, *limited, *amounts, soft, on_soft)
         return changed
 
-    async def show(self, request: ShowBudgets) -> BudgetAccounts:
+    async def show(self, request: ShowBudgets) -> BudgetAccountList:
         """Show accounts: of a run, of a caller, or all that is limited in the project."""
         if request.run_id is None:
             rows = await self._pool.fetch(BUDGETS.shared_accounts, request.project, request.caller, request.limit)
-            return BudgetAccounts(accounts=tuple(_account(row) for row in rows))
+            return BudgetAccountList(accounts=tuple(_account(row) for row in rows))
         if await self._pool.fetchrow(QUERIES.run_seq, request.run_id, request.project) is None:
             raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
         rows = await self._pool.fetch(BUDGETS.run_accounts, request.project, str(request.run_id), request.limit)
-        return BudgetAccounts(accounts=tuple(_account(row) for row in rows))
+        return BudgetAccountList(accounts=tuple(_account(row) for row in rows))
 
 
 def _account(row: Any) -> BudgetAccount:
@@ -104,9 +104,9 @@ def _account(row: Any) -> BudgetAccount:
     )
 
 
-def _unit(row: Any, unit: Any) -> UnitAccount:
+def _unit(row: Any, unit: Any) -> BudgetUnitBalance:
     limit, spent, reserved = row[f"{unit}_limit"], row[f"{unit}_spent"], row[f"{unit}_reserved"]
-    return UnitAccount(
+    return BudgetUnitBalance(
         unit=unit,
         limit=limit,
         spent=spent,

@@ -17,7 +17,7 @@ from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.app.api.queries import RunQueries
-from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 
 CANCELLING = "cancelling"
 LOG_UNREADABLE = "log_unreadable"
@@ -166,10 +166,10 @@ AT_ONCE = 500
 """Gates read at once; a switch may hold thousands."""
 
 
-class SwitchResume:
+class HeldCallResumer:
     """Answers `svc.orchestrator.wake_paused`."""
 
-    def __init__(self, pool: Database, local_facts: LocalFacts) -> None:
+    def __init__(self, pool: Database, local_facts: LocalFactQueue) -> None:
         self._pool = pool
         self._local_facts = local_facts
 

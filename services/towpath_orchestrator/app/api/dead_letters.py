@@ -31,7 +31,7 @@ from towpath_fabric.dead_letters import (
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.telemetry.logs import Logger
-from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
 QUERIES = Queries.load("towpath_orchestrator.adapters", "dead_letters.sql")
@@ -55,7 +55,7 @@ class DeadLetterRequests:
     """Answers `svc.orchestrator.*dead_letter*`."""
 
     def __init__(
-        self, pool: Database, bus: MessageBus, local_facts: LocalFacts, metrics: OrchestratorMetrics, log: Logger
+        self, pool: Database, bus: MessageBus, local_facts: LocalFactQueue, metrics: OrchestratorMetrics, log: Logger
     ) -> None:
         self._pool = pool
         self._log = log

@@ -13,13 +13,13 @@ from pydantic import ValidationError
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.events.log import LogEntry, RunCreated, event_adapter
 from towpath_contracts.facts import RunForkedFact
-from towpath_contracts.networks.spec import NetworkVersion, Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION
 from towpath_contracts.runs.records import ForkedFrom, ForkRun
 from towpath_contracts.tasks import RunAccepted
 from towpath_contracts.tools.access import RecordAction
-from towpath_engine.handlers.fork import ForkPointFinder, ForkRefusedError
+from towpath_engine.handlers.fork import ForkRefusedError, ForkStateFinder
 from towpath_engine.reducers.fork import inherited_of
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
@@ -74,11 +74,11 @@ class RunForks:
             detail = f"the snapshot of {version.name}@v{version.version} is gone"
             raise ProblemError(problem("version_not_found", detail))
         try:
-            snapshot = Snapshot.model_validate_json(header.snapshot_text)
+            snapshot = NetworkSnapshot.model_validate_json(header.snapshot_text)
         except ValidationError as error:
             detail = f"this version can't read the snapshot of {version.name}@v{version.version}"
             raise ProblemError(problem("fork_refused", detail, run_id=str(request.run_id))) from error
-        point = ForkPointFinder(header.run_id, snapshot, request.options.from_step)
+        point = ForkStateFinder(header.run_id, snapshot, request.options.from_step)
         parent = await _walk(record, point)
         forked, task = await self._begun(request, parent, point)
         await self._audit(request, forked)
@@ -93,7 +93,7 @@ class RunForks:
         )
 
     async def _begun(
-        self, request: ForkRun, parent: RunCreated, point: ForkPointFinder
+        self, request: ForkRun, parent: RunCreated, point: ForkStateFinder
     ) -> tuple[RunForkedFact, RunCreated]:
         """Return the fact and the task that the new run begins with."""
         options = request.options
@@ -138,7 +138,7 @@ class RunForks:
         )
 
 
-async def _walk(record: DatabaseRecord, point: ForkPointFinder) -> RunCreated:
+async def _walk(record: DatabaseRecord, point: ForkStateFinder) -> RunCreated:
     """Show the run's entries to *point* until it has seen enough; returns the parent's task."""
     task: RunCreated | None = None
     async for recorded in record.events():

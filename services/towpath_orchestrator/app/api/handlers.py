@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 from pydantic import Field, ValidationError
 
 from towpath_contracts import rpc, subjects
-from towpath_contracts.agents import AgentServed, ServeAgent
+from towpath_contracts.agents import AgentQueueDeclared, DeclareAgentQueue
 from towpath_contracts.base import ClientMessage, Message
 from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.problems.registry import ProblemError, describe_validation_error, problem
@@ -19,14 +19,14 @@ from towpath_contracts.streams import ConsumerSpec, agent_consumer
 from towpath_contracts.strict_json import check_json
 from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
-from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetters, MessageOwner
+from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetterOwner, DeadLetters
 from towpath_fabric.fair_request_queue import FairQueueLimits
 from towpath_fabric.nats.pull_consumer import ack, nak
-from towpath_fabric.ports import MessageBus, MessageSource
+from towpath_fabric.ports import MessageBus, MessageConsumer
 from towpath_fabric.postgres.pool import DATABASE_DOWN, INVALID_DATA
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.app.api.budgets import BudgetRequests
-from towpath_orchestrator.app.api.commands import RunCommands, SwitchResume
+from towpath_orchestrator.app.api.commands import HeldCallResumer, RunCommands
 from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
 from towpath_orchestrator.app.api.forks import RunForks
 from towpath_orchestrator.app.api.network_registry import NetworkRegistry
@@ -157,7 +157,7 @@ def serve_services(bus: MessageBus, queries: RunQueries, commands: RunCommands, 
     bus.subscriber(rpc.PREVIEW_PROMPT)(registry.preview)
 
 
-def serve_switches(bus: MessageBus, switches: SwitchResume) -> None:
+def serve_switches(bus: MessageBus, switches: HeldCallResumer) -> None:
     """Answer the tool-access service when a switch holds nothing any more."""
     bus.subscriber(rpc.WAKE_PAUSED)(switches.wake)
 
@@ -198,7 +198,7 @@ class TaskQueueConsumer:
     """Takes tasks from the TASKS stream; a task that can't be accepted becomes a dead letter."""
 
     def __init__(
-        self, consumer: MessageSource, intake: TaskIntake, checker: TaskChecker, dead: DeadLetters, log: Logger
+        self, consumer: MessageConsumer, intake: TaskIntake, checker: TaskChecker, dead: DeadLetters, log: Logger
     ) -> None:
         self._consumer = consumer
         self._intake = intake
@@ -241,10 +241,10 @@ class TaskQueueConsumer:
         self._log.warning("an enqueued task was refused", subject=message.subject, reason=reason)
         await self._dead.set_aside(message, reason, await self._owner_of(message))
 
-    async def _owner_of(self, message: Msg) -> MessageOwner:
+    async def _owner_of(self, message: Msg) -> DeadLetterOwner:
         """Return the project of the caller that the subject names, where it is known."""
         try:
-            return MessageOwner(project=await self._checker.project_of(_caller(message.subject)))
+            return DeadLetterOwner(project=await self._checker.project_of(_caller(message.subject)))
         except (ProblemError, *DATABASE_DOWN, *INVALID_DATA):
             return UNKNOWN_OWNER
 
@@ -256,7 +256,7 @@ EnsureQueue = Callable[[ConsumerSpec], Awaitable[None]]
 def serve_agents(bus: MessageBus, letters: DeadLetterRequests, ensure: EnsureQueue) -> None:
     """Answer what agents' processes ask."""
 
-    async def serve(request: ServeAgent, project: Token, agent: Token) -> AgentServed:
+    async def serve(request: DeclareAgentQueue, project: Token, agent: Token) -> AgentQueueDeclared:
         subject = subjects.for_agent(rpc.SERVE_AGENT.subject, project, agent)
         _require(subject, subjects.for_agent(rpc.SERVE_AGENT.subject, request.project, request.name))
         spec = agent_consumer(request.project, request.name)
@@ -265,7 +265,7 @@ def serve_agents(bus: MessageBus, letters: DeadLetterRequests, ensure: EnsureQue
         except (TimeoutError, nats_errors.Error) as error:
             detail = f"the queue of the agent {request.name} could not be declared: {type(error).__name__}"
             raise ProblemError(problem("unavailable", detail, retry_after_s=2)) from error
-        return AgentServed(durable=spec.durable)
+        return AgentQueueDeclared(durable=spec.durable)
 
     async def report(request: ReportDeadLetter, project: Token, agent: Token) -> ActionDone:
         _require(request.subject, subjects.decide(subjects.agent_pool(project, agent)))

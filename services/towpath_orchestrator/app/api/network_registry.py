@@ -9,10 +9,10 @@ from pydantic import ValidationError
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.decisions.request import PromptContext
 from towpath_contracts.events.log import RunCreated
-from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVersion, PublishNetwork, Snapshot
+from towpath_contracts.networks.spec import NetworkList, NetworkSnapshot, NetworkSpec, NetworkVersion, PublishNetwork
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import DESCRIBE_TOOLS
-from towpath_contracts.runs.views import PreviewPrompt, PromptPreview
+from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
 from towpath_contracts.tools.access import DescribeTools, GetPolicy, ToolsDescribed
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
@@ -91,7 +91,9 @@ class NetworkRegistry:
         described: ToolsDescribed = await self._bus.request(DESCRIBE_TOOLS, DescribeTools(project=project, names=names))
         return {tool.name: tool for tool in described.tools}
 
-    async def _publish_next(self, request: PublishNetwork, spec: NetworkSpec, snapshot: Snapshot) -> NetworkVersion:
+    async def _publish_next(
+        self, request: PublishNetwork, spec: NetworkSpec, snapshot: NetworkSnapshot
+    ) -> NetworkVersion:
         body = snapshot_body(snapshot)
         address = digest(body)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -136,7 +138,7 @@ class NetworkRegistry:
         source = NetworkSpec.model_validate_json(spec).model_dump(mode="json")
         return version.model_copy(update={"snapshot": snapshot, "spec": source})
 
-    async def preview(self, request: PreviewPrompt) -> PromptPreview:
+    async def preview(self, request: PreviewPrompt) -> PromptContextPreview:
         """Return what the first prompt of a run would be rendered from."""
         version = await self.find(request.project, request.network, request.version)
         snapshot = await self._store.snapshot(version.digest)
@@ -144,10 +146,10 @@ class NetworkRegistry:
         if key not in snapshot.agents:
             raise ProblemError(problem("agent_not_found", f"agents are: {', '.join(snapshot.agents)}"))
         context = await self._first_context(version, snapshot, key, request.user_message)
-        return PromptPreview(context=context, model=snapshot.agents[key].model)
+        return PromptContextPreview(context=context, model=snapshot.agents[key].model)
 
     async def _first_context(
-        self, version: NetworkVersion, snapshot: Snapshot, agent_key: str, user_message: str
+        self, version: NetworkVersion, snapshot: NetworkSnapshot, agent_key: str, user_message: str
     ) -> PromptContext:
         task = RunCreated(
             project=version.project,

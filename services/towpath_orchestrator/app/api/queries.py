@@ -16,7 +16,7 @@ from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, ListIdleRuns
 from towpath_contracts.runs.records import ForkedFrom
-from towpath_contracts.runs.tree import ChildDescription, GetTree, RunTreeNode, tree_of
+from towpath_contracts.runs.tree import ChildPurpose, GetTree, RunTreeNode, tree_of
 from towpath_contracts.runs.views import (
     ChangedRunList,
     GatePage,
@@ -38,7 +38,7 @@ from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
 from towpath_orchestrator.app.state_cache import RunWaiters
-from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, CallOutcomeCollector, CallOutcomeFields
+from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, CallOutcomeCollector, EventOutcomeFields
 
 RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
 
@@ -129,20 +129,20 @@ def _unknown(run_id: UUID, project: str | None) -> ProblemError:
     return ProblemError(problem("run_not_found", f"no run {run_id}" + (f" in {project}" if project else "")))
 
 
-def _effect_report(text: str) -> CallOutcomeFields | None:
+def _effect_report(text: str) -> EventOutcomeFields | None:
     """Read what an event reports of calls; None where it can't be read: the log of a parked run may be damaged."""
     try:
-        return CallOutcomeFields.model_validate_json(text)
+        return EventOutcomeFields.model_validate_json(text)
     except ValidationError:
         return None
 
 
-def _purposes(rows: list[Any]) -> dict[UUID, ChildDescription]:
+def _purposes(rows: list[Any]) -> dict[UUID, ChildPurpose]:
     """Return what children are for, by their ids."""
     purposes = {}
     for row in rows:
         fields = {name: json.loads(row[name] or '""') for name in ("purpose", "subject")}
-        purposes[UUID(json.loads(row["child_id"]))] = ChildDescription(**fields)
+        purposes[UUID(json.loads(row["child_id"]))] = ChildPurpose(**fields)
     return purposes
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.records import GetRecord, RecordPiece, ReplayPage, ReplayResult, ReplayRuns
+from towpath_contracts.runs.records import GetRunRecord, ReplayPage, ReplayResult, ReplayRuns, RunRecordPiece
 from towpath_engine import ENGINE_VERSION
 from towpath_fabric.clock import monotonic
 from towpath_orchestrator.app.api.run_export import QUERIES, DatabaseRecord
@@ -29,7 +29,7 @@ class ReplayRequests:
         self._waiting = 0
         self._turn = asyncio.Semaphore(1)  # replays take the processor from live runs: one at a time
 
-    async def record(self, request: GetRecord) -> RecordPiece:
+    async def record(self, request: GetRunRecord) -> RunRecordPiece:
         """Return the next piece of a run's record."""
         record = await DatabaseRecord.open(self._pool, request.run_id, request.project)
         return await record.piece(request.cursor)

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.records import RecordPiece
+from towpath_contracts.runs.records import RunRecordPiece
 from towpath_engine.replay_diff import RecordedEvent
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.core.replay_check import RecordedFact, RecordHeader
@@ -76,7 +76,7 @@ class DatabaseRecord:
             if len(rows) < PAGE_ROWS:
                 return
 
-    async def piece(self, cursor: str) -> RecordPiece:
+    async def piece(self, cursor: str) -> RunRecordPiece:
         """Return the next piece of the export.
 
         *cursor* is part, seq before, how much of a line was given, and how far the log went at the first piece: the
@@ -97,9 +97,9 @@ class DatabaseRecord:
         following = _PARTS[_PARTS.index(part) + 1 :]
         return self._piece(text, f"{following[0]}:0:0" if following else None)
 
-    def _piece(self, text: str, following: str | None) -> RecordPiece:
+    def _piece(self, text: str, following: str | None) -> RunRecordPiece:
         cursor = None if following is None else f"{following}:{self._seq}"
-        return RecordPiece(run_id=self.header.run_id, text=text, next=cursor)
+        return RunRecordPiece(run_id=self.header.run_id, text=text, next=cursor)
 
     async def _lines(self, part: str, after: int) -> AsyncIterator[tuple[str, int]]:
         if part == "header":

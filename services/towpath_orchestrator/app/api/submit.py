@@ -27,12 +27,12 @@ from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN, INVALID_DATA
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.adapters.storable_text import storable, storable_json
-from towpath_orchestrator.app.admission import Admission
+from towpath_orchestrator.app.admission import AdmissionController
 from towpath_orchestrator.app.api.task_checks import NOT_ACCEPTED, Submission, TaskChecker
-from towpath_orchestrator.app.budget_limits import BudgetLimitLoader
+from towpath_orchestrator.app.budget_limits import BudgetLimitCache
 from towpath_orchestrator.app.commit.transition_announcer import TransitionAnnouncer
 from towpath_orchestrator.app.dispatch.effect_dispatcher import EffectDispatcher
-from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.state_cache import StateCache
 from towpath_orchestrator.core.transitions import Transition, event_text
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -55,12 +55,12 @@ class TaskIntake:
         pool: Database,
         checker: TaskChecker,
         cache: StateCache,
-        local_facts: LocalFacts,
+        local_facts: LocalFactQueue,
         dispatcher: EffectDispatcher,
         announcer: TransitionAnnouncer,
         settings: OrchestratorSettings,
-        limits: BudgetLimitLoader,
-        admission: Admission,
+        limits: BudgetLimitCache,
+        admission: AdmissionController,
     ) -> None:
         self._pool = pool
         self._admission = admission

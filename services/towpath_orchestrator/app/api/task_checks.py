@@ -12,7 +12,7 @@ from uuid import UUID
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.events.log import LogEntry, RunCreated
 from towpath_contracts.facts import RunForkedFact
-from towpath_contracts.networks.spec import NetworkVersion, Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import CHECK_GRANT
 from towpath_contracts.tasks import RunAccepted, SubmitTask
@@ -49,7 +49,7 @@ class Submission:
 
     run_id: UUID
     task: RunCreated
-    snapshot: Snapshot
+    snapshot: NetworkSnapshot
     idempotency_key: str | None
     request_digest: str
     answer: "asyncio.Future[RunAccepted]"

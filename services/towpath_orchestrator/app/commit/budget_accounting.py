@@ -15,15 +15,15 @@ from towpath_contracts.facts import AnyFact, BudgetRefusedFact, BudgetWarnedFact
 from towpath_engine.state.run import RunState
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_orchestrator.adapters.budget_store import BudgetAccountOpener, BudgetBatchResult, budget_warnings
-from towpath_orchestrator.app.budget_limits import BudgetLimitLoader
+from towpath_orchestrator.app.budget_limits import BudgetLimitCache
 from towpath_orchestrator.app.commit.inbox import InboxFact, local_fact
 from towpath_orchestrator.core.transitions import Transition
 
 
-class BudgetAccounting:
+class CommitLoopBudgets:
     """Keeps limits, opened accounts and refusals for the commit loop. One per process."""
 
-    def __init__(self, limits: BudgetLimitLoader, refused: Counter) -> None:
+    def __init__(self, limits: BudgetLimitCache, refused: Counter) -> None:
         self._limits = limits
         self._refused = refused
         self._accounts = BudgetAccountOpener()

@@ -15,14 +15,14 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import RunStore
 from towpath_orchestrator.app.commit.batch_commit import BatchCommitter
-from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
+from towpath_orchestrator.app.commit.budget_accounting import CommitLoopBudgets
 from towpath_orchestrator.app.commit.inbox import Inbox, InboxFact
-from towpath_orchestrator.app.commit.run_reader import LoadedRuns, RunReader
+from towpath_orchestrator.app.commit.run_reader import BatchRunReader, LoadedRuns
 from towpath_orchestrator.app.commit.state_snapshots import SnapshotSaver
 from towpath_orchestrator.app.commit.transition_announcer import TransitionAnnouncer
 from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTextStore
 from towpath_orchestrator.app.dispatch.effect_dispatcher import EffectDispatcher
-from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.state_cache import StateCache
 from towpath_orchestrator.core.transitions import Transition, fold_facts
 from towpath_orchestrator.metrics import OrchestratorMetrics
@@ -42,11 +42,11 @@ class CommitLoop:
         self,
         *,
         inbox: Inbox,
-        local_facts: LocalFacts,
-        reader: RunReader,
+        local_facts: LocalFactQueue,
+        reader: BatchRunReader,
         store: RunStore,
         cache: StateCache,
-        accounting: BudgetAccounting,
+        accounting: CommitLoopBudgets,
         texts: WorkspaceTextStore,
         committer: BatchCommitter,
         snapshots: SnapshotSaver,

@@ -17,10 +17,10 @@ from nats.aio.msg import Msg
 
 from towpath_contracts.facts import AnyFact
 from towpath_fabric.crash_points import crash_point
-from towpath_fabric.dead_letters import DeadLetters, MessageOwner, owner_of_message
+from towpath_fabric.dead_letters import DeadLetterOwner, DeadLetters, owner_of_message
 from towpath_fabric.nats.pull_consumer import ack, deliveries, nak
-from towpath_fabric.ports import MessageSource
-from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_fabric.ports import MessageConsumer
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.core.inbox_messages import read_inbox_message, run_in_subject
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
@@ -57,7 +57,7 @@ def local_fact(fact: AnyFact) -> InboxFact:
     return InboxFact(fact=fact, text=fact.model_dump_json())
 
 
-class BatchShares:
+class RecentCallerShares:
     """Remembers whose facts came lately. One per inbox."""
 
     def __init__(self) -> None:
@@ -87,8 +87,8 @@ class Inbox:
 
     def __init__(
         self,
-        feed: MessageSource,
-        local_facts: LocalFacts,
+        feed: MessageConsumer,
+        local_facts: LocalFactQueue,
         dead_letters: DeadLetters,
         metrics: OrchestratorMetrics,
         caller_of: Callable[[UUID | None], str],
@@ -102,7 +102,7 @@ class Inbox:
         self._metrics = metrics
         self._batch_size = batch_size
         self._caller_of = caller_of
-        self._shares = BatchShares()
+        self._shares = RecentCallerShares()
 
     async def take(self) -> list[InboxFact]:
         """Wait for something to do and return at most a batch of it, this process's own facts first.
@@ -119,7 +119,7 @@ class Inbox:
             crash_point("orchestrator.pulled")
             read = read_inbox_message(message.subject, message.data)
             if read.fact is None:
-                about = MessageOwner(run_id=run_in_subject(message.subject))
+                about = DeadLetterOwner(run_id=run_in_subject(message.subject))
                 await self._dead_letters.set_aside(message, read.reason, about)
             else:
                 facts.append(InboxFact(fact=read.fact, text=read.text, message=message))
@@ -155,11 +155,13 @@ class Inbox:
             if error is None:
                 await nak(item.message, CONTESTED_S)
             else:
-                about = MessageOwner(run_id=item.fact.run_id, effect_id=owner_of_message(item.message.data).effect_id)
+                about = DeadLetterOwner(
+                    run_id=item.fact.run_id, effect_id=owner_of_message(item.message.data).effect_id
+                )
                 await self._dead_letters.failed(item.message, error, about)
 
     async def set_aside(self, facts: Iterable[InboxFact], reason: str) -> None:
         """Store as dead letters what no run can take."""
         for item in facts:
             if item.message is not None:
-                await self._dead_letters.set_aside(item.message, reason, MessageOwner(run_id=item.fact.run_id))
+                await self._dead_letters.set_aside(item.message, reason, DeadLetterOwner(run_id=item.fact.run_id))

@@ -15,7 +15,7 @@ from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore, read_times
-from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
+from towpath_orchestrator.app.commit.budget_accounting import CommitLoopBudgets
 from towpath_orchestrator.app.state_cache import StateCache
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
@@ -39,7 +39,7 @@ class LoadedRuns(NamedTuple):
     cached: bool
 
 
-class RunReader:
+class BatchRunReader:
     """Reads runs for the commit loop. One per process."""
 
     def __init__(
@@ -48,7 +48,7 @@ class RunReader:
         lane: PinnedDatabaseConnection,
         store: RunStore,
         cache: StateCache,
-        accounting: BudgetAccounting,
+        accounting: CommitLoopBudgets,
         metrics: OrchestratorMetrics,
         log: Logger,
     ) -> None:

@@ -20,7 +20,7 @@ from towpath_engine.reducers.background import active_ms
 from towpath_engine.state.run import RunState
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
 from towpath_orchestrator.core.transitions import Transition
 from towpath_orchestrator.metrics import OrchestratorMetrics
@@ -107,7 +107,7 @@ AT_ONCE = 2
 class RunTracing:
     """Reads the logs of ended runs in the background and records their spans."""
 
-    def __init__(self, pool: Any, telemetry: Telemetry, log: Logger) -> None:
+    def __init__(self, pool: Any, telemetry: SpanRecorder, log: Logger) -> None:
         self._pool = pool
         self._telemetry = telemetry
         self._log = log

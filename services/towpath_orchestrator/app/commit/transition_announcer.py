@@ -7,11 +7,11 @@ from collections.abc import Callable
 from uuid import UUID
 
 from towpath_contracts.facts import RunAdmittedFact
-from towpath_orchestrator.app.admission import Admission
+from towpath_orchestrator.app.admission import AdmissionController
 from towpath_orchestrator.app.commit.run_telemetry import TransitionMetrics
-from towpath_orchestrator.app.dispatch.child_messenger import ChildRunMessenger
+from towpath_orchestrator.app.dispatch.child_messenger import ChildRunReporter
 from towpath_orchestrator.app.dispatch.publishers import EventPublisher
-from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.state_cache import RunWaiters, StateCache
 from towpath_orchestrator.core.child_reports import has_news_for_parent
 from towpath_orchestrator.core.transitions import Transition
@@ -23,10 +23,10 @@ class TransitionAnnouncer:
     def __init__(
         self,
         events: EventPublisher,
-        children: ChildRunMessenger,
-        admission: Admission,
+        children: ChildRunReporter,
+        admission: AdmissionController,
         cache: StateCache,
-        local_facts: LocalFacts,
+        local_facts: LocalFactQueue,
         metrics: TransitionMetrics,
         trace_run: Callable[[UUID], None],
     ) -> None:

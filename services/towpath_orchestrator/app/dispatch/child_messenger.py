@@ -4,7 +4,7 @@ import asyncio
 
 from towpath_contracts import subjects
 from towpath_contracts.facts import CancelRequestedFact, ChildReportedFact
-from towpath_contracts.runs.children import AskChild
+from towpath_contracts.runs.children import AskChildStatus
 from towpath_engine.handlers.children import report_for_parent
 from towpath_engine.state.run import RunState
 from towpath_fabric.ports import Database, MessageBus
@@ -14,7 +14,7 @@ from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.core.child_reports import answer_parent
 
 
-class ChildRunMessenger:
+class ChildRunReporter:
     """Posts reports to parents, and answers parents that ask. One per process."""
 
     def __init__(self, pool: Database, bus: MessageBus, log: Logger) -> None:
@@ -29,13 +29,13 @@ class ChildRunMessenger:
         if report is not None:
             await self._post(report)
 
-    def ask(self, request: AskChild) -> None:
+    def ask(self, request: AskChildStatus) -> None:
         """Find out how far a child is, and stop it where its parent wants that; nothing here is waited for."""
         task = asyncio.create_task(self._ask(request))
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 
-    async def _ask(self, request: AskChild) -> None:
+    async def _ask(self, request: AskChildStatus) -> None:
         try:
             row = await self._pool.fetchrow(QUERIES.child_report, request.child_id, request.run_id)
         except DATABASE_DOWN as error:

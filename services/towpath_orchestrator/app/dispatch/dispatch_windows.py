@@ -13,10 +13,10 @@ from towpath_engine.state.run import RunState
 from towpath_fabric.clock import monotonic
 from towpath_fabric.fair_queue import FairQueue
 from towpath_orchestrator.core.dispatch_choice import (
-    DelayedAttempt,
     DispatchDestination,
     DispatchWindow,
-    WindowedRequest,
+    LateDispatch,
+    WaitingRequest,
     destination_of,
     destination_of_request,
     occupying_requests,
@@ -67,7 +67,7 @@ class WindowedDispatcher:
         self._sent: OrderedDict[UUID, DispatchDestination] = OrderedDict()
         self._held: dict[UUID, DispatchDestination] = {}
         self._some = asyncio.Event()
-        self._late: dict[UUID, DelayedAttempt] = {}
+        self._late: dict[UUID, LateDispatch] = {}
 
     async def offer(self, effect: OutgoingEffect, state: RunState) -> None:
         """Send a request, or hold it until its turn comes; one that was sent before goes at once."""
@@ -83,7 +83,7 @@ class WindowedDispatcher:
             await self._send(effect)
         else:
             now = monotonic()
-            held = WindowedRequest(
+            held = WaitingRequest(
                 effect=effect, destination=destination, since=now, wake=now + resend_interval_s(effect)
             )
             window.turns.put(key, held, owner_of(state), now)
@@ -135,7 +135,7 @@ class WindowedDispatcher:
             self._metrics.held.dec()
             self._metrics.held_seconds.observe(now - held.since)
             if now - held.since > held.interval_s / 2:
-                self._late[key] = DelayedAttempt(
+                self._late[key] = LateDispatch(
                     run_id=held.effect.message.run_id, attempt=held.effect.effect.attempt, due=now + held.interval_s
                 )
             await self._send(held.effect)
@@ -151,11 +151,11 @@ class WindowedDispatcher:
         if not self._held and not self._late:
             await self._some.wait()
 
-    def held(self) -> list[WindowedRequest]:
+    def held(self) -> list[WaitingRequest]:
         """Return everything that waits."""
         return [held for destination in self._awaited() for held in self._windows[destination].turns.items()]
 
-    def take_late(self) -> dict[UUID, DelayedAttempt]:
+    def take_late(self) -> dict[UUID, LateDispatch]:
         """Return the requests that were sent late since the last call."""
         late, self._late = self._late, {}
         return late
@@ -198,7 +198,7 @@ class WindowedDispatcher:
         window = self._windows.get(destination)
         if window is None:
             size = self._first_width(destination)
-            turns: FairQueue[WindowedRequest] = FairQueue(self._settings.priority_ageing_s)
+            turns: FairQueue[WaitingRequest] = FairQueue(self._settings.priority_ageing_s)
             window = DispatchWindow(width=WindowWidth(size), credits=size, debt=0, turns=turns)
             self._windows[destination] = window
             self._forget_destinations()

@@ -12,16 +12,16 @@ from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.facts import FenceRaisedFact, InternalOutcomeRecordedFact
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import RAISE_FENCE, RECORD_OUTCOME
-from towpath_contracts.runs.children import AskChild
-from towpath_contracts.tools.access import FenceAnswer, RaiseFence
+from towpath_contracts.runs.children import AskChildStatus
+from towpath_contracts.tools.access import FencedCalls, RaiseFence
 from towpath_contracts.tools.internal_outcomes import InternalOutcomeAnswer, RecordInternalOutcome
 from towpath_engine.requests.effects import OutgoingEffect, TextToStore, message_of, resendable_effects
 from towpath_engine.state.run import RunState
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ports import MessageBus
-from towpath_orchestrator.app.dispatch.child_messenger import ChildRunMessenger
+from towpath_orchestrator.app.dispatch.child_messenger import ChildRunReporter
 from towpath_orchestrator.app.dispatch.dispatch_windows import WindowedDispatcher
-from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.core.transitions import Transition
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
@@ -35,9 +35,9 @@ class EffectDispatcher:
     def __init__(
         self,
         bus: MessageBus,
-        local_facts: LocalFacts,
+        local_facts: LocalFactQueue,
         windows: WindowedDispatcher,
-        children: ChildRunMessenger,
+        children: ChildRunReporter,
         metrics: OrchestratorMetrics,
     ) -> None:
         self._bus = bus
@@ -77,7 +77,7 @@ class EffectDispatcher:
                 self._begin(self._record_outcome(message))
             case TextToStore():
                 pass  # it was stored with its transition, and nobody waits for it
-            case AskChild() as message:
+            case AskChildStatus() as message:
                 if message.cancel or effect.effect.attempt > 1:
                     self._children.ask(message)
             case _:
@@ -91,7 +91,7 @@ class EffectDispatcher:
     async def _raise_fence(self, request: RaiseFence) -> None:
         crash_point("orchestrator.before_fence")
         try:
-            answer: FenceAnswer = await self._bus.request(RAISE_FENCE, request)
+            answer: FencedCalls = await self._bus.request(RAISE_FENCE, request)
         except ProblemError:
             return  # the fence stays pending, and is asked for again when its run is woken
         crash_point("orchestrator.fence_answered")

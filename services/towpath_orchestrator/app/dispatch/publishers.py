@@ -14,7 +14,7 @@ from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.requests.effects import OutgoingEffect
 from towpath_fabric.crash_points import crash_point_after_flush
 from towpath_fabric.ports import MessageBus
-from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
 MESSAGE_ID = "Nats-Msg-Id"
@@ -26,7 +26,7 @@ MAX_BODY_BYTES = 1_000_000
 class RequestPublisher:
     """Publishes requests for decisions and tool calls; for one that is too large, its run gets a failure instead."""
 
-    def __init__(self, bus: MessageBus, metrics: OrchestratorMetrics, local_facts: LocalFacts) -> None:
+    def __init__(self, bus: MessageBus, metrics: OrchestratorMetrics, local_facts: LocalFactQueue) -> None:
         self._bus = bus
         self._metrics = metrics
         self._local_facts = local_facts
@@ -74,7 +74,7 @@ class EventPublisher:
 
 
 def events_body(run_id: UUID, project: str, entries: list[LogEntry], texts: list[str]) -> bytes:
-    """Join event texts that are already JSON into one RunEvents message."""
+    """Join event texts that are already JSON into one TransitionEvents message."""
     parts = ",".join(
         f'{{"seq":{entry.seq},"at":"{entry.at.isoformat()}","event":{text}}}'
         for entry, text in zip(entries, texts, strict=True)

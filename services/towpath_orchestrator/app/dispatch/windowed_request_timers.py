@@ -21,7 +21,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
 from towpath_orchestrator.app.dispatch.dispatch_windows import WindowedDispatcher
 from towpath_orchestrator.app.state_cache import StateCache
-from towpath_orchestrator.core.dispatch_choice import DelayedAttempt, WindowedRequest
+from towpath_orchestrator.core.dispatch_choice import LateDispatch, WaitingRequest
 
 LOOK_S = 1.0
 """How late a request that nobody wants any more is noticed, where another replica ended its run."""
@@ -33,7 +33,7 @@ AHEAD_S = 10.0
 """How far: a request whose process has died is asked for again after this time at the latest."""
 
 
-class WindowedRequestTimers:
+class WaitingRequestMonitor:
     """Looks after what *windows* hold, once a second while they do. One per process."""
 
     def __init__(
@@ -44,7 +44,7 @@ class WindowedRequestTimers:
         self._cache = cache
         self._windows = windows
         self._log = log
-        self._late: dict[UUID, DelayedAttempt] = {}
+        self._late: dict[UUID, LateDispatch] = {}
         """What was sent late and is not due yet: the due time in its run's log is over, and doesn't count."""
 
     async def run(self) -> None:
@@ -59,7 +59,7 @@ class WindowedRequestTimers:
 
     async def look(self) -> None:
         """Drop what is not wanted any more, and put off the waking of runs whose requests wait or were sent late."""
-        held: dict[UUID, list[WindowedRequest]] = {}
+        held: dict[UUID, list[WaitingRequest]] = {}
         for one in self._windows.held():
             held.setdefault(one.effect.message.run_id, []).append(one)
         new, late = self._sent_late()
@@ -86,12 +86,12 @@ class WindowedRequestTimers:
         if put_off:
             await self._pool.execute(QUERIES.move_wake, *(list(column) for column in zip(*put_off, strict=True)))
 
-    def _sent_late(self) -> tuple[set[UUID], dict[UUID, dict[UUID, DelayedAttempt]]]:
+    def _sent_late(self) -> tuple[set[UUID], dict[UUID, dict[UUID, LateDispatch]]]:
         """Return the runs of which something was sent late since the last look, and all such requests by their run."""
         new = self._windows.take_late()
         now = monotonic()
         self._late = {key: one for key, one in (self._late | new).items() if one.due > now}
-        by_run: dict[UUID, dict[UUID, DelayedAttempt]] = {}
+        by_run: dict[UUID, dict[UUID, LateDispatch]] = {}
         for key, one in self._late.items():
             by_run.setdefault(one.run_id, {})[key] = one
         return {one.run_id for one in new.values()}, by_run
@@ -111,19 +111,19 @@ class WindowedRequestTimers:
             return None
 
 
-def _current(held: list[WindowedRequest], state: RunState | None) -> list[WindowedRequest]:
+def _current(held: list[WaitingRequest], state: RunState | None) -> list[WaitingRequest]:
     """Return those requests that are still what the run waits for; one that was asked for anew is not."""
     attempts = {} if state is None else {pending.effect_id: pending.attempt for pending in state.pending}
     return [one for one in held if attempts.get(one.effect.effect.effect_id) == one.effect.effect.attempt]
 
 
-def _sent(late: dict[UUID, DelayedAttempt], state: RunState) -> dict[UUID, float]:
+def _sent(late: dict[UUID, LateDispatch], state: RunState) -> dict[UUID, float]:
     """Return when those requests that were sent late are due, as far as the run still waits for that attempt."""
     attempts = {pending.effect_id: pending.attempt for pending in state.pending}
     return {key: one.due for key, one in late.items() if attempts.get(key) == one.attempt}
 
 
-def _wait_s(waiting: list[WindowedRequest], late: Collection[float]) -> float | None:
+def _wait_s(waiting: list[WaitingRequest], late: Collection[float]) -> float | None:
     """Return in how many seconds the run is to be woken, None where its time is right as it is."""
     now = monotonic()
     if any(one.wake <= now + SOON_S for one in waiting):

@@ -14,7 +14,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import AuditEntry, AuditPage, AuditQuery, RecordAction
 from towpath_contracts.tools.calls import MAX_RESULT_BYTES, BlobChunk, TicketClaims
-from towpath_contracts.tools.internal_outcomes import GetCallBlob
+from towpath_contracts.tools.internal_outcomes import GetWorkspaceChunk
 from towpath_fabric.tickets import TicketRefusedError
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.app.calls.dispatcher import TicketIssuer
@@ -76,7 +76,7 @@ class AuditQueries:
         return first, await self._pool.fetchval(HISTORY.last_entry)
 
 
-class CallBlobs:
+class CallBlobRequests:
     """Stores large results in pieces, and returns the files of a call."""
 
     def __init__(self, pool: Any, tickets: TicketIssuer) -> None:
@@ -101,7 +101,7 @@ class CallBlobs:
         await self._pool.execute(QUERIES.add_blob, claims.project, chunk.digest, data, len(data))
         return ActionDone(detail="stored")
 
-    async def get(self, request: GetCallBlob) -> BlobChunk:
+    async def get(self, request: GetWorkspaceChunk) -> BlobChunk:
         """Return one piece of the file list of a call in progress, or of a file in it; raises ProblemError."""
         claims = self._opened(request.ticket)
         row = await self._pool.fetchrow(QUERIES.files_of_call, claims.run_id, claims.execution_id)

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_audit import bundle
-from towpath_audit.entries import AuditLogEntry, EntryPayload
+from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.notes import write_time
 from towpath_contracts.tools.audit import AuditExportCursor
 
@@ -104,11 +104,11 @@ def entry_of(row: Any) -> AuditLogEntry:
     )
 
 
-def payload_of(row: Any) -> EntryPayload | None:
+def payload_of(row: Any) -> ErasablePayload | None:
     """Return the payload of *row*; None where it is erased."""
     if row["salt"] is None:
         return None
-    return EntryPayload(salt=row["salt"], args_digest=row["args_digest"], detail=row["detail"])
+    return ErasablePayload(salt=row["salt"], args_digest=row["args_digest"], detail=row["detail"])
 
 
 def effect_line(row: Any) -> bundle.Line:

@@ -20,7 +20,7 @@ MAX_DROPPED_LEAVES = 50_000
 """Leaves dropped in one transaction: sealing waits for it."""
 
 
-class Housekeeping:
+class DatabaseMaintenance:
     """Creates partitions and deletes unfinished uploads, about once an hour."""
 
     def __init__(self, pool: Any, log: Logger) -> None:

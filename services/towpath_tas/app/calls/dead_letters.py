@@ -15,7 +15,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_fabric.dead_letters import (
     UNKNOWN_OWNER,
-    MessageOwner,
+    DeadLetterOwner,
     decode_reported_body,
     owner_of_message,
     store_reported_dead_letter,
@@ -24,8 +24,8 @@ from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES
-from towpath_tas.app.calls.dispatcher import MESSAGE_ID, CallDispatcher
-from towpath_tas.app.calls.ledger_store import LedgerContext, LedgerStore, LedgerWorkItem
+from towpath_tas.app.calls.dispatcher import MESSAGE_ID, CallEffectPublisher
+from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerContext, LedgerStore
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.outcomes import on_dead_delivery
 from towpath_tas.metrics import TasMetrics
@@ -42,7 +42,7 @@ class WorkerDeadLetters:
         pool: Database,
         bus: MessageBus,
         ledger: LedgerStore,
-        dispatcher: CallDispatcher,
+        dispatcher: CallEffectPublisher,
         metrics: TasMetrics,
         log: Logger,
     ) -> None:
@@ -78,7 +78,7 @@ class WorkerDeadLetters:
             call = context.call if context.call is not None and context.call.project == project else None
             return on_dead_delivery(call, attempt, toolset, reason, times=times)
 
-        update = LedgerWorkItem(run_id=run_id, execution_id=execution_id, project=project, decide=decide, read=True)
+        update = CallUpdate(run_id=run_id, execution_id=execution_id, project=project, decide=decide, read=True)
         lane = PinnedDatabaseConnection(self._pool)
         try:
             await self._ledger.apply(lane, [update])
@@ -100,7 +100,9 @@ class WorkerDeadLetters:
         return ActionDone(detail=f"sent again on {row['subject']}")
 
 
-async def confirmed(pool: Database, reported: MessageOwner, addressee: tuple[str, str] | None = None) -> MessageOwner:
+async def confirmed(
+    pool: Database, reported: DeadLetterOwner, addressee: tuple[str, str] | None = None
+) -> DeadLetterOwner:
     """Return *reported* with the project of its call if the ledger has that call, else UNKNOWN_OWNER.
 
     *addressee* is the project and toolset that the call must belong to.

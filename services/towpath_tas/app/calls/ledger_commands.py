@@ -9,15 +9,15 @@ from uuid import UUID
 
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.runs.views import ActionDone, ResolveGate
-from towpath_contracts.tools.access import FenceAnswer, RaiseFence, SettleCall
+from towpath_contracts.tools.access import FencedCalls, RaiseFence, SettleCall
 from towpath_contracts.tools.calls import CallStatus
 from towpath_contracts.tools.internal_outcomes import InternalOutcomeAnswer, RecordInternalOutcome
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, change_calls
-from towpath_tas.app.calls.dispatcher import CallDispatcher
-from towpath_tas.app.calls.ledger_store import NO_CHANGE, LedgerContext, LedgerStore, LedgerWorkItem
+from towpath_tas.app.calls.dispatcher import CallEffectPublisher
+from towpath_tas.app.calls.ledger_store import NO_CHANGE, CallUpdate, LedgerContext, LedgerStore
 from towpath_tas.core.approvals import approval_votes
 from towpath_tas.core.call import LedgerCall, LedgerChange
 from towpath_tas.core.calls.internal_calls import on_recorded
@@ -28,12 +28,12 @@ from towpath_tas.core.calls.switch_holds import hold
 class LedgerCommands:
     """Applies commands to the ledger."""
 
-    def __init__(self, pool: Database, ledger: LedgerStore, dispatcher: CallDispatcher) -> None:
+    def __init__(self, pool: Database, ledger: LedgerStore, dispatcher: CallEffectPublisher) -> None:
         self._pool = pool
         self._ledger = ledger
         self._dispatcher = dispatcher
 
-    async def raise_fence(self, request: RaiseFence) -> FenceAnswer:
+    async def raise_fence(self, request: RaiseFence) -> FencedCalls:
         """Store a fence, void calls that have not started, ask running ones to stop. May be repeated."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(QUERIES.lock_fence, request.run_id)
@@ -100,7 +100,7 @@ class LedgerCommands:
         execution_id: UUID,
         project: str,
         decide: Callable[[LedgerContext], LedgerChange | Problem],
-    ) -> LedgerWorkItem:
+    ) -> CallUpdate:
         refused: list[Problem] = []
 
         def decide_or_refuse(context: LedgerContext) -> LedgerChange:
@@ -111,7 +111,7 @@ class LedgerCommands:
                 return NO_CHANGE
             return hold(context.call, result, context.active_switch())
 
-        update = LedgerWorkItem(
+        update = CallUpdate(
             run_id=run_id, execution_id=execution_id, project=project, decide=decide_or_refuse, read=True
         )
         lane = PinnedDatabaseConnection(self._pool)
@@ -129,15 +129,15 @@ class LedgerCommands:
         return update
 
 
-def _approval_progress(update: LedgerWorkItem) -> str:
+def _approval_progress(update: CallUpdate) -> str:
     """Describe how far the approval is after the vote, or as it was found if the vote was a repetition."""
     found = update.context.approval if update.context is not None else None
     approval = update.change.approvals[-1] if update.change.approvals else found
     return approval_votes.format_progress(approval) if approval is not None else ""
 
 
-def _fence_answer(request: RaiseFence, fence: int, calls: Sequence[LedgerCall], now: datetime) -> FenceAnswer:
-    return FenceAnswer(
+def _fence_answer(request: RaiseFence, fence: int, calls: Sequence[LedgerCall], now: datetime) -> FencedCalls:
+    return FencedCalls(
         run_id=request.run_id,
         fence=fence,
         voided=tuple(call.execution_id for call in calls if call.status is CallStatus.VOID),

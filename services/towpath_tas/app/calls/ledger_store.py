@@ -14,7 +14,7 @@ from uuid import UUID
 
 import asyncpg
 
-from towpath_contracts.switches import Switch
+from towpath_contracts.switches import ActiveSwitch
 from towpath_contracts.tools.calls import CallStatus
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
@@ -23,10 +23,10 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import (
     QUERIES,
+    AuthorizationVersions,
+    LedgerReadResult,
     LedgerWriteResult,
     LimitUse,
-    ProjectVersions,
-    StoredCall,
     change_calls,
     open_calls,
     read_calls,
@@ -35,7 +35,7 @@ from towpath_tas.adapters.ledger_tables import (
 )
 from towpath_tas.app.calls.value_origins import RunProvenanceCache
 from towpath_tas.app.policy_cache import PolicyCache, seen_versions
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.call import FINAL, Approval, LedgerCall, LedgerChange
 from towpath_tas.core.calls.switch_holds import principal_of
 from towpath_tas.core.policy.matrix import CallPrincipal
@@ -82,7 +82,7 @@ class LedgerContext:
     approval: Approval | None
     fence: int
     now: datetime
-    bundle: PolicyBundle
+    bundle: ProjectAuthorizer
     used: dict[str, int] | None = None
     rates: dict[str, int] | None = None
     known: RunProvenance | None = None
@@ -97,7 +97,7 @@ class LedgerContext:
         self.needs_origin = self.needs_origin or decision.needs_origin
         return decision
 
-    def active_switch(self, principal: CallPrincipal | None = None, tool: str = "") -> Switch | None:
+    def active_switch(self, principal: CallPrincipal | None = None, tool: str = "") -> ActiveSwitch | None:
         """Return the switch that holds this call; without a call yet, the one that holds *tool* for *principal*."""
         if not self.bundle.switches.open:
             return None
@@ -107,7 +107,7 @@ class LedgerContext:
 
 
 @dataclass(slots=True, eq=False)
-class LedgerWorkItem:
+class CallUpdate:
     """One message about one call on its way through the ledger, and what came of it; `decide` is pure.
 
     *fresh*: no row is expected. *read*: the row must be read and not taken from the cache. Limits of a run are counted
@@ -155,14 +155,14 @@ class LedgerStore:
         """Return the cached row of a call, which may be outdated."""
         return self._calls.get(execution_id)
 
-    async def apply(self, lane: PinnedDatabaseConnection, updates: Sequence[LedgerWorkItem]) -> None:
+    async def apply(self, lane: PinnedDatabaseConnection, updates: Sequence[CallUpdate]) -> None:
         """Apply *updates*, in order where they are about the same call.
 
         Raises what `DATABASE_DOWN` lists. Then it is unknown which of them were stored, and all may be applied again.
         """
         left = list(updates)
         while left:
-            distinct: dict[UUID, LedgerWorkItem] = {}
+            distinct: dict[UUID, CallUpdate] = {}
             rest = []
             for update in left:
                 if distinct.setdefault(update.execution_id, update) is not update:
@@ -171,7 +171,7 @@ class LedgerStore:
             await self._apply_distinct(lane, list(distinct.values()))
             left = rest
 
-    async def _apply_distinct(self, lane: PinnedDatabaseConnection, distinct: Iterable[LedgerWorkItem]) -> None:
+    async def _apply_distinct(self, lane: PinnedDatabaseConnection, distinct: Iterable[CallUpdate]) -> None:
         todo = list(distinct)
         for _ in range(MAX_ROUNDS):
             if not todo:
@@ -190,7 +190,7 @@ class LedgerStore:
         for update in todo:
             update.contested = True
 
-    async def _read_contexts(self, lane: PinnedDatabaseConnection, todo: Sequence[LedgerWorkItem]) -> None:
+    async def _read_contexts(self, lane: PinnedDatabaseConnection, todo: Sequence[CallUpdate]) -> None:
         guessed: dict[UUID, LedgerCall | None] = {}
         unread = []
         for update in todo:
@@ -211,7 +211,7 @@ class LedgerStore:
                 call, found, self.clock.now(), await self._policy_cache.of(lane, project)
             )
 
-    def _decide(self, update: LedgerWorkItem) -> bool:
+    def _decide(self, update: CallUpdate) -> bool:
         """Decide one update; False if it must be decided again from a row that was read."""
         if update.context is None:
             return False
@@ -224,8 +224,8 @@ class LedgerStore:
         return update.read or update.change.call is not None
 
     async def _decide_with_origins(
-        self, lane: PinnedDatabaseConnection, decided: Sequence[LedgerWorkItem]
-    ) -> list[LedgerWorkItem]:
+        self, lane: PinnedDatabaseConnection, decided: Sequence[CallUpdate]
+    ) -> list[CallUpdate]:
         """Decide again, with the origin of values, where the decision depends on it.
 
         Without it, a condition that asks for the origin is unclear, and so restricts.
@@ -245,7 +245,7 @@ class LedgerStore:
             context.known = known[update.run_id]
         return [update for update in decided if update not in wanting or self._decide(update)]
 
-    async def _decide_with_directories(self, lane: PinnedDatabaseConnection, decided: Sequence[LedgerWorkItem]) -> None:
+    async def _decide_with_directories(self, lane: PinnedDatabaseConnection, decided: Sequence[CallUpdate]) -> None:
         """Decide denials again, with the agents of their network: the denial names agents that may do it."""
         refused = {update: call.snapshot_digest for update in decided if (call := _denied_call(update)) is not None}
         strange = {digest for digest in refused.values() if not self._policy_cache.has_directory(digest)}
@@ -262,7 +262,7 @@ class LedgerStore:
             if digest in strange:
                 self._decide(update)
 
-    async def _decide_with_usage(self, lane: PinnedDatabaseConnection, decided: Sequence[LedgerWorkItem]) -> None:
+    async def _decide_with_usage(self, lane: PinnedDatabaseConnection, decided: Sequence[CallUpdate]) -> None:
         """Decide again, with the counters, where the decision depends on limited rules."""
         limited = [update for update in decided if update.change.counted or update.change.rated]
         if not limited:
@@ -284,8 +284,8 @@ class LedgerStore:
                 for rate in update.change.rated:
                     rates[project, rate.rule] += 1
 
-    async def _write(self, lane: PinnedDatabaseConnection, updates: Sequence[LedgerWorkItem]) -> set[LedgerWorkItem]:
-        settled, opens, others = set[LedgerWorkItem](), list[LedgerWorkItem](), list[LedgerWorkItem]()
+    async def _write(self, lane: PinnedDatabaseConnection, updates: Sequence[CallUpdate]) -> set[CallUpdate]:
+        settled, opens, others = set[CallUpdate](), list[CallUpdate](), list[CallUpdate]()
         for update in updates:
             call = update.change.call
             if call is None and not update.change.notes:
@@ -299,9 +299,7 @@ class LedgerStore:
                 settled |= await self._write_group(lane, group)
         return settled
 
-    async def _write_group(
-        self, lane: PinnedDatabaseConnection, group: Sequence[LedgerWorkItem]
-    ) -> set[LedgerWorkItem]:
+    async def _write_group(self, lane: PinnedDatabaseConnection, group: Sequence[CallUpdate]) -> set[CallUpdate]:
         """Write a group; if Postgres rejects one row, the others are written one by one."""
         try:
             written = await self._store(lane, group)
@@ -316,12 +314,12 @@ class LedgerStore:
                 return set()
         else:
             return self._stored_updates(group, written)
-        settled: set[LedgerWorkItem] = set()
+        settled: set[CallUpdate] = set()
         for update in group:
             settled |= await self._write_group(lane, [update])
         return settled
 
-    async def _store(self, lane: PinnedDatabaseConnection, group: Sequence[LedgerWorkItem]) -> LedgerWriteResult:
+    async def _store(self, lane: PinnedDatabaseConnection, group: Sequence[CallUpdate]) -> LedgerWriteResult:
         began = time.perf_counter()
         changes = [update.change for update in group]
         first = changes[0].call
@@ -341,7 +339,7 @@ class LedgerStore:
             self._policy_cache.forget(project)
         return written
 
-    def _stored_updates(self, group: Sequence[LedgerWorkItem], written: LedgerWriteResult) -> set[LedgerWorkItem]:
+    def _stored_updates(self, group: Sequence[CallUpdate], written: LedgerWriteResult) -> set[CallUpdate]:
         settled = set()
         for update in group:
             call = update.change.call
@@ -362,25 +360,25 @@ class LedgerStore:
         self._calls[call.execution_id] = call
 
 
-def _denied_call(update: LedgerWorkItem) -> LedgerCall | None:
+def _denied_call(update: CallUpdate) -> LedgerCall | None:
     call = update.change.call
     return call if call is not None and call.status is CallStatus.DENIED and update.change.policy_bound else None
 
 
-def _project_of(update: LedgerWorkItem) -> str:
+def _project_of(update: CallUpdate) -> str:
     call = update.context.call if update.context is not None else None
     return update.project if call is None else call.project
 
 
 def _decision_context(
-    call: LedgerCall | None, found: StoredCall | None, now: datetime, bundle: PolicyBundle
+    call: LedgerCall | None, found: LedgerReadResult | None, now: datetime, bundle: ProjectAuthorizer
 ) -> LedgerContext:
     if found is None:
         return LedgerContext(call=call, approval=None, fence=0, now=now, bundle=bundle)
     return LedgerContext(call=call, approval=found.approval, fence=found.fence, now=now, bundle=bundle)
 
 
-def _limit_uses(group: Iterable[LedgerWorkItem]) -> list[LimitUse]:
+def _limit_uses(group: Iterable[CallUpdate]) -> list[LimitUse]:
     """Return every use of a limited rule. All calls of a batch share the base that was read: Postgres adds them up."""
     counts = []
     for update in group:
@@ -393,6 +391,6 @@ def _limit_uses(group: Iterable[LedgerWorkItem]) -> list[LimitUse]:
     return counts
 
 
-def _seen_versions(updates: Iterable[LedgerWorkItem]) -> list[ProjectVersions]:
+def _seen_versions(updates: Iterable[CallUpdate]) -> list[AuthorizationVersions]:
     policy_cache = {_project_of(update): update.context.bundle for update in updates if update.context is not None}
     return [seen_versions(project, bundle) for project, bundle in policy_cache.items()]

@@ -20,8 +20,8 @@ from towpath_fabric.ports import MessageBus, Subscription
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_tas.app.calls.dispatcher import CallDispatcher, TicketIssuer
-from towpath_tas.app.calls.ledger_store import LedgerContext, LedgerStore, LedgerWorkItem
+from towpath_tas.app.calls.dispatcher import CallEffectPublisher, TicketIssuer
+from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerContext, LedgerStore
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.switch_holds import hold_claim
@@ -57,7 +57,7 @@ class StartClaimServer:
         bus: MessageBus,
         lane: PinnedDatabaseConnection,
         ledger: LedgerStore,
-        dispatcher: CallDispatcher,
+        dispatcher: CallEffectPublisher,
         tickets: TicketIssuer,
         metrics: TasMetrics,
         log: Logger,
@@ -112,7 +112,7 @@ class StartClaimServer:
 
     async def _handle(self, items: list[PendingClaim]) -> None:
         updates = [
-            LedgerWorkItem(run_id=item.claim.run_id, execution_id=item.claim.execution_id, decide=item.decide)
+            CallUpdate(run_id=item.claim.run_id, execution_id=item.claim.execution_id, decide=item.decide)
             for item in items
         ]
         await self._ledger.apply(self._lane, updates)

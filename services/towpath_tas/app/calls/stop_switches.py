@@ -13,13 +13,21 @@ from nats import errors as nats_errors
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import WAKE_PAUSED
-from towpath_contracts.switches import OPERATOR, ListSwitches, SetSwitch, Switch, SwitchList, SwitchSet, WakePaused
+from towpath_contracts.switches import (
+    OPERATOR,
+    ActiveSwitch,
+    ListSwitches,
+    SetSwitch,
+    SwitchList,
+    SwitchSet,
+    WakePaused,
+)
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, platform_audit_row
-from towpath_tas.app.calls.dispatcher import CallDispatcher
+from towpath_tas.app.calls.dispatcher import CallEffectPublisher
 from towpath_tas.core.call import LedgerCall, LedgerChange, StopCall
 from towpath_tas.core.calls.switch_holds import principal_of
 from towpath_tas.core.switches import OpenSwitches
@@ -35,7 +43,7 @@ PAGE_SIZE = 500
 class SwitchCommands:
     """Sets, lifts and lists stop switches; answers requests of people."""
 
-    def __init__(self, pool: Database, bus: MessageBus, dispatcher: CallDispatcher, log: Logger) -> None:
+    def __init__(self, pool: Database, bus: MessageBus, dispatcher: CallEffectPublisher, log: Logger) -> None:
         self._pool = pool
         self._bus = bus
         self._dispatcher = dispatcher
@@ -54,9 +62,9 @@ class SwitchCommands:
 
     async def list(self, request: ListSwitches) -> SwitchList:
         rows = await self._pool.fetch(SWITCHES.open_switches, request.project)
-        return SwitchList(switches=tuple(Switch(**dict(row)) for row in rows))
+        return SwitchList(switches=tuple(ActiveSwitch(**dict(row)) for row in rows))
 
-    async def _store(self, request: SetSwitch) -> tuple[Switch | None, bool]:
+    async def _store(self, request: SetSwitch) -> tuple[ActiveSwitch | None, bool]:
         """Store the switch and its audit entry in one transaction; an identical setting changes no switch."""
         place = (request.project, request.kind, request.name)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -69,13 +77,13 @@ class SwitchCommands:
                 row = await connection.fetchrow(SWITCHES.resume, *place)
             if row is None:
                 return await _existing_switch(connection, request), False
-            switch = Switch(**dict(row))
+            switch = ActiveSwitch(**dict(row))
             await connection.execute(QUERIES.move_registry, request.project)
             word = "paused" if request.paused else "resumed"
             await connection.execute(QUERIES.add_audit, [_audit_row(request, switch, word)])
         return switch, True
 
-    async def _wake(self, request: SetSwitch, switch: Switch) -> None:
+    async def _wake(self, request: SetSwitch, switch: ActiveSwitch) -> None:
         waking = WakePaused(
             project=request.project, switch_id=switch.switch_id, actor=request.actor, reason=request.reason
         )
@@ -84,7 +92,7 @@ class SwitchCommands:
         except (ProblemError, TimeoutError, nats_errors.Error) as error:
             self._log.warning("runs that waited for a switch go on by themselves", why=str(error))
 
-    async def _stop(self, request: SetSwitch, switch: Switch) -> int:
+    async def _stop(self, request: SetSwitch, switch: ActiveSwitch) -> int:
         """Ask every running call under *switch* to stop, with the reason of the request; outcomes arrive as usual."""
         switches, stopping = OpenSwitches((switch,)), 0
         why = switch.model_copy(update={"paused_by": request.actor, "reason": request.reason}).describe()
@@ -114,10 +122,10 @@ def _check(request: SetSwitch) -> None:
         )
 
 
-async def _existing_switch(connection: Any, request: SetSwitch) -> Switch | None:
+async def _existing_switch(connection: Any, request: SetSwitch) -> ActiveSwitch | None:
     """Return the switch as it is. A request to stop calls under an existing switch is audited too."""
     row = await connection.fetchrow(SWITCHES.find_switch, request.project, request.kind, request.name)
-    switch = None if row is None else Switch(**dict(row))
+    switch = None if row is None else ActiveSwitch(**dict(row))
     if switch is not None and request.paused and request.stop_running:
         await connection.execute(QUERIES.add_audit, [_audit_row(request, switch, "stopping")])
     return switch
@@ -129,7 +137,7 @@ async def _check_limit(connection: Any, project: str) -> None:
         raise ProblemError(problem("limit_exceeded", f"{len(open_now)} switches are open; resume what is over first"))
 
 
-def _audit_row(request: SetSwitch, switch: Switch, word: str) -> tuple[Any, ...]:
+def _audit_row(request: SetSwitch, switch: ActiveSwitch, word: str) -> tuple[Any, ...]:
     detail = {
         "switch_id": str(switch.switch_id),
         "kind": switch.kind,

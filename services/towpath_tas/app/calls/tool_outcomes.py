@@ -17,15 +17,15 @@ from towpath_contracts.problems.registry import describe_validation_error
 from towpath_contracts.rpc import CONFIRM_HEADER
 from towpath_contracts.tools.calls import OutcomeConfirmed, ToolOutcome, outcome_key
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
-from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetters, MessageOwner, owner_of_message
+from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetterOwner, DeadLetters, owner_of_message
 from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries, nak
-from towpath_fabric.ports import MessageBus, MessageSource
+from towpath_fabric.ports import MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.app.calls.dead_letters import confirmed
-from towpath_tas.app.calls.dispatcher import CallDispatcher, TicketIssuer
-from towpath_tas.app.calls.ledger_store import LedgerContext, LedgerStore, LedgerWorkItem
+from towpath_tas.app.calls.dispatcher import CallEffectPublisher, TicketIssuer
+from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerContext, LedgerStore
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.outcomes import on_outcome
 from towpath_tas.core.calls.switch_holds import hold
@@ -63,9 +63,9 @@ class PendingOutcome:
         )
         return hold(context.call, change, context.active_switch())
 
-    def update(self) -> LedgerWorkItem:
+    def update(self) -> CallUpdate:
         again = deliveries(self.message) > 1 or self.outcome.status == "ticket_expired"
-        return LedgerWorkItem(
+        return CallUpdate(
             run_id=self.outcome.run_id, execution_id=self.outcome.execution_id, decide=self.decide, read=again
         )
 
@@ -75,10 +75,10 @@ class ToolOutcomeConsumer:
 
     def __init__(
         self,
-        consumer: MessageSource,
+        consumer: MessageConsumer,
         lane: PinnedDatabaseConnection,
         ledger: LedgerStore,
-        dispatcher: CallDispatcher,
+        dispatcher: CallEffectPublisher,
         tickets: TicketIssuer,
         bus: MessageBus,
         dead: DeadLetters,
@@ -127,7 +127,7 @@ class ToolOutcomeConsumer:
         )
         return PendingOutcome(message, outcome, fault)
 
-    async def _owner_of(self, message: Msg) -> MessageOwner:
+    async def _owner_of(self, message: Msg) -> DeadLetterOwner:
         """Return the run and project of an outcome if the ledger has the call that it names: anybody may name a run."""
         try:
             return await confirmed(self._dead.pool, owner_of_message(message.data))
@@ -148,7 +148,7 @@ class ToolOutcomeConsumer:
     async def _confirm(self, subject: str, *keys: str) -> None:
         await self._bus.publish(subject, OutcomeConfirmed(keys=keys).model_dump_json().encode())
 
-    def _update(self, item: PendingOutcome) -> LedgerWorkItem:
+    def _update(self, item: PendingOutcome) -> CallUpdate:
         """The cache has no resolution of the call's approval, which the run may have missed: then read the row."""
         update = item.update()
         known = self._ledger.cached_call(item.outcome.execution_id)
@@ -167,11 +167,11 @@ class ToolOutcomeConsumer:
             await self._confirm(subject, *keys)
             await crash_point_after_flush("tas.outcome_confirmed")
 
-    async def _finish(self, item: PendingOutcome, update: LedgerWorkItem) -> bool:
+    async def _finish(self, item: PendingOutcome, update: CallUpdate) -> bool:
         """Send and acknowledge; return whether the outcome was stored or set aside."""
         if update.error:
             # A set-aside outcome is confirmed too: otherwise the worker would send it forever.
-            return await self._dead.failed(item.message, update.error, MessageOwner(run_id=update.run_id))
+            return await self._dead.failed(item.message, update.error, DeadLetterOwner(run_id=update.run_id))
         if update.contested:
             await nak(item.message, CONTESTED_S)
             return False
@@ -180,7 +180,7 @@ class ToolOutcomeConsumer:
         await crash_point_after_flush("tas.outcome_before_ack")
         if update.change.dead_letter_reason:
             await self._dead.set_aside(
-                item.message, update.change.dead_letter_reason, MessageOwner(run_id=update.run_id)
+                item.message, update.change.dead_letter_reason, DeadLetterOwner(run_id=update.run_id)
             )
         else:
             await ack(item.message)

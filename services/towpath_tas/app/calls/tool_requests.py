@@ -16,16 +16,16 @@ from towpath_contracts.problems.registry import describe_validation_error
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_fabric.clock import wall_ns
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
-from towpath_fabric.dead_letters import DeadLetters, MessageOwner, owner_of_message
+from towpath_fabric.dead_letters import DeadLetterOwner, DeadLetters, owner_of_message
 from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries, nak
-from towpath_fabric.ports import MessageSource
+from towpath_fabric.ports import MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_readings.spans import authorization_span
-from towpath_tas.app.calls.dispatcher import CallDispatcher
-from towpath_tas.app.calls.ledger_store import LedgerContext, LedgerStore, LedgerWorkItem
+from towpath_tas.app.calls.dispatcher import CallEffectPublisher
+from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerContext, LedgerStore
 from towpath_tas.core.authorization import AuthorizationQuery, query_of_request
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.switch_holds import on_held_request
@@ -37,7 +37,7 @@ CONTESTED_S = 0.2
 
 
 @dataclass(slots=True)
-class PendingToolRequest:
+class ReceivedToolRequest:
     """A request in progress."""
 
     message: Msg
@@ -62,10 +62,10 @@ class PendingToolRequest:
             return change
         return with_shadow_note(change, context.with_origin(self.query), context.bundle)
 
-    def update(self) -> LedgerWorkItem:
+    def update(self) -> CallUpdate:
         request = self.request
         again = deliveries(self.message) > 1 or request.attempt > 1
-        return LedgerWorkItem(
+        return CallUpdate(
             run_id=request.run_id,
             execution_id=request.execution_id,
             project=request.project,
@@ -81,16 +81,16 @@ class ToolRequestConsumer:
 
     def __init__(
         self,
-        consumer: MessageSource,
+        consumer: MessageConsumer,
         lane: PinnedDatabaseConnection,
         ledger: LedgerStore,
-        dispatcher: CallDispatcher,
+        dispatcher: CallEffectPublisher,
         dead: DeadLetters,
         metrics: TasMetrics,
         log: Logger,
         *,
         batch_size: int,
-        telemetry: Telemetry | None = None,
+        telemetry: SpanRecorder | None = None,
     ) -> None:
         self._telemetry = telemetry
         self._consumer = consumer
@@ -118,7 +118,7 @@ class ToolRequestConsumer:
                     await asyncio.sleep(DATABASE_WAIT_S)
             self._consumer.paused = False
 
-    async def _parsed(self, message: Msg) -> PendingToolRequest | None:
+    async def _parsed(self, message: Msg) -> ReceivedToolRequest | None:
         try:
             request = ToolRequest.model_validate_json(message.data)
             text = canonical_json(request.args)
@@ -129,9 +129,9 @@ class ToolRequestConsumer:
         except ValueError as error:  # NaN is not JSON, and a lone surrogate is not text
             await self._dead.set_aside(message, f"arguments that are not JSON: {error}", owner_of_message(message.data))
             return None
-        return PendingToolRequest(message, request, query_of_request(request, text), digest_text(text))
+        return ReceivedToolRequest(message, request, query_of_request(request, text), digest_text(text))
 
-    async def _handle(self, items: list[PendingToolRequest]) -> None:
+    async def _handle(self, items: list[ReceivedToolRequest]) -> None:
         updates = [item.update() for item in items]
         start_ns = wall_ns()
         await self._ledger.apply(self._lane, updates)
@@ -143,7 +143,7 @@ class ToolRequestConsumer:
 
     @staticmethod
     def _trace(
-        telemetry: Telemetry, handled: Iterable[tuple[PendingToolRequest, LedgerWorkItem]], start_ns: int
+        telemetry: SpanRecorder, handled: Iterable[tuple[ReceivedToolRequest, CallUpdate]], start_ns: int
     ) -> None:
         for item, update in handled:
             for note in update.change.notes:
@@ -159,7 +159,7 @@ class ToolRequestConsumer:
                     )
                     telemetry.record(item.request.run_id, span)
 
-    async def _finish(self, item: PendingToolRequest, update: LedgerWorkItem) -> None:
+    async def _finish(self, item: ReceivedToolRequest, update: CallUpdate) -> None:
         if update.error:
             await self._dead.failed(item.message, update.error, owner_of_message(item.message.data))
             return
@@ -170,7 +170,7 @@ class ToolRequestConsumer:
         self._metrics.stay_seconds.labels("request").observe(age_s(item.message))
         await crash_point_after_flush("tas.request_before_ack")
         if update.change.dead_letter_reason:
-            known = MessageOwner(
+            known = DeadLetterOwner(
                 run_id=update.run_id, project=item.request.project
             )  # the change itself informs the run
             await self._dead.set_aside(item.message, update.change.dead_letter_reason, known)

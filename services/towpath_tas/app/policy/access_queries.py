@@ -16,7 +16,7 @@ from towpath_contracts.tools.access import (
     DescribeTools,
     GetPermissions,
     GrantChecked,
-    Permission,
+    ToolPermission,
     ToolsDescribed,
     ToolVersionProposal,
 )
@@ -156,7 +156,7 @@ class AccessQueries:
         return tuple(found)
 
 
-def _permission(tool: str, operation: str, rules: tuple[Rule, ...]) -> Permission:
+def _permission(tool: str, operation: str, rules: tuple[Rule, ...]) -> ToolPermission:
     """Return the strictest effect that holds without conditions, else the one that conditions may give."""
     certain = {rule.effect for rule in rules if rule.when is None}
     possible = {rule.effect for rule in rules}
@@ -167,4 +167,4 @@ def _permission(tool: str, operation: str, rules: tuple[Rule, ...]) -> Permissio
             verdict = "require_approval"
     conditional = any(rule.when is not None for rule in rules) and "deny" not in certain
     names = tuple(rule.name for rule in rules)
-    return Permission(tool=tool, operation=operation, verdict=verdict, conditional=conditional, rules=names)
+    return ToolPermission(tool=tool, operation=operation, verdict=verdict, conditional=conditional, rules=names)

@@ -21,7 +21,7 @@ from towpath_tas.adapters.ledger_tables import call_from_row
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.policy.matrix import Matrix
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.policy_comparison import PolicyComparison, RecordedAuthorization, without_limits
+from towpath_tas.core.policy_comparison import PolicyDiffBuilder, RecordedAuthorization, without_limits
 
 HISTORY = Queries.load("towpath_tas.adapters", "history.sql")
 
@@ -60,7 +60,7 @@ class PolicyDiffRequests:
             matrix = await self._matrix(request.text)
             after, last = await self._bounds(request)
             bundle = await self._policy_cache.current(self._pool, request.project)
-            comparison = PolicyComparison(matrix, bundle.registry.specs())
+            comparison = PolicyDiffBuilder(matrix, bundle.registry.specs())
             until = monotonic() + PIECE_S
             left, span = request.limit, MIN_SPAN
             while after < last and left > 0 and monotonic() < until:
@@ -125,7 +125,7 @@ def _compile(text: str) -> Matrix:
     return without_limits(found.rules, compile_condition)
 
 
-def _compare(rows: Sequence[Any], comparison: PolicyComparison) -> None:
+def _compare(rows: Sequence[Any], comparison: PolicyDiffBuilder) -> None:
     for number, row in enumerate(rows):
         if not row["repeated"]:
             comparison.add(_recorded_decision(row))

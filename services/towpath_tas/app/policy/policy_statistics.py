@@ -7,7 +7,7 @@ costs little however long the audit is. A very large one is cut at its old end, 
 from datetime import timedelta
 from typing import Any
 
-from towpath_contracts.tools.policy import GetStatistics, OutcomeCounts, Statistics
+from towpath_contracts.tools.policy import GetToolCallStatistics, ToolCallCounts, ToolCallStatistics
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.policy.policy_diff import HISTORY, ID_TIME_SLACK, entry_at, shifted
 
@@ -22,13 +22,13 @@ COUNTS = (
 )
 
 
-class PolicyStatistics:
+class PolicyStatisticsQueries:
     """Answers `policy stats`."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
-    async def statistics(self, request: GetStatistics) -> Statistics:
+    async def statistics(self, request: GetToolCallStatistics) -> ToolCallStatistics:
         """Count the window by the requested dimensions; the 1,000 largest groups at most."""
         until = request.until or await self._pool.fetchval(QUERIES.now)
         since = request.since or shifted(until, -DAY)
@@ -41,7 +41,7 @@ class PolicyStatistics:
         by = list(dict.fromkeys(request.by))
         rows = await self._pool.fetch(HISTORY.statistics, request.project, first, end, since, until, by, MAX_ROWS)
         totals = [row for row in rows if row["whole"]]
-        return Statistics(
+        return ToolCallStatistics(
             since=since,
             until=until,
             by=tuple(by),
@@ -51,11 +51,11 @@ class PolicyStatistics:
         )
 
 
-def _figures_of(row: Any, by: "list[Any] | tuple[()]") -> OutcomeCounts:
+def _figures_of(row: Any, by: "list[Any] | tuple[()]") -> ToolCallCounts:
     counts: dict[str, int] = {name: row[name] for name in COUNTS}
     decided = counts["allowed"] + counts["denied"] + counts["gated"]
     ended = counts["succeeded"] + counts["failed"] + counts["unknown"]
-    return OutcomeCounts(
+    return ToolCallCounts(
         key={name: row[name] for name in by},
         **counts,
         denial_rate=counts["denied"] / decided if decided else None,

@@ -11,7 +11,7 @@ from typing import Any
 
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_tas.adapters.cel import compile_condition, compile_grant
-from towpath_tas.core.expectations import CaseResult, PolicyTest, is_expected, read_expectations, run_case
+from towpath_tas.core.expectations import CaseEvaluation, PolicyTest, is_expected, read_expectations, run_case
 from towpath_tas.core.policy.matrix import Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 
@@ -40,7 +40,7 @@ def _results(matrix: Matrix, found: PolicyTest) -> list[dict[str, Any]]:
     return [_result(run_case(matrix, case, compile_grant), case) for case in found.cases]
 
 
-def _result(result: CaseResult, case: Any) -> dict[str, Any]:
+def _result(result: CaseEvaluation, case: Any) -> dict[str, Any]:
     return {
         "ok": is_expected(case, result),
         "verdict": result.verdict,

@@ -15,8 +15,8 @@ from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied
 from towpath_contracts.tools.policy import (
     ChangeRule,
     ListPolicyVersions,
-    PolicyChange,
-    PolicyChanges,
+    PolicyChangeLog,
+    PolicyChangeLogEntry,
     PolicyVersion,
     PolicyVersions,
     RollBackPolicy,
@@ -54,7 +54,7 @@ class PolicyVersionRequests:
             next_before=page[-1]["version"] if len(rows) > request.limit else None,
         )
 
-    async def changes(self, request: ListPolicyVersions) -> PolicyChanges:
+    async def changes(self, request: ListPolicyVersions) -> PolicyChangeLog:
         """Return a page of the change log, newest first: who, when, why, and each changed rule."""
         rows = await self._page(request)
         page = rows[: request.limit]
@@ -62,7 +62,7 @@ class PolicyVersionRequests:
         rules: dict[int, list[JsonObject]] = {version: [] for version in wanted}
         for row in await self._pool.fetch(HISTORY.rules_of_versions, request.project, sorted(wanted)):
             rules[row["version"]].append(json.loads(row["rule"]))
-        return PolicyChanges(
+        return PolicyChangeLog(
             changes=tuple(_change(row, rules[row["version"] - 1], rules[row["version"]]) for row in page),
             next_before=page[-1]["version"] if len(rows) > request.limit else None,
         )
@@ -130,10 +130,10 @@ def _edit(text: str, request: ChangeRule) -> EditedPolicyText:
     return edited
 
 
-def _change(row: Any, before: Sequence[JsonObject], after: Sequence[JsonObject]) -> PolicyChange:
+def _change(row: Any, before: Sequence[JsonObject], after: Sequence[JsonObject]) -> PolicyChangeLogEntry:
     changes = _rule_changes({rule["name"]: rule for rule in before}, {rule["name"]: rule for rule in after})
     more = max(0, len(changes) - MAX_CHANGES)
-    return PolicyChange.model_validate({**dict(row), "changes": tuple(changes[:MAX_CHANGES]), "more": more})
+    return PolicyChangeLogEntry.model_validate({**dict(row), "changes": tuple(changes[:MAX_CHANGES]), "more": more})
 
 
 def _rule_changes(before: Mapping[str, JsonObject], after: Mapping[str, JsonObject]) -> list[RuleChange]:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.policy_cache import PolicyCache
-from towpath_tas.core.authorization import PolicyBundle
+from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal
-from towpath_tas.core.policy.policy_checks import HINTS, ProjectNames, check, unknown_agents
+from towpath_tas.core.policy.policy_checks import HINTS, ProjectToolsAndAgents, check, unknown_agents
 from towpath_tas.core.policy.policy_file import ParsedPolicy, rule_from_row
 from towpath_tas.core.teams import agents_of
 
@@ -48,16 +48,16 @@ class PolicyLinter:
         unused = await self._unused(project, bundle.matrix.version, found)
         return PolicyFindings(tuple(finding for finding in findings if finding.code not in HINTS), (*hints, *unused))
 
-    async def about_question(self, principal: CallPrincipal, tool: str, bundle: PolicyBundle) -> tuple[str, ...]:
+    async def about_question(self, principal: CallPrincipal, tool: str, bundle: ProjectAuthorizer) -> tuple[str, ...]:
         """Return which networks and agents do not exist that a query about *tool*, or a rule for it, names."""
         around = await self._around(principal.project, bundle)
         if len(around.networks) >= MAX_NETWORKS:
             return ()  # there may be more, and one of them may have the name
         return await asyncio.to_thread(unknown_agents, principal, tool, bundle.matrix.rules, around)
 
-    async def _around(self, project: str, bundle: PolicyBundle) -> ProjectNames:
+    async def _around(self, project: str, bundle: ProjectAuthorizer) -> ProjectToolsAndAgents:
         networks = await self._pool.fetch(QUERIES.network_specs, project, MAX_NETWORKS)
-        return ProjectNames(
+        return ProjectToolsAndAgents(
             project=project,
             tools=bundle.registry.specs(),
             networks={row["network"]: agents_of(row["spec"]) for row in networks},

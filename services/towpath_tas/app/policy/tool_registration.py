@@ -16,7 +16,7 @@ from towpath_contracts.problems.registry import ProblemDetail, ProblemError, pro
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools.access import SettleToolProposal
-from towpath_contracts.tools.calls import RegisterTools, ToolSpec, ToolsRegistered, ToolStanding
+from towpath_contracts.tools.calls import RegisterTools, ToolRegistrationResult, ToolSpec, ToolsRegistered
 from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
@@ -59,7 +59,7 @@ class ToolRegistrations:
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchrow(QUERIES.lock_project, request.project)
             known = await _read_stored(connection, request.project, [spec.name for spec in request.tools])
-            standings: list[ToolStanding] = []
+            standings: list[ToolRegistrationResult] = []
             audits: list[tuple[Any, ...]] = []
             moved = False
             for spec in request.tools:
@@ -113,7 +113,7 @@ class ToolRegistrations:
         connection: Any,
         request: RegisterTools,
         spec: ToolSpec,
-        standing: ToolStanding,
+        standing: ToolRegistrationResult,
         known: _StoredTool,
         audits: list[tuple[Any, ...]],
     ) -> bool:
@@ -131,14 +131,18 @@ class ToolRegistrations:
 
     async def _take(
         self, connection: Any, request: RegisterTools, spec: ToolSpec, known: _StoredTool, audits: list[tuple[Any, ...]]
-    ) -> ToolStanding:
+    ) -> ToolRegistrationResult:
         new_digest = spec_digest(spec)
         standing = judge_proposal(spec, request.owner, known.current, trusting=self._trusting)
         if standing.status == "unchanged" and known.current is not None:
-            return ToolStanding(name=spec.name, version=known.current.version, digest=new_digest, status="unchanged")
+            return ToolRegistrationResult(
+                name=spec.name, version=known.current.version, digest=new_digest, status="unchanged"
+            )
         if standing.status == "pending" and new_digest in known.undecided:
             version, reason = known.undecided[new_digest]
-            return ToolStanding(name=spec.name, version=version, digest=new_digest, status="pending", reason=reason)
+            return ToolRegistrationResult(
+                name=spec.name, version=version, digest=new_digest, status="pending", reason=reason
+            )
         version = known.newest + 1
         await connection.execute(
             QUERIES.add_tool,
@@ -160,7 +164,7 @@ class ToolRegistrations:
                 request.project, phase, standing.status, actor=request.worker, tool=spec.name, detail=detail
             )
         )
-        return ToolStanding(
+        return ToolRegistrationResult(
             name=spec.name, version=version, digest=new_digest, status=standing.status, reason=standing.reason
         )
 

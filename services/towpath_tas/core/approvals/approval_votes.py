@@ -21,7 +21,7 @@ from towpath_tas.core.approvals.approvals import (
     wait_for_approval,
 )
 from towpath_tas.core.authorization import Authorize, query_of_call
-from towpath_tas.core.call import Approval, ApprovalVote, AuditNote, LedgerCall, LedgerChange
+from towpath_tas.core.call import Approval, ApprovalVote, CallAuditEntry, LedgerCall, LedgerChange
 
 VERDICTS = ("approved", "denied", "edit")
 
@@ -68,7 +68,7 @@ def _with_vote(approval: Approval, vote: ApprovalVote) -> Approval:
     return replace(after, status=status, decided_by=by, decided_at=vote.at, decided_reason=vote.reason)
 
 
-def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote) -> AuditNote:
+def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote) -> CallAuditEntry:
     detail = {
         "approval_id": str(approval.approval_id),
         "digest": approval.digest,
@@ -76,7 +76,7 @@ def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote) -> AuditNote
         "votes": f"{len(approval.approvers)} of {approval.quorum}",
     }
     phase = "approval.vote" if approval.status == "pending" else f"approval.{approval.status}"
-    return AuditNote(phase=phase, verdict=vote.verdict, call=call, actor=vote.actor, detail=detail)
+    return CallAuditEntry(phase=phase, verdict=vote.verdict, call=call, actor=vote.actor, detail=detail)
 
 
 def is_repeated_edit(call: LedgerCall, approval: Approval, request: ResolveGate) -> bool:
@@ -145,7 +145,7 @@ def _edit(
         made = _with_vote(made, vote)
     waiting = wait_for_approval(edited, made, decision, before=approval, why=changes_between(approval, made))
     assert waiting.call is not None
-    note = AuditNote(
+    note = CallAuditEntry(
         phase="approval.edited",
         verdict="edited",
         call=waiting.call,

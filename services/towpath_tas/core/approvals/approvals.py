@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import uuid5
 
-from towpath_contracts.facts import ApprovalFieldChange
+from towpath_contracts.facts import ChangedApprovalField
 from towpath_contracts.tools.calls import CallStatus
 from towpath_tas.core import run_facts
 from towpath_tas.core.approval_binding import binding, binding_digest, changes
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, Authorize
-from towpath_tas.core.call import Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
+from towpath_tas.core.call import Approval, CallAuditEntry, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
 from towpath_tas.core.denial_alternatives import escalation, with_alternatives
 from towpath_tas.core.denials import denied_by_person, denied_changing, denied_lost
 from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S
@@ -38,7 +38,7 @@ def deny(call: LedgerCall, decision: AuthorizationDecision) -> LedgerChange:
     denial = decision.denial or denied_lost(call.tool)
     judged = replace(call, policy_version=decision.policy_version, rule=decision.rule)
     refused = judged.next_revision(status=CallStatus.DENIED, fact=run_facts.denied(judged, denial))
-    note = AuditNote(
+    note = CallAuditEntry(
         phase="decision",
         verdict="deny",
         call=refused,
@@ -92,7 +92,7 @@ def new_approval(
     )
 
 
-def changes_between(before: Approval, after: Approval) -> tuple[ApprovalFieldChange, ...]:
+def changes_between(before: Approval, after: Approval) -> tuple[ChangedApprovalField, ...]:
     """Return what changed between two approvals of a call."""
     return changes(json.loads(before.bound), json.loads(after.bound), (before.args, after.args))
 
@@ -103,7 +103,7 @@ def wait_for_approval(
     decision: AuthorizationDecision,
     *,
     before: Approval | None = None,
-    why: tuple[ApprovalFieldChange, ...] = (),
+    why: tuple[ChangedApprovalField, ...] = (),
     ends: Literal["void", "expired"] = "void",
 ) -> LedgerChange:
     """Let *call* wait for *approval*, which replaces the one *before* because of the changes *why*."""
@@ -126,7 +126,7 @@ def wait_for_approval(
     }
     return LedgerChange(
         call=waiting,
-        notes=(AuditNote(phase="decision", verdict="require_approval", call=waiting, detail=detail),),
+        notes=(CallAuditEntry(phase="decision", verdict="require_approval", call=waiting, detail=detail),),
         effects=send_fact(waiting),
         approvals=(*over, approval),
         counted=decision.counted if new else (),
@@ -183,7 +183,7 @@ def _consume(
     detail = {"approval_id": str(approval.approval_id), "digest": approval.digest, "approved_by": approval.decided_by}
     return LedgerChange(
         call=allowed,
-        notes=(AuditNote(phase="approval.consumed", verdict="allow", call=allowed, detail=detail),),
+        notes=(CallAuditEntry(phase="approval.consumed", verdict="allow", call=allowed, detail=detail),),
         effects=(resolution_fact(approval), DispatchCall(call=allowed)),
         approvals=(replace(approval, status="consumed"),),
         policy_bound=True,
@@ -233,7 +233,7 @@ def _refuse(call: LedgerCall, approval: Approval, *, expired: bool) -> LedgerCha
     denial = denied_by_person(call.tool, approval.decided_reason, approval.rule, expired=expired)
     denial = with_alternatives(denial, (), (), escalation(denial.violation_type, None))
     refused = call.next_revision(status=CallStatus.DENIED, fact=run_facts.denied(call, denial))
-    note = AuditNote(
+    note = CallAuditEntry(
         phase="approval.expired" if expired else "decision",
         verdict="deny",
         call=refused,

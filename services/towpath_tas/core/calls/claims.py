@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from towpath_contracts.tools.calls import CallStatus, ClaimAnswer, ClaimStart, EffectClass
-from towpath_tas.core.call import AuditNote, LedgerCall, LedgerChange, StartClaim
+from towpath_tas.core.call import CallAuditEntry, LedgerCall, LedgerChange, StartClaim
 from towpath_tas.core.calls.ledger import lease_over
 
 ProbeDemand = Literal["", "required", "preferred"]
@@ -56,7 +56,7 @@ def on_claim(
     )
     started = call.next_revision(status=CallStatus.STARTED, claims=(*call.claims, claim), settled_by="")
     detail = {**_detail(request), "probe": claim.probe} if claim.probe else _detail(request)
-    note = AuditNote(phase="claim", verdict="granted", call=started, actor=request.worker, detail=detail)
+    note = CallAuditEntry(phase="claim", verdict="granted", call=started, actor=request.worker, detail=detail)
     return LedgerChange(call=started, notes=(note,)), _granted(call, request, claim.probe)
 
 
@@ -94,7 +94,7 @@ def _refused(call: LedgerCall | None, request: ClaimStart, reason: str) -> tuple
     if call is None:
         return LedgerChange(), answer
     detail = {**_detail(request), "reason": reason}
-    note = AuditNote(phase="claim", verdict="refused", call=call, actor=request.worker, detail=detail, always=True)
+    note = CallAuditEntry(phase="claim", verdict="refused", call=call, actor=request.worker, detail=detail, always=True)
     return LedgerChange(notes=(note,)), answer
 
 

@@ -10,7 +10,7 @@ from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS, ORCHESTRATE
 from towpath_contracts.tools.calls import CallStatus
 from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET, PLATFORM_WORKER
-from towpath_tas.core.call import AuditNote, LedgerCall, LedgerChange
+from towpath_tas.core.call import CallAuditEntry, LedgerCall, LedgerChange
 from towpath_tas.core.run_facts import executed_args
 from towpath_tas.core.tools.registry import ToolVersion, platform_tool_version
 
@@ -64,7 +64,7 @@ def on_recorded(call: LedgerCall | None, outcome: RecordInternalOutcome) -> tupl
     detail = {"result_digest": digest(json_safe(outcome.result)), "was": str(call.status)}
     if outcome.failure is not None:
         detail = {"code": outcome.failure.code, "reason": outcome.failure.message, "was": str(call.status)}
-    note = AuditNote(phase="outcome", verdict=outcome.status, call=ended, actor=PLATFORM_WORKER, detail=detail)
+    note = CallAuditEntry(phase="outcome", verdict=outcome.status, call=ended, actor=PLATFORM_WORKER, detail=detail)
     return LedgerChange(call=ended, notes=(note,)), ""
 
 

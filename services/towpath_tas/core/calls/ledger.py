@@ -24,7 +24,7 @@ from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQ
 from towpath_tas.core.call import (
     FINAL,
     Approval,
-    AuditNote,
+    CallAuditEntry,
     DispatchCall,
     LedgerCall,
     LedgerChange,
@@ -84,7 +84,7 @@ def void(call: LedgerCall) -> LedgerChange:
     ended = call.next_revision(status=CallStatus.VOID, fact=run_facts.finished(call, "void"))
     return LedgerChange(
         call=ended,
-        notes=(AuditNote(phase="outcome", verdict="void", call=ended, detail={"reason": "the fence was raised"}),),
+        notes=(CallAuditEntry(phase="outcome", verdict="void", call=ended, detail={"reason": "the fence was raised"}),),
         effects=send_fact(ended),
     )
 
@@ -97,7 +97,7 @@ def unknown(call: LedgerCall, reason: str, *, probe: ProbeWord = "") -> LedgerCh
     detail = {"reason": reason, "probe": probe} if probe else {"reason": reason}
     return LedgerChange(
         call=ended,
-        notes=(AuditNote(phase="outcome", verdict="unknown", call=ended, detail=detail),),
+        notes=(CallAuditEntry(phase="outcome", verdict="unknown", call=ended, detail=detail),),
         effects=send_fact(ended),
     )
 
@@ -119,7 +119,7 @@ def fail(
         fact=run_facts.finished(call, "failed", failure=failure, settled_by=settled_by),
         settled_by=settled_by,
     )
-    note = AuditNote(
+    note = CallAuditEntry(
         phase="outcome", verdict="failed", call=ended, actor=actor, detail={"code": code, "reason": message}
     )
     return LedgerChange(call=ended, notes=(note,), effects=send_fact(ended))
@@ -128,7 +128,9 @@ def fail(
 def dispatch_next(call: LedgerCall, why: str, **values: Any) -> LedgerChange:
     """Send the call again as the next attempt, which the broker does not drop as a duplicate."""
     again = call.next_revision(status=CallStatus.PERMITTED, attempt=call.attempt + 1, **values)
-    note = AuditNote(phase="dispatch", verdict="again", call=again, detail={"attempt": again.attempt, "reason": why})
+    note = CallAuditEntry(
+        phase="dispatch", verdict="again", call=again, detail={"attempt": again.attempt, "reason": why}
+    )
     return LedgerChange(call=again, notes=(note,), effects=(DispatchCall(call=again),))
 
 
@@ -158,7 +160,9 @@ def _open(
     permitted = call.next_revision(status=CallStatus.PERMITTED)
     return LedgerChange(
         call=permitted,
-        notes=(AuditNote(phase="decision", verdict="allow", call=permitted, detail=approvals.origin_of(decision)),),
+        notes=(
+            CallAuditEntry(phase="decision", verdict="allow", call=permitted, detail=approvals.origin_of(decision)),
+        ),
         effects=(DispatchCall(call=permitted),),
         counted=decision.counted,
         rated=decision.rated,
@@ -228,7 +232,9 @@ def _conflict(call: LedgerCall, request: ToolRequest, args_digest: str) -> list[
 def _refuse_conflict(call: LedgerCall, differing: list[str]) -> LedgerChange:
     message = f"execution {call.execution_id} was requested again with another {' and '.join(differing)}"
     return LedgerChange(
-        notes=(AuditNote(phase="conflict", verdict="refused", call=call, detail={"differs": differing}, always=True),),
+        notes=(
+            CallAuditEntry(phase="conflict", verdict="refused", call=call, detail={"differs": differing}, always=True),
+        ),
         effects=(SendFact(run_id=call.run_id, fact=run_facts.conflict(call.run_id, call.execution_id, message)),),
         dead_letter_reason=message,
     )

@@ -16,7 +16,7 @@ from towpath_tas.core import run_facts
 from towpath_tas.core.approval_binding import binding, binding_digest
 from towpath_tas.core.approvals import approvals
 from towpath_tas.core.authorization import AuthorizationDecision, Authorize, query_of_call
-from towpath_tas.core.call import Approval, AuditNote, LedgerCall, LedgerChange, SendFact
+from towpath_tas.core.call import Approval, CallAuditEntry, LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.ledger import MAX_ATTEMPTS, dispatch_next, fail, repeat_fact, unknown, with_gate_resolution
 
 MAX_DEAD_DELIVERIES = 3
@@ -160,7 +160,9 @@ def _end_uncertain(call: LedgerCall, outcome: ToolOutcome) -> LedgerChange:
     if _superseded_reason(call, outcome):
         return _evidence(call, outcome, _superseded_reason(call, outcome))
     change = unknown(call, f"{outcome.failure.code}: {outcome.failure.message}", probe=outcome.probe)
-    note = AuditNote(phase="evidence", verdict=outcome.status, call=call, actor=outcome.worker, detail=_detail(outcome))
+    note = CallAuditEntry(
+        phase="evidence", verdict=outcome.status, call=call, actor=outcome.worker, detail=_detail(outcome)
+    )
     return LedgerChange(call=change.call, notes=(*change.notes, note), effects=change.effects)
 
 
@@ -175,7 +177,7 @@ def _accept(call: LedgerCall, outcome: ToolOutcome) -> LedgerChange:
         accepted=_key(outcome),
         settled_by="",
     )
-    note = AuditNote(
+    note = CallAuditEntry(
         phase="outcome",
         verdict=str(ended.status),
         call=ended,
@@ -253,7 +255,7 @@ def _was_granted(call: LedgerCall, outcome: ToolOutcome) -> bool:
 
 
 def _evidence(call: LedgerCall, outcome: ToolOutcome, why: str, *, dead_letter_reason: str = "") -> LedgerChange:
-    note = AuditNote(
+    note = CallAuditEntry(
         phase="evidence",
         verdict=outcome.status,
         call=call,

@@ -11,7 +11,7 @@ from typing import Literal
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core import run_facts
-from towpath_tas.core.call import FINAL, AuditNote, LedgerCall, LedgerChange, SendFact, StopCall
+from towpath_tas.core.call import FINAL, CallAuditEntry, LedgerCall, LedgerChange, SendFact, StopCall
 from towpath_tas.core.calls.ledger import dispatch_next, fail, lease_over, unknown, void
 
 RETRY_GRACE = timedelta(minutes=5)
@@ -66,7 +66,7 @@ def on_settle(
                 call, f"{actor} decided retry: {reason}", deadline=deadline, fact=None, settled_by=actor
             )
             notes = tuple(
-                AuditNote(phase="settled", verdict="retry", call=note.call, actor=actor, detail=note.detail)
+                CallAuditEntry(phase="settled", verdict="retry", call=note.call, actor=actor, detail=note.detail)
                 for note in change.notes
             )
             return LedgerChange(call=change.call, notes=notes, effects=change.effects)
@@ -79,5 +79,5 @@ def _happened(call: LedgerCall, actor: str, reason: str) -> LedgerChange:
         fact=run_facts.finished(call, "succeeded", result=result, settled_by=actor),
         settled_by=actor,
     )
-    note = AuditNote(phase="settled", verdict="happened", call=ended, actor=actor, detail={"reason": reason})
+    note = CallAuditEntry(phase="settled", verdict="happened", call=ended, actor=actor, detail={"reason": reason})
     return LedgerChange(call=ended, notes=(note,), effects=(SendFact(run_id=ended.run_id, fact=ended.fact or ""),))

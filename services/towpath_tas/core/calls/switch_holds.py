@@ -14,11 +14,11 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from towpath_contracts.facts import CallPausedFact, GateResolvedFact
-from towpath_contracts.switches import Switch, paused_gate
+from towpath_contracts.switches import ActiveSwitch, paused_gate
 from towpath_contracts.tools.calls import CallStatus, ClaimAnswer, ToolRequest
 from towpath_tas.core.approvals import approvals
 from towpath_tas.core.authorization import AuthorizationQuery, Authorize, with_edited_args
-from towpath_tas.core.call import Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
+from towpath_tas.core.call import Approval, CallAuditEntry, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
 from towpath_tas.core.calls.ledger import on_request, unknown
 from towpath_tas.core.calls.outcomes import is_covered
 from towpath_tas.core.policy.matrix import CallPrincipal
@@ -34,7 +34,7 @@ HELD_VERDICT = "held"
 """The verdict of the audit entry about an attempt that a switch holds back."""
 
 
-def hold(before: LedgerCall | None, change: LedgerChange, switch: Switch | None) -> LedgerChange:
+def hold(before: LedgerCall | None, change: LedgerChange, switch: ActiveSwitch | None) -> LedgerChange:
     """Return *change*, or, if it would send its call under *switch*, a change that lets the call wait.
 
     Whatever is sent depends on the switches too: it is stored only if they have not changed.
@@ -56,20 +56,20 @@ def hold(before: LedgerCall | None, change: LedgerChange, switch: Switch | None)
     )
 
 
-def _as_held_attempt(note: AuditNote) -> AuditNote:
+def _as_held_attempt(note: CallAuditEntry) -> CallAuditEntry:
     """Return the note of an attempt that is not sent: it records why the attempt before ended."""
     return replace(note, verdict=HELD_VERDICT) if note.phase == "dispatch" else note
 
 
 def hold_claim(
-    call: LedgerCall | None, change: LedgerChange, answer: ClaimAnswer, switch: Switch | None
+    call: LedgerCall | None, change: LedgerChange, answer: ClaimAnswer, switch: ActiveSwitch | None
 ) -> tuple[LedgerChange, ClaimAnswer]:
     """Return the answer to a claim under *switch*: a new start is refused and its call waits, running calls go on."""
     starts = change.call is not None and call is not None and len(change.call.claims) > len(call.claims)
     if switch is None or call is None or not starts:
         return (replace(change, policy_bound=True) if starts else change), answer
     held = _held(call, call.next_revision(), switch)
-    refused = AuditNote(
+    refused = CallAuditEntry(
         phase="claim", verdict="refused", call=held, actor=change.notes[0].actor, detail={"reason": PAUSED_REASON}
     )
     waits = LedgerChange(
@@ -85,7 +85,7 @@ def on_held_request(
     query: AuthorizationQuery,
     args_digest: str,
     authorize: Authorize,
-    switch: Switch | None,
+    switch: ActiveSwitch | None,
     *,
     now: datetime,
     fence: int = 0,
@@ -111,7 +111,7 @@ def principal_of(call: LedgerCall) -> CallPrincipal:
     return CallPrincipal(call.network, call.agent_key, call.agent_type, call.caller, call.project)
 
 
-def _held(before: LedgerCall | None, call: LedgerCall, switch: Switch) -> LedgerCall:
+def _held(before: LedgerCall | None, call: LedgerCall, switch: ActiveSwitch) -> LedgerCall:
     """Return *call* as a waiting one; the next attempt number invalidates a ticket that may be out for it."""
     out = before is not None and before.status in {CallStatus.PERMITTED, CallStatus.STARTED}
     again = out and before is not None and call.attempt == before.attempt
@@ -119,7 +119,7 @@ def _held(before: LedgerCall | None, call: LedgerCall, switch: Switch) -> Ledger
     return replace(held, fact=paused_fact(held, switch))
 
 
-def _still_held(call: LedgerCall, switch: Switch) -> LedgerChange:
+def _still_held(call: LedgerCall, switch: ActiveSwitch) -> LedgerChange:
     """Repeat the fact; if another switch holds the call by now, name that one from here on.
 
     The row gets a new revision, so that a replica with outdated switches can't store this.
@@ -149,13 +149,13 @@ def _release(
     detail = {"held_by": str(_switch_of(call))}
     return LedgerChange(
         call=released,
-        notes=(AuditNote(phase="decision", verdict="allow", call=released, detail=detail),),
+        notes=(CallAuditEntry(phase="decision", verdict="allow", call=released, detail=detail),),
         effects=(*_resumed(call), DispatchCall(call=released)),
         policy_bound=True,
     )
 
 
-def paused_fact(call: LedgerCall, switch: Switch) -> str:
+def paused_fact(call: LedgerCall, switch: ActiveSwitch) -> str:
     """Return the fact that a call is held."""
     fact_id = f"{call.execution_id}:paused:{switch.switch_id}"
     return CallPausedFact(
@@ -178,6 +178,6 @@ def _resumed(call: LedgerCall) -> tuple[SendFact, ...]:
     return (SendFact(run_id=call.run_id, fact=fact.model_dump_json()),)
 
 
-def _held_note(call: LedgerCall, switch: Switch) -> AuditNote:
+def _held_note(call: LedgerCall, switch: ActiveSwitch) -> CallAuditEntry:
     detail = {"switch_id": str(switch.switch_id), "kind": switch.kind, "name": switch.name, "reason": switch.reason}
-    return AuditNote(phase="held", verdict="waits", call=call, actor=switch.paused_by, detail=detail)
+    return CallAuditEntry(phase="held", verdict="waits", call=call, actor=switch.paused_by, detail=detail)

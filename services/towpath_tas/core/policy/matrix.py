@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from towpath_contracts.tools.access import RuleTrace
+from towpath_contracts.tools.access import RuleEvaluation
 from towpath_tas.core.policy.conditions import Condition, ConditionCompiler, ConditionContext, ConditionResult
 
 RuleEffect = Literal["allow", "deny", "require_approval"]
@@ -85,7 +85,7 @@ class RateLimit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitUsage:
+class LimitCounters:
     """What was used already, by rule name: `calls` of this run, `rates` in the project's current windows.
 
     `spent_usd` is what the run has cost; None if a price is unknown, then rules with a cost limit deny.
@@ -96,7 +96,7 @@ class LimitUsage:
     spent_usd: float | None = None
 
 
-NO_USAGE = LimitUsage()
+NO_USAGE = LimitCounters()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class Matrix:
         tool: str,
         operation: str,
         context: Mapping[str, Any],
-        used: LimitUsage = NO_USAGE,
+        used: LimitCounters = NO_USAGE,
         *,
         discovered: bool = False,
     ) -> MatrixVerdict:
@@ -188,7 +188,7 @@ class Matrix:
         context: Mapping[str, Any],
         *,
         discovered: bool = False,
-    ) -> tuple[RuleTrace, ...]:
+    ) -> tuple[RuleEvaluation, ...]:
         """Return for every rule for this tool how it was evaluated."""
         traces = []
         for rule in self.rules:
@@ -196,16 +196,16 @@ class Matrix:
             if misses.startswith("tool "):
                 continue
             if misses:
-                traces.append(RuleTrace(rule=rule.name, effect=rule.effect, matched=False, detail=misses))
+                traces.append(RuleEvaluation(rule=rule.name, effect=rule.effect, matched=False, detail=misses))
                 continue
             if discovered and rule.effect == "allow" and not names_discovered(rule):
                 detail = f"{tool} was discovered, and the rule does not name it"
-                traces.append(RuleTrace(rule=rule.name, effect=rule.effect, matched=False, detail=detail))
+                traces.append(RuleEvaluation(rule=rule.name, effect=rule.effect, matched=False, detail=detail))
                 continue
             met = self._met(rule, context)
             detail = "" if rule.when is None else f"condition {met.value}: {rule.when}"
             traces.append(
-                RuleTrace(rule=rule.name, effect=rule.effect, matched=self.applies(rule, context), detail=detail)
+                RuleEvaluation(rule=rule.name, effect=rule.effect, matched=self.applies(rule, context), detail=detail)
             )
         return tuple(traces)
 
@@ -246,7 +246,7 @@ class Matrix:
 
 
 def _verdict_of(
-    matched: Mapping[RuleEffect, Sequence[Rule]], used: LimitUsage, unmet: tuple[Rule, ...]
+    matched: Mapping[RuleEffect, Sequence[Rule]], used: LimitCounters, unmet: tuple[Rule, ...]
 ) -> MatrixVerdict:
     if matched["deny"]:
         deciding = tuple(matched["deny"])
@@ -274,7 +274,7 @@ def _verdict_of(
     return MatrixVerdict(effect=effect, rule=deciding[0], deciding=deciding, counted=counted, rated=rated, unmet=unmet)
 
 
-def _limit(rule: Rule, used: LimitUsage) -> LimitKind | None:
+def _limit(rule: Rule, used: LimitCounters) -> LimitKind | None:
     """Return the limit of *rule* that is used up, or None."""
     if rule.max_calls_per_run is not None and used.calls.get(rule.name, 0) >= rule.max_calls_per_run:
         return "calls"

@@ -51,7 +51,7 @@ class NetworkAgent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectNames:
+class ProjectToolsAndAgents:
     """The names that a project's rules may use: its tools, and the agents of its networks."""
 
     project: str = ""
@@ -59,7 +59,7 @@ class ProjectNames:
     networks: Mapping[str, Sequence[NetworkAgent]] = field(default_factory=dict)
 
 
-def check(rules: Sequence[Rule], lines: Sequence[int], around: ProjectNames) -> tuple[ProblemDetail, ...]:
+def check(rules: Sequence[Rule], lines: Sequence[int], around: ProjectToolsAndAgents) -> tuple[ProblemDetail, ...]:
     """Return everything that is probably wrong with *rules*, which begin at *lines* of their file."""
     found = []
     for place, (code, detail) in _findings(rules, around):
@@ -71,7 +71,7 @@ def check(rules: Sequence[Rule], lines: Sequence[int], around: ProjectNames) -> 
     return tuple(found)
 
 
-def _findings(rules: Sequence[Rule], around: ProjectNames) -> Iterator[tuple[int, Finding]]:
+def _findings(rules: Sequence[Rule], around: ProjectToolsAndAgents) -> Iterator[tuple[int, Finding]]:
     for place, rule in enumerate(rules):
         looks = [_spelling(rule)]
         if not around.project or glob_matches(rule.project, around.project):
@@ -81,7 +81,9 @@ def _findings(rules: Sequence[Rule], around: ProjectNames) -> Iterator[tuple[int
     yield from _unreachable(rules)
 
 
-def unknown_agents(principal: CallPrincipal, tool: str, rules: Sequence[Rule], around: ProjectNames) -> tuple[str, ...]:
+def unknown_agents(
+    principal: CallPrincipal, tool: str, rules: Sequence[Rule], around: ProjectToolsAndAgents
+) -> tuple[str, ...]:
     """Return networks and agents that do not exist but are named by a query about *tool*, or by *rules* for it."""
     problems, network = [], principal.network
     if network not in around.networks:
@@ -105,7 +107,7 @@ def _spelling(rule: Rule) -> Iterator[Finding]:
             yield "spelling", f"{part} {pattern!r} is spelt {plain!r}"
 
 
-def _tools(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
+def _tools(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
     known = matching(rule.tool, around.tools)
     if not known and rule.tool.startswith(DELEGATE):
         return  # the delegates of a team are named after its members
@@ -118,7 +120,7 @@ def _tools(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
         yield "operation_unknown", f"no tool that matches {rule.tool!r} has operation {rule.operation!r}, only {had}"
 
 
-def _agents(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
+def _agents(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
     if rule.network == rule.agent == rule.agent_type == "*":
         return
     networks = matching(rule.network, around.networks)
@@ -139,7 +141,7 @@ def _agents(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
         yield "not_equipped", f"no agent that it names is equipped with a tool that matches {rule.tool!r}"
 
 
-def _arguments(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
+def _arguments(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
     """An argument that no tool has is missing in every call: the condition is then always unclear."""
     tools = [around.tools[name] for name in matching(rule.tool, around.tools)]
     if rule.when is None or not tools or any(_is_open(tool) for tool in tools):
@@ -153,7 +155,7 @@ def _arguments(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
             )
 
 
-def _never_true(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
+def _never_true(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
     """A part that is no boolean is never true: an allowing rule then never applies, any other rule always."""
     tools = [around.tools[name] for name in matching(rule.tool, around.tools)]
     if rule.when is None:

@@ -55,7 +55,7 @@ class ToolVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolProposalResult:
+class ToolRegistrationDecision:
     """What becomes of a proposal: stored as `accepted` or `pending`, or nothing new (`unchanged`).
 
     `holds`: calls of the version before wait for the decision too.
@@ -96,7 +96,7 @@ class ToolMap(dict[str, Found]):
             return default
 
 
-class ToolRegistry:
+class ProjectToolRegistry:
     """The accepted tools of one project, in one version of the registry."""
 
     def __init__(self, tools: Iterable[ToolVersion], matches: PatternMatcher, version: int = 0) -> None:
@@ -131,21 +131,23 @@ def effective_class(spec: ToolSpec) -> EffectClass:
     return EffectClass.IRREVERSIBLE if unprobed else spec.effect_class
 
 
-def judge_proposal(spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool) -> ToolProposalResult:
+def judge_proposal(
+    spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool
+) -> ToolRegistrationDecision:
     """Return what becomes of *spec*, proposed by *owner*, compared with the *current* version.
 
     *trusting* is the embedded platform: whoever starts a worker there is the policy admin, but did not change what a
     server defines.
     """
     if current is not None and current.digest == spec_digest(spec) and current.owner == owner:
-        return ToolProposalResult(status="unchanged")
+        return ToolRegistrationDecision(status="unchanged")
     doubts = _doubts(spec, owner, current)
     if has_drifted(spec, current):
         reason = "; ".join(["its server defines it anew", *doubts])
-        return ToolProposalResult(status="pending", reason=reason, holds=True)
+        return ToolRegistrationDecision(status="pending", reason=reason, holds=True)
     if doubts and not trusting:
-        return ToolProposalResult(status="pending", reason="; ".join(doubts))
-    return ToolProposalResult(status="accepted", reason="; ".join(doubts))
+        return ToolRegistrationDecision(status="pending", reason="; ".join(doubts))
+    return ToolRegistrationDecision(status="accepted", reason="; ".join(doubts))
 
 
 def has_drifted(spec: ToolSpec, current: ToolVersion | None) -> bool:

@@ -21,9 +21,9 @@ from referencing.exceptions import Unresolvable
 from towpath.errors import ToolError
 from towpath_contracts.base import JsonObject
 from towpath_worker.adapters.mcp.error_codes import CERTAINLY_NOT, TOO_LARGE, UNCERTAIN
-from towpath_worker.adapters.mcp.secrets import ServerSecrets
+from towpath_worker.adapters.mcp.secrets import SecretResolver
 from towpath_worker.adapters.mcp.tool_checks import DEFINED, NAMED, clean_text
-from towpath_worker.core.results import OutcomeUnreportedError
+from towpath_worker.core.results import ExternalOutcomeUnknownError
 
 INLINE_BINARY_BYTES = 32_768
 """Of an image or another binary piece; a larger one is named by its digest only."""
@@ -37,13 +37,15 @@ _PATTERNS = frozenset({"pattern", "patternProperties", "format"})
 """Not checked in an answer: schema and text both come from the server, and Python's patterns can take for ever."""
 
 
-def failure_from(error: MCPError, server: str, secrets: ServerSecrets) -> Exception:
+def failure_from(error: MCPError, server: str, secrets: SecretResolver) -> Exception:
     """Return what a JSON-RPC error means for the call."""
     message = clean_text(secrets.hide(error.message), MAX_ERROR_CHARS).text
     if error.code in CERTAINLY_NOT:
         return ToolError("mcp_not_sent", f"{server}: {message}", retryable=True, external=True)
     if error.code in UNCERTAIN:
-        return OutcomeUnreportedError("mcp_server_lost", f"{server} ended or broke while the call was in it: {message}")
+        return ExternalOutcomeUnknownError(
+            "mcp_server_lost", f"{server} ended or broke while the call was in it: {message}"
+        )
     if error.code == TOO_LARGE:
         hint = "Ask for less: what was done is done, only its answer is too large."
         return ToolError("result_too_large", f"{server}: {message}", hint=hint)
@@ -57,9 +59,9 @@ def input_required(server: str) -> ToolError:
 
 
 async def result_of_answer(
-    answer: mcp_types.CallToolResult, output_schema: Mapping[str, Any] | None, server: str, secrets: ServerSecrets
+    answer: mcp_types.CallToolResult, output_schema: Mapping[str, Any] | None, server: str, secrets: SecretResolver
 ) -> Any:
-    """Return the result that *answer* stands for; raises ToolError for an error, OutcomeUnreportedError otherwise."""
+    """Return the result that *answer* stands for; raises ToolError, else ExternalOutcomeUnknownError."""
     if answer.is_error:
         message = " ".join(block.text for block in answer.content if isinstance(block, mcp_types.TextContent))
         text = clean_text(secrets.hide(message), MAX_ERROR_CHARS).text
@@ -68,7 +70,7 @@ async def result_of_answer(
         await _check(answer.structured_content, output_schema, server)
         return secrets.hide_in(answer.structured_content)
     if output_schema is not None:
-        raise OutcomeUnreportedError("mcp_result_invalid", f"{server} promises a structured answer and gave none")
+        raise ExternalOutcomeUnknownError("mcp_result_invalid", f"{server} promises a structured answer and gave none")
     return secrets.hide_in(_blocks(answer))
 
 
@@ -79,7 +81,7 @@ async def _check(value: Any, schema: Mapping[str, Any], server: str) -> None:
         else await asyncio.to_thread(_fault, value, schema)
     )
     if fault:
-        raise OutcomeUnreportedError(
+        raise ExternalOutcomeUnknownError(
             "mcp_result_invalid", f"{server} gave an answer that is not what it promised: {fault}"
         )
 

@@ -35,7 +35,7 @@ MAX_OFFER_BYTES = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedTool:
+class OfferableTool:
     """A tool that can be offered. `tool` is its name with the server; `hints` is what the server claims of it."""
 
     tool: str
@@ -49,7 +49,7 @@ class ListedTool:
 class ServerListing:
     """The tools of one listing: offered, refused with the reason, and left out by the operator."""
 
-    found: tuple[ListedTool, ...] = ()
+    found: tuple[OfferableTool, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ def sort_listing(toolset: str, config: ServerConfig, listed: Sequence[mcp_types.
     """Sort what a server lists. Tools whose names could be taken for each other are refused, all of them."""
     wanted = [tool for tool in listed if config.takes(tool.name)]
     alike = Counter(skeleton(tool.name) for tool in wanted)
-    found: list[ListedTool] = []
+    found: list[OfferableTool] = []
     refused: dict[str, str] = {}
     room = MAX_OFFER_BYTES
     for place, tool in enumerate(wanted):
@@ -89,7 +89,7 @@ def definition_of(tool: mcp_types.Tool) -> str:
     return digest(tool.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"icons", "meta"}))
 
 
-def _listed_tool(toolset: str, config: ServerConfig, tool: mcp_types.Tool) -> ListedTool:
+def _listed_tool(toolset: str, config: ServerConfig, tool: mcp_types.Tool) -> OfferableTool:
     override = config.override(tool.name)
     described = clean_text(tool.description or "")
     warnings = [*described.warnings, *suspicions(described.text)]
@@ -100,7 +100,7 @@ def _listed_tool(toolset: str, config: ServerConfig, tool: mcp_types.Tool) -> Li
         if isinstance(error, DiscoveredToolRefusedError):
             raise
         _refuse(f"it can't be offered: {str(error)[:300]}")
-    return ListedTool(
+    return OfferableTool(
         tool=tool.name,
         spec=spec,
         output_schema=_output_schema(tool, warnings),
@@ -153,7 +153,7 @@ class _UncheckedArguments(BaseModel):
 class DiscoveredTool(Tool[Any, Any]):
     """One tool of an MCP server. *caller* sends a call to the server: `await caller(tool, args, context)`."""
 
-    def __init__(self, found: ListedTool, caller: Any) -> None:
+    def __init__(self, found: OfferableTool, caller: Any) -> None:
         async def call(args: JsonObject, context: ToolContext) -> Any:
             return await caller(self, args, context)
 

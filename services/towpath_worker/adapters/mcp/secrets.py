@@ -42,7 +42,7 @@ def reference_fault(text: str) -> str:
     return ""
 
 
-class ServerSecrets:
+class SecretResolver:
     """Resolves references, and remembers the values so that `hide` can take them out of text.
 
     *folder* is where relative paths begin.

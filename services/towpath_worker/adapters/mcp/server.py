@@ -26,13 +26,13 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.adapters.mcp.answers import failure_from, input_required, result_of_answer
 from towpath_worker.adapters.mcp.config import ServerConfig
 from towpath_worker.adapters.mcp.connection import META_ATTEMPT, META_EXECUTION, ListingRefusedError, ServerConnection
-from towpath_worker.adapters.mcp.discovery import DiscoveredTool, ListedTool, ServerListing, sort_listing
+from towpath_worker.adapters.mcp.discovery import DiscoveredTool, OfferableTool, ServerListing, sort_listing
 from towpath_worker.adapters.mcp.error_codes import SESSION_GONE
 from towpath_worker.adapters.mcp.http import http_transport
-from towpath_worker.adapters.mcp.secrets import ServerSecrets
+from towpath_worker.adapters.mcp.secrets import SecretResolver
 from towpath_worker.adapters.mcp.stdio import ServerProgram, stdio_transport
 from towpath_worker.adapters.mcp.tool_checks import clean_text
-from towpath_worker.core.results import OutcomeUnreportedError
+from towpath_worker.core.results import ExternalOutcomeUnknownError
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
@@ -74,7 +74,7 @@ class McpServer:
         self.tools: tuple[DiscoveredTool, ...] = ()
         self.state = "not started yet"
         self._folder = folder
-        self._secrets = ServerSecrets(folder)
+        self._secrets = SecretResolver(folder)
         self._log = log.bind(server=name)
         self._current: ServerConnection | None = None
         self._up = asyncio.Event()
@@ -118,7 +118,7 @@ class McpServer:
                 await asyncio.sleep(pause_s)
 
     async def call(self, tool: DiscoveredTool, args: JsonObject, context: ToolContext) -> Any:
-        """Call *tool* and return its result; raises ToolError, or OutcomeUnreportedError where nobody knows."""
+        """Call *tool* and return its result; raises ToolError, or ExternalOutcomeUnknownError where nobody knows."""
         connection = await self._connection_for(tool, context.remaining_s)
         meta = {META_EXECUTION: str(context.execution_id), META_ATTEMPT: context.attempt}
         try:
@@ -129,7 +129,7 @@ class McpServer:
             raise failure_from(error, self.name, self._secrets) from error
         except ValidationError as error:
             msg = f"{self.name} gave an answer that is no answer to a tool's call"
-            raise OutcomeUnreportedError("mcp_result_invalid", msg) from error
+            raise ExternalOutcomeUnknownError("mcp_result_invalid", msg) from error
         if isinstance(answer, mcp_types.InputRequiredResult):
             self._log.warning("the server asks for input in an answer and is refused", tool=tool.name)
             raise input_required(self.name)
@@ -241,7 +241,7 @@ class McpServer:
             if changed and self._offer is not None:
                 self._offer(self.toolset, self.tools)
 
-    def _known(self, found: ListedTool) -> DiscoveredTool | None:
+    def _known(self, found: OfferableTool) -> DiscoveredTool | None:
         """Return the tool that is just so already, and keeps its standing."""
         return next((tool for tool in self.tools if tool.found == found), None)
 
@@ -269,7 +269,7 @@ class McpServer:
 class _Progress:
     """Writes what a server says of its progress into the run's tool log, once a second at most."""
 
-    def __init__(self, context: ToolContext, secrets: ServerSecrets) -> None:
+    def __init__(self, context: ToolContext, secrets: SecretResolver) -> None:
         self._context = context
         self._secrets = secrets
         self._written_s = float("-inf")
@@ -282,7 +282,7 @@ class _Progress:
         self._context.log("progress", progress=progress, total=total, said=text)
 
 
-def _reason_of(error: BaseException, secrets: ServerSecrets) -> str:
+def _reason_of(error: BaseException, secrets: SecretResolver) -> str:
     """Say in one line what ended a connection."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

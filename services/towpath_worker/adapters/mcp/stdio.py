@@ -24,7 +24,7 @@ from towpath.tools.process import GRACE_S, plain_environment, signal_group
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.adapters.mcp.error_codes import TOO_LARGE
-from towpath_worker.adapters.mcp.secrets import ServerSecrets
+from towpath_worker.adapters.mcp.secrets import SecretResolver
 from towpath_worker.adapters.mcp.tool_checks import clean_text
 
 CLOSE_S = 1.0
@@ -59,7 +59,7 @@ class ServerProgram:
 
 
 @asynccontextmanager
-async def stdio_transport(program: ServerProgram, secrets: ServerSecrets, log: Logger) -> AsyncIterator[Streams]:
+async def stdio_transport(program: ServerProgram, secrets: SecretResolver, log: Logger) -> AsyncIterator[Streams]:
     """Start *program* and speak with it; OSError where it can't be started. At the end its whole group is gone."""
     process = await _start(program)
     incoming, to_session = anyio.create_memory_object_stream[Incoming](0)[::-1]
@@ -163,7 +163,7 @@ async def _write(
         to_session.close()  # a server that takes nothing in will not answer either
 
 
-async def _log_stderr(process: asyncio.subprocess.Process, secrets: ServerSecrets, log: Logger) -> None:
+async def _log_stderr(process: asyncio.subprocess.Process, secrets: SecretResolver, log: Logger) -> None:
     """Log what the server writes on its standard error, within limits."""
     assert process.stderr is not None
     line = bytearray()

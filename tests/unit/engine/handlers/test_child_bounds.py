@@ -8,11 +8,11 @@ from tests.support.engine.machine import RUN, Machine, agent, respond, snapshot,
 from tests.support.engine.plan_machine import PlanRun, ask, block, step
 
 from towpath_contracts import facts
-from towpath_contracts.budgets import ChargedAccount
+from towpath_contracts.budgets import RunBudgetAccount
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS, ORCHESTRATE
 from towpath_contracts.networks.swarm import CompiledSwarm
-from towpath_contracts.runs.children import AskChild
+from towpath_contracts.runs.children import AskChildStatus
 from towpath_engine.advance import wake_at
 from towpath_engine.handlers.children import pending_children
 from towpath_engine.handlers.quarantine import quarantine_on_error
@@ -33,7 +33,7 @@ def child_reports(run: Machine, place: int, status: str, seq: int = 5) -> list[e
 
 def stops(run: Machine) -> list[UUID]:
     """The children that the last fact asked to stop."""
-    return [e.message.child_id for e in run.sent if isinstance(e.message, AskChild) and e.message.cancel]
+    return [e.message.child_id for e in run.sent if isinstance(e.message, AskChildStatus) and e.message.cancel]
 
 
 def children_of(run: Machine) -> list[UUID]:
@@ -136,7 +136,7 @@ def test_e7_no_call_begins_its_child_after_the_deadline() -> None:
 
 def warned(run: Machine) -> None:
     """Ask a person whether the run may go on, since its budget comes to an end."""
-    scopes = (ChargedAccount(scope="project", key="default"),)
+    scopes = (RunBudgetAccount(scope="project", key="default"),)
     run.feed(facts.BudgetAccountsAppliedFact(run_id=RUN, scopes=scopes, prices={}))
     fields = {"scope": "project", "key": "k", "unit": "tokens", "limit": 1000, "spent": 800, "on_soft": "gate"}
     run.feed(facts.BudgetWarnedFact.model_validate({"run_id": RUN, **fields}))

@@ -6,7 +6,7 @@ from tests.support.engine.machine import RUN, Machine, use
 from tests.unit.engine.handlers.test_children import asked, born
 
 from towpath_contracts import facts
-from towpath_contracts.budgets import ChargedAccount
+from towpath_contracts.budgets import RunBudgetAccount
 from towpath_contracts.decisions.request import Cost
 from towpath_contracts.events import log as ev
 from towpath_contracts.tools.calls import ToolRequest
@@ -55,7 +55,7 @@ def test_no_specialist_is_asked_where_a_limit_denied() -> None:
 def test_a_run_that_is_stopped_asks_nobody_whether_it_may_spend_more() -> None:
     """A gate opened after a cancel could end the run otherwise than cancelled."""
     machine = Machine()
-    scopes = (ChargedAccount(scope="project", key="default"),)
+    scopes = (RunBudgetAccount(scope="project", key="default"),)
     machine.feed(facts.BudgetAccountsAppliedFact(run_id=RUN, scopes=scopes, prices={}))
     machine.decide(use("echo", text="a"))
     machine.feed(facts.CancelRequestedFact(run_id=RUN, by="ann"))

@@ -10,7 +10,7 @@ from tests.support.engine.machine import RUN, Machine, respond, types, use
 from towpath_contracts import facts
 from towpath_contracts.decisions.request import Cost
 from towpath_contracts.events import log as ev
-from towpath_contracts.runs.children import AskChild, ChildTask
+from towpath_contracts.runs.children import AskChildStatus, ChildTask
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.handlers.children import (
     can_spawn,
@@ -166,13 +166,13 @@ def test_a_child_that_does_not_report_is_asked_again() -> None:
     events = fed(machine, facts.TimerFiredFact(run_id=RUN))
     assert types(events) == ["effect_resent"]
     (effect,) = machine.sent
-    assert effect.message == AskChild(run_id=RUN, child_id=child.child_id, project="default")
+    assert effect.message == AskChildStatus(run_id=RUN, child_id=child.child_id, project="default")
 
 
 def test_a_cancel_waits_until_the_children_have_ended_and_tells_them_to_stop() -> None:
     machine, (child,) = waiting_parent("expert")
     assert types(fed(machine, facts.CancelRequestedFact(run_id=RUN, by="ann"))) == ["cancel_accepted"]
-    asks = [e.message for e in machine.sent if isinstance(e.message, AskChild)]
+    asks = [e.message for e in machine.sent if isinstance(e.message, AskChildStatus)]
     assert [(a.child_id, a.cancel) for a in asks] == [(child.child_id, True)]
     fed(machine, facts.FenceRaisedFact(run_id=RUN, fence=machine.state.fence))
     assert machine.state.status == "cancelling"
@@ -191,7 +191,7 @@ def test_a_run_that_ended_without_its_children_tells_them_to_stop_until_they_hav
     kinds = [p.kind for p in machine.state.pending]
     assert EffectKind.CHILD in kinds and wake_at(machine.state) is not None
     message = message_of(machine.state, next(p for p in machine.state.pending if p.kind is EffectKind.CHILD)).message
-    assert isinstance(message, AskChild) and message.cancel
+    assert isinstance(message, AskChildStatus) and message.cancel
     assert types(child_reports(machine, child, "cancelled", 9)) == ["child_ended"]
     assert all(p.kind is not EffectKind.CHILD for p in machine.state.pending)
 
@@ -248,7 +248,7 @@ def test_a_parked_parent_still_tells_its_children_to_stop() -> None:
     transition.emit(ev.RunQuarantined(code="execution_conflict", message="the ledger says otherwise"))
     machine.state = transition.state
     assert types(fed(machine, facts.CancelRequestedFact(run_id=RUN, by="ann"))) == ["cancel_accepted"]
-    assert [e.message.child_id for e in machine.sent if isinstance(e.message, AskChild)] == [child.child_id]
+    assert [e.message.child_id for e in machine.sent if isinstance(e.message, AskChildStatus)] == [child.child_id]
     assert machine.state.status == "cancelling"
 
 

@@ -81,7 +81,7 @@ def test_a_state_that_is_stored_and_read_back_still_knows_the_change() -> None:
 def test_an_edit_closes_the_gate_in_the_name_of_who_edited_and_opens_one_that_says_what_changed() -> None:
     machine = paying()
     machine.feed(wanted(machine, 1))
-    change = facts.ApprovalFieldChange(field="arguments.amount", before="500", after="50")
+    change = facts.ChangedApprovalField(field="arguments.amount", before="500", after="50")
     second = wanted(machine, 2, edited_by="paula", args=EDITED, diff=(change,), quorum=2, revision=1)
     assert types(machine.feed(second)) == ["gate_closed", "gate_opened"]
     (closed,) = machine.events(ev.GateClosed)

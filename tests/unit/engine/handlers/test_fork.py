@@ -15,7 +15,7 @@ from towpath_contracts.runs.records import ForkedFrom
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.advance import advance
 from towpath_engine.evolve import evolve
-from towpath_engine.handlers.fork import ForkPointFinder, ForkRefusedError
+from towpath_engine.handlers.fork import ForkRefusedError, ForkStateFinder
 from towpath_engine.reducers.fork import inherited_of
 from towpath_engine.replay import create, replay
 from towpath_engine.requests.network_context import build_context
@@ -28,8 +28,8 @@ FORKABLE = [scene for scene in SCENES if scene not in ("planned", "flowing")]
 """A composed run has no steps of its own that a fork could begin at."""
 
 
-def before(parent: Machine, step: int, entries: Iterable[LogEntry] | None = None) -> ForkPointFinder:
-    point = ForkPointFinder(parent.state.run_id, parent.network, step)
+def before(parent: Machine, step: int, entries: Iterable[LogEntry] | None = None) -> ForkStateFinder:
+    point = ForkStateFinder(parent.state.run_id, parent.network, step)
     for entry in parent.entries if entries is None else entries:
         if point.observe(entry):
             break
@@ -137,7 +137,7 @@ def test_there_are_steps_from_which_nothing_can_be_forked() -> None:
     with pytest.raises(ForkRefusedError, match="has not begun"):
         before(parent, 1, parent.entries[:1]).state()
     fork = Fork(parent, 2)
-    again = ForkPointFinder(CHILD, parent.network, 1)
+    again = ForkStateFinder(CHILD, parent.network, 1)
     assert [again.observe(entry) for entry in fork.entries][-1]
     with pytest.raises(ForkRefusedError, match="a fork that begins at step 2: fork its parent"):
         again.state()

@@ -7,16 +7,16 @@ from tests.support.engine.machine import RUN, Machine, respond, use, use_all
 
 from towpath_contracts import facts
 from towpath_contracts.events import log as ev
-from towpath_contracts.switches import Switch, paused_gate
+from towpath_contracts.switches import ActiveSwitch, paused_gate
 from towpath_engine.advance import wake_at
 from towpath_engine.state.run import Status
 
 DAY_S = 86_400
 
 
-def switch(number: int = 1) -> Switch:
+def switch(number: int = 1) -> ActiveSwitch:
     at = datetime(2026, 11, 22, tzinfo=UTC)
-    return Switch(
+    return ActiveSwitch(
         switch_id=UUID(int=number), kind="tool", name="echo", reason="it leaks", paused_by="ann", paused_at=at
     )
 

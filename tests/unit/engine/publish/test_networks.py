@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.support.engine.machine import tool
 
-from towpath_contracts.networks.spec import NetworkSpec, Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot, NetworkSpec
 from towpath_contracts.problems.registry import REGISTRY
 from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
 
@@ -101,4 +101,4 @@ def test_the_snapshot_holds_what_a_run_needs_and_no_more() -> None:
     lead, other = compiled.agents["lead"], compiled.agents["other"]
     assert (lead.prompt, lead.model, lead.respond_guidance) == ("Hi {{ agent_key }}", "gemini:x", "short")
     assert (other.model, other.respond_schema, other.allow_respond) == ("google:y", {"type": "object"}, False)
-    assert Snapshot.model_validate(snapshot_body(compiled)) == compiled
+    assert NetworkSnapshot.model_validate(snapshot_body(compiled)) == compiled

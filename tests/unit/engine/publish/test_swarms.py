@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.support.engine.machine import tool
 
-from towpath_contracts.networks.spec import NetworkSpec, Snapshot
+from towpath_contracts.networks.spec import NetworkSnapshot, NetworkSpec
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.problems.registry import REGISTRY
 from towpath_engine.publish.networks import check, compile_snapshot, snapshot_body
@@ -45,7 +45,7 @@ def test_the_lead_is_the_default_and_every_member_may_respond_without_being_list
     assert snapshot.default_agent_key == "c"
     assert [key for key, agent in snapshot.agents.items() if agent.allow_respond] == ["a", "b", "c"]
     assert snapshot.swarm is not None and snapshot.swarm.stages == (("c",), ("a", "b"))
-    assert Snapshot.model_validate(snapshot_body(snapshot)) == snapshot
+    assert NetworkSnapshot.model_validate(snapshot_body(snapshot)) == snapshot
 
 
 def test_without_members_and_flow_everybody_takes_part_in_the_order_of_the_list() -> None:

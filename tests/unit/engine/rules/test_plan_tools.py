@@ -7,7 +7,7 @@ import pytest
 from towpath_contracts.tools.internal_tools import MAX_PLAN_BYTES, MAX_PLAN_STEPS, PLAN_TOOLS
 from towpath_engine.requests.background_context import PLAN_SHOWN_BYTES, shown_plan
 from towpath_engine.rules.plan_tools import NO_PLAN, apply_plan, status_of
-from towpath_engine.rules.tool_result import ToolRefusedError
+from towpath_engine.rules.tool_result import InternalToolError
 from towpath_engine.state.limits import json_bytes
 from towpath_engine.state.workspace import WorkspacePlan, WorkspacePlanStep, plan_from
 
@@ -27,7 +27,7 @@ class Kept:
 
     def refused(self, tool: str, **args: Any) -> str:
         before = self.plan
-        with pytest.raises(ToolRefusedError) as caught:
+        with pytest.raises(InternalToolError) as caught:
             self(tool, **args)
         assert self.plan == before
         return caught.value.code
@@ -43,7 +43,7 @@ def test_without_a_plan_there_is_nothing_to_do(tool: str) -> None:
         "plan_update_step": {"step_id": "S001", "title": "t"},
         "plan_mark_step": {"step_id": "S001", "status": "done"},
     }
-    with pytest.raises(ToolRefusedError, match=NO_PLAN):
+    with pytest.raises(InternalToolError, match=NO_PLAN):
         apply_plan(tool, args.get(tool, {}), None)
 
 

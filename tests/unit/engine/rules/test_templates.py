@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from towpath_contracts.networks.plan import AgentCall
+from towpath_contracts.networks.plan import PlanAgentCall
 from towpath_contracts.networks.references import UndefinedReferenceError
-from towpath_engine.rules.templates import MAX_INPUT, InputTooLargeError, render_input
+from towpath_engine.rules.templates import MAX_INPUT, AgentInputTooLargeError, render_input
 
 SCOPES = {
     "result": {
@@ -20,7 +20,7 @@ SCOPES = {
 
 
 def asked(prompt: str = "", with_: Any = None) -> str:
-    call = AgentCall.model_validate({"agent_key": "ann", "prompt": prompt, "with": with_ or {}})
+    call = PlanAgentCall.model_validate({"agent_key": "ann", "prompt": prompt, "with": with_ or {}})
     return render_input(call, SCOPES, "otherwise")
 
 
@@ -72,6 +72,6 @@ def test_e4_however_often_something_is_referred_to_what_comes_out_is_bounded() -
         {"with": {str(n): "{{ result.big.t }}" for n in range(7)}},
         {"with": {"x": "y" * MAX_INPUT}},
     ):
-        with pytest.raises(InputTooLargeError, match="more than 100000 characters"):
-            render_input(AgentCall.model_validate({"agent_key": "ann", **call}), scopes, "")
-    assert len(render_input(AgentCall(agent_key="ann", prompt="{{ result.big.t }}" * 6), scopes, "")) == 96_000
+        with pytest.raises(AgentInputTooLargeError, match="more than 100000 characters"):
+            render_input(PlanAgentCall.model_validate({"agent_key": "ann", **call}), scopes, "")
+    assert len(render_input(PlanAgentCall(agent_key="ann", prompt="{{ result.big.t }}" * 6), scopes, "")) == 96_000

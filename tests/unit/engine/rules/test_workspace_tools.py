@@ -20,7 +20,7 @@ from towpath_contracts.tools.workspace import (
     PathRefusedError,
     clean_path,
 )
-from towpath_engine.rules.tool_result import ContentMissingError, ToolRefusedError
+from towpath_engine.rules.tool_result import ContentMissingError, InternalToolError
 from towpath_engine.rules.workspace_tools import apply_workspace, checked_changes, texts_needed
 from towpath_engine.state.limits import json_bytes
 from towpath_engine.state.workspace import WorkspaceFile
@@ -51,7 +51,7 @@ class Desk:
 
     def refused(self, tool: str, **args: Any) -> str:
         before = dict(self.files)
-        with pytest.raises(ToolRefusedError) as caught:
+        with pytest.raises(InternalToolError) as caught:
             self(tool, **args)
         assert self.files == before
         return caught.value.code
@@ -169,7 +169,7 @@ def test_d6_answers_are_bounded_and_say_what_they_leave_out() -> None:
     for number in range(2 * MAX_NAMES_BYTES // len(folder)):
         try:
             desk("write", path=f"{folder}/{number}", content="here\n")
-        except ToolRefusedError as error:
+        except InternalToolError as error:
             assert error.code == "workspace_full" and "names" in str(error)
             break
         made += 1
@@ -215,7 +215,7 @@ def test_d6_a_change_set_has_no_files_below_files(changed: list[str], fault: str
     desk = Desk(x="mounted")
     desk("write", path="own/file", content="x")
     changes = [FileChange(path=path, digest="sha256:00", size=1) for path in changed]
-    with pytest.raises(ToolRefusedError, match=fault) as caught:
+    with pytest.raises(InternalToolError, match=fault) as caught:
         checked_changes(desk.files, changes, scratch=True)
     assert caught.value.code == "path_taken"
     moved = [FileChange(path="own/file"), FileChange(path="own/file/below", digest="sha256:00", size=1)]

@@ -8,9 +8,9 @@ import pytest
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
+from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
-from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion, has_drifted, judge_proposal, spec_digest
+from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion, has_drifted, judge_proposal, spec_digest
 
 FIND = ToolSpec(name="notes.find", toolset="notes", discovered=True, definition="sha256:a", description="Find.")
 
@@ -45,8 +45,8 @@ def test_a_server_can_not_take_the_place_of_a_tool_that_was_written_here() -> No
 @pytest.mark.parametrize(("held_by", "effect"), [(0, "allow"), (2, "deny")])
 def test_a_held_tool_is_denied_by_name_of_what_waits(held_by: int, effect: str) -> None:
     rule = Rule(name="find", effect="allow", tool="notes.find", digest="d")
-    registry = ToolRegistry([accepted(FIND, held_by=held_by)], matches)
-    bundle = PolicyBundle(Matrix([rule], compile_condition, 1), registry, compile_grant)
+    registry = ProjectToolRegistry([accepted(FIND, held_by=held_by)], matches)
+    bundle = ProjectAuthorizer(Matrix([rule], compile_condition, 1), registry, compile_grant)
     asked = AuthorizationQuery(
         run_id=uuid4(),
         project="default",

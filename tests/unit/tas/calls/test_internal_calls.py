@@ -15,16 +15,16 @@ from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.app.policy.tool_registration import _check
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.call import DispatchCall, LedgerCall
 from towpath_tas.core.calls.internal_calls import BUILT_IN, is_internal, on_recorded, permission_fact
 from towpath_tas.core.calls.ledger import void
-from towpath_tas.core.denial_alternatives import CandidateAgent
+from towpath_tas.core.denial_alternatives import AgentDirectoryEntry
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
-from towpath_tas.core.policy.policy_checks import ProjectNames, check
+from towpath_tas.core.policy.policy_checks import ProjectToolsAndAgents, check
 from towpath_tas.core.run_facts import reported
 from towpath_tas.core.teams import agents_of, delegates_in
-from towpath_tas.core.tools.registry import ToolRegistry, platform_tool_version
+from towpath_tas.core.tools.registry import ProjectToolRegistry, platform_tool_version
 
 PLAN = next(one for one in BUILT_IN if one.spec.name == "plan_setup")
 ALLOWED = decision(tool=PLAN, effect_class=EffectClass.IDEMPOTENT)
@@ -120,11 +120,11 @@ ROWS = (
     Rule(name="not-eve", tool="delegate_to_eve", effect="deny", digest="e"),
     Rule(name="plans", tool="agent_orchestrate", operation="orchestrate", effect="require_approval", digest="f"),
 )
-LAW = PolicyBundle(Matrix(ROWS, compile_condition, 1), ToolRegistry(BUILT_IN, matches, 1), compile_grant)
+LAW = ProjectAuthorizer(Matrix(ROWS, compile_condition, 1), ProjectToolRegistry(BUILT_IN, matches, 1), compile_grant)
 
 
 def may(
-    tool: str, agent: str = "lead", operation: str = "call", bundle: PolicyBundle = LAW, **args: Any
+    tool: str, agent: str = "lead", operation: str = "call", bundle: ProjectAuthorizer = LAW, **args: Any
 ) -> AuthorizationDecision:
     return bundle.authorize(
         AuthorizationQuery(
@@ -181,9 +181,11 @@ def test_e1_a_plan_by_the_tool_is_held_against_its_schema_and_the_rules() -> Non
 
 
 def test_a_lead_that_is_denied_gets_the_members_whom_it_may_ask() -> None:
-    bundle = PolicyBundle(Matrix(ROWS, compile_condition, 1), ToolRegistry(BUILT_IN, matches, 1), compile_grant)
+    bundle = ProjectAuthorizer(
+        Matrix(ROWS, compile_condition, 1), ProjectToolRegistry(BUILT_IN, matches, 1), compile_grant
+    )
     tools = frozenset({"delegate_to_ann", "delegate_to_eve", "plan_setup"})
-    bundle.directories = {"": {"lead": CandidateAgent(key="lead", agent_type="", tools=tools, routes=frozenset())}}
+    bundle.directories = {"": {"lead": AgentDirectoryEntry(key="lead", agent_type="", tools=tools, routes=frozenset())}}
     denial = may("plan_setup", bundle=bundle, objective="o", steps=[]).denial
     assert denial is not None and denial.allowed_tools == ("delegate_to_ann",)
 
@@ -210,6 +212,6 @@ def test_b11_a_rule_for_a_lead_of_a_team_speaks_of_tools_that_it_has() -> None:
     assert [spec.name for spec in delegates_in(json.dumps(team), "lead")] == list(agents["lead"])
     plain = {"name": "n", "agents": [{"key": "a", "equipped_tools": ["echo"]}]}
     assert [agent.tools for agent in agents_of(json.dumps(plain))] == [("echo",)]
-    around = ProjectNames(project="default", networks={"crew": agents_of(json.dumps(team))})
+    around = ProjectToolsAndAgents(project="default", networks={"crew": agents_of(json.dumps(team))})
     rules = [Rule(name="ask", network="crew", agent="lead", tool="delegate_to_*", effect="allow", digest="d")]
     assert check(rules, [1], around) == ()

@@ -21,7 +21,7 @@ from tests.support.tas.tas_calls import (
 )
 
 from towpath_contracts.canonical import canonical_json, digest_text
-from towpath_contracts.switches import Switch, paused_gate
+from towpath_contracts.switches import ActiveSwitch, paused_gate
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolRequest
 from towpath_tas.core.approvals.approval_votes import resolve
 from towpath_tas.core.authorization import AuthorizationDecision, query_of_request
@@ -38,15 +38,15 @@ CLASSES = list(EffectClass)
 RATE = RateLimit("rule-1", 3, 60)
 
 
-def switch(kind: str = "tool", name: str = "orders.*", number: int = 1) -> Switch:
+def switch(kind: str = "tool", name: str = "orders.*", number: int = 1) -> ActiveSwitch:
     at = datetime(2026, 11, 22, tzinfo=UTC)
     fields = {"switch_id": uuid.UUID(int=number), "kind": kind, "name": name}
-    return Switch.model_validate({**fields, "reason": "it leaks", "paused_by": "ann", "paused_at": at})
+    return ActiveSwitch.model_validate({**fields, "reason": "it leaks", "paused_by": "ann", "paused_at": at})
 
 
 def ask(
     call: LedgerCall | None,
-    held: Switch | None = None,
+    held: ActiveSwitch | None = None,
     ruled: AuthorizationDecision | None = None,
     *,
     said: ToolRequest | None = None,

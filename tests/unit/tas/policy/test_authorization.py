@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.denials import rank
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
 from towpath_tas.core.tools.arguments import ArgumentChecker
-from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion, judge_proposal, spec_digest
+from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion, judge_proposal, spec_digest
 
 PARAMETERS = {
     "type": "object",
@@ -37,8 +37,8 @@ TOOLS = [stored(spec(name)) for name in ("orders.find", "orders.refund", "mail.s
 ALLOW = Rule(name="all", effect="allow", tool="orders.*", digest="d")
 
 
-def bundle(*rules: Rule, tools: list[ToolVersion] = TOOLS) -> PolicyBundle:
-    return PolicyBundle(Matrix(rules, compile_condition, 7), ToolRegistry(tools, matches, 3), compile_grant)
+def bundle(*rules: Rule, tools: list[ToolVersion] = TOOLS) -> ProjectAuthorizer:
+    return ProjectAuthorizer(Matrix(rules, compile_condition, 7), ProjectToolRegistry(tools, matches, 3), compile_grant)
 
 
 def asked(

@@ -12,8 +12,8 @@ from towpath_tas.core.policy.conditions import ConditionResult
 from towpath_tas.core.policy.matrix import (
     NO_USAGE,
     CallPrincipal,
+    LimitCounters,
     LimitKind,
-    LimitUsage,
     Matrix,
     MatrixVerdict,
     RateLimit,
@@ -29,7 +29,7 @@ def rule(name: str, effect: RuleEffect, **more: Any) -> Rule:
     return Rule(name=name, effect=effect, digest=name, **more)
 
 
-def decide(rules: list[Rule], args: dict[str, Any] | None = None, used: LimitUsage = NO_USAGE) -> MatrixVerdict:
+def decide(rules: list[Rule], args: dict[str, Any] | None = None, used: LimitCounters = NO_USAGE) -> MatrixVerdict:
     context = {"args": args or {}, "run": {}, "agent": {}, "caller": "anna"}
     return Matrix(rules, compile_condition).decide(WHO, "orders.refund", "write", context, used)
 
@@ -112,15 +112,15 @@ def test_conditions_see_arguments() -> None:
 
 def test_a_limit_that_is_used_up_denies_even_where_another_rule_allows() -> None:
     rules = [rule("few", "allow", max_calls_per_run=2), rule("all", "allow")]
-    assert decide(rules, used=LimitUsage(calls={"few": 1})).effect == "allow"
-    last = decide(rules, used=LimitUsage(calls={"few": 2}))
+    assert decide(rules, used=LimitCounters(calls={"few": 1})).effect == "allow"
+    last = decide(rules, used=LimitCounters(calls={"few": 2}))
     assert (last.effect, last.limited) == ("deny", rules[0])
 
 
 def test_the_limit_of_an_approval_does_not_turn_into_a_right() -> None:
     rules = [rule("ask", "require_approval", max_calls_per_run=1), rule("all", "allow")]
     assert decide(rules).effect == "require_approval"
-    assert decide(rules, used=LimitUsage(calls={"ask": 1})).effect == "deny"
+    assert decide(rules, used=LimitCounters(calls={"ask": 1})).effect == "deny"
 
 
 def test_every_limited_rule_that_matches_is_counted() -> None:
@@ -130,8 +130,8 @@ def test_every_limited_rule_that_matches_is_counted() -> None:
 
 def test_a_rate_that_is_used_up_denies() -> None:
     rules = [rule("slow", "allow", rate_calls=3, rate_per_s=60), rule("all", "allow")]
-    assert decide(rules, used=LimitUsage(rates={"slow": 2})).rated == (RateLimit("slow", 3, 60),)
-    last = decide(rules, used=LimitUsage(rates={"slow": 3}))
+    assert decide(rules, used=LimitCounters(rates={"slow": 2})).rated == (RateLimit("slow", 3, 60),)
+    last = decide(rules, used=LimitCounters(rates={"slow": 3}))
     assert (last.effect, last.limited, last.limit) == ("deny", rules[0], "rate")
 
 
@@ -143,7 +143,7 @@ def test_a_run_may_not_cost_more_than_its_rule_says_and_an_unknown_cost_is_too_m
     spent: float | None, effect: RuleEffect, limit: LimitKind | None
 ) -> None:
     rules = [rule("cheap", "allow", max_cost_per_run_usd=0.5), rule("all", "allow")]
-    found = decide(rules, used=LimitUsage(spent_usd=spent))
+    found = decide(rules, used=LimitCounters(spent_usd=spent))
     assert (found.effect, found.limit) == (effect, limit)
 
 

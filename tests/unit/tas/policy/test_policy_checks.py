@@ -12,7 +12,7 @@ from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.policy.matrix import CallPrincipal
 from towpath_tas.core.policy.patterns import covers, has_unclosed_bracket, simplified
-from towpath_tas.core.policy.policy_checks import NetworkAgent, ProjectNames, check, unknown_agents
+from towpath_tas.core.policy.policy_checks import NetworkAgent, ProjectToolsAndAgents, check, unknown_agents
 from towpath_tas.core.policy.policy_file import read_policy
 
 
@@ -35,7 +35,7 @@ TOOLS = (
     tool("orders.refund", "write", "order_id", "amount"),
     tool("mail.send", "send", "to", additionalProperties=True),
 )
-AROUND = ProjectNames(
+AROUND = ProjectToolsAndAgents(
     project="shop",
     tools={one.name: one for one in TOOLS},
     networks={

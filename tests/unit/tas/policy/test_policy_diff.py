@@ -13,7 +13,7 @@ from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.call import LedgerCall
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.policy_comparison import PolicyComparison, RecordedAuthorization, without_limits
+from towpath_tas.core.policy_comparison import PolicyDiffBuilder, RecordedAuthorization, without_limits
 
 SPECS = {
     name: ToolSpec.model_validate({"name": name, "toolset": "mail", "effect_class": effect, **more})
@@ -42,15 +42,15 @@ def call(tool: str = "mail.send", then: str = "allow", violation: str = "", **co
     return replace(made, context=json.dumps(context)) if context else made
 
 
-def weighed(rules: str, made: LedgerCall | None, then: str = "allow") -> PolicyComparison:
+def weighed(rules: str, made: LedgerCall | None, then: str = "allow") -> PolicyDiffBuilder:
     found = read_policy(f"kind: Policy\nrules: [{rules}]", compile_condition)
     assert found.problems == ()
-    weighing = PolicyComparison(without_limits(found.rules, compile_condition), SPECS)
+    weighing = PolicyDiffBuilder(without_limits(found.rules, compile_condition), SPECS)
     weighing.add(RecordedAuthorization(call=made, at=NOW, verdict=then, rule="r", policy_version=1))
     return weighing
 
 
-def changes(weighing: PolicyComparison) -> list[tuple[str, str, int]]:
+def changes(weighing: PolicyDiffBuilder) -> list[tuple[str, str, int]]:
     return [(group.change, group.was, group.calls) for group in weighing.groups()]
 
 

@@ -13,7 +13,7 @@ from towpath_contracts import facts
 from towpath_contracts.canonical import digest
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import COMPARISON_IGNORES
-from towpath_contracts.networks.background import BackgroundSettings, BackgroundTask
+from towpath_contracts.networks.background import BackgroundRunSettings, BackgroundRunTask
 from towpath_contracts.subjects import agent_pool
 from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_engine.advance import wake_at
@@ -25,16 +25,16 @@ ABANDON = {"action": "ABANDON", "action_details": {"rationale": "no way"}}
 
 def test_an_objective_is_ascii_and_at_most_1024_characters() -> None:
     """D1: ASCII-normalised, at most 1,024 characters."""
-    assert BackgroundTask(objective="  Prüfe\n die   Café-Änderung ✓ ").objective == "Prufe die Cafe-Anderung ?"
-    assert len(BackgroundTask(objective="x" * 1_024).objective) == 1_024
+    assert BackgroundRunTask(objective="  Prüfe\n die   Café-Änderung ✓ ").objective == "Prufe die Cafe-Anderung ?"
+    assert len(BackgroundRunTask(objective="x" * 1_024).objective) == 1_024
     for wrong in ("x" * 1_025, "  ", ""):
         with pytest.raises(ValidationError):
-            BackgroundTask(objective=wrong)
+            BackgroundRunTask(objective=wrong)
 
 
 def test_settings_have_the_defaults_of_the_design() -> None:
     """D2: 24 iterations, 8 failures in a row, no iteration timeout, reflection on, plan reset allowed."""
-    settings = BackgroundSettings()
+    settings = BackgroundRunSettings()
     assert (settings.max_failures, settings.iteration_timeout_ms) == (8, None)
     assert settings.enable_reflection and settings.allow_plan_reset
 
@@ -204,7 +204,7 @@ def test_eight_failures_in_a_row_end_the_run_with_a_report_that_names_the_last_e
     assert (run.finished.status, run.finished.reason) == ("failed", "max_failures_exceeded")
     report = run.finished.final
     assert report["failures"] == 15 and "tool_not_allowed" in report["final_summary"]
-    assert run.events(ev.RunSummarized)[-1].source == "platform"
+    assert run.events(ev.FinalSummaryRecorded)[-1].source == "platform"
 
 
 def test_every_end_is_in_the_fixed_order() -> None:
@@ -282,7 +282,7 @@ def test_events_tell_of_every_iteration() -> None:
     assert [e.index for e in started] == [e.index for e in completed] == [1, 2, 3, 4, 5]
     assert completed[2].tools == ("plan_add_step", "plan_add_step") and completed[2].decision == "USE_TOOL"
     assert [e.reason for e in completed] == ["completed", "completed", "completed", "failed", "ended"]
-    (end,) = run.events(ev.IterationsEnded)
+    (end,) = run.events(ev.BackgroundRunEnded)
     assert (end.index, end.status, end.reason, end.failures) == (5, "completed", "responded", 1)
     assert [e.event.type for e in run.entries][-3:] == ["summarized", "terminated", "run_finished"]
 

@@ -52,7 +52,7 @@ def test_a_failed_action_is_tried_again_after_two_and_four_seconds_with_another_
         assert isinstance(request, DecisionRequest) and request.kind is DecisionKind.REPLAN and request.step == 1
     machine.decide(use("edit", text="3"))
     machine.fail()
-    (validated,) = machine.events(ev.StepValidated)
+    (validated,) = machine.events(ev.StepResultValidated)
     assert (validated.success, validated.attempt, validated.source) == (False, 3, "outcome")
     assert validated.error_signature and machine.state.step == 2 and asked(machine) == "decide"
     ids = [call.execution_id for one in machine.events(ev.InstructionIssued) for call in one.instruction.calls]
@@ -68,7 +68,7 @@ def test_a_model_that_only_repeats_itself_has_failed_the_step() -> None:
     for _ in range(3):
         assert asked(machine) == "replan"
         machine.decide(use_all(("build", {"text": "b"}), ("edit", {"text": "a"})))
-    (validated,) = machine.events(ev.StepValidated)
+    (validated,) = machine.events(ev.StepResultValidated)
     assert not validated.success and validated.reason.startswith("only repeats") and machine.state.step == 2
 
 
@@ -81,7 +81,7 @@ def test_an_unreadable_further_proposal_is_asked_for_again_in_the_same_step() ->
     assert (asked(machine), machine.state.step) == ("replan", 1)
     machine.decide(use("edit", text="b"))
     machine.finish()
-    (validated,) = machine.events(ev.StepValidated)
+    (validated,) = machine.events(ev.StepResultValidated)
     assert (validated.success, validated.attempt) == (True, 2)
 
 
@@ -110,12 +110,12 @@ def test_every_step_is_validated_and_an_unreadable_validation_is_none() -> None:
     machine.finish()
     assert asked(machine) == "validate"
     machine.decide({"valid": "perhaps"})
-    (first,) = machine.events(ev.StepValidated)
+    (first,) = machine.events(ev.StepResultValidated)
     assert (first.source, first.success, first.uncertain) == ("model", False, True)
     assert asked(machine) == "confidence", "a judge that can't be understood is a doubt"
     machine.decide({"confidence": 0.8})
     machine.decide(route("senior"))
-    assert machine.events(ev.StepValidated)[-1].source == "none"
+    assert machine.events(ev.StepResultValidated)[-1].source == "none"
 
 
 def test_a_text_criterion_is_met_only_by_a_judgement_of_this_step() -> None:
@@ -124,12 +124,12 @@ def test_a_text_criterion_is_met_only_by_a_judgement_of_this_step() -> None:
     machine.finish()
     machine.decide({**VALID, "criteria": [{"criterion": 1, "met": True, "evidence": "it does"}]})
     machine.decide({"progress": 0.5})
-    assert machine.events(ev.StepValidated)[-1].criteria == (1,)
+    assert machine.events(ev.StepResultValidated)[-1].criteria == (1,)
     machine.decide(use("test"))
     machine.finish(result=PASSING)
     assert asked(machine) == "validate", "what was judged before may be true no more"
     machine.decide({**VALID, "criteria": [{"criterion": 1, "met": False}]})
-    assert machine.events(ev.StepValidated)[-1].criteria == (0,) and not machine.state.is_final
+    assert machine.events(ev.StepResultValidated)[-1].criteria == (0,) and not machine.state.is_final
     machine.decide(respond({"answer": 1}))
     machine.decide({**VALID, "criteria": [{"criterion": 1, "met": True}]})
     assert (machine.finished.status, machine.finished.final) == ("completed", {"answer": 1})
@@ -222,7 +222,7 @@ def test_confidence_is_checked_at_every_fifth_step_and_what_cannot_be_read_is_no
             assert asked(machine) == "confidence"
             machine.decide({"confidence": 3})
     machine.decide({"no": "number"})
-    checks = machine.events(ev.ModelConfidenceMeasured)
+    checks = machine.events(ev.GoalConfidenceMeasured)
     assert [(c.step, c.score, c.trigger) for c in checks] == [(5, 1.0, "interval"), (10, 0.0, "interval")]
     (gate,) = machine.events(ev.GateOpened)
     assert (gate.gate_type, gate.reason) == ("low_confidence", "Low confidence: 0.00")
@@ -247,7 +247,7 @@ def test_stated_doubt_asks_for_a_check(expected: dict[str, Any], trigger: str) -
     assert asked(machine) == ("confidence" if trigger else "decide")
     if trigger:
         machine.decide({"confidence": 0.43})
-        assert machine.events(ev.ModelConfidenceMeasured)[0].trigger == trigger
+        assert machine.events(ev.GoalConfidenceMeasured)[0].trigger == trigger
         assert machine.events(ev.GateOpened)[0].reason == "Low confidence: 0.43"
 
 
@@ -365,7 +365,7 @@ def test_c7_a_result_that_is_not_of_the_declared_shape_says_so() -> None:
     machine.finish(result={"passed": "4", "failures": 0})
     wrong = "passed: Input should be a valid integer; failed: Field required"
     fault = f"the result of test is no report of the shape tests: {wrong}"
-    (judged,), (measured,) = machine.events(ev.StepValidated), machine.events(ev.ProgressMeasured)
+    (judged,), (measured,) = machine.events(ev.StepResultValidated), machine.events(ev.ProgressMeasured)
     assert judged.reason == measured.reason == fault and not judged.criteria
     assert machine.context.notes == (f"{fault}. It counts as no report.",)
     machine.decide(use("test", text="again"))
@@ -373,7 +373,10 @@ def test_c7_a_result_that_is_not_of_the_declared_shape_says_so() -> None:
     assert machine.events(ev.ProgressMeasured)[-1].reason == "no test ran" and not machine.context.notes
     machine.decide(use("build"))
     machine.finish(result={"files": []})
-    assert "no report of the shape artifacts: artifacts: Field required" in machine.events(ev.StepValidated)[-1].reason
+    assert (
+        "no report of the shape artifacts: artifacts: Field required"
+        in machine.events(ev.StepResultValidated)[-1].reason
+    )
 
 
 def test_c8_a_confidence_that_nobody_judged_is_no_number() -> None:

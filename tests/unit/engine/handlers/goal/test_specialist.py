@@ -29,7 +29,7 @@ def test_denied_alternative_then_specialist_then_person() -> None:
     assert "built" in machine.context.outputs[0].text and machine.state.step == 2
     machine.decide(use("deploy"))
     deny(machine, escalation={"role": "policy_admin"})
-    rungs = [(one.rung, one.tool) for one in machine.events(ev.DenialHelpSought)]
+    rungs = [(one.rung, one.tool) for one in machine.events(ev.DenialEscalated)]
     assert rungs == [("alternative", "deploy"), ("specialist", "build"), ("person", "deploy")]
     (gate,) = machine.events(ev.GateOpened)
     assert gate.gate_type == "permission" and machine.state.status == Status.WAITING
@@ -50,7 +50,7 @@ def test_a_specialist_that_asks_in_vain_leads_to_a_person() -> None:
     machine.feed(
         facts.ChildReportedFact.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **fields})
     )
-    assert [one.rung for one in machine.events(ev.DenialHelpSought)] == ["specialist", "person"]
+    assert [one.rung for one in machine.events(ev.DenialEscalated)] == ["specialist", "person"]
     (gate,) = machine.events(ev.GateOpened)
     assert f"specialist senior was asked in vain (run {child.child_id}: failed, max_steps_exceeded)" in gate.reason
     members = {"agent": "senior", "run_id": str(child.child_id), "status": "failed", "reason": "max_steps_exceeded"}
@@ -63,7 +63,7 @@ def test_at_low_autonomy_no_specialist_is_asked_without_a_person() -> None:
     machine = goal_run("tests.failed == 0", autonomy="low")
     machine.decide(use("deploy"))
     deny(machine, specialists=({"agent_key": "senior"},), escalation={"role": "policy_admin"})
-    assert [one.rung for one in machine.events(ev.DenialHelpSought)] == ["person"] and not machine.events(
+    assert [one.rung for one in machine.events(ev.DenialEscalated)] == ["person"] and not machine.events(
         ev.ChildStarted
     )
 
@@ -72,7 +72,7 @@ def test_a_call_that_only_its_arguments_keep_back_is_no_matter_of_the_ladder() -
     machine = goal_run("tests.failed == 0")
     machine.decide(use("deploy"))
     deny(machine, violation_type="invalid_arguments", escalation={"role": "", "why": "nobody can"})
-    assert asked(machine) == "replan" and machine.events(ev.BackedOff) and not machine.events(ev.DenialHelpSought)
+    assert asked(machine) == "replan" and machine.events(ev.BackedOff) and not machine.events(ev.DenialEscalated)
 
 
 DEPLOYED = "results.exists(r, r.tool == 'deploy' && r.status == 'succeeded')"
@@ -92,7 +92,7 @@ def test_what_a_specialist_did_counts_for_the_goal() -> None:
     """C9, C1: the documented criterion is met by the specialist's run, in the very step in which it was asked."""
     machine = goal_run(DEPLOYED)
     _specialist_says(machine, worked=("deploy",))
-    failed, succeeded = machine.events(ev.StepValidated)
+    failed, succeeded = machine.events(ev.StepResultValidated)
     assert (failed.success, succeeded.success, succeeded.criteria) == (False, True, (0,))
     assert succeeded.step == 1 and succeeded.reason.startswith("senior did deploy in run ")
     assert (machine.finished.status, machine.finished.reason) == ("completed", "criteria_met")
@@ -108,7 +108,7 @@ def test_a_specialists_claim_alone_counts_for_nothing(expected: dict[str, object
     """Its log must hold a call of the tool that succeeded, and it must have completed."""
     machine = goal_run(DEPLOYED)
     _specialist_says(machine, **expected)
-    assert not machine.state.is_final and [one.success for one in machine.events(ev.StepValidated)] == [False]
+    assert not machine.state.is_final and [one.success for one in machine.events(ev.StepResultValidated)] == [False]
     assert machine.state.goal is not None and machine.state.goal.results[-1]["status"] == "failed"
 
 

@@ -9,7 +9,7 @@ from tests.support.engine.plan_machine import NETWORK, PlanRun, ask, block, step
 
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.events import log as ev
-from towpath_contracts.runs.children import AskChild
+from towpath_contracts.runs.children import AskChildStatus
 from towpath_engine.handlers.children import new_child_run, report_for_parent
 from towpath_engine.replay import create
 from towpath_engine.requests.effects import TextToStore
@@ -128,7 +128,7 @@ def test_e5_fail_fast_stops_the_others_at_the_first_failure() -> None:
     assert [one.child_id for one in events if isinstance(one, ev.ChildStopRequested)] == [
         run.state.children[place].child_id for place in (1, 3, 4)
     ]
-    asks = [effect.message for effect in run.sent if isinstance(effect.message, AskChild)]
+    asks = [effect.message for effect in run.sent if isinstance(effect.message, AskChildStatus)]
     assert len(asks) == 3 and all(one.cancel and "has failed" in one.reason for one in asks)
     assert not run.state.is_final, "it ends once those it stopped have ended"
     run.end(1, status="cancelled")
@@ -232,7 +232,7 @@ def test_e11_a_cancel_reaches_every_child_and_waits_for_it() -> None:
     run = PlanRun(fan())
     run.end(1)
     run.cancel()
-    asks = [effect.message for effect in run.sent if isinstance(effect.message, AskChild)]
+    asks = [effect.message for effect in run.sent if isinstance(effect.message, AskChildStatus)]
     assert len(asks) == 4 and all(one.cancel for one in asks)
     for place in (0, 2, 3):
         run.end(place, status="cancelled")

@@ -8,21 +8,29 @@ from tests.support.engine import goal_machine
 from tests.support.engine.machine import RUN, Machine, agent, respond, snapshot, tool, use, use_all
 
 from towpath_contracts import facts
-from towpath_contracts.budgets import UNITS, Amounts, Budget, BudgetRefusal, ChargedAccount, ModelPrice, SpendingLimits
+from towpath_contracts.budgets import (
+    UNITS,
+    Amounts,
+    Budget,
+    BudgetRefusal,
+    ModelPrice,
+    RunBudgetAccount,
+    SpendingLimits,
+)
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_contracts.events import log as ev
 from towpath_engine.state.budget import BudgetState, SpendingRestriction, account_changes
 from towpath_orchestrator.adapters.budget_store import charge_rows
 
 PRICE = ModelPrice(input_micros=1_000_000, output_micros=2_000_000)
-RUN_SCOPE = ChargedAccount(scope="run", key=str(RUN), limits=SpendingLimits(usd_micros=10**7))
-PROJECT = ChargedAccount(scope="project", key="default")
+RUN_SCOPE = RunBudgetAccount(scope="run", key=str(RUN), limits=SpendingLimits(usd_micros=10**7))
+PROJECT = RunBudgetAccount(scope="project", key="default")
 
 
 class Spender(Machine):
     """A run that spends from its own account and its project's."""
 
-    def __init__(self, *scopes: ChargedAccount, network: Any = None, prices: Any = None, **options: Any) -> None:
+    def __init__(self, *scopes: RunBudgetAccount, network: Any = None, prices: Any = None, **options: Any) -> None:
         super().__init__(network, start=False, **options)
         prices = {one.model: PRICE for one in self.network.agents.values()} if prices is None else prices
         self.feed(facts.BudgetAccountsAppliedFact(run_id=RUN, scopes=scopes or (RUN_SCOPE, PROJECT), prices=prices))
@@ -236,7 +244,7 @@ def test_budget_an_agent_spends_from_its_own_account_too() -> None:
     network = snapshot(
         agent("triage", equipped_tools=("echo",), allowed_routes=("expert",)), agent("expert", allow_respond=True)
     )
-    expert = ChargedAccount(scope="agent", key=f"{RUN}/expert", agent_key="expert", limits=SpendingLimits(tokens=1))
+    expert = RunBudgetAccount(scope="agent", key=f"{RUN}/expert", agent_key="expert", limits=SpendingLimits(tokens=1))
     machine = Spender(RUN_SCOPE, expert, network=network)
     assert machine.account(1)[0] == Amounts()
     machine.answer({"action": "ROUTE_TO_AGENT", "action_details": {"target_agent_name": "expert", "context": "x"}})
@@ -244,7 +252,7 @@ def test_budget_an_agent_spends_from_its_own_account_too() -> None:
 
 
 def test_budget_a_new_day_is_another_account_and_the_old_one_keeps_what_it_holds() -> None:
-    days = [ChargedAccount(scope="day", key=f"2026-11-{day}/project/default") for day in (22, 23)]
+    days = [RunBudgetAccount(scope="day", key=f"2026-11-{day}/project/default") for day in (22, 23)]
     machine = Spender(days[0])
     (asked,) = machine.events(ev.DecisionRequested)
     machine.feed(facts.BudgetAccountsAppliedFact(run_id=RUN, scopes=(days[1],)))

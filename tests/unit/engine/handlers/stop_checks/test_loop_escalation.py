@@ -10,7 +10,7 @@ from towpath_contracts.decisions.assessments import ANSWERS, NEUTRAL
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import RunCreated
-from towpath_contracts.networks.background import BackgroundSettings, BackgroundTask
+from towpath_contracts.networks.background import BackgroundRunSettings, BackgroundRunTask
 from towpath_contracts.networks.goal import GoalSettings, GoalTask
 from towpath_engine.handlers.stop_checks.loop_escalation import LoopAction, next_action
 from towpath_engine.handlers.stop_checks.loop_finders import DetectedLoop
@@ -28,8 +28,8 @@ def goal_run(autonomy: str = "medium", **more: Any) -> Machine:
 
 
 def background_run() -> Machine:
-    settings = BackgroundSettings(enable_reflection=False, max_failures=100)
-    return Machine(kind="background", background=BackgroundTask(objective="Look.", settings=settings), max_steps=50)
+    settings = BackgroundRunSettings(enable_reflection=False, max_failures=100)
+    return Machine(kind="background", background=BackgroundRunTask(objective="Look.", settings=settings), max_steps=50)
 
 
 def settled(machine: Machine) -> None:
@@ -192,7 +192,7 @@ def test_steps_that_are_judged_to_have_failed_are_errors_in_a_row_although_their
             "success": valid,
             "error_signature": "" if valid else "validation:not_valid",
         }
-        judged = ev.StepValidated.model_validate({"source": "model", **fields})
+        judged = ev.StepResultValidated.model_validate({"source": "model", **fields})
         detectors = after_validation(detectors, judged)
         assert after_validation(detectors, judged) == detectors, "a step has one error"
         counted.append(detectors.error_count)

@@ -13,7 +13,7 @@ from towpath_contracts import facts
 from towpath_contracts.networks.child_tools import ORCHESTRATE
 from towpath_engine.advance import wake_at
 from towpath_engine.handlers.children import new_child_run
-from towpath_engine.handlers.fork import ForkPointFinder, ForkRefusedError
+from towpath_engine.handlers.fork import ForkRefusedError, ForkStateFinder
 from towpath_engine.reducers.fork import inherited_of
 from towpath_engine.state.run import EffectKind, RunState
 from towpath_readings.effects import effects_of
@@ -322,6 +322,6 @@ def test_a_fork_begins_after_delegates_that_have_ended_and_not_while_one_runs() 
 
 def before(run: TeamLeadRun, step: int) -> RunState:
     """Return what the run knew before a step."""
-    point = ForkPointFinder(run.state.run_id, run.network, step)
+    point = ForkStateFinder(run.state.run_id, run.network, step)
     next((entry for entry in run.entries if point.observe(entry)), None)
     return point.state()

@@ -11,7 +11,7 @@ from towpath_contracts.decisions.decision import decision_schema
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.runs.children import ChildTask
-from towpath_engine.handlers.fork import ForkPointFinder
+from towpath_engine.handlers.fork import ForkStateFinder
 from towpath_engine.reducers.fork import inherited_of
 
 RING = tuple(f"a{n:02}" for n in range(12))
@@ -51,7 +51,7 @@ def test_b10_an_answer_that_names_a_handoff_transfers_and_any_other_answer_ends_
     run = pair()
     made = run.decide(respond("  expert\n"))
     assert types(made)[:4] == ["decision_received", "instruction_issued", "handed_off", "agent_transferred"]
-    (handed,) = run.events(ev.HandedOff)
+    (handed,) = run.events(ev.SwarmHandoffRequested)
     assert (handed.source, handed.target, handed.count, handed.said) == ("billing", "expert", 1, "  expert\n")
     assert (run.state.agent_key, run.state.epoch, run.state.step) == ("expert", 1, 2)
     run.decide(respond("expert"))  # its own name: not one of its handoffs
@@ -65,7 +65,7 @@ def test_b10_an_answer_that_names_a_handoff_transfers_and_any_other_answer_ends_
 def test_b10_only_the_very_name_alone_is_a_handoff(answer: Any) -> None:
     run = pair()
     run.decide(respond(answer))
-    assert run.finished.status == "completed" and run.events(ev.HandedOff) == []
+    assert run.finished.status == "completed" and run.events(ev.SwarmHandoffRequested) == []
 
 
 def test_b10_a_name_that_is_no_declared_handoff_is_an_answer() -> None:
@@ -92,7 +92,7 @@ def test_b10_a_route_is_a_handoff_too_and_leads_nowhere_else() -> None:
     assert run.events(ev.DecisionRefused)[0].code == "route_not_allowed"
     run.decide(route("expert", {"order": 7}))
     assert (run.state.agent_key, run.context.handoff, run.context.handoff_from) == ("expert", '{"order":7}', "billing")
-    assert run.events(ev.HandedOff)[0].said == '{"order":7}'
+    assert run.events(ev.SwarmHandoffRequested)[0].said == '{"order":7}'
 
 
 @pytest.mark.parametrize("how", [respond, route])
@@ -104,7 +104,7 @@ def test_b10_ten_handoffs_happen_and_the_eleventh_ends_the_run(how: Any) -> None
     assert run.state.agent_key == RING[10] and not run.state.is_final
     run.decide(how(RING[11]))
     assert (run.finished.status, run.finished.reason) == ("failed", "max_handoffs_exceeded")
-    assert [one.count for one in run.events(ev.HandedOff)] == list(range(1, 11))
+    assert [one.count for one in run.events(ev.SwarmHandoffRequested)] == list(range(1, 11))
     assert len(run.events(ev.AgentTransferred)) == 10
 
 
@@ -281,7 +281,7 @@ def test_a_fork_knows_the_conversation() -> None:
     run.decide(use("lookup", text="x"))
     run.finish(0, "found")
     run.decide(respond("expert"))
-    point = ForkPointFinder(run.state.run_id, run.network, 3)
+    point = ForkStateFinder(run.state.run_id, run.network, 3)
     for entry in run.entries:
         point.observe(entry)
     inherited = inherited_of(point.state(), new_script=True)
