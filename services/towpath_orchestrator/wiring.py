@@ -41,7 +41,7 @@ from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
 from towpath_orchestrator.app.budget_limits import BudgetLimitCache
 from towpath_orchestrator.app.commit.batch_commit import BatchCommitter
-from towpath_orchestrator.app.commit.budget_accounting import CommitLoopBudgets
+from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
 from towpath_orchestrator.app.commit.commit_loop import CommitLoop
 from towpath_orchestrator.app.commit.inbox import Inbox
 from towpath_orchestrator.app.commit.run_reader import BatchRunReader
@@ -109,7 +109,7 @@ class OrchestratorWiring:
             EventPublisher(bus), children, admission, cache, local_facts, observed, ports.trace_run
         )
 
-        accounting = CommitLoopBudgets(limits, metrics.refused)
+        accounting = BudgetAccounting(limits, metrics.refused)
         texts = WorkspaceTextStore(pool, store)
         inbox_letters = DeadLetters(pool, "INBOX", metrics.dead, log, local_facts.add_dead)
         inbox = Inbox(ports.inbox, local_facts, inbox_letters, metrics, cache.caller_of, batch_size=settings.batch_size)

@@ -38,7 +38,7 @@ from towpath_tas.app.audit.audit_proofs import AuditProofs
 from towpath_tas.app.audit.housekeeping import AuditRetention
 from towpath_tas.app.audit.sealer import CheckpointPublisher, Sealer
 from towpath_tas.app.calls.dead_letters import WorkerDeadLetters
-from towpath_tas.app.calls.dispatcher import CallEffectPublisher, TicketIssuer
+from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
 from towpath_tas.app.calls.ledger_commands import LedgerCommands
 from towpath_tas.app.calls.ledger_store import LedgerStore, PostgresClock
 from towpath_tas.app.calls.start_claims import StartClaimServer
@@ -93,7 +93,7 @@ class CallWiring:
         clock = PostgresClock()
         self.ledger = ledger = LedgerStore(self.policy_cache, clock, metrics, log, cache_calls=settings.cache_calls)
         self.tickets = TicketIssuer(signer, clock, settings.ticket_life_s)
-        dispatcher = CallEffectPublisher(bus, self.tickets, metrics)
+        dispatcher = LedgerEffectPublisher(bus, self.tickets, metrics)
         self._commands = LedgerCommands(pool, ledger, dispatcher)
         self._switches = SwitchCommands(pool, bus, dispatcher, log)
         self.dead_letters = WorkerDeadLetters(pool, bus, ledger, dispatcher, metrics, log)

@@ -71,7 +71,7 @@ class EgressClient:
             url = str(following)
         raise ToolError("http_too_many_redirects", f"more than {MAX_REDIRECTS} redirects")
 
-    async def resolve(self, url: str) -> "ResolvedUrl":
+    async def resolve(self, url: str) -> "EgressTarget":
         """Return where *url* leads, once host and address were checked."""
         parsed = _parse(url)
         host = parsed.host.lower().rstrip(".")
@@ -81,11 +81,11 @@ class EgressClient:
         port = parsed.port or _DEFAULT_PORTS[parsed.scheme]
         for address in await _addresses(host, port):
             if is_public(address) or _matches(host, self.allowed_private):
-                return ResolvedUrl(url=parsed, address=str(address), port=port)
+                return EgressTarget(url=parsed, address=str(address), port=port)
         raise ToolError("http_address_not_allowed", f"the host {host} has no public address")
 
     async def _once(
-        self, method: str, target: "ResolvedUrl", headers: Mapping[str, str], body: bytes | None
+        self, method: str, target: "EgressTarget", headers: Mapping[str, str], body: bytes | None
     ) -> "FetchedResponse":
         sent = {name: value for name, value in headers.items() if name.lower() not in FORBIDDEN_HEADERS}
         sent["Host"] = target.url.netloc.decode("ascii")
@@ -108,7 +108,7 @@ class EgressClient:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedUrl:
+class EgressTarget:
     """A checked place: the URL as written, and the one address to connect to."""
 
     url: httpx2.URL

@@ -4,7 +4,7 @@ Who may do what is asked of the matrix, never of the caller; a dry run executes 
 """
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from pydantic import AwareDatetime, Field
@@ -294,9 +294,3 @@ class SettleToolProposal(Message):
     accept: bool
     actor: str
     reason: str = ""
-
-
-class EmptyRequest(Message):
-    """A request with no content."""
-
-    note: Any = None

@@ -5,6 +5,8 @@ process reads its environment itself, from a socket of its own, so no secret of 
 another. Used by `towpath_embedded.processes.fork_client` alone.
 """
 
+import atexit
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -32,6 +34,8 @@ _ADOPTION_POLL_S = 0.000_2
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _NOT_STARTED = 125
+_exit_statuses: list[int] = []
+"""How the module of a forked process ended, once it has."""
 
 # Services import these only where they are needed, which is nearly always.
 _ALSO = (
@@ -53,6 +57,7 @@ def path_entries(environment: Mapping[str, str]) -> list[str]:
 
 def main(words: list[str]) -> None:
     """Import, report readiness, and fork until the other end closes; a forked process runs the module of its order."""
+    atexit.register(_end_without_finalising)  # before any other, and so called after all others
     requests = socket.socket(fileno=int(words[0]))
     parent = os.getppid()
     _preload(words[1:])
@@ -138,7 +143,25 @@ def _run_module(parent: int, order: int, log: int, directory: int) -> None:
     if not sys.flags.safe_path:
         sys.path[0] = os.getcwd()  # noqa: PTH109 - as `python -m` does it
     sys.argv[1:] = wanted["words"]
-    runpy.run_module(wanted["module"], run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(wanted["module"], run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):  # a text is printed by the interpreter
+            _exit_statuses.append(end.code or 0)
+        raise
+    _exit_statuses.append(0)
+
+
+def _end_without_finalising() -> None:
+    """End a forked process here: to take its modules apart, it would copy every page that it shares with the server.
+
+    Its threads have ended, and its own callbacks were called. Does nothing in the server, and after an exception.
+    """
+    if _exit_statuses:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it any more
+                stream.flush()
+        os._exit(_exit_statuses[0])
 
 
 def _receive_order(order: int, parent: int) -> dict[str, Any]:

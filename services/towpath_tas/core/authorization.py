@@ -19,7 +19,7 @@ from towpath_tas.core.call import LedgerCall
 from towpath_tas.core.denial_alternatives import (
     HELPED_BY_OTHERS,
     AgentDirectory,
-    AlternativesQuery,
+    DenialAlternativesQuery,
     alternatives,
     escalation,
     specialists,
@@ -276,8 +276,8 @@ class ProjectAuthorizer:
         return self.directories.get(query.snapshot_digest, {})
 
     @staticmethod
-    def _refused(query: AuthorizationQuery) -> AlternativesQuery:
-        return AlternativesQuery(principal=query.principal, grants=query.grants, context=query.context())
+    def _refused(query: AuthorizationQuery) -> DenialAlternativesQuery:
+        return DenialAlternativesQuery(principal=query.principal, grants=query.grants, context=query.context())
 
     def _no(
         self,

@@ -45,11 +45,8 @@ class AgentDirectoryEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlternativesQuery:
-    """What alternatives to a denied call are looked up with: who was refused, under which grants.
-
-    Who was refused, under which grants, and the call as conditions are given it.
-    """
+class DenialAlternativesQuery:
+    """What alternatives to a denied call are looked up with: who was refused, under which grants, and the call."""
 
     principal: CallPrincipal
     grants: Grants
@@ -73,7 +70,7 @@ def directory_of(snapshot: NetworkSnapshot) -> AgentDirectory:
 
 
 def alternatives(
-    refused: AlternativesQuery,
+    refused: DenialAlternativesQuery,
     specs: Iterable[ToolSpec],
     matrix: Matrix,
     compiler: ConditionCompiler,
@@ -95,7 +92,7 @@ def alternatives(
 
 
 def specialists(
-    refused: AlternativesQuery,
+    refused: DenialAlternativesQuery,
     spec: ToolSpec,
     matrix: Matrix,
     compiler: ConditionCompiler,
@@ -159,7 +156,11 @@ def with_alternatives(
 
 
 def _alternative(
-    refused: AlternativesQuery, spec: ToolSpec, matrix: Matrix, compiler: ConditionCompiler, scene: ConditionContext
+    refused: DenialAlternativesQuery,
+    spec: ToolSpec,
+    matrix: Matrix,
+    compiler: ConditionCompiler,
+    scene: ConditionContext,
 ) -> AlternativeTool | None:
     """Return whether the agent may use *spec*, whatever the arguments; None if it may not."""
     lets = _granted(refused.grants, spec, compiler, scene)

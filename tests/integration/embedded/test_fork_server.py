@@ -51,6 +51,16 @@ crash_point("tests.here")
 raise SystemExit(0)
 """
 
+ENDING = """
+import atexit, sys, threading, time
+def late():
+    time.sleep(0.3)
+    print("the thread has ended")
+threading.Thread(target=late).start()
+atexit.register(print, "the callback was called")
+print("the module has ended")
+"""
+
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
 
 PARENT = """
@@ -159,6 +169,26 @@ async def test_signals_and_exit_statuses_are_those_of_a_child(tmp_path: Path) ->
     assert child.wait(WAIT_S) == -signal.SIGKILL
     child.kill()  # harmless
     assert not runs(child.pid)
+
+
+@pytest.mark.parametrize(
+    ("last", "status", "told"),
+    [
+        ("sys.exit()", 0, ""),
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit(-1)", 255, ""),
+        ("sys.exit('no such place')", 1, "no such place"),
+        ("raise RuntimeError('broken')", 1, "RuntimeError: broken"),
+    ],
+)
+def test_threads_callbacks_and_output_of_an_ended_module_are_waited_for(
+    last: str, status: int, told: str, tmp_path: Path
+) -> None:
+    assert worker(fork_client.spawn, tmp_path, ENDING + last).wait(WAIT_S) == status
+    said = (tmp_path / "worker.log").read_text()
+    lines = [line for line in said.splitlines() if line.startswith("the ")]
+    assert lines == ["the module has ended", "the thread has ended", "the callback was called"]
+    assert told in said
 
 
 def test_a_crash_point_is_found_in_the_environment_of_the_forked_process(tmp_path: Path) -> None:

@@ -104,6 +104,33 @@ async def test_data_below_a_closed_folder_of_root_lies_elsewhere_behind_a_link(f
         shutil.rmtree(place)
 
 
+def made(folder: Path, *, durable: bool = False) -> Path:
+    """Make the data of a server below *folder*, as its first start does."""
+    server = Postgres(folder, durable=durable)
+    server.spawn()
+    assert server.process is not None
+    server.process.kill()
+    server.process.wait(30)
+    return folder / "cluster" / "data"
+
+
+def test_the_empty_database_is_copied_from_the_cache_of_its_user_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    assert not (made(folder / "first") / "seen").exists()
+    (template,) = (folder / "cache" / "towpath").iterdir()
+    assert _mode(template) == 0o700
+    (template / "seen").touch()
+    copied = made(folder / "second", durable=True)
+    assert (copied / "seen").exists()
+    assert {path.stat().st_uid for path in copied.rglob("*")} == {copied.stat().st_uid}
+    template.chmod(0o755)
+    assert not (made(folder / "third") / "seen").exists()
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    assert (made(folder / "fourth") / "PG_VERSION").exists()
+
+
 async def test_nats_comes_back_on_its_port_with_its_messages(nats_server: Nats) -> None:
     connection = await nats.connect(nats_server.url())
     await connection.jetstream().add_stream(name="KEPT", subjects=["kept.>"])

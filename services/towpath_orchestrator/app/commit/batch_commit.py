@@ -12,7 +12,7 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.budget_store import BudgetBatchResult
 from towpath_orchestrator.adapters.run_store import commit_batch
-from towpath_orchestrator.app.commit.budget_accounting import CommitLoopBudgets
+from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
 from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTextStore
 from towpath_orchestrator.core.transitions import Transition
 from towpath_orchestrator.metrics import OrchestratorMetrics
@@ -24,7 +24,7 @@ class BatchCommitter:
     def __init__(
         self,
         lane: PinnedDatabaseConnection,
-        accounting: CommitLoopBudgets,
+        accounting: BudgetAccounting,
         texts: WorkspaceTextStore,
         metrics: OrchestratorMetrics,
         log: Logger,

@@ -20,7 +20,7 @@ from towpath_orchestrator.app.commit.inbox import InboxFact, local_fact
 from towpath_orchestrator.core.transitions import Transition
 
 
-class CommitLoopBudgets:
+class BudgetAccounting:
     """Keeps limits, opened accounts and refusals for the commit loop. One per process."""
 
     def __init__(self, limits: BudgetLimitCache, refused: Counter) -> None:

@@ -15,7 +15,7 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import RunStore
 from towpath_orchestrator.app.commit.batch_commit import BatchCommitter
-from towpath_orchestrator.app.commit.budget_accounting import CommitLoopBudgets
+from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
 from towpath_orchestrator.app.commit.inbox import Inbox, InboxFact
 from towpath_orchestrator.app.commit.run_reader import BatchRunReader, LoadedRuns
 from towpath_orchestrator.app.commit.state_snapshots import SnapshotSaver
@@ -46,7 +46,7 @@ class CommitLoop:
         reader: BatchRunReader,
         store: RunStore,
         cache: StateCache,
-        accounting: CommitLoopBudgets,
+        accounting: BudgetAccounting,
         texts: WorkspaceTextStore,
         committer: BatchCommitter,
         snapshots: SnapshotSaver,

@@ -15,7 +15,7 @@ from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore, read_times
-from towpath_orchestrator.app.commit.budget_accounting import CommitLoopBudgets
+from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
 from towpath_orchestrator.app.state_cache import StateCache
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
@@ -48,7 +48,7 @@ class BatchRunReader:
         lane: PinnedDatabaseConnection,
         store: RunStore,
         cache: StateCache,
-        accounting: CommitLoopBudgets,
+        accounting: BudgetAccounting,
         metrics: OrchestratorMetrics,
         log: Logger,
     ) -> None:

@@ -24,7 +24,7 @@ from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES
-from towpath_tas.app.calls.dispatcher import MESSAGE_ID, CallEffectPublisher
+from towpath_tas.app.calls.dispatcher import MESSAGE_ID, LedgerEffectPublisher
 from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerContext, LedgerStore
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.outcomes import on_dead_delivery
@@ -42,7 +42,7 @@ class WorkerDeadLetters:
         pool: Database,
         bus: MessageBus,
         ledger: LedgerStore,
-        dispatcher: CallEffectPublisher,
+        dispatcher: LedgerEffectPublisher,
         metrics: TasMetrics,
         log: Logger,
     ) -> None:

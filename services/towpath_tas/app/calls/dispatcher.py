@@ -81,7 +81,7 @@ class TicketIssuer:
         return self._issued.get(ticket) or self._verifier.open(ticket)
 
 
-class CallEffectPublisher:
+class LedgerEffectPublisher:
     """Publishes the effects of ledger changes."""
 
     def __init__(self, bus: MessageBus, tickets: TicketIssuer, metrics: TasMetrics) -> None:

@@ -16,7 +16,7 @@ from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, change_calls
-from towpath_tas.app.calls.dispatcher import CallEffectPublisher
+from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher
 from towpath_tas.app.calls.ledger_store import NO_CHANGE, CallUpdate, LedgerContext, LedgerStore
 from towpath_tas.core.approvals import approval_votes
 from towpath_tas.core.call import LedgerCall, LedgerChange
@@ -28,7 +28,7 @@ from towpath_tas.core.calls.switch_holds import hold
 class LedgerCommands:
     """Applies commands to the ledger."""
 
-    def __init__(self, pool: Database, ledger: LedgerStore, dispatcher: CallEffectPublisher) -> None:
+    def __init__(self, pool: Database, ledger: LedgerStore, dispatcher: LedgerEffectPublisher) -> None:
         self._pool = pool
         self._ledger = ledger
         self._dispatcher = dispatcher

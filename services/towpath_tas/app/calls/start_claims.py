@@ -20,7 +20,7 @@ from towpath_fabric.ports import MessageBus, Subscription
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_tas.app.calls.dispatcher import CallEffectPublisher, TicketIssuer
+from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
 from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerContext, LedgerStore
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.claims import on_claim
@@ -57,7 +57,7 @@ class StartClaimServer:
         bus: MessageBus,
         lane: PinnedDatabaseConnection,
         ledger: LedgerStore,
-        dispatcher: CallEffectPublisher,
+        dispatcher: LedgerEffectPublisher,
         tickets: TicketIssuer,
         metrics: TasMetrics,
         log: Logger,

@@ -27,7 +27,7 @@ from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, platform_audit_row
-from towpath_tas.app.calls.dispatcher import CallEffectPublisher
+from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher
 from towpath_tas.core.call import LedgerCall, LedgerChange, StopCall
 from towpath_tas.core.calls.switch_holds import principal_of
 from towpath_tas.core.switches import OpenSwitches
@@ -43,7 +43,7 @@ PAGE_SIZE = 500
 class SwitchCommands:
     """Sets, lifts and lists stop switches; answers requests of people."""
 
-    def __init__(self, pool: Database, bus: MessageBus, dispatcher: CallEffectPublisher, log: Logger) -> None:
+    def __init__(self, pool: Database, bus: MessageBus, dispatcher: LedgerEffectPublisher, log: Logger) -> None:
         self._pool = pool
         self._bus = bus
         self._dispatcher = dispatcher

@@ -24,7 +24,7 @@ from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.app.calls.dead_letters import confirmed
-from towpath_tas.app.calls.dispatcher import CallEffectPublisher, TicketIssuer
+from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
 from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerContext, LedgerStore
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.outcomes import on_outcome
@@ -78,7 +78,7 @@ class ToolOutcomeConsumer:
         consumer: MessageConsumer,
         lane: PinnedDatabaseConnection,
         ledger: LedgerStore,
-        dispatcher: CallEffectPublisher,
+        dispatcher: LedgerEffectPublisher,
         tickets: TicketIssuer,
         bus: MessageBus,
         dead: DeadLetters,

@@ -24,7 +24,7 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_readings.spans import authorization_span
-from towpath_tas.app.calls.dispatcher import CallEffectPublisher
+from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher
 from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerContext, LedgerStore
 from towpath_tas.core.authorization import AuthorizationQuery, query_of_request
 from towpath_tas.core.call import LedgerChange
@@ -84,7 +84,7 @@ class ToolRequestConsumer:
         consumer: MessageConsumer,
         lane: PinnedDatabaseConnection,
         ledger: LedgerStore,
-        dispatcher: CallEffectPublisher,
+        dispatcher: LedgerEffectPublisher,
         dead: DeadLetters,
         metrics: TasMetrics,
         log: Logger,
