@@ -30,7 +30,7 @@ NATS_IMAGE = "nats:2.15"
 UNIT = Path(__file__).parent / "unit"
 
 
-# Four processes of tests, and hundreds of services, would each compile the same modules again.
+# Six processes of tests, and hundreds of services, would each compile the same modules again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -64,8 +64,8 @@ def pytest_collection() -> Generator[None, object, object]:
     return collected
 
 
-PROCESSES = 4
-"""For tests that wait for servers; each takes a quarter in their order, and then what the others have not begun."""
+PROCESSES = 6
+"""For tests that wait for servers; each takes a sixth in their order, and then what the others have not begun."""
 
 FEW_FILES = 3
 """A process imports and collects for about a second; so many files of unit tests end sooner in one."""
@@ -209,29 +209,34 @@ async def _connected(dsn: str) -> "AsyncIterator[asyncpg.Connection[asyncpg.Reco
 
 
 SLOW = (
-    "e2e/faults/test_servers.py",
-    "simulation/test_worlds.py",
-    "e2e/faults/test_crash_points.py",
-    "e2e/test_objectives.py",
-    "integration/embedded/test_whole_platform.py",
-    "e2e/faults/test_chaos.py",
-    "e2e/test_goals.py",
-    "e2e/faults/test_standstill.py",
     "e2e/faults/test_kills.py",
-    "integration/tas/test_faults.py",
-    "e2e/faults/test_versions.py",
-    "e2e/test_demo.py",
-    "e2e/faults/test_effect_classes.py",
-    "e2e/test_cli_platform.py",
-    "e2e/faults/test_mutants.py",
-    "integration/embedded/test_platform.py",
+    "e2e/faults/test_crash_points.py",
+    "simulation/test_worlds.py",
+    "e2e/faults/test_standstill.py",
+    "e2e/faults/test_servers.py",
+    "integration/embedded/test_whole_platform.py",
+    "e2e/test_objectives.py",
     "e2e/faults/test_messages.py",
-    "integration/worker/test_slow_calls.py",
-    "e2e/test_readme.py",
-    "integration/decider/test_service.py",
+    "e2e/faults/test_chaos.py",
+    "e2e/faults/test_versions.py",
+    "e2e/faults/test_effect_classes.py",
+    "e2e/faults/test_mutants.py",
+    "e2e/faults/test_replicas.py",
     "integration/decider/test_provider_limits.py",
+    "integration/embedded/test_platform.py",
+    "integration/worker/test_calls.py",
+    "integration/tas/test_faults.py",
+    "e2e/faults/test_lost_deciders.py",
+    "e2e/test_cli_platform.py",
+    "integration/decider/test_service.py",
+    "simulation/test_engine_worlds.py",
+    "e2e/test_demo.py",
+    "e2e/test_goals.py",
+    "e2e/test_readme.py",
     "integration/embedded/test_up.py",
     "e2e/test_deployed.py",
+    "integration/worker/test_slow_calls.py",
+    "e2e/test_gateway_platform.py",
     "e2e/test_base_agents.py",
 )
 """Modules of long tests, the longest first: one that is begun last keeps a single process busy after all others."""
@@ -240,15 +245,15 @@ SLOW = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let every process begin with its share of the long tests; modules stay together and share their fixtures."""
     places = {place: [item for item in items if place in item.nodeid] for place in SLOW}
-    quarters: list[list[pytest.Item]] = [[] for _ in range(PROCESSES)]
+    shares: list[list[pytest.Item]] = [[] for _ in range(PROCESSES)]
     for number, place in enumerate(SLOW):
         turn = number % (2 * PROCESSES)
-        quarters[min(turn, 2 * PROCESSES - 1 - turn)].extend(places[place])
-    begun = {id(item) for quarter in quarters for item in quarter}
+        shares[min(turn, 2 * PROCESSES - 1 - turn)].extend(places[place])
+    begun = {id(item) for share in shares for item in share}
     rest = [item for item in items if id(item) not in begun]
     ordered: list[pytest.Item] = []
-    for number, quarter in enumerate(quarters):
-        room = max(0, len(items) * (number + 1) // PROCESSES - len(ordered) - len(quarter))
-        ordered += [*quarter, *(rest if number == PROCESSES - 1 else rest[:room])]
+    for number, share in enumerate(shares):
+        room = max(0, len(items) * (number + 1) // PROCESSES - len(ordered) - len(share))
+        ordered += [*share, *(rest if number == PROCESSES - 1 else rest[:room])]
         rest = rest[room:]
     items[:] = ordered

@@ -19,6 +19,7 @@ import nats.errors
 import pytest
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
+from tests.support.waiting import eventually
 
 from towpath_contracts.authority import USERS, client_rights
 from towpath_contracts.problems.registry import ProblemError
@@ -164,7 +165,7 @@ async def test_nats_refuses_what_a_user_may_not_do(folder: Path) -> None:
         await tas.flush()
         await worker.publish("svc.tas.raise_fence", b"may not")
         assert await _published_until_received(worker, "svc.tas.claim_start", b"may", subscription) == b"may"
-        assert any("svc.tas.raise_fence" in error.lower() for error in errors)
+        await eventually(lambda: any("svc.tas.raise_fence" in error.lower() for error in errors))
         await worker.close()
         await tas.close()
     finally:
