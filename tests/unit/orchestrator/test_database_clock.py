@@ -20,12 +20,12 @@ class _Scene:
         self.passed += seconds
         self.postgres += timedelta(seconds=seconds)
 
-    def ask(self, there: float, back: float) -> None:
+    def ask(self, there: float, back: float) -> datetime:
         asked = self.passed
         self.wait(there)
         found = self.postgres
         self.wait(back)
-        self.clock.set(found, asked)
+        return self.clock.synchronize(found, asked)
 
     def error_s(self) -> float:
         """How far the carried time is ahead of Postgres's."""
@@ -51,6 +51,19 @@ def test_the_quickest_answer_says_how_far_ahead_it_may_be() -> None:
         for there, back, ahead in ((0.02, 0.01, 0.02), (0.002, 0.001, 0.002), (0.3, 0.1, 0.002)):
             scene.ask(there, back)
             assert round(scene.error_s(), 6) == ahead
+            scene.wait(0.1)
+
+
+def test_time_does_not_go_back_when_a_quicker_answer_shows_that_it_was_ahead() -> None:
+    scene = _Scene()
+    with use_simulated_clock(lambda: scene.passed, 0):
+        scene.ask(0.04, 0.001)
+        carried = scene.clock.read()
+        assert carried is not None
+        assert scene.ask(0.001, 0.001) == carried
+        assert scene.clock.read() == carried
+        scene.wait(0.1)
+        assert scene.ask(0.0, 0.001) > carried
 
 
 def test_nothing_is_carried_before_an_answer_was_quick() -> None:

@@ -71,8 +71,8 @@ class BatchRunReader:
             return LoadedRuns(cached, now, cached=True)
         self._cautious = max(0, self._cautious - 1)
         asked = monotonic()
-        now, limits_version, seqs = await read_times(self._lane, run_ids)
-        self._clock.set(now, asked)
+        answered, limits_version, seqs = await read_times(self._lane, run_ids)
+        now = self._clock.synchronize(answered, asked)
         await self._accounting.use_version(limits_version)
         return LoadedRuns(await self._states(run_ids, seqs), now, cached=False)
 
@@ -135,19 +135,22 @@ class DatabaseClock:
     It is never behind Postgres, or the end of a run could be dated before what it waited for. An answer bounds
     how far Postgres is ahead: it was written at some moment between question and answer. The bounds of all answers are
     combined, until one contradicts the others: somebody has set a clock. Where none was quick nothing is carried.
+    Nor does it go back by as little as it may be ahead, or a run's log would.
     """
 
     def __init__(self) -> None:
         self._bounds: tuple[timedelta, timedelta] | None = None
         self._seen = 0.0
+        self._latest = _EPOCH
 
-    def set(self, now: datetime, asked: float) -> None:
-        """Remember Postgres's answer of just now to a question of the moment *asked* (`monotonic()`)."""
+    def synchronize(self, now: datetime, asked: float) -> datetime:
+        """Return the time by Postgres's answer *now* to a question of the moment *asked* (`monotonic()`)."""
         self._seen = monotonic()
         least, most = answer = _ahead(now, self._seen), _ahead(now, asked)
         if self._bounds is not None:
             least, most = max(least, self._bounds[0]), min(most, self._bounds[1])
         self._bounds = (least, most) if least <= most else answer
+        return self._not_back(now)
 
     def read(self) -> datetime | None:
         """Return Postgres's time, or None when it must be asked again."""
@@ -155,7 +158,12 @@ class DatabaseClock:
         if self._bounds is None or at - self._seen > CLOCK_CARRY_S:
             return None
         least, most = self._bounds
-        return _EPOCH + timedelta(seconds=at) + most if most - least <= CLOCK_DOUBT else None
+        return self._not_back(_EPOCH + timedelta(seconds=at) + most) if most - least <= CLOCK_DOUBT else None
+
+    def _not_back(self, now: datetime) -> datetime:
+        if not now < self._latest <= now + CLOCK_DOUBT:
+            self._latest = now
+        return self._latest
 
 
 def _ahead(now: datetime, at: float) -> timedelta:
