@@ -1,5 +1,6 @@
 """The mutation tool changes what was meant, wherever it stands and however it is formatted, or nothing."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tests.chaos.mutants import MUTANTS as CHAOS_MUTANTS
 from tests.mutation.in_process import applied, apply
 from tests.mutation.mutations import Mutation, mutated_file, printed
 from tests.mutation.symbols import MutationError
+from tests.mutation.trials import TestRun, tried
 from tests.simulation.mutants import BUDGET_MUTANTS, CHILD_MUTANTS, MUTANTS
 
 from towpath_contracts.budgets import Amounts
@@ -139,6 +141,21 @@ def test_a_name_that_two_modules_define_is_distinguished_by_its_code(root: Path)
 def test_what_is_not_there_exactly_once_is_refused(root: Path, symbol: str, old: str, new: str, message: str) -> None:
     with pytest.raises(MutationError, match=message):
         mutated_file(Mutation(symbol=symbol, old=old, new=new), root)
+
+
+def test_python_does_not_take_the_compiled_form_of_the_code_as_it_was(root: Path) -> None:
+    """It did once: the mutant was as long, and the tests before it took less than a second."""
+    orders = root / "libs/shop/orders.py"
+    untouched = orders.stat().st_mtime_ns
+    seconds: list[int] = [untouched // 10**9]
+
+    def run(_root: Path, _tests: Sequence[str]) -> TestRun:
+        seconds.append(int(orders.stat().st_mtime))
+        return TestRun(code=0)
+
+    assert tried(Mutation(symbol="shop:LIMIT", old="10", new="11"), [], root, run=run).verdict == "survived"
+    assert len(set(seconds)) == 3
+    assert orders.stat().st_mtime_ns == untouched
 
 
 def test_a_function_of_this_process_is_mutated_until_the_block_ends_for_whoever_has_imported_it() -> None:
