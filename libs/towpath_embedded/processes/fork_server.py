@@ -10,12 +10,14 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import itertools
 import json
 import os
 import runpy
 import socket
 import sys
 import time
+import types
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -37,6 +39,15 @@ _NOT_STARTED = 125
 _exit_statuses: list[int] = []
 """How the module of a forked process ended, once it has."""
 
+_SMALLEST_BLOCK = 32  # of the allocator of CPython: a float; nothing smaller is common
+_LARGEST_BLOCK = 512
+_BLOCK_STEP = 16
+_POOL_BYTES = 16 * 1024
+_POOL_HEADER_BLOCKS = 4
+_MOST_POOLS = 500  # enough for any preloaded heap, and an end on an interpreter that allocates in another way
+_BYTES_OVERHEAD = sys.getsizeof(b"")
+_occupied: list[list[object]] = []
+
 # Services import these only where they are needed, which is nearly always.
 _ALSO = (
     *(
@@ -46,7 +57,13 @@ _ALSO = (
         "uvicorn.lifespan.on",
         "uvicorn.protocols.http.auto",
     ),
-    *("uvicorn.protocols.websockets.auto", "anyio._backends._asyncio", "encodings.idna", "cel"),
+    *(
+        "uvicorn.protocols.websockets.auto",
+        "anyio._backends._asyncio",
+        "encodings.idna",
+        "uvicorn.loops.uvloop",
+        "jsonschema_rs",
+    ),
 )
 
 
@@ -80,12 +97,61 @@ def _preload(modules: list[str]) -> None:
         del vars(sys.modules[module])["__main__"]
     for module in _ALSO:
         importlib.import_module(module)
+    import_without("cel", "cli")  # a command line, with libraries for terminals
     for base in (MessagePart, ClientMessagePart, Message, ClientMessage):  # values first: messages hold them
         _build(base)
     for adapter in (event_adapter, fact_adapter):
         adapter.rebuild()
+    importlib.invalidate_caches()  # forked processes do so, and would free them on pages that are shared
     gc.collect()
+    occupy_free_blocks()
     gc.freeze()  # collections in forked processes leave these pages alone, so they stay shared
+
+
+def import_without(package: str, submodule: str) -> None:
+    """Import *package* but not its *submodule*, which its head imports and nothing needs; it can be imported later.
+
+    A version whose head uses what is in the submodule is imported as it is.
+    """
+    name = f"{package}.{submodule}"
+    sys.modules[name] = empty = types.ModuleType(name)
+    try:
+        importlib.import_module(package)
+    except (AttributeError, ImportError, NameError):
+        empty = types.ModuleType(name)
+    finally:
+        del sys.modules[name]
+    imported = importlib.import_module(package)
+    if vars(imported).get(submodule) is empty:
+        delattr(imported, submodule)
+
+
+def occupy_free_blocks() -> None:
+    """Occupy the free blocks beside living objects: what a forked process makes goes to new pages, and copies none.
+
+    A pool, of 16 KiB, has blocks of one size. When a whole pool was filled in order, the older ones had no free block.
+    """
+    for size in range(_SMALLEST_BLOCK, _LARGEST_BLOCK + 1, _BLOCK_STEP):
+        count = _POOL_BYTES // size
+        for _ in range(_MOST_POOLS):
+            blocks = [_block(size, number) for number in range(2 * count)]
+            _occupied.append(blocks)
+            places = [id(block) for block in blocks]
+            if _longest_run(places, size) >= count - _POOL_HEADER_BLOCKS:
+                break
+
+
+def _block(size: int, number: int) -> object:
+    """Return an object for which Python allocates *size* bytes."""
+    return number + 0.5 if size == _SMALLEST_BLOCK else bytes(size - _BYTES_OVERHEAD)
+
+
+def _longest_run(places: list[int], step: int) -> int:
+    longest = run = 0
+    for before, place in itertools.pairwise(places):
+        run = run + 1 if place - before == step else 0
+        longest = max(longest, run)
+    return longest
 
 
 def _build(message: "type[BaseModel]") -> None:

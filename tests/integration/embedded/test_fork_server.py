@@ -260,3 +260,58 @@ async def test_nothing_outlives_a_killed_platform(tmp_path: Path) -> None:
         parent.kill()
         await parent.wait()
     await eventually(lambda: not any(runs(pid) for pid in pids), within_s=WAIT_S)
+
+
+def _run_python(program: str, directory: Path) -> list[str]:
+    """Return what *program* prints in an interpreter of its own: it changes what is imported and allocated."""
+    command = [sys.executable, "-c", f"from towpath_embedded.processes import fork_server\n{program}"]
+    environment = {**os.environ, "PYTHONPATH": str(directory)}
+    ended = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=True)
+    return ended.stdout.splitlines()
+
+
+def test_conditions_are_evaluated_without_the_command_line_of_their_library(tmp_path: Path) -> None:
+    lines = _run_python(
+        'import sys\nfork_server.import_without("cel", "cli")\nimport cel\n'
+        'print(cel.compile("size(name) == 3").execute({"name": "abc"}), "prompt_toolkit" in sys.modules)\n'
+        "import cel.cli\nprint(callable(cel.cli.main))",
+        tmp_path,
+    )
+    assert lines == ["True False", "True"]
+
+
+@pytest.mark.parametrize(
+    ("head", "word"),
+    [
+        ("from . import cli\nWORD = 'unused'", "unused"),
+        ("from .cli import WORD", "used"),
+        ("from . import cli\nWORD = cli.WORD", "used"),
+        ("from .cli import *\nWORD = WORD", "used"),
+        ("WORD = 'absent'", "absent"),
+    ],
+)
+def test_a_package_that_needs_its_submodule_is_imported_with_it(tmp_path: Path, head: str, word: str) -> None:
+    package = tmp_path / "headed"
+    package.mkdir()
+    (package / "__init__.py").write_text(head)
+    (package / "cli.py").write_text("WORD = 'used'")
+    lines = _run_python(
+        'fork_server.import_without("headed", "cli")\nimport headed\nprint(headed.WORD)\n'
+        "from headed import cli\nprint(cli.WORD)",
+        tmp_path,
+    )
+    assert lines == [word, "used"]
+
+
+def test_new_objects_leave_the_pages_of_preloaded_ones_alone(tmp_path: Path) -> None:
+    lines = _run_python(
+        "old = [bytes(size) for _ in range(2_000) for size in (60, 200, 400)]\n"
+        "pages = {id(block) >> 12 for block in old}\n"
+        "kept = [block for number, block in enumerate(old) if number % 2]\n"
+        "del old[:]\n"
+        "fork_server.occupy_free_blocks()\n"
+        "new = [bytes(size) for _ in range(100) for size in (60, 200, 400)]\n"
+        "print(len(kept), sum(id(block) >> 12 in pages for block in new))",
+        tmp_path,
+    )
+    assert lines == ["3000 0"]
