@@ -73,10 +73,10 @@ async def ended(connection: Any, tasks: int) -> dict[str, int]:
         await asyncio.sleep(1)
 
 
-async def publish(platform: Platform) -> Any:
-    """Publish the network; returns a connection that may submit for every caller."""
+async def publish(platform: Platform, tool: str = TOOL) -> Any:
+    """Publish the network with *tool*; returns a connection that may submit for every caller."""
     control = await nats.connect(platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway")
-    body = PublishNetwork(project="default", actor="bench", spec=network(TOOL)).model_dump_json()
+    body = PublishNetwork(project="default", actor="bench", spec=network(tool)).model_dump_json()
     await control.request(rpc.PUBLISH_NETWORK.subject, body.encode(), timeout=10)
     return control
 

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -119,6 +118,17 @@ def realtime(*roots: int, on: bool) -> bool:
     return True
 
 
+def memory_by_name(*roots: int) -> dict[str, int]:
+    """Proportional memory (PSS, bytes) of every process below *roots* now, those of one name added up."""
+    now: Counter[str] = Counter()
+    for pid, process in tree(*roots).items():
+        with contextlib.suppress(OSError, IndexError):
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            name = "client" if pid == roots[0] else process.name
+            now[name] += int(rollup.partition("\nPss:")[2].split()[0]) * 1024
+    return dict(now)
+
+
 class Memory:
     """The peak of every process's proportional memory (PSS, bytes), those of one name added up."""
 
@@ -130,13 +140,9 @@ class Memory:
 
     def sample(self) -> None:
         """Look once."""
-        now: Counter[str] = Counter()
-        for pid, name in self._names():
-            with contextlib.suppress(OSError, IndexError):
-                rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-                now[name] += int(rollup.partition("\nPss:")[2].split()[0]) * 1024
-        self.idle = self.idle or dict(now)
-        self.peak_of_all = max(self.peak_of_all, now.total())
+        now = memory_by_name(*self.roots)
+        self.idle = self.idle or now
+        self.peak_of_all = max(self.peak_of_all, sum(now.values()))
         for name, used in now.items():
             self.peak[name] = max(self.peak.get(name, 0), used)
 
@@ -145,7 +151,3 @@ class Memory:
         while True:
             self.sample()
             await asyncio.sleep(SAMPLE_S)
-
-    def _names(self) -> Iterator[tuple[int, str]]:
-        for pid, process in tree(*self.roots).items():
-            yield pid, "client" if pid == self.roots[0] else process.name

@@ -6,7 +6,6 @@ from comparison.figures import METRICS, Comparison, Metric, Summary, is_establis
 from comparison.systems import PEERS, TITLES, TOWPATH
 
 NONE = "-"
-BEGIN, END = "<!-- figures begin -->", "<!-- figures end -->"
 
 
 def number(value: float, decimals: int) -> str:
@@ -96,10 +95,11 @@ def text(comparison: Comparison) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def in_page(page: str, written: str) -> str:
-    """Return *page* with the text between its marks replaced; raise ValueError where it has none."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+def in_page(page: str, written: str, name: str = "figures") -> str:
+    """Return *page* with the text between the marks of *name* replaced; raise ValueError where it has none."""
+    opening, closing = f"<!-- {name} begin -->", f"<!-- {name} end -->"
+    before, begin, rest = page.partition(opening)
+    _, end, after = rest.partition(closing)
     if not (begin and end):
-        raise ValueError(f"the page has no {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n\n{written}\n\n{END}{after}"
+        raise ValueError(f"the page has no {opening} … {closing}")
+    return f"{before}{opening}\n\n{written}\n\n{closing}{after}"

@@ -87,6 +87,8 @@ def test_only_the_text_between_the_marks_of_a_page_is_replaced() -> None:
     page = "a\n<!-- figures begin -->\n\nold\n\n<!-- figures end -->\nb\n"
     assert in_page(page, "new") == page.replace("old", "new")
     assert in_page(in_page(page, "new"), "new") == in_page(page, "new")
+    both = page + page.replace("figures", "scale")
+    assert in_page(both, "new", "scale") == page + page.replace("figures", "scale").replace("old", "new")
 
 
 def test_a_page_without_marks_is_refused() -> None:
