@@ -151,3 +151,19 @@ class Memory:
         while True:
             self.sample()
             await asyncio.sleep(SAMPLE_S)
+
+
+def thread_switches(*roots: int) -> dict[str, int]:
+    """How often the threads of every process below *roots* gave up a processor or lost it, by name.
+
+    Of the threads and processes that are there now: for differences over a time in which none ends.
+    """
+    total: Counter[str] = Counter()
+    for pid, process in tree(*roots).items():
+        with contextlib.suppress(OSError):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                with contextlib.suppress(OSError):
+                    lines = (thread / "status").read_text().splitlines()
+                    found = sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+                    total["client" if pid == roots[0] else process.name] += found
+    return dict(total)

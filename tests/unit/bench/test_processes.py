@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from tests.support.places import ROOT
 
-from processes import Memory, processor_seconds, role_of, tree
+from processes import Memory, processor_seconds, role_of, thread_switches, tree
 
 BURN = "import time\nwhile time.process_time() < 0.3: pass"
 LITTLE = """
@@ -59,3 +60,10 @@ def test_the_peak_of_memory_is_that_of_all_processes_at_one_time() -> None:
     memory.sample()
     assert memory.peak_of_all == sum(memory.peak.values()) > 1024 * 1024
     assert memory.idle == memory.peak
+
+
+def test_switches_of_threads_are_counted_by_name() -> None:
+    before = thread_switches(os.getpid())["client"]
+    for _ in range(20):
+        time.sleep(0.001)
+    assert thread_switches(os.getpid())["client"] >= before + 20
