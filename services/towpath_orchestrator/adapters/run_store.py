@@ -96,7 +96,11 @@ class RunStore:
         state = initial(run_id, snapshot)
         if row["state"] is not None:
             state = load_state(row["state"], task, snapshot)
-        for stored in await self._pool.fetch(QUERIES.load_tail, run_id, state.seq):
+        return await self.catch_up(state)
+
+    async def catch_up(self, state: RunState) -> RunState:
+        """Return what *state* has become by the events that were stored since."""
+        for stored in await self._pool.fetch(QUERIES.load_tail, state.run_id, state.seq):
             state = evolve(state, read_entry(stored))
         return state
 

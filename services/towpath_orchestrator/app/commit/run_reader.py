@@ -110,16 +110,18 @@ class BatchRunReader:
                 self._metrics.loads.inc()
             else:
                 self.mark_stale(run_id)
-            loaded = await self._load(run_id)
+            # A state that was kept is one of its log: what another replica added to it is all that is missing.
+            behind = cached if cached is not None and cached.seq < stored else None
+            loaded = await self._load(run_id, behind)
             if loaded is not None:
                 self._cache.put(loaded)
                 found[run_id] = loaded
         return found
 
-    async def _load(self, run_id: UUID) -> RunState | None:
-        """Load a run; one whose log can't be folded is parked, and the others go on."""
+    async def _load(self, run_id: UUID, behind: RunState | None) -> RunState | None:
+        """Load a run, or what *behind* lacks; one whose log can't be folded is parked, and the others go on."""
         try:
-            return await self._store.load(run_id)
+            return await (self._store.load(run_id) if behind is None else self._store.catch_up(behind))
         except DATABASE_DOWN:
             raise
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one log must not stop the loop
