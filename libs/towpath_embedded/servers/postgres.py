@@ -226,6 +226,7 @@ class PostgresTemplate:
                 copy = Path(making, "data")
                 shutil.copytree(data, copy, copy_function=shutil.copy)
                 copy.chmod(0o700)
+                os.sync()  # or a crash of the machine might leave a whole template of empty files
                 copy.rename(self._data)  # whole or not at all; refused where another process was faster
 
 
