@@ -19,10 +19,20 @@ ATTEMPTS = 200  # a machine with this many misses in a row has no free port wort
 _LISTENING = "0A"
 _NET_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_BLOCK = 61
-# Counted from a place of this process's own, so that platforms that start side by side don't choose the same ports:
-# between a choice and the child that listens there lie seconds.
-_choices = itertools.count(os.getpid() * _BLOCK)
+_STRIDE = 10_507
+
+
+def first_choice(process: int) -> int:
+    """Return where the process of this id begins to count its choices.
+
+    Platforms that start side by side must not choose the same ports: between a choice and the child that listens there
+    lie seconds. The stride is the golden section of the range, so that the places of processes with near ids lie far
+    apart, and none comes to where another is though it chooses hundreds.
+    """
+    return process * _STRIDE % (HIGHEST_PORT - LOWEST_PORT)
+
+
+_choices = itertools.count(first_choice(os.getpid()))
 
 
 def is_free(port: int) -> bool:

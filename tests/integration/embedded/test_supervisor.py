@@ -1,6 +1,7 @@
 """The supervisor on real processes: small programs that answer /readyz, die, hang or refuse to start."""
 
 import asyncio
+import itertools
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ import pytest
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes.child_process import LOG_LIMIT_BYTES, trim, wait_exit
-from towpath_embedded.processes.ports import free_port, is_free, require_free
+from towpath_embedded.processes.ports import first_choice, free_port, is_free, require_free
 from towpath_embedded.processes.role_process import RoleProcess, http_status
 from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S, Supervisor
 
@@ -180,6 +181,13 @@ def test_a_busy_port_names_its_owner(taken_port: int) -> None:
 def test_a_chosen_port_is_never_one_of_outgoing_connections() -> None:
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert all(free_port() < lowest for _ in range(50))
+
+
+def test_processes_side_by_side_choose_hundreds_of_ports_before_they_meet() -> None:
+    """Where two meet, one's service can't listen, and the other's answers in its place."""
+    for lowest_id in (1, 4_120, 65_530, 4_194_000):
+        places = sorted(first_choice(lowest_id + near) for near in range(12))
+        assert min(after - before for before, after in itertools.pairwise(places)) > 900
 
 
 def test_a_log_that_grew_too_long_is_put_aside_under_its_writer(folder: Path) -> None:
