@@ -22,6 +22,10 @@ ROLES = {
 }
 """Words of a command line, and what its process is called."""
 
+FORK_SERVER = "towpath_embedded.processes.fork_server"
+LONGEST_NAME = 15
+"""Characters of the name that a process gives itself."""
+
 
 class Process(NamedTuple):
     """One process: its parent, its name, and the processor time of itself and of its children that ended."""
@@ -32,8 +36,10 @@ class Process(NamedTuple):
     seconds_of_children: float
 
 
-def role_of(words: str) -> str:
-    """Name a process by its command line."""
+def role_of(words: str, own_name: str = "") -> str:
+    """Name a process by its command line; one that was forked for its module, by the name that it gave itself."""
+    if FORK_SERVER in words:
+        return next((role for part, role in ROLES.items() if part[:LONGEST_NAME] == own_name), "other")
     if "postgres" in words:
         return "postgres"
     return next((role for part, role in ROLES.items() if part in words), "nats" if "nats" in words else "other")
@@ -42,10 +48,11 @@ def role_of(words: str) -> str:
 def read_process(pid: int) -> Process:
     """Read one process; raise OSError when it is gone."""
     folder = Path("/proc") / str(pid)
-    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    head, _, rest = (folder / "stat").read_text().rpartition(")")
+    fields = rest.split()
     words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     own, system, of_children, system_of_children = (int(field) / TICK for field in fields[11:15])
-    return Process(int(fields[1]), role_of(words), own + system, of_children + system_of_children)
+    return Process(int(fields[1]), role_of(words, head.partition("(")[2]), own + system, of_children + system_of_children)
 
 
 def tree(*roots: int) -> dict[int, Process]:

@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import nats
 
@@ -68,7 +68,14 @@ class WatchedPlatform(Platform):
         self.nats.add_users({USER: RIGHTS})
 
 
-async def measure(steps: int, tool: str, *, favour: bool = True, warm_up_runs: int = WARM_UP_RUNS) -> Timeline:
+async def measure(
+    steps: int,
+    tool: str,
+    *,
+    favour: bool = True,
+    warm_up_runs: int = WARM_UP_RUNS,
+    starts: Literal["exec", "fork"] = "exec",
+) -> Timeline:
     """Start the platform, watch one run of *steps* steps, stop it."""
     name = f"echo_{tool}"
     with temporary_folder() as folder:
@@ -76,6 +83,7 @@ async def measure(steps: int, tool: str, *, favour: bool = True, warm_up_runs: i
             folder / "d",
             role_environment={"tas": {"TOWPATH_POLICY_FILE": str(HERE / "w1-policy.yaml")}},
             workers=[WorkerLaunch(modules=(str(HERE / "echo_tools.py"),))],
+            starts=starts,
         )
         async with platform:
             nc = await nats.connect(platform.nats_url)

@@ -297,7 +297,7 @@ async def _run(calls: int, seed: int, folder: Path) -> int:
     text = proposed(seed, project)
     made = recorded_cases(calls, seed, project)
     noise = recorded_cases(calls // 10, seed + 1, "sales")
-    async with Platform(folder, workers=()) as platform:
+    async with Platform(folder, workers=(), starts="fork") as platform:
         connection = await asyncpg.connect(platform.dsn("tas"))
         await register(connection, project)
         await write(connection, noise)

@@ -15,7 +15,7 @@ ACKNOWLEDGED = {"ack DECIDE", "ack INBOX", "ack TOOLREQ", "ack TOOLEXEC", "ack T
 
 
 async def test_every_hop_of_a_step_is_in_the_time_line_in_order() -> None:
-    timeline = await measure(8, "pure", favour=False, warm_up_runs=1)
+    timeline = await measure(8, "pure", favour=False, warm_up_runs=1, starts="fork")
     step = timeline.step
     path = on_the_path(step)
     assert [(hop.sender, hop.receiver, hop.subject) for hop in path] == PATH

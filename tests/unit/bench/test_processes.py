@@ -34,6 +34,15 @@ def test_a_process_is_named_by_its_command_line(words: str, role: str) -> None:
     assert role_of(words) == role
 
 
+def test_a_forked_process_is_named_by_what_it_runs() -> None:
+    words = "python -m towpath_embedded.processes.fork_server 5 towpath_tas towpath_worker"
+    assert [role_of(words, name) for name in ("towpath_tas", "towpath_orchest", "python")] == [
+        "tas",
+        "orchestrator",
+        "other",
+    ]
+
+
 def test_a_tree_has_what_is_below_its_roots() -> None:
     with subprocess.Popen(["sleep", "60"]) as child:
         try:
