@@ -52,7 +52,9 @@ def read_process(pid: int) -> Process:
     fields = rest.split()
     words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     own, system, of_children, system_of_children = (int(field) / TICK for field in fields[11:15])
-    return Process(int(fields[1]), role_of(words, head.partition("(")[2]), own + system, of_children + system_of_children)
+    return Process(
+        int(fields[1]), role_of(words, head.partition("(")[2]), own + system, of_children + system_of_children
+    )
 
 
 def tree(*roots: int) -> dict[int, Process]:
