@@ -1,12 +1,18 @@
 """The tools of one worker, and how they are found in the modules a person names.
 
 A name belongs to one tool; two tools of one name are a mistake that is refused at start, never resolved by order.
+
+What lies in a user's folder never takes the place of the standard library or of what is installed: the folder comes
+last on the path, so a `queue.py` there is no module `queue`. The modules that a person names are found in it before any
+other.
 """
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterable
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -50,11 +56,21 @@ class WorkerTools:
         return {name: tuple(found) for name, found in sets.items()}
 
 
+def add_working_folder() -> None:
+    """Let modules of the working folder be imported, after all others; `python -m` without -P put it first."""
+    folder = os.getcwd()  # noqa: PTH109 - an entry of the path is a text
+    if not sys.flags.safe_path and sys.path[:1] == [folder]:
+        del sys.path[0]
+    if folder not in sys.path:
+        sys.path.append(folder)
+
+
 def load_module(name: str) -> ModuleType:
     """Import a dotted module name, or a file given by its path; raises DeclarationError where there is none."""
     path = Path(name)
     if path.suffix != ".py" and "/" not in name:
         try:
+            _prefer_working_folder(name.partition(".")[0])
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name is not None and not (name == error.name or name.startswith(f"{error.name}.")):
@@ -68,21 +84,51 @@ def load_module(name: str) -> ModuleType:
 
 
 def _load_file(path: Path) -> ModuleType:
-    """Run the file as a module of its stem; what lies beside it can be imported, as when Python runs a script."""
+    """Run the file as a module of its stem; what lies beside it can be imported, under names that are free."""
     if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
-    taken = sys.modules.get(path.stem)
-    if taken is not None and getattr(taken, "__file__", None) == str(path):
-        return taken
-    name = path.stem if taken is None else f"{path.parent.name}_{path.stem}"
+        sys.path.append(str(path.parent))
+    name = path.stem if _is_free(path.stem, path) else f"{path.parent.name}_{path.stem}"
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return loaded
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         msg = f"{path} can't be imported"
         raise DeclarationError(msg)
+    return _load(spec)
+
+
+def _is_free(name: str, path: Path) -> bool:
+    """Return whether importing *name* would give the file *path*, or nothing."""
+    if name in sys.modules:
+        return getattr(sys.modules[name], "__file__", None) == str(path)
+    if name in sys.builtin_module_names:
+        return False
+    found = PathFinder.find_spec(name)
+    return found is None or found.origin in {None, str(path)}
+
+
+def _prefer_working_folder(name: str) -> None:
+    """Import the top-level module *name* from the working folder, if it is there and named as nothing of Python is."""
+    folder = os.getcwd()  # noqa: PTH109 - as above
+    if folder not in sys.path or name in sys.modules or name in sys.stdlib_module_names:
+        return
+    found = PathFinder.find_spec(name, [folder])
+    if found is not None and found.origin is not None:  # a folder without __init__.py has no place of its own
+        _load(found)
+
+
+def _load(spec: ModuleSpec) -> ModuleType:
+    """Run the module of *spec* under its name; it stays unknown where that fails."""
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+    return sys.modules[spec.name]
 
 
 def collect(modules: Iterable[ModuleType]) -> tuple[list[AnyTool], list[Hook]]:

@@ -17,6 +17,7 @@ with paused():
     from pydantic import ValidationError
 
     from towpath.errors import DeclarationError
+    from towpath.toolbox import add_working_folder
     from towpath_agent.settings import AgentSettings
     from towpath_agent.wiring import find_agent, make_agent_server
     from towpath_fabric.service import Service
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"towpath agents: --count is 1 to {MAX_PROCESSES}\n")
         return USAGE_ERROR
     given = {} if options.concurrency is None else {"agent_concurrency": options.concurrency}
+    add_working_folder()
     try:
         settings = AgentSettings.load(**given).model_copy(update={"database_url": None})
         agent, hooks = find_agent(options.target)
@@ -69,7 +71,7 @@ async def _run_processes(count: int, arguments: Sequence[str]) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    command = (sys.executable, "-m", "towpath_agent", *arguments, "--count", "1")  # an option's last value counts
+    command = (sys.executable, "-P", "-m", "towpath_agent", *arguments, "--count", "1")  # an option's last value counts
     codes = await asyncio.gather(*(_keep_running(command, stopping) for _ in range(count)))
     return max(codes)
 

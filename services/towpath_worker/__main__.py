@@ -16,6 +16,7 @@ with paused():
     from pydantic import ValidationError
 
     from towpath.errors import DeclarationError, RefusedError, problem_of
+    from towpath.toolbox import add_working_folder
     from towpath_contracts.base import JsonObject
     from towpath_fabric.service import Service
     from towpath_worker.settings import WorkerSettings
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error("--inspect needs --mcp FILE")
         return _print_servers(Path(options.mcp))
     given = {} if options.concurrency is None else {"worker_concurrency": options.concurrency}
+    add_working_folder()
     try:
         settings = WorkerSettings.load(**given).model_copy(update={"database_url": None})
         servers = _read_servers(options.mcp) if options.mcp else None

@@ -219,7 +219,7 @@ def _rules(path: Path, faults: list[ProblemDetail]) -> list[JsonObject]:
 
 
 def _specs(module: Path, faults: list[ProblemDetail]) -> dict[str, ToolSpec]:
-    command = [sys.executable, "-m", "towpath_embedded.chaos.tool_specs", str(module.absolute())]
+    command = [sys.executable, "-P", "-m", "towpath_embedded.chaos.tool_specs", str(module.absolute())]
     try:
         done = subprocess.run(command, capture_output=True, timeout=IMPORT_TIMEOUT_S, check=True)
         found = TypeAdapter(list[ToolSpec]).validate_json(done.stdout)

@@ -40,6 +40,9 @@ _SEEN = frozenset({"PATH", "HOME", "VIRTUAL_ENV", "TMPDIR", "TZ"})
 _SEEN_BEGINNINGS = ("PYTHON", "LANG", "LC_", "OTEL_PYTHON_", "OTEL_PROPAGATORS")
 """The variables of this process that the server sees: what every role inherits, and no secret."""
 
+SAFE_PATH = "-P"
+"""The option of Python that keeps the working folder off the path."""
+
 _WAIT_POLL_S = 0.005
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
@@ -91,14 +94,14 @@ class ForkServer:
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(FORK_TIMEOUT_S)
         self._ready = False
-        environment = {
-            name: value for name, value in os.environ.items() if name in _SEEN or name.startswith(_SEEN_BEGINNINGS)
-        }
+        environment = fork_server.with_absolute_path(
+            {name: value for name, value in os.environ.items() if name in _SEEN or name.startswith(_SEEN_BEGINNINGS)}
+        )
         self._environment = read_at_start(environment)
         self._path = fork_server.path_entries(environment)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", fork_server.__name__, str(theirs.fileno()), *MODULES],
+                [sys.executable, "-P", "-m", fork_server.__name__, str(theirs.fileno()), *MODULES],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # import errors go to this process's stderr
                 env=environment,
@@ -140,9 +143,12 @@ class ForkServer:
         self, command: Sequence[str], *, log: int, environment: Mapping[str, str], death_signal: int, directory: int
     ) -> ForkedProcess:
         """Fork what `python -m` of *command* would start; OSError when the server does not answer."""
+        safe_path = command[1] == SAFE_PATH
+        _, module, *words = command[1 + safe_path :]
         order = {
-            "module": command[2],
-            "words": list(command[3:]),
+            "module": module,
+            "words": words,
+            "safe_path": safe_path or sys.flags.safe_path,
             "environment": dict(environment),
             "death_signal": int(death_signal),
         }
@@ -203,7 +209,7 @@ def spawn(
     death_signal: signal.Signals,
     directory: Path = Path("/"),
 ) -> child_process.ChildProcess:
-    """Start *command* as `child_process.spawn` does; by a fork if it is `python -m MODULE` and the server is ready."""
+    """Start *command* as `child_process.spawn` does; by a fork if it is `python [-P] -m MODULE` and it can be."""
     words = [os.fspath(word) for word in command]
     if (forks := _server_for(words)) is not None and forks.ready() and forks.suits(environment):
         child_process.require_main_thread()
@@ -225,7 +231,8 @@ def spawn(
 
 
 def _server_for(words: Sequence[str]) -> ForkServer | None:
-    return server() if words[:2] == [sys.executable, "-m"] else None
+    python = sys.executable
+    return server() if words[:2] == [python, "-m"] or words[:3] == [python, SAFE_PATH, "-m"] else None
 
 
 def read_at_start(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`python -m towpath_embedded.processes.fork_server FD MODULE…`: imports modules once and forks them for every start.
+"""`python -P -m towpath_embedded.processes.fork_server FD MODULE…`: imports modules once, forks them for a start.
 
 The server has no thread, no event loop and no connection, because a fork would break them. It learns no secret: a
 process reads its environment itself, from a socket of its own, so no secret of one role is ever in the memory of
@@ -70,6 +70,16 @@ _ALSO = (
 def path_entries(environment: Mapping[str, str]) -> list[str]:
     """Return the folders of PYTHONPATH. A forked process may have more of them than the server, after the server's."""
     return [entry for entry in environment.get(PATH_VARIABLE, "").split(os.pathsep) if entry]
+
+
+def with_absolute_path(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return *environment* without the entries of PYTHONPATH that mean the working folder: "", "." and the like.
+
+    Whoever can write into that folder would be imported by a service.
+    """
+    entries = [entry for entry in path_entries(environment) if entry.startswith(os.sep)]
+    others = {name: value for name, value in environment.items() if name != PATH_VARIABLE}
+    return {**others, PATH_VARIABLE: os.pathsep.join(entries)} if entries else others
 
 
 def main(words: list[str]) -> None:
@@ -201,13 +211,11 @@ def _run_module(parent: int, order: int, log: int, directory: int) -> None:
     known = path_entries(os.environ)
     os.environ.clear()
     os.environ.update(wanted["environment"])
-    added = path_entries(os.environ)[len(known) :]
-    first = len(known) + (not sys.flags.safe_path)
-    sys.path[first:first] = added
+    sys.path[len(known) : len(known)] = path_entries(os.environ)[len(known) :]
+    if not wanted["safe_path"]:
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` without -P does it
     time.tzset()
     importlib.invalidate_caches()  # the directory may hold what was written after the server's start
-    if not sys.flags.safe_path:
-        sys.path[0] = os.getcwd()  # noqa: PTH109 - as `python -m` does it
     sys.argv[1:] = wanted["words"]
     try:
         runpy.run_module(wanted["module"], run_name="__main__", alter_sys=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_embedded.processes import child_process
+from towpath_embedded.processes import child_process, fork_server
 from towpath_embedded.processes.ports import LOOPBACK, free_port
 
 START_TIMEOUT_S = 120  # imports alone take half a minute on a machine that is very busy
@@ -149,15 +149,20 @@ class RoleProcess:
 
 
 def module_command(role: str, *words: str) -> tuple[str, ...]:
-    """The command that starts *role*; services are run, never imported."""
-    return (sys.executable, "-m", f"towpath_{role}", *words)
+    """The command that starts *role*; services are run, never imported.
+
+    No role imports what lies in its folder in place of the standard library or of Towpath: `-P` keeps the folder off
+    the path. Those that run user code add it behind everything else (`towpath.toolbox.add_working_folder`).
+    """
+    return (sys.executable, "-P", "-m", f"towpath_{role}", *words)
 
 
 def inherited(role: str) -> dict[str, str]:
     """Return what *role* sees of this process's own environment."""
     if role in _SEES_ALL:
         return dict(os.environ)
-    return {name: value for name, value in os.environ.items() if name.startswith(_INHERITED)}
+    environment = {name: value for name, value in os.environ.items() if name.startswith(_INHERITED)}
+    return fork_server.with_absolute_path(environment)
 
 
 async def http_status(port: int, path: str) -> int | None:

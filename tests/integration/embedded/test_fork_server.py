@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.waiting import eventually
+from tests.support.worker.shadowing_modules import imported, write_shadowing_modules
 
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes import child_process, fork_client, fork_server
@@ -101,6 +102,7 @@ def worker(spawn: ProcessSpawner, folder: Path, program: str, **more: str) -> Ch
 
 def facts(spawn: ProcessSpawner, folder: Path, secret: str) -> dict[str, Any]:
     folder.mkdir()
+    write_shadowing_modules(folder)
     child = worker(spawn, folder, PROBE, TOWPATH_NATS_PASSWORD=secret, TZ="Asia/Tokyo")
     assert child.wait(WAIT_S) == child.returncode == child.poll() == 7, (folder / "worker.log").read_text()
     assert (folder / "worker.log").read_text() == "said by the probe\n"
@@ -140,6 +142,29 @@ def test_a_forked_process_is_like_an_executed_one(tmp_path: Path) -> None:
     )
     assert forked == executed
     assert forked["parent"] == os.getpid()
+    assert forked["paths"][-1] == "FOLDER"
+    assert imported(tmp_path / "forked") == imported(tmp_path / "executed") == []
+
+
+@pytest.mark.parametrize("spawn", [fork_client.spawn, child_process.spawn])
+def test_a_core_service_imports_nothing_from_the_working_folder(spawn: ProcessSpawner, tmp_path: Path) -> None:
+    write_shadowing_modules(tmp_path)
+    child = spawn(
+        module_command("tas"),
+        log=tmp_path / "tas.log",
+        environment=fork_client.read_at_start(os.environ),
+        death_signal=signal.SIGTERM,
+        directory=tmp_path,
+    )
+    assert child.wait(WAIT_S) == 2
+    assert "TOWPATH_TICKET_KEY_FILE is not set" in (tmp_path / "tas.log").read_text()
+    assert imported(tmp_path) == []
+
+
+def test_relative_entries_of_pythonpath_are_not_for_services() -> None:
+    given = {"PYTHONPATH": os.pathsep.join(("", ".", "lib", "/srv/lib")), "HOME": "/root"}
+    assert fork_server.with_absolute_path(given) == {"PYTHONPATH": "/srv/lib", "HOME": "/root"}
+    assert fork_server.with_absolute_path({"PYTHONPATH": "."}) == {}
 
 
 def test_the_server_has_one_thread_and_knows_no_secret(server: fork_client.ForkServer, tmp_path: Path) -> None:

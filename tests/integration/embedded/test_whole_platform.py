@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx2
 from tests.support.places import EXAMPLES
+from tests.support.worker.shadowing_modules import imported, write_shadowing_modules
 
 from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
@@ -130,7 +131,7 @@ class Reader:
 def up(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Reader, Reader]]:
     """A running `up`; ended with Ctrl-C."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "towpath_embedded", "up", "--port", "auto", "--nats-port", "auto", *words],
+        [sys.executable, "-P", "-m", "towpath_embedded", "up", "--port", "auto", "--nats-port", "auto", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -153,6 +154,8 @@ def up(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Reade
 def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_unfinished(folder: Path) -> None:
     project = folder / "shop"
     shutil.copytree(SAMPLE, project)
+    for place in (folder, project):  # none of them is imported, though the platform works beside them
+        write_shadowing_modules(place)
     policy, network = project / "policy.yaml", project / "network.yaml"
     words = ("--worker", str(project / "tools.py"), "--policy", str(policy), "--networks", str(project))
     with up(folder, "--json", *words) as (process, out, err):
@@ -184,6 +187,7 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         assert "nats://127.0.0.1:" in out.wait_for("NATS")
         assert "Ctrl-C stops all" in out.wait_for("ready in")
         assert asyncio.run(_end(shown[1].removesuffix("/v1"), run_id))["status"] == "completed"
+    assert imported(folder) == imported(project) == []
 
 
 def assert_no_credentials_shown(pids: dict[str, int]) -> None:

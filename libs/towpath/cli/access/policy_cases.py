@@ -138,7 +138,7 @@ def _read(path: Path) -> str:
 
 def _ask(asked: Row, test: Path, policy: Path | None) -> Row:
     """Let the tool-access service's code answer; raises ProblemError with every problem of a bad file."""
-    words = [sys.executable, "-m", "towpath_tas.app.policy.policy_test_runner"]
+    words = [sys.executable, "-P", "-m", "towpath_tas.app.policy.policy_test_runner"]
     ran = subprocess.run(words, input=json.dumps(asked), capture_output=True, text=True, check=False)
     if ran.returncode != 0:
         last = ran.stderr.strip().splitlines()[-1:] or [f"exit code {ran.returncode}"]

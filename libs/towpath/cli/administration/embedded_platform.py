@@ -40,7 +40,7 @@ async def start_embedded(*arguments: str, folder: Path, out: OutputPrinter) -> A
     """Run `towpath up words` in *folder* for the length of the block; raises ProblemError when it can't be started."""
     require_package("towpath_embedded")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "towpath_embedded", "up", "--json", *arguments,
+        sys.executable, "-P", "-m", "towpath_embedded", "up", "--json", *arguments,
         cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, limit=LINE_BYTES,
     )  # fmt: skip
     platform = EmbeddedPlatform(process)

@@ -22,10 +22,13 @@ SERVICES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer",
 
 
 def replace_process(module: str, *arguments: str) -> None:
-    """Replace this process by `python -m module words`; raises ProblemError where the module isn't installed."""
+    """Replace this process by `python -P -m module words`; raises ProblemError where the module isn't installed.
+
+    With `-P` nothing of the working folder is imported in place of the standard library.
+    """
     require_package(module)
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 - a fixed program, no shell
+    os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])  # noqa: S606 - a fixed program, no shell
 
 
 def up(*arguments: Arguments) -> None:

@@ -205,7 +205,7 @@ async def _replay_files(files: tuple[Path, ...], out: OutputPrinter) -> int:
         raise ProblemError(problem("binary_missing", f"{ENGINE} is not installed here"))
     words = [word for path in files for word in ("--file", str(path))]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", ENGINE, "replay", "--each", *words), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-P", "-m", ENGINE, "replay", "--each", *words), stdout=asyncio.subprocess.PIPE
     )
     written, _ = await process.communicate()
     if process.returncode not in (0, 1):

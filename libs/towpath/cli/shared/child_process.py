@@ -27,14 +27,14 @@ def require_package(name: str) -> None:
 
 
 async def run_module(module: str, *arguments: str) -> tuple[int, Any]:
-    """Run `python -m module arguments` to its end and return its exit code and the JSON document that it printed.
+    """Run `python -P -m module arguments` to its end and return its exit code and the JSON document that it printed.
 
     Its stderr is ours. Raises ProblemError with the problem that the child printed, and KeyboardInterrupt where the
     child was interrupted.
     """
     require_package(module.partition(".")[0])
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, *arguments,
+        sys.executable, "-P", "-m", module, *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, limit=LINE_BYTES, start_new_session=True,
     )  # fmt: skip
     loop = asyncio.get_running_loop()
