@@ -128,14 +128,24 @@ def realtime(*roots: int, on: bool) -> bool:
 
 
 def memory_by_name(*roots: int) -> dict[str, int]:
-    """Proportional memory (PSS, bytes) of every process below *roots* now, those of one name added up."""
+    """Proportional memory (PSS, bytes) of every process below *roots* now, those of one name added up.
+
+    Services let only root see their PSS; for others their resident memory is counted, with all that they share.
+    """
     now: Counter[str] = Counter()
     for pid, process in tree(*roots).items():
         with contextlib.suppress(OSError, IndexError):
-            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
             name = "client" if pid == roots[0] else process.name
-            now[name] += int(rollup.partition("\nPss:")[2].split()[0]) * 1024
+            now[name] += _memory_of(Path("/proc") / str(pid))
     return dict(now)
+
+
+def _memory_of(process: Path) -> int:
+    try:
+        rollup = (process / "smaps_rollup").read_text()
+    except PermissionError:
+        return int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(rollup.partition("\nPss:")[2].split()[0]) * 1024
 
 
 class Memory:

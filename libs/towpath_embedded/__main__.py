@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from towpath_embedded.processes import fork_client
+from towpath_fabric.process_protection import protect_process
 
+if __name__ == "__main__":
+    protect_process()
 if __name__ == "__main__" and sys.argv[1:2] == ["up"]:
     fork_client.server()  # it imports the services, which is most of a start, while this process imports its own part
 

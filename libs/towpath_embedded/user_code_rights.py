@@ -14,6 +14,7 @@ from typing import Any
 from towpath_contracts.authority import NatsUserRights, agent_rights, worker_rights
 from towpath_embedded.processes import child_process
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
+from towpath_fabric.process_protection import without_secrets
 
 ASK_TIMEOUT_S = 60  # imports alone take half a minute on a machine that is very busy
 BUILTIN = "builtin"
@@ -86,7 +87,7 @@ async def _ask_program(
     child = spawn(
         command,
         log=output,
-        environment=environment,
+        environment=without_secrets(environment)[0],  # it imports the code, and connects to nothing
         death_signal=signal.SIGTERM,
         directory=code.directory or Path.cwd(),
     )

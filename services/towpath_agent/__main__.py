@@ -7,11 +7,16 @@ itself is started again; when this one is asked to stop, all are, and it ends af
 import argparse
 import asyncio
 import json
+import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from towpath_fabric.garbage_collector import paused
+from towpath_fabric.process_protection import forget_credentials, protect_process, secrets_pipe
+
+if __name__ == "__main__":
+    protect_process()
 
 with paused():
     from pydantic import ValidationError
@@ -50,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_working_folder()
     try:
         settings = AgentSettings.load(**given).model_copy(update={"database_url": None})
+        credentials = forget_credentials()
         agent, hooks = find_agent(options.target)
     except (DeclarationError, ValidationError) as error:
         sys.stderr.write(f"towpath agents: {error}\n")
@@ -59,27 +65,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return 0
     if options.count > 1:
-        return asyncio.run(_run_processes(options.count, arguments))
+        return asyncio.run(_run_processes(options.count, arguments, credentials))
     service = Service("agent", settings)
     make_agent_server(service, settings, agent, hooks)
     return service.run()
 
 
-async def _run_processes(count: int, arguments: Sequence[str]) -> int:
-    """Run *count* processes with the command line *arguments* until SIGTERM or SIGINT; returns the exit code."""
+async def _run_processes(count: int, arguments: Sequence[str], credentials: Mapping[str, str]) -> int:
+    """Run *count* processes with the command line *arguments* until SIGTERM or SIGINT; returns the exit code.
+
+    They get *credentials* on top of this process's environment.
+    """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     command = (sys.executable, "-P", "-m", "towpath_agent", *arguments, "--count", "1")  # an option's last value counts
-    codes = await asyncio.gather(*(_keep_running(command, stopping) for _ in range(count)))
+    codes = await asyncio.gather(*(_keep_running(command, credentials, stopping) for _ in range(count)))
     return max(codes)
 
 
-async def _keep_running(command: Sequence[str], stopping: asyncio.Event) -> int:
+async def _keep_running(command: Sequence[str], credentials: Mapping[str, str], stopping: asyncio.Event) -> int:
     stop = asyncio.create_task(stopping.wait())
     while True:
-        process = await asyncio.create_subprocess_exec(*command)
+        with secrets_pipe(credentials) as (descriptors, variables):
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                pass_fds=descriptors,
+                env={**os.environ, **variables},  # noqa: TID251 - what user code finds there is not known here
+            )
         ended = asyncio.create_task(process.wait())
         await asyncio.wait({ended, stop}, return_when=asyncio.FIRST_COMPLETED)
         if stop.done():

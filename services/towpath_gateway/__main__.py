@@ -7,6 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from towpath_fabric.garbage_collector import paused
+from towpath_fabric.process_protection import protect_process
+
+if __name__ == "__main__":
+    protect_process()
 
 with paused():
     from pydantic import ValidationError

@@ -3,6 +3,10 @@
 import sys
 
 from towpath_fabric.garbage_collector import paused
+from towpath_fabric.process_protection import protect_process
+
+if __name__ == "__main__":
+    protect_process()
 
 with paused():
     from towpath_log_writer.settings import LogWriterSettings

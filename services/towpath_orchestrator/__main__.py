@@ -5,6 +5,10 @@ import sys
 from functools import partial
 
 from towpath_fabric.garbage_collector import paused
+from towpath_fabric.process_protection import protect_process
+
+if __name__ == "__main__":
+    protect_process()
 
 with paused():
     from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER

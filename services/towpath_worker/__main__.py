@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from towpath_fabric.garbage_collector import paused
+from towpath_fabric.process_protection import forget_credentials, protect_process
+
+if __name__ == "__main__":
+    protect_process()
 
 with paused():
     from pydantic import ValidationError
@@ -53,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_working_folder()
     try:
         settings = WorkerSettings.load(**given).model_copy(update={"database_url": None})
+        forget_credentials()
         servers = _read_servers(options.mcp) if options.mcp else None
         toolbox, hooks = load_tools(options.modules, with_builtin=options.builtin, allow_none=servers is not None)
     except (DeclarationError, RefusedError, ValidationError) as error:

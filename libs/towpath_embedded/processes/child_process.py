@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from towpath_fabric.process_protection import secrets_pipe, without_secrets
+
 if TYPE_CHECKING:
     from towpath_contracts.problems.registry import Problem
 
@@ -119,17 +121,22 @@ def spawn(
     identity: ProcessUser = OWN_IDENTITY,
     directory: Path = Path("/"),
 ) -> subprocess.Popen[bytes]:
-    """Start *command* with its output appended to *log*; *death_signal* reaches it when this process dies (Linux)."""
+    """Start *command* with its output appended to *log*; *death_signal* reaches it when this process dies (Linux).
+
+    Secrets in *environment* reach it by a pipe, which `protect_process` reads.
+    """
     require_main_thread()
-    with opened_log(log) as output:
+    plain, secrets = without_secrets(environment)
+    with opened_log(log) as output, secrets_pipe(secrets) as (descriptors, variables):
         return subprocess.Popen(
             [os.fspath(word) for word in command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=dict(environment),
+            env={**plain, **variables},
             cwd=directory,
             start_new_session=True,
+            pass_fds=descriptors,
             preexec_fn=before_exec(identity, death_signal),  # noqa: PLW1509 - two system calls, resolved beforehand
             user=identity.user,
             group=identity.group,

@@ -21,6 +21,8 @@ import types
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from towpath_fabric.process_protection import protect_process
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -84,6 +86,7 @@ def with_absolute_path(environment: Mapping[str, str]) -> dict[str, str]:
 
 def main(words: list[str]) -> None:
     """Import, report readiness, and fork until the other end closes; a forked process runs the module of its order."""
+    protect_process()  # and so every process that is forked from this one
     atexit.register(_end_without_finalising)  # before any other, and so called after all others
     requests = socket.socket(fileno=int(words[0]))
     parent = os.getppid()

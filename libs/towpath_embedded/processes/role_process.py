@@ -1,8 +1,8 @@
 """The roles of the platform as child processes: which there are, their environment, and how readiness is checked.
 
 A role gets the credentials that it needs and no other. Only owners of a schema get a database address, each as its own
-user. Keys of model providers are for the decider, and user code runs in workers and agents, so only those see the whole
-environment.
+user. Keys of model providers are for the decider, and for agents in user code, which may ask models themselves. User
+code runs in workers and agents, so those see the rest of the environment; an operator names what else a worker sees.
 """
 
 import asyncio
@@ -18,18 +18,25 @@ from typing import ClassVar
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes import child_process, fork_server
 from towpath_embedded.processes.ports import LOOPBACK, free_port
+from towpath_fabric.process_protection import LOCAL_KEY, PROVIDER_KEYS, without_secrets
 
 START_TIMEOUT_S = 120  # imports alone take half a minute on a machine that is very busy
 STOP_TIMEOUT_S = 15  # a role drains for `stop_grace_s` (10 s) at most
 PORT_ATTEMPTS = 3
 HTTP_TIMEOUT_S = 3.0
 
-_SEES_ALL = frozenset({"decider", "worker", "agent"})
+_USER_CODE = frozenset({"worker", "agent"})
+PASSED_ON = "TOWPATH_WORKER_SECRETS"
+"""The variable that names, with commas between, those secrets of this process's environment that workers get too."""
+
 _INHERITED = (
     *("PATH", "HOME", "USER", "LANG", "LC_", "TZ", "TMPDIR", "PYTHON", "VIRTUAL_ENV", "SSL_", "OTEL_", "TOWPATH_"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
 )
 """Beginnings of the variables that every role inherits."""
+
+_PROVIDERS = ("GEMINI_", "GOOGLE_", "OPENAI_", "ANTHROPIC_")
+"""Beginnings of the variables that libraries of model providers read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,10 +166,16 @@ def module_command(role: str, *words: str) -> tuple[str, ...]:
 
 def inherited(role: str) -> dict[str, str]:
     """Return what *role* sees of this process's own environment."""
-    if role in _SEES_ALL:
-        return dict(os.environ)
-    environment = {name: value for name, value in os.environ.items() if name.startswith(_INHERITED)}
-    return fork_server.with_absolute_path(environment)
+    plain, secrets = without_secrets(os.environ)
+    if role == "worker":
+        passed_on = {name.strip() for name in plain.get(PASSED_ON, "").split(",")}
+        return {**plain, **{name: secrets[name] for name in passed_on & set(secrets)}}
+    keys = {name: value for name, value in secrets.items() if name in (*PROVIDER_KEYS, LOCAL_KEY)}
+    if role in _USER_CODE:
+        return {**plain, **keys}
+    beginnings = (*_INHERITED, *_PROVIDERS) if role == "decider" else _INHERITED
+    environment = {name: value for name, value in plain.items() if name.startswith(beginnings)}
+    return fork_server.with_absolute_path({**environment, **(keys if role == "decider" else {})})
 
 
 async def http_status(port: int, path: str) -> int | None:

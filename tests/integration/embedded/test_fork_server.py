@@ -36,6 +36,8 @@ Path("facts.json").write_text(json.dumps({
     "leads": os.getsid(0) == os.getpgid(0) == os.getpid(),
     "parent": os.getppid(),
     "death": death.value,
+    "dumpable": ctypes.CDLL(None).prctl(3, 0, 0, 0, 0),
+    "listed": [line for line in Path("/proc/self/environ").read_text().split("\\0") if "hunter" in line],
     "status": {name: status[name] for name in ("SigIgn", "SigBlk", "SigCgt", "Umask", "Threads")},
     "threads": threading.active_count(),
     "streams": [os.readlink(f"/proc/self/fd/{number}") for number in range(3)],
@@ -103,7 +105,7 @@ def worker(spawn: ProcessSpawner, folder: Path, program: str, **more: str) -> Ch
 def facts(spawn: ProcessSpawner, folder: Path, secret: str) -> dict[str, Any]:
     folder.mkdir()
     write_shadowing_modules(folder)
-    child = worker(spawn, folder, PROBE, TOWPATH_NATS_PASSWORD=secret, TZ="Asia/Tokyo")
+    child = worker(spawn, folder, PROBE, TOWPATH_NATS_PASSWORD=secret, TOWPATH_API_KEY="hunter2", TZ="Asia/Tokyo")
     assert child.wait(WAIT_S) == child.returncode == child.poll() == 7, (folder / "worker.log").read_text()
     assert (folder / "worker.log").read_text() == "said by the probe\n"
     found: dict[str, Any] = json.loads((folder / "facts.json").read_text().replace(str(folder), "FOLDER"))
@@ -137,12 +139,16 @@ def runs(pid: int) -> bool:
 
 def test_a_forked_process_is_like_an_executed_one(tmp_path: Path) -> None:
     forked, executed = (
-        facts(fork_client.spawn, tmp_path / "forked", "s"),
-        facts(child_process.spawn, tmp_path / "executed", "s"),
+        facts(fork_client.spawn, tmp_path / "forked", "hunter1"),
+        facts(child_process.spawn, tmp_path / "executed", "hunter1"),
     )
     assert forked == executed
     assert forked["parent"] == os.getpid()
     assert forked["paths"][-1] == "FOLDER"
+    assert forked["dumpable"] == 0
+    assert forked["listed"] == []  # the environment as the system lists it
+    assert "TOWPATH_NATS_PASSWORD" not in forked["environment"]  # which programs of tools would inherit
+    assert forked["environment"]["TOWPATH_API_KEY"] == "hunter2"
     assert imported(tmp_path / "forked") == imported(tmp_path / "executed") == []
 
 

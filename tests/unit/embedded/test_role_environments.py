@@ -1,0 +1,47 @@
+"""What each role sees of the environment that the platform was started in."""
+
+import pytest
+
+from towpath_embedded.processes.role_names import START_ORDER
+from towpath_embedded.processes.role_process import PASSED_ON, inherited
+
+SHELL = {
+    "PATH": "/usr/bin",
+    "SHOP_TOKEN": "of a tool",
+    "AWS_SECRET_ACCESS_KEY": "of somebody",
+    "GEMINI_API_KEY": "of a provider",
+    "OPENAI_API_KEY": "of a provider",
+    "OPENAI_ORG_ID": "mine",
+    "TOWPATH_API_KEY": "of a person",
+    "TOWPATH_DATABASE_URL": "postgresql://owner:secret@db/towpath",
+    "TOWPATH_LOCAL_API_KEY": "of a provider",
+    "TOWPATH_LOG_LEVEL": "debug",
+}
+KEYS = {"GEMINI_API_KEY", "OPENAI_API_KEY", "TOWPATH_LOCAL_API_KEY"}
+COMMON = {"PATH", "TOWPATH_LOG_LEVEL"}
+TOOLS = {"SHOP_TOKEN", "AWS_SECRET_ACCESS_KEY", "OPENAI_ORG_ID"}
+EXPECTED = {
+    "decider": COMMON | KEYS | {"OPENAI_ORG_ID"},
+    "worker": COMMON | TOOLS,
+    "agent": COMMON | TOOLS | KEYS,
+}
+
+
+@pytest.fixture(autouse=True)
+def _shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.environ", dict(SHELL))
+
+
+def seen(role: str) -> set[str]:
+    return set(inherited(role)) - {"PYTEST_CURRENT_TEST"}
+
+
+@pytest.mark.parametrize("role", START_ORDER)
+def test_a_role_sees_what_it_needs(role: str) -> None:
+    assert seen(role) == EXPECTED.get(role, COMMON)
+
+
+def test_a_worker_gets_the_secrets_that_its_operator_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.environ", {**SHELL, PASSED_ON: "OPENAI_API_KEY, NOT_THERE"})
+    assert seen("worker") == COMMON | TOOLS | {PASSED_ON, "OPENAI_API_KEY"}
+    assert "OPENAI_API_KEY" not in seen("tas")
