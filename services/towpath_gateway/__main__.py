@@ -19,7 +19,7 @@ with paused():
     from towpath_fabric.nats.replies import problem_from_validation
     from towpath_gateway.adapters.key_store import CreateKeyBody
     from towpath_gateway.app.application import create_app
-    from towpath_gateway.core.api_keys import SCOPES
+    from towpath_gateway.core.api_keys import ROLES, SCOPES, key_warnings, scopes_of
     from towpath_gateway.settings import GatewaySettings
     from towpath_gateway.wiring import build_service, create_key
 
@@ -32,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     making = commands.add_parser("create-key", help="make an API key and print it once")
     making.add_argument("--project", required=True)
     making.add_argument("--caller", required=True)
-    making.add_argument("--scopes", nargs="+", default=list(SCOPES), help="default: all that are of one project")
-    making.add_argument("--roles", nargs="*", default=[])
+    making.add_argument("--scopes", nargs="+", default=[], help=f"default: those of its roles; of {' '.join(SCOPES)}")
+    making.add_argument("--roles", nargs="*", default=[], help=f"of {' '.join(ROLES)}, or what policies name")
     making.add_argument("--expires-in-s", type=int, default=None)
     making.add_argument("--note", default="")
     given = parser.parse_args(arguments)
@@ -61,6 +61,8 @@ def _create_key(settings: GatewaySettings, given: argparse.Namespace) -> int:
     except ProblemError as error:
         return _refuse(error.problem)
     sys.stdout.write(key + "\n")
+    for warning in key_warnings(scopes_of(new.scopes, new.roles), new.roles):
+        sys.stderr.write(f"warning: {warning}\n")
     return 0
 
 

@@ -159,9 +159,9 @@ class Deployment:
             process.terminate()
             process.wait(timeout=30)
 
-    def key(self, caller: str, *roles: str) -> str:
-        """Make a key as an operator does, in the gateway's container."""
-        words = ["create-key", "--project", "default", "--caller", caller, "--roles", *roles]
+    def key(self, caller: str, *more: str) -> str:
+        """Make a key as deploy/README.md does, in the gateway's container."""
+        words = ["create-key", "--project", "default", "--caller", caller, *more]
         command = [sys.executable, "-m", "towpath_gateway", *words]
         return subprocess.run(
             command, env=self.environment("gateway"), check=True, capture_output=True, text=True
@@ -209,13 +209,15 @@ def test_a_request_without_a_key_is_refused(deployment: Deployment) -> None:
 
 
 def test_f1_a_refund_goes_through_separate_processes_and_two_people(deployment: Deployment) -> None:
-    shop, mia = deployment.key("shop", "approver", "policy_admin"), deployment.key("mia", "approver")
-    assert deployment.ask(shop, "policy", "apply", str(SAMPLE / "policy.yaml"))[0] == 0
-    code, refused = deployment.ask(shop, "networks", "publish", str(SAMPLE / "network.yaml"))
+    documented = re.findall(r"create-key --project default --caller (\w+) (--.*)", (DEPLOY / "README.md").read_text())
+    assert [caller for caller, _ in documented] == ["ann", "paul", "mia", "shop"]
+    ann, paul, mia, shop = (deployment.key(caller, *words.split()) for caller, words in documented)
+    assert deployment.ask(paul, "policy", "apply", str(SAMPLE / "policy.yaml"))[0] == 0
+    code, refused = deployment.ask(paul, "networks", "publish", str(SAMPLE / "network.yaml"))
     assert (code, {entry["code"] for entry in refused["errors"]}) == (2, {"tool_unknown"}), "trusted output waits"
-    code, _ = deployment.ask(shop, "tools", "accept", "orders.find", "--version", "1", "--reason", "our own database")
+    code, _ = deployment.ask(paul, "tools", "accept", "orders.find", "--version", "1", "--reason", "our own database")
     assert code == 0
-    code, published = deployment.ask(shop, "networks", "publish", str(SAMPLE / "network.yaml"))
+    code, published = deployment.ask(paul, "networks", "publish", str(SAMPLE / "network.yaml"))
     assert code == 0, published
     script = ("--script", str(SAMPLE / "script.json"))
     code, run = deployment.ask(shop, "run", "support", "Please refund order 8812.", *script, "--wait", "2s")
@@ -228,12 +230,19 @@ def test_f1_a_refund_goes_through_separate_processes_and_two_people(deployment: 
     _, found = deployment.ask(mia, "gates", "list", "--run", run["run_id"])
     (gate,) = found["gates"]
     code, refused = deployment.ask(shop, "gates", "approve", gate["gate_id"])
+    assert (code, refused["code"]) == (4, "forbidden")
+    both = deployment.key("shop", "--roles", "approver")
+    code, refused = deployment.ask(both, "gates", "approve", gate["gate_id"])
     assert (code, refused["code"]) == (4, "requester_may_not_approve")
     assert deployment.ask(mia, "gates", "approve", gate["gate_id"], "--reason", "checked")[0] == 0
     code, run = deployment.ask(shop, "runs", "watch", run["run_id"])
     assert (code, run["status"], run["caller"]) == (0, "completed", "shop"), run
-    _, audit = deployment.ask(mia, "audit", "search", "--run", run["run_id"], "--phase", "approval.approved")
-    assert [entry["actor"] for entry in audit["entries"]] == ["mia"]
+    auditor = deployment.key("olga", "--roles", "auditor")
+    _, audit = deployment.ask(auditor, "audit", "search", "--run", run["run_id"], "--phase", "approval.approved")
+    assert [(entry["actor"], entry["detail"]["by_key"]) for entry in audit["entries"]] == [("mia", mia[4:16])]
+    _, made = deployment.ask(auditor, "audit", "search", "--phase", "key.created")
+    assert {entry["detail"]["caller"] for entry in made["entries"]} == {"ann", "paul", "mia", "shop", "olga"}
+    assert len(deployment.ask(ann, "keys", "list")[1]) > 0
 
 
 def test_services_leave_in_order_and_without_an_error(deployment: Deployment) -> None:

@@ -159,12 +159,13 @@ GateStatus = Literal["pending", "approved", "denied", "expired", "settled", "voi
 
 
 class GateVote(MessagePart):
-    """What one person decided at an approval gate."""
+    """What one person decided at an approval gate; `key_prefix` names the key that it came with, if any."""
 
     actor: str
     verdict: Literal["approved", "denied", "edited"]
     reason: str = ""
     at: datetime
+    key_prefix: str = ""
 
 
 class GateView(Message):
@@ -226,6 +227,7 @@ class ResolveGate(Message):
     args: JsonObject | None = None
     reason: str = Field(default="", max_length=2_000)
     actor: str
+    key_prefix: str = ""
     roles: tuple[str, ...] = ()
     digest: str | None = None
 

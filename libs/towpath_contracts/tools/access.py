@@ -217,6 +217,7 @@ class SettleCall(Message):
     execution_id: UUID
     verdict: Literal["happened", "did_not_happen", "retry"]
     actor: str
+    key_prefix: str = ""
     reason: str = ""
 
 

@@ -1,7 +1,8 @@
 """The table of API keys: finding, making, listing and revoking them.
 
-A secret leaves this module once, in the answer to its making. Postgres away means nobody is let in: that is an
-`unavailable`, never a "yes".
+Roles are those of a key, not of its caller. Making and revoking one are audited by the table itself. A secret leaves
+this module once, in the answer to its making. Postgres away means nobody is let in: that is an `unavailable`, never a
+"yes".
 """
 
 import secrets
@@ -24,7 +25,9 @@ from towpath_gateway.core.api_keys import (
     StoredKey,
     format_key,
     key_refusal,
+    key_warnings,
     principal_of,
+    refuse_other_person,
     scopes_of,
     secret_digest,
 )
@@ -59,7 +62,11 @@ class CreateKeyBody(ClientMessage):
 
 
 class KeyView(Message):
-    """A key without its secret; `key` is filled in once, in the answer to its making."""
+    """A key without its secret; `key` is filled in once, in the answer to its making.
+
+    `created_with` is the prefix of the key that it was made with; empty for the command `create-key`. `warnings` are
+    said once too.
+    """
 
     prefix: str
     caller: str
@@ -68,10 +75,12 @@ class KeyView(Message):
     roles: tuple[str, ...] = ()
     note: str = ""
     created_by: str = ""
+    created_with: str = ""
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
     key: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class KeyList(Message):
@@ -99,11 +108,12 @@ class KeyStore:
             raise ProblemError(problem("unauthenticated", why or "the key is not known"))
         return principal_of(stored)
 
-    async def create(self, new: CreateKeyBody, *, project: str, actor: str) -> KeyView:
-        """Store a new key and return it with its secret.
+    async def create(self, new: CreateKeyBody, *, project: str, maker: Principal | None) -> KeyView:
+        """Store a new key of *project* and return it with its secret; *maker* None is the command `create-key`.
 
-        Raises ProblemError `caller_taken` where the caller belongs to another project, `request_invalid` for a scope
-        that does not exist, and where neither scopes nor a known role is named.
+        Raises ProblemError `caller_taken` where the caller belongs to another project, `forbidden` where keys of the
+        caller have had roles that *maker* lacks, `request_invalid` for a scope that does not exist, and where neither
+        scopes nor a known role is named.
         """
         new = new.model_copy(update={"scopes": scopes_of(new.scopes, new.roles)})
         unknown = sorted(set(new.scopes) - set(ALL_SCOPES))
@@ -113,18 +123,20 @@ class KeyStore:
             raise ProblemError(problem("request_invalid", f"name scopes, or a role of {list(ROLES)}"))
         prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(_PREFIX_LENGTH))
         secret = secrets.token_urlsafe(_SECRET_BYTES)
-        row = await _query(lambda: self._insert(new, project, actor, prefix, secret))
+        row = await _query(lambda: self._insert(new, project, maker, prefix, secret))
         return KeyView(
             prefix=prefix,
             caller=new.caller,
             project=project,
             scopes=new.scopes,
-            roles=tuple(row["roles"]),
+            roles=tuple(sorted(set(new.roles))),
             note=new.note,
-            created_by=actor,
+            created_by=_actor(maker),
+            created_with=_prefix(maker),
             created_at=row["created_at"],
             expires_at=row["expires_at"],
             key=format_key(prefix, secret),
+            warnings=key_warnings(new.scopes, new.roles),
         )
 
     async def all_of(self, project: str) -> KeyList:
@@ -132,9 +144,9 @@ class KeyStore:
         rows = await _query(lambda: self._pool().fetch(_queries.list_keys, project))
         return KeyList(keys=tuple(KeyView.model_validate(dict(row)) for row in rows))
 
-    async def revoke(self, prefix: str, *, project: str, actor: str) -> None:
+    async def revoke(self, prefix: str, *, project: str, by: Principal) -> None:
         """End a key of *project*, at once here and within CACHE_S elsewhere; raises ProblemError `key_not_found`."""
-        found = await _query(lambda: self._pool().fetchval(_queries.revoke_key, prefix, project, actor))
+        found = await _query(lambda: self._pool().fetchval(_queries.revoke_key, prefix, project, by.actor, _prefix(by)))
         self._cache.pop(prefix, None)
         if found is None:
             raise ProblemError(problem("key_not_found", f"{prefix} is no key of this project"))
@@ -168,23 +180,38 @@ class KeyStore:
             self._cache.popitem(last=False)
         return stored, row["now"]
 
-    async def _insert(self, new: CreateKeyBody, project: str, actor: str, prefix: str, secret: str) -> asyncpg.Record:
+    async def _insert(
+        self, new: CreateKeyBody, project: str, maker: Principal | None, prefix: str, secret: str
+    ) -> asyncpg.Record:
         async with self._pool().acquire() as connection, connection.transaction():
             await connection.execute(_queries.claim_caller, new.caller, project)
             owner = await connection.fetchval(_queries.project_of, new.caller)
             if owner != project:
                 raise ProblemError(problem("caller_taken", f"{new.caller} is a caller of another project"))
-            await connection.execute(_queries.grant_roles, new.caller, list(new.roles), actor)
+            if maker is not None:
+                # A look without a lock: a key that another transaction makes meanwhile keeps its roles to itself.
+                held = await connection.fetch(_queries.roles_ever_held, new.caller)
+                refuse_other_person(maker, new.caller, frozenset(row[0] for row in held))
             return await connection.fetchrow(
                 _queries.insert_key,
                 prefix,
                 secret_digest(secret),
                 new.caller,
                 sorted(set(new.scopes)),
+                sorted(set(new.roles)),
                 new.note,
-                actor,
+                _actor(maker),
+                _prefix(maker),
                 new.expires_in_s,
             )
+
+
+def _actor(maker: Principal | None) -> str:
+    return "create-key" if maker is None else maker.actor
+
+
+def _prefix(maker: Principal | None) -> str:
+    return (maker.key_prefix if maker is not None else None) or ""
 
 
 async def _query(ask: Callable[[], Awaitable[T]]) -> T:

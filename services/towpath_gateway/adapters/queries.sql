@@ -1,12 +1,11 @@
 -- name: find_key
-SELECT k.prefix, k.secret_digest, k.caller, p.project, k.scopes, k.expires_at, k.revoked_at, now() AS now,
-       ARRAY(SELECT r.role FROM gateway.principal_role r WHERE r.caller = k.caller ORDER BY r.role) AS roles
+SELECT k.prefix, k.secret_digest, k.caller, p.project, k.scopes, k.roles, k.expires_at, k.revoked_at, now() AS now
   FROM gateway.api_key k JOIN gateway.principal p USING (caller)
  WHERE k.prefix = $1;
 
 -- name: list_keys
-SELECT k.prefix, k.caller, p.project, k.scopes, k.note, k.created_by, k.created_at, k.expires_at, k.revoked_at,
-       ARRAY(SELECT r.role FROM gateway.principal_role r WHERE r.caller = k.caller ORDER BY r.role) AS roles
+SELECT k.prefix, k.caller, p.project, k.scopes, k.roles, k.note, k.created_by, k.created_with, k.created_at,
+       k.expires_at, k.revoked_at
   FROM gateway.api_key k JOIN gateway.principal p USING (caller)
  WHERE p.project = $1
  ORDER BY k.created_at, k.prefix;
@@ -17,19 +16,18 @@ INSERT INTO gateway.principal (caller, project) VALUES ($1, $2) ON CONFLICT (cal
 -- name: project_of
 SELECT project FROM gateway.principal WHERE caller = $1;
 
--- name: grant_roles
-INSERT INTO gateway.principal_role (caller, role, granted_by)
-SELECT $1, role, $3 FROM unnest($2::text[]) AS role
-ON CONFLICT (caller, role) DO NOTHING;
+-- name: roles_ever_held
+SELECT DISTINCT unnest(roles) FROM gateway.api_key WHERE caller = $1;
 
 -- name: insert_key
-INSERT INTO gateway.api_key (prefix, secret_digest, caller, scopes, note, created_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, now() + make_interval(secs => $7))
-RETURNING created_at, expires_at,
-          ARRAY(SELECT r.role FROM gateway.principal_role r WHERE r.caller = $3 ORDER BY r.role) AS roles;
+INSERT INTO gateway.api_key (prefix, secret_digest, caller, scopes, roles, note, created_by, created_with, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $9))
+RETURNING created_at, expires_at;
 
 -- name: revoke_key
-UPDATE gateway.api_key k SET revoked_at = coalesce(k.revoked_at, now()), revoked_by = coalesce(k.revoked_by, $3)
+UPDATE gateway.api_key k
+   SET revoked_at = coalesce(k.revoked_at, now()), revoked_by = coalesce(k.revoked_by, $3),
+       revoked_with = coalesce(k.revoked_with, $4)
   FROM gateway.principal p
  WHERE k.prefix = $1 AND p.caller = k.caller AND p.project = $2
 RETURNING k.prefix;

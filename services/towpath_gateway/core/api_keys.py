@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from towpath_contracts.problems.registry import ProblemError, problem
+
 SCOPES: tuple[str, ...] = (
     "runs:read",
     "runs:write",
@@ -24,7 +26,7 @@ SCOPES: tuple[str, ...] = (
     "policy:write",
     "keys:admin",
 )
-"""Everything that a key of a project may be allowed to do; a key gets these where nothing else is asked for."""
+"""Everything that a key of a project may be allowed to do."""
 
 OPERATE_PLATFORM = "platform:operate"
 
@@ -48,6 +50,8 @@ Three of them may speak at gates; which gates is the role's own matter: approval
 tools a policy admin's.
 """
 
+_DECIDING_ROLES = frozenset({"approver", "policy_admin"})
+
 ROLES: tuple[str, ...] = tuple(ROLE_SCOPES)
 """Roles the platform itself asks for; policies may name others."""
 
@@ -68,7 +72,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredKey:
-    """A key as the table holds it; `roles` and `project` are its caller's."""
+    """A key as the table holds it; `project` is its caller's."""
 
     prefix: str
     secret_digest: bytes
@@ -100,6 +104,33 @@ def scopes_of(scopes: Collection[str], roles: Iterable[str]) -> tuple[str, ...]:
     if scopes:
         return tuple(scopes)
     return tuple(sorted(frozenset().union(*(ROLE_SCOPES.get(role, frozenset()) for role in roles))))
+
+
+def key_warnings(scopes: Collection[str], roles: Collection[str]) -> tuple[str, ...]:
+    """Return what is unwise about a key that may do all this; empty for a key of one purpose."""
+    may, is_one_of = frozenset(scopes), frozenset(roles)
+    found = []
+    if {"runs:write", "keys:admin"} <= may:
+        found.append("it starts runs and makes keys: give the application runs:write runs:read, a person keys:admin")
+    if {"runs:write", "gates:resolve"} <= may and "operator" not in is_one_of:
+        found.append("it starts runs and speaks at gates: an application needs no gates:resolve")
+    if "keys:admin" in may and is_one_of & _DECIDING_ROLES:
+        named = " ".join(sorted(is_one_of & _DECIDING_ROLES))
+        found.append(f"it makes keys of its role {named} for others: its holder can count as several people")
+    return tuple(found)
+
+
+def refuse_other_person(maker: Principal, caller: str, roles: Collection[str]) -> None:
+    """Raise ProblemError `forbidden` where keys of *caller* have had *roles* that *maker* lacks.
+
+    The new key would not have those roles. But its holder would speak in the name of a person whose word counts where
+    the maker's doesn't. Keys that have ended count too, so revoking them first opens nothing.
+    """
+    missing = sorted(set(roles) - maker.roles) if caller != maker.caller else []
+    if missing:
+        detail = f"keys of {caller} have had the roles {missing}, which you don't hold"
+        remedy = "Have it made by who holds them, or with the database at hand: python -m towpath_gateway create-key."
+        raise ProblemError(problem("forbidden", detail, remedy=remedy))
 
 
 def format_key(prefix: str, secret: str) -> str:

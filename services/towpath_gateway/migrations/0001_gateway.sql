@@ -1,5 +1,5 @@
 -- migrate:up
--- Who may call: callers with their one project, their roles, and their keys. Only digests of secrets are kept.
+-- Who may call: callers with their one project, and their keys. Only digests of secrets are kept.
 CREATE TABLE gateway.principal (
   caller text PRIMARY KEY CHECK (caller ~ '^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}$'),
   project text NOT NULL CHECK (project ~ '^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}$'),
@@ -9,32 +9,51 @@ COMMENT ON TABLE gateway.principal IS 'A caller is one token of the subject task
 -- The caller of plain task.submit; the orchestrator serves it on the embedded platform only.
 INSERT INTO gateway.principal (caller, project) VALUES ('anonymous', 'default');
 
-CREATE TABLE gateway.principal_role (
-  caller text NOT NULL REFERENCES gateway.principal,
-  role text NOT NULL CHECK (role ~ '^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}$'),
-  granted_by text NOT NULL,
-  granted_at timestamptz NOT NULL DEFAULT now(),
-  PRIMARY KEY (caller, role)
-);
-
 CREATE TABLE gateway.api_key (
   prefix text PRIMARY KEY,
   secret_digest bytea NOT NULL CHECK (length(secret_digest) = 32),
   caller text NOT NULL REFERENCES gateway.principal,
   scopes text[] NOT NULL,
+  roles text[] NOT NULL DEFAULT '{}',
   note text NOT NULL DEFAULT '',
   created_by text NOT NULL,
+  created_with text NOT NULL DEFAULT '',
   created_at timestamptz NOT NULL DEFAULT now(),
   expires_at timestamptz,
   revoked_at timestamptz,
-  revoked_by text
+  revoked_by text,
+  revoked_with text
 );
+COMMENT ON COLUMN gateway.api_key.roles IS 'Of this key alone: a key made earlier for the same caller never gains them.';
+COMMENT ON COLUMN gateway.api_key.created_with IS 'Prefix of the key it was made with; empty for the command create-key.';
 CREATE INDEX api_key_caller ON gateway.api_key (caller);
 
+-- Making and revoking a key are entries of the audit in the same transaction, whoever writes the row and whether or not
+-- the tool-access service runs. The gateway has no other way to write there.
+CREATE FUNCTION gateway.audit_key() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF TG_OP = 'UPDATE' AND (OLD.revoked_at IS NOT NULL OR NEW.revoked_at IS NULL) THEN
+    RETURN NULL;
+  END IF;
+  PERFORM tas.write_audit('{}', ARRAY[tas.audit_own_note(
+    (SELECT p.project FROM gateway.principal p WHERE p.caller = NEW.caller),
+    CASE TG_OP WHEN 'INSERT' THEN 'key.created' ELSE 'key.revoked' END,
+    CASE TG_OP WHEN 'INSERT' THEN NEW.created_by ELSE NEW.revoked_by END,
+    json_build_object('key', NEW.prefix, 'caller', NEW.caller, 'scopes', NEW.scopes, 'roles', NEW.roles,
+                      'expires_at', NEW.expires_at,
+                      'by_key', CASE TG_OP WHEN 'INSERT' THEN NEW.created_with ELSE NEW.revoked_with END)::text)]);
+  RETURN NULL;
+END $$;
+REVOKE EXECUTE ON FUNCTION gateway.audit_key FROM PUBLIC;
+CREATE TRIGGER audit_key AFTER INSERT OR UPDATE OF revoked_at ON gateway.api_key
+  FOR EACH ROW EXECUTE FUNCTION gateway.audit_key();
+
 -- A key is never deleted and its secret never changed, so that records which name it stay true.
-GRANT SELECT, INSERT ON gateway.principal, gateway.principal_role, gateway.api_key TO towpath_gateway;
-GRANT UPDATE (revoked_at, revoked_by) ON gateway.api_key TO towpath_gateway;
+GRANT SELECT, INSERT ON gateway.principal, gateway.api_key TO towpath_gateway;
+GRANT UPDATE (revoked_at, revoked_by, revoked_with) ON gateway.api_key TO towpath_gateway;
 GRANT SELECT ON gateway.principal TO towpath_orchestrator;
 
 -- migrate:down
-DROP TABLE gateway.api_key, gateway.principal_role, gateway.principal;
+DROP TABLE gateway.api_key, gateway.principal;
+DROP FUNCTION gateway.audit_key;

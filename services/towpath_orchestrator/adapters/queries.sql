@@ -475,7 +475,8 @@ UNION ALL
 
 -- name: list_gates
 -- The votes of people are the tool-access service's; they are read from its table.
-SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.verdict, 'reason', v.reason, 'at', v.at)
+SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.verdict, 'reason', v.reason, 'at', v.at,
+                                               'key_prefix', v.key_prefix)
                              ORDER BY v.at, v.actor)
              FROM tas.approval_vote v WHERE v.approval_id = g.approval_id) AS votes
 FROM runs.gate g

@@ -34,7 +34,7 @@ _change_values = attrgetter(*_CHANGE)
 _CALL_CLAIMS = _CALL.index("claims")
 _CHANGE_CLAIMS = _CHANGE.index("claims")
 _APPROVAL = tuple(field.name for field in fields(Approval) if field.name != "votes")
-_VOTE = ("voter", "vote", "vote_reason", "vote_at", "edits", "args_digest")
+_VOTE = ("voter", "vote", "vote_reason", "vote_at", "edits", "args_digest", "voter_key")
 _approval_values = attrgetter(*_APPROVAL)
 
 
@@ -205,14 +205,15 @@ def _approvals(changes: Sequence[LedgerChange]) -> list[tuple[Any, ...]]:
     ]
 
 
-_NO_VOTE = (None, None, None, None, False, None)
+_NO_VOTE = (None, None, None, None, False, None, None)
 
 
 def _vote_columns(change: LedgerChange) -> tuple[Any, ...]:
     """Return the vote that the last approval of *change* takes in, and whether its arguments become the call's."""
     vote = change.vote
     columns = (None, None, None, None) if vote is None else (vote.actor, vote.verdict, vote.reason, vote.at)
-    return (*columns, change.edits, change.call.args_digest if change.edits and change.call is not None else None)
+    args_digest = change.call.args_digest if change.edits and change.call is not None else None
+    return (*columns, change.edits, args_digest, None if vote is None else vote.key_prefix)
 
 
 def _claims_text(claims: Sequence[StartClaim]) -> str:
@@ -258,8 +259,8 @@ def _claims_from(text: str) -> tuple[StartClaim, ...]:
 def _votes_from(text: str | None) -> tuple[ApprovalVote, ...]:
     votes = json.loads(text) if text else []
     return tuple(
-        ApprovalVote(actor=actor, verdict=verdict, reason=reason, at=datetime.fromisoformat(at))
-        for actor, verdict, reason, at in votes
+        ApprovalVote(actor=actor, verdict=verdict, reason=reason, at=datetime.fromisoformat(at), key_prefix=key_prefix)
+        for actor, verdict, reason, at, key_prefix in votes
     )
 
 

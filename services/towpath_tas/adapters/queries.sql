@@ -21,7 +21,7 @@ SELECT k.execution_id AS asked, clock_timestamp() AS read_at, coalesce(f.fence, 
        a.reason AS approval_reason, a.requested_by, a.expires_at, a.decided_by, a.decided_at, a.decided_reason,
        a.args AS approval_args, a.gate_type, a.role, a.quorum, a.on_expiry, a.revisions,
        a.edited_by AS approval_edited_by,
-       (SELECT json_agg(json_build_array(v.actor, v.verdict, v.reason, v.at) ORDER BY v.at, v.actor)
+       (SELECT json_agg(json_build_array(v.actor, v.verdict, v.reason, v.at, v.key_prefix) ORDER BY v.at, v.actor)
         FROM tas.approval_vote v WHERE v.approval_id = a.approval_id) AS votes
 FROM unnest($1::uuid[], $2::uuid[]) AS k (run_id, execution_id)
 LEFT JOIN LATERAL (SELECT c.* FROM tas.tool_call c

@@ -109,12 +109,16 @@ class LedgerCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalVote:
-    """A person's vote on an approval. Whoever `edited` the arguments has also approved the edited call."""
+    """A person's vote on an approval. Whoever `edited` the arguments has also approved the edited call.
+
+    `key_prefix` names the key that the vote came with; empty where it came with none.
+    """
 
     actor: str
     verdict: Literal["approved", "denied", "edited"]
     reason: str
     at: datetime
+    key_prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

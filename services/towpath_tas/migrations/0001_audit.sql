@@ -209,7 +209,8 @@ END $$;
 
 -- FORGETTING
 
--- Erases payloads of a project, and says so in the log in the same transaction. What the log says of itself stays.
+-- Erases payloads of a project, and says so in the log in the same transaction. What the log says of itself and of keys
+-- stays.
 CREATE FUNCTION tas.erase_payloads(of_project text, ids bigint[], by_actor text, why text) RETURNS bigint[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -221,7 +222,8 @@ BEGIN
   END IF;
   WITH gone AS (
     DELETE FROM tas.audit_payload p USING tas.audit_record r
-      WHERE p.entry_id = ANY (ids) AND r.entry_id = p.entry_id AND r.project = of_project AND r.phase NOT LIKE 'audit.%'
+      WHERE p.entry_id = ANY (ids) AND r.entry_id = p.entry_id AND r.project = of_project
+        AND r.phase NOT LIKE ALL (ARRAY['audit.%', 'key.%'])
       RETURNING p.entry_id
   ) SELECT coalesce(array_agg(g.entry_id ORDER BY g.entry_id), '{}') INTO erased FROM gone g;
   IF cardinality(erased) > 0 THEN

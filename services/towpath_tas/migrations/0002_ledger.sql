@@ -186,6 +186,7 @@ CREATE TABLE tas.approval_vote (
   reason      text NOT NULL,
   digest      text NOT NULL,
   at          timestamptz NOT NULL,
+  key_prefix  text NOT NULL DEFAULT '',
   PRIMARY KEY (approval_id, actor, verdict)
 );
 
@@ -233,13 +234,14 @@ CREATE TYPE tas.call_change AS (
   approval_id uuid, approvals integer, claims text, fact text, accepted text, settled_by text, revision integer,
   decides boolean
 );
--- `voter`, `vote` and `vote_at` are the decision that this change of an approval takes in, if it takes in one; with
+-- `voter`, `vote`, `vote_at` and `voter_key` are the decision that this change of an approval takes in, if any; with
 -- `edits` the arguments of the approval become those of its call.
 CREATE TYPE tas.approval_new AS (
   approval_id uuid, run_id uuid, execution_id uuid, project text, status text, digest text, bound text, rule text,
   reason text, requested_by text, expires_at timestamptz, decided_by text, decided_at timestamptz, decided_reason text,
   args text, gate_type text, role text, quorum integer, on_expiry text, revisions integer, edited_by text,
-  voter text, vote text, vote_reason text, vote_at timestamptz, edits boolean, args_digest text
+  voter text, vote text, vote_reason text, vote_at timestamptz, edits boolean, args_digest text,
+  voter_key text
 );
 -- A count with `per_s` is one use of a rate of `calls` by a project; the others are uses of a limit by a run.
 CREATE TYPE tas.count_new AS (
@@ -348,8 +350,8 @@ BEGIN
     FROM unnest(approvals) a WHERE a.execution_id = ANY (written)
     ON CONFLICT (approval_id) DO UPDATE SET status = excluded.status, decided_by = excluded.decided_by,
       decided_at = excluded.decided_at, decided_reason = excluded.decided_reason;
-  INSERT INTO tas.approval_vote (approval_id, actor, verdict, reason, digest, at)
-    SELECT a.approval_id, a.voter, a.vote, a.vote_reason, a.digest, a.vote_at
+  INSERT INTO tas.approval_vote (approval_id, actor, verdict, reason, digest, at, key_prefix)
+    SELECT a.approval_id, a.voter, a.vote, a.vote_reason, a.digest, a.vote_at, a.voter_key
     FROM unnest(approvals) a WHERE a.execution_id = ANY (written) AND a.voter IS NOT NULL;
   UPDATE tas.tool_call t SET
       args = a.args, args_digest = a.args_digest, edited_by = a.edited_by,

@@ -1,7 +1,7 @@
 """Attacks by who wants to be somebody else: keys for other callers, approvals of one's own requests."""
 
 from tests.attacks.attack import AttackWorkedError, Position, attack
-from tests.attacks.target import Target
+from tests.attacks.target import Target, pending_gates
 
 
 @attack(Position.KEY_HOLDER)
@@ -14,3 +14,42 @@ async def key_for_a_caller_with_roles(target: Target) -> str:
         if made.is_success:
             raise AttackWorkedError(f"a key of mia: {made.json()['roles']}; the refund of {run['run_id']} waits")
         return str(made.json()["code"])
+
+
+@attack(Position.KEY_HOLDER)
+async def key_made_before_the_roles(target: Target) -> str:
+    """Make a key for somebody new, wait until that person may approve, and approve one's own refund with it."""
+    async with target.client("kadmin2") as admin:
+        made = await admin.post("/v1/keys", json={"caller": "noa", "scopes": ["gates:read", "gates:resolve"]})
+        made.raise_for_status()
+        await target.key("noa", roles=["approver"])
+        run = await target.run(admin, [("desk.refund", {"order": "2", "amount": 9999})], "Refund order 2.")
+        (gate,) = await pending_gates(admin, run["run_id"])
+        early = {"Authorization": f"Bearer {made.json()['key']}"}
+        vote = {"verdict": "approved", "reason": "fine"}
+        answer = await admin.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote, headers=early)
+        if answer.is_success:
+            raise AttackWorkedError(f"approved as noa: {run['run_id']}")
+        return str(answer.json()["code"])
+
+
+@attack(Position.KEY_HOLDER)
+async def key_without_a_trace(target: Target) -> str:
+    """Make a key, revoke it while the tool-access service is down, and have the audit's details erased."""
+    await target.platform.hold("tas")
+    try:
+        async with target.client("kadmin3", roles=["policy_admin"]) as admin:
+            made = (await admin.post("/v1/keys", json={"caller": "ghost", "scopes": ["runs:read"]})).json()
+            (await admin.delete(f"/v1/keys/{made['prefix']}")).raise_for_status()
+            target.platform.release("tas")
+            await target.platform.wait_ready()
+            await admin.post("/v1/audit/erase", json={"reason": "tidy", "before": "2999-01-01T00:00:00Z"})
+            phases = []
+            for phase in ("key.created", "key.revoked"):
+                page = (await admin.get(f"/v1/audit?actor=kadmin3&phase={phase}")).json()
+                phases += [entry["phase"] for entry in page["entries"] if entry["detail"].get("key") == made["prefix"]]
+    finally:
+        target.platform.release("tas")
+    if phases != ["key.created", "key.revoked"]:
+        raise AttackWorkedError(f"the audit has {phases}")
+    return f"the audit has {' and '.join(phases)}"

@@ -1,20 +1,15 @@
 """Keys, scopes, roles and projects: who may ask the gateway for what."""
 
 import asyncio
-import os
-import subprocess
-import sys
+import json
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
-import httpx2
 import pytest
-from pydantic import SecretStr
-from tests.conftest import _with as address_of
-from tests.support.gateway.gateway_process import GatewayProcess, gateway_process
+from tests.support.gateway.keyed_gateway import Place, Servers, keyed_gateway, make_key
 from tests.support.gateway.operations import MAY, OPERATIONS, TASK
 from tests.support.platform.platform_peer import PlatformPeer
 
@@ -22,80 +17,23 @@ from towpath_contracts import rpc
 from towpath_contracts.dead_letters import DeadLetterPage
 from towpath_contracts.runs.views import ActionDone, GatePage, GateView
 from towpath_contracts.tools.access import AgentPermissions, AuditPage, PolicyApplied, ToolsDescribed
-from towpath_gateway.adapters.key_store import CreateKeyBody
 from towpath_gateway.core.api_keys import OPERATE_PLATFORM, SCOPES
-from towpath_gateway.settings import GatewaySettings
-from towpath_gateway.wiring import create_key
-
-
-class Place:
-    """A gateway that asks for keys, its peer and its database."""
-
-    def __init__(self, gateway: GatewayProcess, peer: PlatformPeer, dsn: str) -> None:
-        self.gateway = gateway
-        self.peer = peer
-        self.dsn = dsn
-
-    async def key(self, project: str, caller: str, scopes: Sequence[str] = SCOPES, **more: Any) -> str:
-        """Make a key, with every scope and role unless told otherwise."""
-        self.peer.projects[caller] = project
-        new = CreateKeyBody(caller=caller, scopes=tuple(scopes), **{"roles": ("approver", "policy_admin"), **more})
-        return await create_key(GatewaySettings(database_url=SecretStr(self.dsn)), new, project)
-
-    async def client(
-        self, project: str, caller: str, scopes: Sequence[str] = SCOPES, **more: Any
-    ) -> httpx2.AsyncClient:
-        return self.gateway.client(await self.key(project, caller, scopes, **more))
-
-
-def make_key(dsn: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Make a key on the command line, as the first key is made."""
-    environment = {**os.environ, "TOWPATH_DATABASE_URL": dsn}
-    command = [sys.executable, "-m", "towpath_gateway", "create-key", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-
-class Servers:
-    """What all tests of this file share: one database, one gateway. Tables are emptied between tests."""
-
-    def __init__(self, gateway: GatewayProcess, owner: str, role: str) -> None:
-        self.gateway = gateway
-        self.owner = owner
-        self.role = role
-
-
-async def execute(dsn: str, *statements: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
-        for statement in statements:
-            await connection.execute(statement)
-    finally:
-        await connection.close()
 
 
 @pytest.fixture(scope="module")
 def servers(
     postgres_dsn: str, template_database: str, nats_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Servers]:
-    name = f"towpath_keys_{uuid.uuid4().hex[:12]}"
-    asyncio.run(execute(postgres_dsn, f'CREATE DATABASE "{name}" TEMPLATE "{template_database}"'))
-    owner = address_of(postgres_dsn, database=name)
-    role = address_of(postgres_dsn, user="towpath_gateway", database=name)
-    with gateway_process(tmp_path_factory.mktemp("gateway"), nats_url, database_url=role) as gateway:
-        asyncio.run(gateway.wait_ready())
-        yield Servers(gateway, owner, role)
-    asyncio.run(execute(postgres_dsn, f'DROP DATABASE "{name}" WITH (FORCE)'))
+    folder = tmp_path_factory.mktemp("gateway")
+    with keyed_gateway(postgres_dsn, template_database, nats_url, folder) as running:
+        yield running
 
 
 @pytest.fixture
 async def place(servers: Servers, nats_url: str) -> AsyncIterator[Place]:
     async with PlatformPeer(nats_url) as peer:
         yield Place(servers.gateway, peer, servers.role)
-    await execute(
-        servers.owner,
-        "TRUNCATE gateway.api_key, gateway.principal_role",
-        "DELETE FROM gateway.principal WHERE caller <> 'anonymous'",
-    )
+    await servers.emptied()
 
 
 async def test_nobody_is_let_in_without_a_valid_key(place: Place) -> None:
@@ -256,6 +194,55 @@ async def test_nobody_gives_away_more_than_they_hold(place: Place) -> None:
         assert (await bob.get("/v1/keys")).status_code == 200
 
 
+async def test_nobody_makes_a_key_of_a_person_who_may_more(place: Place) -> None:
+    """Not now, not after the person's keys were revoked, and no earlier key gains what a later one is given."""
+    await place.key("shop", "mia", ("gates:resolve",), roles=("approver",))
+    async with await place.client("shop", "admin", [*SCOPES], roles=("viewer",)) as admin:
+        for _ in range(2):
+            refused = await admin.post("/v1/keys", json={"caller": "mia", "scopes": ["gates:resolve"]})
+            assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+            assert "'approver'" in refused.json()["detail"]
+            mias = [key["prefix"] for key in (await admin.get("/v1/keys")).json()["keys"] if key["caller"] == "mia"]
+            assert (await admin.delete(f"/v1/keys/{mias[0]}")).status_code == 204
+        early = await admin.post("/v1/keys", json={"caller": "tom", "scopes": ["gates:read", "gates:resolve"]})
+        assert (early.status_code, early.json()["roles"]) == (201, [])
+        await place.key("shop", "tom", ("gates:resolve",), roles=("approver",))
+        roles = {key["prefix"]: key["roles"] for key in (await admin.get("/v1/keys")).json()["keys"]}
+        assert roles[early.json()["prefix"]] == []
+        assert sorted(roles.values()).count(["approver"]) == 2
+    async with await place.client("shop", "head", roles=("approver", "viewer")) as head:
+        assert (await head.post("/v1/keys", json={"caller": "tom", "roles": ["approver"]})).status_code == 201
+
+
+async def test_making_and_revoking_a_key_are_audited_while_tool_access_is_away(place: Place, servers: Servers) -> None:
+    """No tool-access service runs here: the entries wait to be sealed from the commit that they tell of."""
+    first = await place.key("shop", "ann", roles=("approver",))
+    used = first[4:16]
+    async with place.gateway.client(first) as ann:
+        made = (await ann.post("/v1/keys", json={"caller": "mia", "roles": ["approver"]})).json()["prefix"]
+        for _ in range(2):
+            assert (await ann.delete(f"/v1/keys/{made}")).status_code == 204
+        refused = await ann.post("/v1/keys", json={"caller": "mia", "scopes": ["everything"]})
+        assert refused.status_code == 403
+    connection = await asyncpg.connect(servers.owner)
+    try:
+        rows = await connection.fetch(
+            "SELECT e.phase, e.project, e.actor, e.detail::jsonb AS detail FROM tas.audit_entry e "
+            "JOIN tas.audit_unsealed u USING (entry_id) WHERE e.detail::jsonb ->> 'key' = ANY ($1) ORDER BY e.entry_id",
+            [used, made],
+        )
+    finally:
+        await connection.close()
+    told = [(row["phase"], row["project"], row["actor"], json.loads(row["detail"])) for row in rows]
+    assert [(phase, project, actor, said["key"], said["by_key"]) for phase, project, actor, said in told] == [
+        ("key.created", "shop", "create-key", used, ""),
+        ("key.created", "shop", "ann", made, used),
+        ("key.revoked", "shop", "ann", made, used),
+    ]
+    assert all((said["caller"], said["roles"]) == ("mia", ["approver"]) for *_, said in told[1:])
+    assert told[0][3]["scopes"] == sorted(SCOPES)
+
+
 async def test_the_first_key_is_made_on_the_command_line(place: Place) -> None:
     made = await asyncio.to_thread(
         make_key, place.dsn, "--project", "shop", "--caller", "alice", "--scopes", "runs:read,runs:write", "gates:read"
@@ -265,7 +252,11 @@ async def test_the_first_key_is_made_on_the_command_line(place: Place) -> None:
     async with place.gateway.client(made.stdout.strip()) as alice:
         assert (await alice.get("/v1/runs")).status_code == 200
         assert (await alice.get("/v1/audit")).status_code == 403
-    taken = await asyncio.to_thread(make_key, place.dsn, "--project", "bank", "--caller", "alice")
+    more = ("--scopes", "runs:write", "keys:admin", "--roles", "approver")
+    both = await asyncio.to_thread(make_key, place.dsn, "--project", "shop", "--caller", "ann", *more)
+    assert (both.returncode, both.stderr.count("warning: ")) == (0, 2)
+    assert "give the application runs:write runs:read" in both.stderr
+    taken = await asyncio.to_thread(make_key, place.dsn, "--project", "bank", "--caller", "alice", "--roles", "viewer")
     assert (taken.returncode, taken.stdout) == (1, "")
     assert taken.stderr.startswith("caller_taken")
     wrong = await asyncio.to_thread(make_key, place.dsn, "--project", "bank", "--caller", "no spaces")
@@ -296,6 +287,9 @@ async def test_the_gateway_role_can_neither_change_nor_delete_keys(place: Place)
         for statement in (
             "DELETE FROM gateway.api_key",
             "UPDATE gateway.api_key SET scopes = '{}'",
+            "UPDATE gateway.api_key SET roles = '{approver}'",
+            "SELECT gateway.audit_key()",
+            "SELECT tas.write_audit('{}', '{}')",
             "UPDATE gateway.principal SET project = 'bank'",
             "SELECT 1 FROM runs.run",
         ):

@@ -39,6 +39,7 @@ async def vote(caller: TasCaller, asked: dict[str, Any], verdict: str, actor: st
         "verdict": verdict,
         "reason": "checked",
         "actor": actor,
+        "key_prefix": f"key-of-{actor}",
         "roles": ["approver"],
         "digest": asked["digest"],
     }
@@ -104,10 +105,18 @@ async def test_many_people_at_two_replicas_make_one_quorum_and_one_call(tas: Run
     assert counted == {"approved, 1 of 3", "approved, 2 of 3", "approved, 3 of 3"}
     for word in words:
         assert isinstance(word, str) or (isinstance(word, ProblemError) and word.problem.code == "gate_settled")
-    votes = await query(tas.dsn, "SELECT actor FROM tas.approval_vote WHERE approval_id = $1", asked["approval_id"])
+    of_this = asked["approval_id"]
+    votes = await query(tas.dsn, "SELECT actor, key_prefix FROM tas.approval_vote WHERE approval_id = $1", of_this)
+    assert all(vote["key_prefix"] == f"key-of-{vote['actor']}" for vote in votes)
     assert len(votes) == len({vote["actor"] for vote in votes}) == 3
     assert {invocation.attempt for invocation in tas.caller.invocations[request.execution_id]} == {1}
-    phases = [entry.phase for entry in await tas.caller.audit(execution_id=request.execution_id)]
+    entries = await tas.caller.audit(execution_id=request.execution_id)
+    assert {vote["actor"]: vote["key_prefix"] for vote in votes} == {
+        entry.actor: entry.detail["by_key"]
+        for entry in entries
+        if entry.phase in ("approval.vote", "approval.approved")
+    }
+    phases = [entry.phase for entry in entries]
     assert (phases.count("approval.vote"), phases.count("approval.approved")) == (2, 1)
     assert phases.count("approval.consumed") == 1, "used once"
 

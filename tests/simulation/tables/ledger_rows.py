@@ -51,7 +51,7 @@ class LedgerRows:
         self.calls: dict[UUID, Row] = {}
         self.by_run: dict[UUID, list[UUID]] = defaultdict(list)
         self.approvals: dict[UUID, Row] = {}
-        self.votes: dict[tuple[UUID, str, str], tuple[datetime, str]] = {}
+        self.votes: dict[tuple[UUID, str, str], tuple[datetime, str, str]] = {}
         self.fences: dict[UUID, int] = {}
         self.fenced_at: dict[UUID, datetime] = {}
         self.used: dict[tuple[UUID, str], int] = defaultdict(int)
@@ -198,7 +198,7 @@ class LedgerRows:
         """Keep the verdict that an approval takes, and make its arguments those of its call."""
         if vote["voter"] is not None:
             key = (vote["approval_id"], vote["voter"], vote["vote"])
-            self.votes[key] = (vote["vote_at"], vote["vote_reason"])
+            self.votes[key] = (vote["vote_at"], vote["vote_reason"], vote["voter_key"])
         if vote["edits"]:
             call = self.calls[vote["execution_id"]]
             call["asked_digest"] = call.get("asked_digest") or call["args_digest"]
@@ -243,8 +243,10 @@ class LedgerRows:
         shown = ("bound", "requested_by", "expires_at", "decided_by", "decided_at", "decided_reason", *names)
         shown += ("gate_type", "role", "quorum", "on_expiry", "revisions")
         approval = {names.get(name, name): vote[name] for name in shown}
-        said = [(at, by, word, why) for (key, by, word), (at, why) in self.votes.items() if key == call["approval_id"]]
-        words = [[by, word, why, at.isoformat()] for at, by, word, why in sorted(said)]
+        cast = [
+            (at, by, word, *more) for (key, by, word), (at, *more) in self.votes.items() if key == call["approval_id"]
+        ]
+        words = [[by, word, why, at.isoformat(), prefix] for at, by, word, why, prefix in sorted(cast)]
         head = {"asked": execution_id, "read_at": self.database.now(), "stored_fence": self.fences.get(run_id, 0)}
         edit = {name: call.get(name) for name in ledger_tables._EDIT}
         return {**head, **call, **approval, **edit, "votes": json.dumps(words) if words else None}

@@ -17,11 +17,15 @@ from towpath_contracts.strict_json import MAX_DEPTH
 from towpath_gateway.app.strict_requests import is_json, read_json
 from towpath_gateway.core import sse
 from towpath_gateway.core.api_keys import (
+    SCOPES,
     StoredKey,
     bearer,
     format_key,
     key_refusal,
+    key_warnings,
     principal_of,
+    refuse_other_person,
+    scopes_of,
     secret_digest,
     split_key,
 )
@@ -55,6 +59,32 @@ def stored(**more: object) -> StoredKey:
         **more,
     }
     return StoredKey(**values)
+
+
+def test_a_person_is_spoken_for_by_who_holds_as_much() -> None:
+    maker = principal_of(stored())
+    for caller, roles in (("mia", ()), ("mia", ("approver",)), ("alice", ("policy_admin",))):
+        refuse_other_person(maker, caller, roles)
+    with pytest.raises(ProblemError) as refused:
+        refuse_other_person(maker, "mia", ("approver", "policy_admin"))
+    assert refused.value.problem.code == "forbidden"
+    assert "['policy_admin']" in refused.value.problem.detail
+
+
+@pytest.mark.parametrize(
+    ("scopes", "roles", "warnings"),
+    [
+        (("runs:write", "runs:read"), (), 0),
+        (("keys:admin",), (), 0),
+        (("runs:write", "keys:admin"), (), 1),
+        (("runs:write", "gates:resolve"), ("approver",), 1),
+        (scopes_of((), ("operator",)), ("operator",), 0),
+        (("keys:admin", "gates:resolve"), ("approver",), 1),
+        (SCOPES, ("policy_admin",), 3),
+    ],
+)
+def test_a_key_of_several_purposes_is_warned_of(scopes: tuple[str, ...], roles: tuple[str, ...], warnings: int) -> None:
+    assert len(key_warnings(scopes, roles)) == warnings
 
 
 def test_a_key_is_read_back_from_its_text() -> None:

@@ -63,6 +63,8 @@ async def create(
     if out.for_people:
         out.write(made["key"])
         out.write("Keep it now: it isn't shown again.", "yellow")
+        for warning in made["warnings"]:
+            out.write(f"Warning: {warning}.", "yellow")
     else:
         out.data(made)
 

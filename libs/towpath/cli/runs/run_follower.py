@@ -15,6 +15,7 @@ from towpath.cli.runs.event_lines import EventFormatter, answer_text, summary
 from towpath.cli.shared.output import OutputPrinter, print_notice
 from towpath.cli.shared.text import one_line, plain_json, printable
 from towpath.client.client import Client
+from towpath.errors import DeniedError
 from towpath_contracts.events.log import AnyEvent, DecisionRequested, GateOpened, LogEntry, RunFinished
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.switches import PAUSED
@@ -103,7 +104,7 @@ class RunFollower:
 
 async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> None:
     """Ask the person at the terminal to decide, unless somebody already has."""
-    if (await client.gates.show(gate.gate_id)).status != "pending":
+    if not await _is_pending(client, gate):
         return
     if gate.approval_id is None:
         _show_unknown_call(gate, out)
@@ -131,8 +132,16 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> N
 
 async def _print_gate_notice(client: Client, gate: GateOpened, _out: OutputPrinter) -> None:
     """Print to stderr that the run waits and how to settle it; stdout belongs to a program."""
-    if (await client.gates.show(gate.gate_id)).status == "pending":
+    if await _is_pending(client, gate):
         print(printable(how_to_settle(gate)), file=sys.stderr, flush=True)
+
+
+async def _is_pending(client: Client, gate: GateOpened) -> bool:
+    """Return whether nobody has decided yet, as far as a key may know that starts runs and reads no gates."""
+    try:
+        return (await client.gates.show(gate.gate_id)).status == "pending"
+    except DeniedError:
+        return True
 
 
 def how_to_settle(gate: GateOpened) -> str:

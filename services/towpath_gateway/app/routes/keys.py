@@ -1,6 +1,6 @@
 """API keys of a project.
 
-Nobody gives away more than they hold; a secret is shown once.
+Nobody gives away more than they hold, or makes a key of somebody who holds more; a secret is shown once.
 """
 
 from fastapi import APIRouter, Response
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/v1/keys", route_class=BoundedJsonRoute, tags=["keys"
 async def create_key(new: CreateKeyBody, dependencies: Dependencies, principal: KeysAdmin) -> Response:
     """Make a key of this project; `key` is shown in this answer and never again."""
     refuse_more_than_held(principal, new)
-    view = await dependencies.keys.create(new, project=principal.project, actor=principal.actor)
+    view = await dependencies.keys.create(new, project=principal.project, maker=principal)
     return json_answer(view, status=201, headers={"Location": f"/v1/keys/{view.prefix}"})
 
 
@@ -31,7 +31,7 @@ async def list_keys(dependencies: Dependencies, principal: KeysAdmin) -> Respons
 @router.delete("/{prefix}", status_code=204, responses=documented("key_not_found"), summary="Revoke a key")
 async def revoke_key(prefix: str, dependencies: Dependencies, principal: KeysAdmin) -> Response:
     """End a key; it stays in the list."""
-    await dependencies.keys.revoke(prefix, project=principal.project, actor=principal.actor)
+    await dependencies.keys.revoke(prefix, project=principal.project, by=principal)
     return Response(status_code=204)
 
 

@@ -104,6 +104,7 @@ class RunCommands:
                 execution_id=gate.execution_id,
                 verdict=request.verdict,
                 actor=request.actor,
+                key_prefix=request.key_prefix,
                 reason=request.reason,
             )
             await self._bus.request(SETTLE_CALL, settle)
@@ -134,7 +135,12 @@ class RunCommands:
             actor=request.actor,
             reason=request.reason,
             run_id=gate.run_id,
-            detail={"gate_id": str(gate.gate_id), "gate_type": gate.gate_type, "verdict": request.verdict},
+            detail={
+                "gate_id": str(gate.gate_id),
+                "gate_type": gate.gate_type,
+                "verdict": request.verdict,
+                "by_key": request.key_prefix,
+            },
         )
         await self._bus.request(RECORD_ACTION, action)
 

@@ -4,6 +4,7 @@ A command counts from the commit that stores it, and is not answered before. A r
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
@@ -78,7 +79,10 @@ class LedgerCommands:
             call = context.call
             if call is None or call.project != request.project:
                 return problem("tool_call_not_found", f"no call {request.execution_id} in {request.project}")
-            return on_settle(call, request.verdict, request.actor, request.reason, now=context.now, fence=context.fence)
+            change = on_settle(
+                call, request.verdict, request.actor, request.reason, now=context.now, fence=context.fence
+            )
+            return change if isinstance(change, Problem) else _with_key(change, request.key_prefix)
 
         await self._apply(request.run_id, request.execution_id, request.project, decide)
         return ActionDone(detail=f"call {request.execution_id}: {request.verdict}")
@@ -127,6 +131,12 @@ class LedgerCommands:
         await self._dispatcher.send(update.change)
         await crash_point_after_flush("tas.word_told")
         return update
+
+
+def _with_key(change: LedgerChange, key_prefix: str) -> LedgerChange:
+    """Return *change* with the key that a person's word came with in what it records."""
+    notes = tuple(replace(note, detail={**(note.detail or {}), "by_key": key_prefix}) for note in change.notes)
+    return replace(change, notes=notes)
 
 
 def _approval_progress(update: CallUpdate) -> str:

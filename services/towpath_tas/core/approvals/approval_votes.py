@@ -41,7 +41,7 @@ def resolve(
     if request.verdict == "edit":
         return _edit(call, approval, request, authorize, now=now)
     verdict: Literal["approved", "denied"] = "approved" if request.verdict == "approved" else "denied"
-    vote = ApprovalVote(actor=request.actor, verdict=verdict, reason=request.reason, at=now)
+    vote = _vote(request, verdict, now)
     settled = _with_vote(approval, vote)
     touched = call.next_revision()  # a new revision: concurrent decisions about this call must be made again
     return LedgerChange(
@@ -59,6 +59,12 @@ def format_progress(approval: Approval) -> str:
     return f"{word}, {len(approval.approvers)} of {approval.quorum}" if approval.quorum > 1 else word
 
 
+def _vote(request: ResolveGate, verdict: Literal["approved", "denied", "edited"], now: datetime) -> ApprovalVote:
+    return ApprovalVote(
+        actor=request.actor, verdict=verdict, reason=request.reason, at=now, key_prefix=request.key_prefix
+    )
+
+
 def _with_vote(approval: Approval, vote: ApprovalVote) -> Approval:
     """Return the approval with one more vote: settled by a denial, or by the last approval of its quorum."""
     after = replace(approval, votes=(*approval.votes, vote))
@@ -74,6 +80,7 @@ def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote) -> CallAudit
         "digest": approval.digest,
         "reason": vote.reason,
         "votes": f"{len(approval.approvers)} of {approval.quorum}",
+        "by_key": vote.key_prefix,
     }
     phase = "approval.vote" if approval.status == "pending" else f"approval.{approval.status}"
     return CallAuditEntry(phase=phase, verdict=vote.verdict, call=call, actor=vote.actor, detail=detail)
@@ -141,7 +148,7 @@ def _edit(
     )
     vote = None
     if made.gate_type == "approval":
-        vote = ApprovalVote(actor=request.actor, verdict="edited", reason=request.reason, at=now)
+        vote = _vote(request, "edited", now)
         made = _with_vote(made, vote)
     waiting = wait_for_approval(edited, made, decision, before=approval, why=changes_between(approval, made))
     assert waiting.call is not None
@@ -155,6 +162,7 @@ def _edit(
             "before": {"approval_id": str(approval.approval_id), "args_digest": call.args_digest},
             "reason": request.reason,
             "votes": f"{len(made.approvers)} of {made.quorum}",
+            "by_key": request.key_prefix,
         },
     )
     effects = waiting.effects if made.status == "pending" else (*waiting.effects, resolution_fact(made))
