@@ -30,7 +30,8 @@ from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.provenance.provenance import RunProvenance, ValueSource
+from towpath_tas.core.provenance.call_values import ValueSource
+from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 
 HERE = Path(__file__).parent
@@ -101,7 +102,7 @@ class Played:
         self.spent_us.append((time.perf_counter() - began) * 1e6)
         if decision.effect != "allow":
             why = decision.rule or (decision.denial.violation_type if decision.denial else "")
-            doubts = decision.origin.doubtful() if decision.origin else ()
+            doubts = decision.origin.untrusted_values() if decision.origin else ()
             self.rules.append(why)
             self.told.append(f"{call.function}: {why} {[(one.path, one.word, one.piece[:40]) for one in doubts[:3]]}")
         return decision.effect

@@ -47,7 +47,8 @@ from towpath_tas.core.policy.matrix import (
     Rule,
     RuleEffect,
 )
-from towpath_tas.core.provenance.provenance import CallProvenance, RunProvenance
+from towpath_tas.core.provenance.call_values import CallProvenance
+from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.provenance.provenance_messages import (
     needs_knowledge,
     origin_members,

@@ -13,7 +13,8 @@ from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.provenance.provenance import RunProvenance, ValueSource
+from towpath_tas.core.provenance.call_values import ValueSource
+from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.provenance.provenance_messages import needs_knowledge, origin_members
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 

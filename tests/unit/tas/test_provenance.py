@@ -10,8 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
-from towpath_tas.core.provenance.provenance import MAX_LEAVES, RunProvenance, ValueSource, stated_origin, worst
-from towpath_tas.core.provenance.value_matching import TrustedText, pointers
+from towpath_tas.core.provenance.call_values import ValueSource, stated_origin, worst
+from towpath_tas.core.provenance.provenance import MAX_LEAVES, RunProvenance
+from towpath_tas.core.provenance.trusted_text import TrustedText
+from towpath_tas.core.provenance.value_matching import pointers
 from towpath_tas.core.tools.registry import ToolVersion, judge_proposal, spec_digest
 
 MAIL = ValueSource("mail.read", 1)
@@ -55,7 +57,7 @@ TASK = (
     "value",
     [
         *("bob@acme.com", "BOB@acme.com", "Bob <bob@acme.com>", "GB29NWBK60161331926819", "+49 30 1234567"),
-        *("foo.com/Bar", "http://foo.com/Bar", "general", "#general", "Alice", "/tmp/Foo", "13", "Bob", "Eve"),
+        *("foo.com/Bar", "https://foo.com/Bar", "general", "#general", "Alice", "/tmp/Foo", "13", "Bob", "Eve"),
         *(13, 1200.5, "1200.50", "https://www.Foo.com/Bar/"),
     ],
 )
@@ -68,7 +70,7 @@ def test_what_the_task_says_comes_from_the_task(value: Any) -> None:
     "value",
     [
         *("ob@acme.com", "acme.com", "bob@acme.com.evil.org", "bob@acme.com <eve@evil.org>", "/tmp/foo", "Foo", "Bar"),
-        *("foo.com", "foo.com/bar", "gen", "Alic", 1200, 50, "bob@acme.com, eve@evil.org", "tmp"),
+        *("foo.com", "foo.com/bar", "http://foo.com/Bar", "gen", "Alic", 1200, 50, "bob@acme.com, eve@evil.org", "tmp"),
     ],
 )
 def test_a_part_of_the_task_text_is_no_match_of_the_task(value: Any) -> None:

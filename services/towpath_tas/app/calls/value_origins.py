@@ -21,7 +21,8 @@ from towpath_tas.adapters.origin_tables import (
     read_spec,
     read_tasks,
 )
-from towpath_tas.core.provenance.provenance import RunProvenance, ValueSource
+from towpath_tas.core.provenance.call_values import ValueSource
+from towpath_tas.core.provenance.provenance import RunProvenance
 
 MAX_RUNS = 256
 """Runs that are cached; others are read again."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import Denial, ToolSpec
-from towpath_tas.core.provenance.provenance import UNTRUSTED, CallProvenance, TracedValue, has_sinks, tool_properties
+from towpath_tas.core.provenance.call_values import UNTRUSTED, CallProvenance, TracedValue, has_sinks, tool_properties
 
 _TEXT = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
 _NAMED = re.compile(r"\borigin\b(?:\s*\.\s*([a-z_]+))?")
