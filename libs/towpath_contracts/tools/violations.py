@@ -17,3 +17,5 @@ class DenialCode:
     APPROVAL_DENIED = "approval_denied"
     APPROVAL_EXPIRED = "approval_expired"
     DRIFTED = "tool_drifted"
+    TOO_COSTLY = "too_costly"
+    """Finding where the values of its arguments come from would take too long."""

@@ -31,6 +31,7 @@ from towpath_tas.core.denials import (
     denied_by_matrix,
     denied_drifted,
     denied_grant,
+    denied_too_costly,
     denied_unknown,
 )
 from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionContext, ConditionResult
@@ -201,6 +202,8 @@ class ProjectAuthorizer:
         refused = self._refused_before(query, tool)
         if refused is not None:
             return self._no(query, refused, tool)
+        if query.call_origin is not None and query.call_origin.too_costly:
+            return self._no(query, denied_too_costly(query.tool, len(query.call_origin.values)), tool)
         context = ConditionContext(query.context())
         if not granted(query.grants, query.tool, tool.spec.operation, context, self.compile_grant):
             return self._no(query, denied_grant(query.tool, tool.spec.operation), tool)

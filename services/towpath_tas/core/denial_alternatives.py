@@ -130,6 +130,8 @@ def escalation(violation: str, verdict: MatrixVerdict | None) -> DenialEscalatio
             return DenialEscalation(why="a person has denied it")
         case DenialCode.NOT_GRANTED:
             return DenialEscalation(why="the task was submitted with fewer rights, and only another task can have more")
+        case DenialCode.TOO_COSTLY:
+            return DenialEscalation(why="nobody can permit a call whose values take too long to be looked up")
         case DenialCode.ARGUMENTS | DenialCode.TOOL_UNKNOWN | DenialCode.OPERATION_UNKNOWN:
             return DenialEscalation(why="nobody can permit a call that can't be made")
         case _:

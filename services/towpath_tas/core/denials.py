@@ -79,6 +79,13 @@ def denied_arguments(tool: str, problems: Sequence[str]) -> Denial:
     return _denial(DenialCode.ARGUMENTS, reason, None, (), f"Call {tool} again with corrected arguments.")
 
 
+def denied_too_costly(tool: str, values: int) -> Denial:
+    """There are so many values, in so much text, that nobody can say in time where they come from."""
+    reason = f"{tool} was given {values} values or more, too many to find each in all that this run has read"
+    suggestion = f"Call {tool} with fewer or shorter arguments, several times if need be."
+    return _denial(DenialCode.TOO_COSTLY, reason, None, (), suggestion)
+
+
 def denied_drifted(tool: str, version: int) -> Denial:
     """A server has redefined its tool, and nobody has accepted the new definition yet."""
     reason = f"{tool} is not what was accepted under this name: its calls are held until version {version} is accepted"

@@ -5,6 +5,7 @@ the revision that it expects. A decision that changes nothing counts only if it 
 So the cache saves queries and never decides anything, and replicas need not know of each other.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,6 @@ from uuid import UUID
 
 import asyncpg
 
-from towpath_contracts.switches import ActiveSwitch
 from towpath_contracts.tools.calls import CallStatus
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
@@ -33,13 +33,11 @@ from towpath_tas.adapters.ledger_tables import (
     read_counts,
     read_rates,
 )
+from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.app.calls.value_origins import RunProvenanceCache
 from towpath_tas.app.policy_cache import PolicyCache, seen_versions
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
-from towpath_tas.core.call import FINAL, Approval, LedgerCall, LedgerChange
-from towpath_tas.core.calls.switch_holds import principal_of
-from towpath_tas.core.policy.matrix import CallPrincipal
-from towpath_tas.core.provenance.provenance import RunProvenance
+from towpath_tas.core.authorization import ProjectAuthorizer
+from towpath_tas.core.call import FINAL, LedgerCall, LedgerChange
 from towpath_tas.metrics import TasMetrics
 
 MAX_ROUNDS = 8
@@ -72,38 +70,6 @@ class PostgresClock:
             msg = "Postgres's time was not read yet"
             raise RuntimeError(msg)
         return self._database_time + timedelta(seconds=monotonic() - self._read_at)
-
-
-@dataclass(slots=True)
-class LedgerContext:
-    """What TAS decides about a call from: its row, approval, fence and counters, the time and the policy in force."""
-
-    call: LedgerCall | None
-    approval: Approval | None
-    fence: int
-    now: datetime
-    bundle: ProjectAuthorizer
-    used: dict[str, int] | None = None
-    rates: dict[str, int] | None = None
-    known: RunProvenance | None = None
-    needs_origin: bool = False
-
-    def with_origin(self, query: AuthorizationQuery) -> AuthorizationQuery:
-        """Return *query* with the origin of its values, if that was loaded."""
-        return query if self.known is None else self.bundle.with_origin(query, self.known)
-
-    def authorize(self, query: AuthorizationQuery) -> AuthorizationDecision:
-        decision = self.bundle.authorize(self.with_origin(query), self.used, self.rates)
-        self.needs_origin = self.needs_origin or decision.needs_origin
-        return decision
-
-    def active_switch(self, principal: CallPrincipal | None = None, tool: str = "") -> ActiveSwitch | None:
-        """Return the switch that holds this call; without a call yet, the one that holds *tool* for *principal*."""
-        if not self.bundle.switches.open:
-            return None
-        if self.call is not None:
-            return self.bundle.switches.find(principal_of(self.call), self.call.tool)
-        return None if principal is None else self.bundle.switches.find(principal, tool)
 
 
 @dataclass(slots=True, eq=False)
@@ -243,6 +209,9 @@ class LedgerStore:
             return list(decided)
         for update, context in wanting.items():
             context.known = known[update.run_id]
+            query = context.needs_origin
+            if query is not None and context.known.takes_long(len(query.args_text)):
+                await asyncio.to_thread(context.with_origin, query)  # other messages and requests go on meanwhile
         return [update for update in decided if update not in wanting or self._decide(update)]
 
     async def _decide_with_directories(self, lane: PinnedDatabaseConnection, decided: Sequence[CallUpdate]) -> None:

@@ -25,7 +25,8 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.app.calls.dead_letters import confirmed
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
-from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerContext, LedgerStore
+from towpath_tas.app.calls.ledger_context import LedgerContext
+from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerStore
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.outcomes import on_outcome
 from towpath_tas.core.calls.switch_holds import hold

@@ -76,7 +76,7 @@ class AccessQueries:
         )
         if request.run_id is not None:
             known = await self._origins.of(self._pool, {request.run_id: request.project})
-            query = bundle.with_origin(query, known[request.run_id])
+            query = await asyncio.to_thread(bundle.with_origin, query, known[request.run_id])
         decision = bundle.authorize(query, request.used)
         if request.rates and decision.rated:
             keys = [(request.project, rate) for rate in decision.rated]

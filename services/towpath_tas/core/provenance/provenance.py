@@ -28,7 +28,7 @@ from towpath_tas.core.provenance.call_values import (
     worst,
 )
 from towpath_tas.core.provenance.search_budget import MAX_SEARCHED, PER_READ, SearchBudget, SearchBudgetSpentError
-from towpath_tas.core.provenance.trusted_text import SEPARATOR, TrustedText
+from towpath_tas.core.provenance.trusted_text import SEPARATOR, TrustedText, is_short_number
 from towpath_tas.core.provenance.value_matching import (
     MIN_HIDDEN,
     is_pointers,
@@ -226,8 +226,8 @@ class _CallSearch:
                 return RECORD, known.record_values[form]
         if not forms.isdisjoint(fixed):
             return FIXED, None
-        if exact and task.holds(value, budget=budget):
-            return None, None  # a short number in the task that does not name what it is used for
+        if exact and is_short_number(value) and task.holds(value):
+            return None, None  # in the task, which does not name with it what it is used for here
         source = self._untrusted_source(value)
         return (None, None) if source is None else (UNTRUSTED, source)
 
@@ -236,7 +236,7 @@ class _CallSearch:
         pointed: list[str] = []
         suspect: tuple[ValueSource | None, str] | None = None
         for piece in pointers(text):
-            label, source = self._label_of(piece, NONE)
+            label, source = (traced.label, traced.source) if piece == text else self._label_of(piece, NONE)
             if len(pointed) == MAX_PIECES:
                 pointed.append(UNTRUSTED)
                 suspect = suspect or (source, f"more than {MAX_PIECES} addresses")
@@ -251,6 +251,8 @@ class _CallSearch:
         if suspect is not None:
             return replace(traced, label=UNTRUSTED, source=suspect[0], piece=suspect[1])
         listed = [item.strip() for item in _BETWEEN.split(text)] if pointed and is_pointers(text) else []
+        if len(listed) == 1:
+            return traced
         known = [self._label_of(item, NONE, exact=traced.sink)[0] if is_pointers(item) else None for item in listed]
         return replace(traced, label=worst(label or UNKNOWN for label in known)) if known else traced
 

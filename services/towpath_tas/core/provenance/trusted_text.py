@@ -91,10 +91,8 @@ class TrustedText:
 
         "file 13" and "ID '13'" name it; "June 13" does not mean a file.
         """
-        text = bare(value)
-        read = [form for form in same_forms(value) if form.startswith("n:")]
-        if _SHORT_NUMBER.fullmatch(text) or (read and all(map(_SHORT_FORM.fullmatch, read))):
-            return text in self._called or any(form.removeprefix("n:") in self._called for form in read)
+        if is_short_number(value):
+            return not self._called.isdisjoint((bare(value), *(form[2:] for form in same_forms(value))))
         return self.holds(value, named=True, budget=budget)
 
     def _contains(self, wanted: str, budget: SearchBudget) -> bool:
@@ -125,6 +123,12 @@ class TrustedText:
                 places.extend(range(*found.span()))
             self._places = places
         return self._places
+
+
+def is_short_number(value: object) -> bool:
+    """Return whether *value* is a number of up to three digits, in any spelling."""
+    read = [form for form in same_forms(value) if form.startswith("n:")]
+    return _SHORT_NUMBER.fullmatch(bare(value)) is not None or (bool(read) and all(map(_SHORT_FORM.fullmatch, read)))
 
 
 def _places_of(wanted: str, text: str, budget: SearchBudget) -> Iterator[int]:

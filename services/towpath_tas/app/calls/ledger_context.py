@@ -1,0 +1,49 @@
+"""What a decision about a call is made from, with the origin of its values where that is known."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from towpath_contracts.switches import ActiveSwitch
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
+from towpath_tas.core.call import Approval, LedgerCall
+from towpath_tas.core.calls.switch_holds import principal_of
+from towpath_tas.core.policy.matrix import CallPrincipal
+from towpath_tas.core.provenance.provenance import RunProvenance
+
+
+@dataclass(slots=True)
+class LedgerContext:
+    """What TAS decides about a call from: its row, approval, fence and counters, the time and the policy in force."""
+
+    call: LedgerCall | None
+    approval: Approval | None
+    fence: int
+    now: datetime
+    bundle: ProjectAuthorizer
+    used: dict[str, int] | None = None
+    rates: dict[str, int] | None = None
+    known: RunProvenance | None = None
+    needs_origin: AuthorizationQuery | None = None
+    traced: AuthorizationQuery | None = None
+
+    def with_origin(self, query: AuthorizationQuery) -> AuthorizationQuery:
+        """Return *query* with the origin of its values, if that was loaded; looked up once per call."""
+        if self.known is None:
+            return query
+        if self.traced is None or (self.traced.tool, self.traced.args_text) != (query.tool, query.args_text):
+            self.traced = self.bundle.with_origin(query, self.known)
+        return replace(query, origin=self.traced.origin, call_origin=self.traced.call_origin)
+
+    def authorize(self, query: AuthorizationQuery) -> AuthorizationDecision:
+        decision = self.bundle.authorize(self.with_origin(query), self.used, self.rates)
+        if decision.needs_origin:
+            self.needs_origin = query
+        return decision
+
+    def active_switch(self, principal: CallPrincipal | None = None, tool: str = "") -> ActiveSwitch | None:
+        """Return the switch that holds this call; without a call yet, the one that holds *tool* for *principal*."""
+        if not self.bundle.switches.open:
+            return None
+        if self.call is not None:
+            return self.bundle.switches.find(principal_of(self.call), self.call.tool)
+        return None if principal is None else self.bundle.switches.find(principal, tool)

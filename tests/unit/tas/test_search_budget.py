@@ -1,0 +1,82 @@
+"""A call whose values take too much to be looked up is bounded, the same everywhere, and never waved through."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from tests.unit.tas.test_careful_example import asked, bundle
+from tests.unit.tas.test_provenance import MAIL, SEND, knowledge
+
+from towpath_tas.core.provenance import provenance, search_budget
+from towpath_tas.core.provenance.call_values import CallProvenance
+from towpath_tas.core.provenance.provenance import RunProvenance
+
+DRAWN = random.Random(1)
+ACCOUNTS = [f"GB{DRAWN.randrange(10**20):020}" for _ in range(300)]
+ONES = ["1" * count for count in range(7, 41)]
+
+
+def traced(known: RunProvenance, values: list[str]) -> CallProvenance:
+    return known.origin(SEND, {"to": values})
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(search_budget, "MAX_SEARCHED", most)
+    monkeypatch.setattr(provenance, "MAX_SEARCHED", most)
+
+
+@pytest.mark.parametrize(
+    ("task", "values", "word"),
+    [
+        ("a " * 45_000, [f"v{place}@x.example" for place in range(499)], "unknown"),
+        ("word12 " * 15_400, ACCOUNTS, "unknown"),
+        (" ".join(f"x{one}" for one in ACCOUNTS) * 15, ACCOUNTS, "unknown"),
+        ("1" * 90_000, [*ONES, *(f"{one}2" for one in ONES)], "unknown"),
+        ("file 7 " * 13_000, [str(place) for place in range(100, 500)], "unknown"),
+    ],
+    ids=["names", "accounts", "accounts inside words", "ones", "short numbers"],
+)
+def test_many_values_and_a_long_task_take_little(
+    monkeypatch: pytest.MonkeyPatch, task: str, values: list[str], word: str
+) -> None:
+    """A fifth of the budget at most: the text is searched only for what passes one look into a set."""
+    limited(monkeypatch, 40_000_000)
+    found = traced(knowledge(task), values)
+    assert found.context()["sinks"] == [word]
+    assert not found.too_costly
+
+
+def test_what_the_budget_does_not_reach_counts_as_untrusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    limited(monkeypatch, 50_000)
+    known = knowledge("Write to ann@acme.com")
+    known.add_output(MAIL, "lorem ipsum " * 1_000, trusted=False)
+    found = traced(known, [f"v{place}@x.example" for place in range(10)])
+    labels = [one.label for one in found.values]
+    assert (labels[0], labels[-1], sorted(set(labels))) == ("unknown", "untrusted", ["unknown", "untrusted"])
+    assert labels == [one.label for one in traced(known, [f"v{place}@x.example" for place in range(10)]).values]
+    assert not found.too_costly
+    assert traced(known, ["ann@acme.com"] * 400).context()["sinks"] == ["task"], "the same value is looked up once"
+    assert traced(known, [f"v{place}@x.example" for place in range(400)]).too_costly
+
+
+def test_one_text_can_not_spend_more_than_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    limited(monkeypatch, 50_000)
+    known = knowledge()
+    known.add_output(MAIL, "lorem ipsum " * 1_000, trusted=False)
+    found = known.origin(SEND, {"body": "".join(f"The sentence with number {place} in it.\n" for place in range(100))})
+    assert found.context()["args"] == {"body": "untrusted"}
+
+
+def test_a_call_that_exceeds_the_budget_by_far_is_denied_with_its_own_code() -> None:
+    query = asked("mail.send", {"to": ["ann@acme.com"]})
+    costly = CallProvenance(values=(), too_costly=True)
+    decision = bundle().authorize(replace(query, origin={}, call_origin=costly))
+    assert decision.denial is not None
+    assert (decision.effect, decision.denial.violation_type) == ("deny", "too_costly")
+    assert "fewer or shorter arguments" in decision.denial.suggestion
+
+
+def test_long_searches_are_left_to_a_thread() -> None:
+    assert not knowledge("Write to ann@acme.com", untrusted="x" * 10_000).takes_long(500)
+    assert knowledge("a " * 45_000).takes_long(10)
+    assert knowledge(untrusted="x " * 500_000).takes_long(500)
