@@ -20,7 +20,7 @@ import asyncpg
 from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, NatsUserRights, client_rights
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_embedded.platform_state import lock_folder, remove_state, wait_for_predecessor, write_state
+from towpath_embedded.platform_state import STATE_FILE, lock_folder, remove_state, wait_for_predecessor, write_state
 from towpath_embedded.processes import child_process, fork_client, role_names, role_process
 from towpath_embedded.processes.child_process import ManagedProcess, trim
 from towpath_embedded.processes.ports import LOOPBACK, require_free
@@ -110,12 +110,17 @@ class Platform:
 
     @property
     def nats_url(self) -> str:
-        """Where NATS answers; without a password one is the caller `anonymous`."""
+        """Where NATS answers; without a password one is the caller `anonymous`, or refused where keys are asked for."""
         return self.nats.url()
 
     def nats_url_of(self, user: str) -> str:
         """Where NATS answers *user* of the authority table, with the password."""
         return self.nats.url(user)
+
+    @property
+    def asks_for_keys(self) -> bool:
+        """Whether nobody is let in without a credential, by the gateway as by the broker."""
+        return self._set_for("gateway").get("TOWPATH_AUTH") == "on"
 
     @property
     def gateway_url(self) -> str:
@@ -222,7 +227,7 @@ class Platform:
             self.data / "nats",
             port=self._ports["nats"],
             users={**USERS, subjects.ANONYMOUS: client_rights(subjects.ANONYMOUS)},
-            no_auth_user=subjects.ANONYMOUS,
+            no_auth_user=None if self.asks_for_keys else subjects.ANONYMOUS,
             log=self.log("nats"),
             notice=self._notice,
         )
@@ -322,6 +327,7 @@ class Platform:
             "TOWPATH_NATS_PASSWORD": self.nats.password(role),
             "TOWPATH_HEALTH_HOST": LOOPBACK,
             "TOWPATH_GATEWAY_HOST": LOOPBACK,
+            "TOWPATH_STATE_FILE": str(self.data / STATE_FILE),
         }
         secrets = {"TOWPATH_DATABASE_URL": self.dsn(role)} if role in role_names.DATABASE_ROLES else {}
         if role == "tas":
@@ -332,7 +338,11 @@ class Platform:
         for name in ("TOWPATH_DATABASE_URL", "TOWPATH_TICKET_KEY_FILE", "TOWPATH_SEAL_KEY_FILE"):
             environment.pop(name, None)
         environment.update(secrets)
-        return {**environment, **self._environment, **self._role_environment.get(role, {})}
+        return {**environment, **self._set_for(role)}
+
+    def _set_for(self, role: str) -> dict[str, str]:
+        inherited = {name: value for name, value in role_process.inherited(role).items() if name == "TOWPATH_AUTH"}
+        return {**inherited, **self._environment, **self._role_environment.get(role, {})}
 
     def _processes_changed(self) -> None:
         self._write_state()

@@ -39,7 +39,7 @@ NETWORK: dict[str, Any] = {
         {
             "key": "clerk",
             "is_default": True,
-            "equipped_tools": ["desk.mail", "desk.send", "desk.label", "desk.notify", "desk.refund"],
+            "equipped_tools": ["desk.mail", "desk.send", "desk.label", "desk.notify", "desk.refund", "http.request"],
             "allow_respond": True,
             "prompt_template": "You are {agent_key}. Do what the task says.\n{tools}\n{tool_history}",
         }
@@ -70,11 +70,20 @@ class Target:
 
     @asynccontextmanager
     async def client(
-        self, caller: str = "", *, scopes: Sequence[str] = SCOPES, roles: Sequence[str] = (), project: str = "default"
+        self,
+        caller: str = "",
+        *,
+        scopes: Sequence[str] = SCOPES,
+        roles: Sequence[str] = (),
+        project: str = "default",
+        as_caller: bool = False,
     ) -> AsyncIterator[httpx2.AsyncClient]:
-        """Give a client with a new key of *caller*, of somebody new without one; without keys, one that has none."""
+        """Give a client with a new key of *caller*, of somebody new without one.
+
+        Where the platform asks for no keys, it has none unless *as_caller* asks for one all the same.
+        """
         headers = {}
-        if self.keys:
+        if self.keys or as_caller:
             name = caller or f"user-{uuid.uuid4().hex[:8]}"
             headers["Authorization"] = f"Bearer {await self.key(name, scopes=scopes, roles=roles, project=project)}"
         async with httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=TIMEOUT_S) as client:
@@ -177,7 +186,10 @@ async def target(*, keys: bool) -> AsyncIterator[Target]:
             workers=[
                 WorkerLaunch(
                     modules=("tests.attacks.tools",),
+                    builtin=True,
                     environment={
+                        "TOWPATH_HTTP_ALLOW": "127.0.0.1",
+                        "TOWPATH_HTTP_ALLOW_PRIVATE": "127.0.0.1",
                         "PYTHONPATH": str(ROOT),
                         EFFECTS_VARIABLE: str(folder / EFFECTS),
                         MAIL_VARIABLE: str(folder / MAIL),

@@ -4,7 +4,11 @@ Built-in tools are permitted, ticketed and recorded like any other; nothing is a
 """
 
 import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -20,8 +24,8 @@ TOOLSET = "builtin"
 class HttpEgressSettings(BaseSettings):
     """What `http.request` may reach: TOWPATH_HTTP_ALLOW, TOWPATH_HTTP_ALLOW_PRIVATE, TOWPATH_HTTP_MAX_BYTES.
 
-    Both lists are separated by commas or spaces, and empty by default. A host that may have a private address must
-    stand in both.
+    Both lists are separated by commas or spaces, and empty by default; `HOST:PORT` allows one port. A host that may
+    have a private address must stand in both.
     """
 
     model_config = SettingsConfigDict(env_prefix="TOWPATH_HTTP_", extra="ignore", frozen=True)
@@ -33,8 +37,47 @@ class HttpEgressSettings(BaseSettings):
     def egress(self) -> EgressClient:
         """Return the rules."""
         return EgressClient(
-            allowed=_split(self.allow), allowed_private=_split(self.allow_private), max_bytes=self.max_bytes
+            allowed=_split(self.allow),
+            allowed_private=_split(self.allow_private),
+            max_bytes=self.max_bytes,
+            own_ports=PlatformAddressSettings().own_ports,
         )
+
+
+class PlatformAddressSettings(BaseSettings):
+    """Where the platform of this worker is: TOWPATH_NATS_URL, and TOWPATH_STATE_FILE of one on this machine."""
+
+    model_config = SettingsConfigDict(env_prefix="TOWPATH_", extra="ignore", frozen=True)
+
+    nats_url: str = ""
+    health_port: int | None = None
+    state_file: Path | None = None
+
+    def own_ports(self) -> frozenset[int] | None:
+        """Return the ports of the platform on this machine as they are now; None where its file can't be read.
+
+        Processes that are started again may change their ports, so the file is read each time.
+        """
+        addresses = [self.nats_url]
+        if self.state_file is not None:
+            try:
+                state = json.loads(self.state_file.read_text("utf-8"))
+                addresses += [text for text in (*state.values(), *_health_urls(state)) if isinstance(text, str)]
+            except (OSError, ValueError, TypeError, KeyError, AttributeError):
+                return None
+        return frozenset(filter(None, (*map(_port_of, addresses), self.health_port)))
+
+
+def _health_urls(state: Any) -> Iterator[str]:
+    for process in state["processes"].values():
+        yield process.get("health_url", "")
+
+
+def _port_of(address: str) -> int | None:
+    try:
+        return urlsplit(address).port
+    except ValueError:
+        return None
 
 
 def _split(text: str) -> tuple[str, ...]:

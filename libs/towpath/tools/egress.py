@@ -1,16 +1,18 @@
 """Fetching over HTTP for tools, so that a model can't reach what it should not.
 
-Only hosts that are allowed by name; a name is resolved once and exactly that address is connected to; addresses
-that are not public are refused, also inside IPv6 forms, unless the host is allowed to have one; each redirect is
-checked like the first address; bytes and seconds have a limit.
+Only hosts that are allowed by name, and ports where the list names some; a name is resolved once and exactly that
+address is connected to; addresses that are not public are refused, also inside IPv6 forms, unless the host is allowed
+to have one, and then never the platform's own ports; each redirect is checked like the first address; bytes and seconds
+have a limit.
 """
 
 import asyncio
 import functools
 import ipaddress
+import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -27,6 +29,7 @@ SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 HIDDEN_HEADERS = frozenset({"set-cookie", "set-cookie2"})
 """Session secrets have no place in a record that people and models read."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_WITH_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d{1,5})")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -34,11 +37,16 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressClient:
-    """What may be reached. Patterns are host names, `*.example.com` for all below one, `*` for every public host."""
+    """What may be reached. Patterns are host names, `*.example.com` for all below one, `*` for every public host.
+
+    With `:PORT` behind it a pattern is for that port alone. *own_ports* returns the ports of the platform itself on
+    this machine, or None where nobody can say: then no address that is not public is reached.
+    """
 
     allowed: tuple[str, ...] = ()
     allowed_private: tuple[str, ...] = ()
     max_bytes: int = 1024 * 1024
+    own_ports: Callable[[], Collection[int] | None] = frozenset
 
     async def fetch(
         self,
@@ -75,14 +83,22 @@ class EgressClient:
         """Return where *url* leads, once host and address were checked."""
         parsed = _parse(url)
         host = parsed.host.lower().rstrip(".")
-        if not _matches(host, self.allowed):
-            hint = "Only hosts named in TOWPATH_HTTP_ALLOW can be reached."
-            raise ToolError("http_host_not_allowed", f"the host {host} is not allowed", hint=hint)
         port = parsed.port or _DEFAULT_PORTS[parsed.scheme]
+        if not _matches(host, port, self.allowed):
+            hint = "Only hosts named in TOWPATH_HTTP_ALLOW can be reached, at the ports that it names."
+            raise ToolError("http_host_not_allowed", f"the host {host} is not allowed at port {port}", hint=hint)
         for address in await _addresses(host, port):
-            if is_public(address) or _matches(host, self.allowed_private):
+            if is_public(address):
+                return EgressTarget(url=parsed, address=str(address), port=port)
+            if _matches(host, port, self.allowed_private):
+                self._refuse_own_port(port)
                 return EgressTarget(url=parsed, address=str(address), port=port)
         raise ToolError("http_address_not_allowed", f"the host {host} has no public address")
+
+    def _refuse_own_port(self, port: int) -> None:
+        own = self.own_ports()
+        if own is None or port in own:
+            raise ToolError("http_address_not_allowed", f"port {port} of this machine may be the platform's own")
 
     async def _once(
         self, method: str, target: "EgressTarget", headers: Mapping[str, str], body: bytes | None
@@ -178,8 +194,19 @@ def _parse(url: str) -> httpx2.URL:
     return parsed
 
 
-def _matches(host: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(host, pattern.lower()) for pattern in patterns)
+def _matches(host: str, port: int, patterns: tuple[str, ...]) -> bool:
+    for pattern in patterns:
+        name, of_port = _split_port(pattern.lower())
+        if fnmatchcase(host, name) and of_port in {None, port}:
+            return True
+    return False
+
+
+def _split_port(pattern: str) -> tuple[str, int | None]:
+    """Return the host and the port of a pattern; an IPv6 address with a port stands in brackets."""
+    found = _WITH_PORT.fullmatch(pattern)
+    name, port = (found["host"], int(found["port"])) if found else (pattern, None)
+    return name.removeprefix("[").removesuffix("]"), port
 
 
 async def _addresses(host: str, port: int) -> list[Address]:

@@ -1,6 +1,8 @@
 """Which addresses and hosts a tool may fetch from."""
 
 import ipaddress
+import json
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +87,46 @@ async def test_a_private_address_is_opened_only_by_name() -> None:
     egress = EgressClient(allowed=("localhost", "127.0.0.1"), allowed_private=("localhost",))
     assert (await egress.resolve("http://localhost:81/x")).port == 81
     assert await refusal(egress, "http://127.0.0.1/") == "http_address_not_allowed"
+
+
+async def test_a_pattern_with_a_port_opens_that_port_alone() -> None:
+    names = ("localhost:8443", "*.localhost:80", "[::1]:81", "::1")
+    egress = EgressClient(allowed=names, allowed_private=names)
+    for url in ("http://localhost:8443/", "http://[::1]:81/", "http://[::1]:82/"):
+        await egress.resolve(url)
+    assert await refusal(egress, "http://localhost:8787/") == "http_host_not_allowed"
+    assert await refusal(egress, "http://localhost/") == "http_host_not_allowed"
+    wide = EgressClient(allowed=("localhost",), allowed_private=("localhost:81",))
+    assert await refusal(wide, "http://localhost:82/") == "http_address_not_allowed"
+
+
+async def test_the_ports_of_the_platform_are_never_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = {
+        "gateway_url": "http://127.0.0.1:8787",
+        "nats_monitoring_url": "http://127.0.0.1:8222",
+        "pid": 7,
+        "processes": {"tas": {"health_url": "http://127.0.0.1:9001"}, "nats": {"pid": 1}},
+    }
+    place = tmp_path / "state.json"
+    for name, value in (
+        ("TOWPATH_HTTP_ALLOW", "*"),
+        ("TOWPATH_HTTP_ALLOW_PRIVATE", "*"),
+        ("TOWPATH_NATS_URL", "nats://127.0.0.1:4222"),
+        ("TOWPATH_STATE_FILE", str(place)),
+    ):
+        monkeypatch.setenv(name, value)
+    egress = HttpEgressSettings().egress()
+    assert await refusal(egress, "http://127.0.0.1:81/") == "http_address_not_allowed", (
+        "nobody can say whose port it is"
+    )
+    place.write_text(json.dumps(state))
+    await egress.resolve("http://127.0.0.1:81/")
+    for port in (8787, 8222, 9001, 4222):
+        for host in ("127.0.0.1", "[::1]", "127.8.8.8", "[::ffff:127.0.0.1]"):
+            assert await refusal(egress, f"http://{host}:{port}/") == "http_address_not_allowed"
+    state["processes"]["tas"]["health_url"] = "http://127.0.0.1:9002"
+    place.write_text(json.dumps(state))
+    assert await refusal(egress, "http://127.0.0.1:9002/") == "http_address_not_allowed"
 
 
 async def test_patterns_are_whole_names() -> None:

@@ -14,7 +14,7 @@ from towpath_contracts.agents import AgentQueueDeclared, DeclareAgentQueue
 from towpath_contracts.base import ClientMessage, Message
 from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.problems.registry import ProblemError, describe_validation_error, problem
-from towpath_contracts.runs.views import ActionDone, CancelRun, GetEvents, GetRun
+from towpath_contracts.runs.views import ActionDone, CancelRun, GetEvents, GetRun, RunView
 from towpath_contracts.streams import ConsumerSpec, agent_consumer
 from towpath_contracts.strict_json import check_json
 from towpath_contracts.tasks import SubmitTask
@@ -82,7 +82,10 @@ def _caller(subject: str) -> str:
 
 
 class ClientRequests:
-    """What NATS clients may ask, each in its own name; the caller is the last token of the subject."""
+    """What NATS clients may ask, each in its own name; the caller is the last token of the subject.
+
+    `anonymous` is whoever has no credential, so it sees and stops the runs of nobody else.
+    """
 
     def __init__(self, intake: TaskIntake, checker: TaskChecker, queries: RunQueries, commands: RunCommands) -> None:
         self._intake = intake
@@ -97,18 +100,33 @@ class ClientRequests:
     async def get(self, request: ClientGetRun, caller: Token) -> Message:
         """Show one of the caller's project's runs."""
         project = await self._checker.project_of(caller)
-        return await self._queries.get_run(GetRun.model_validate({"project": project, **request.model_dump()}))
+        view = await self._queries.get_run(GetRun.model_validate({"project": project, **request.model_dump()}))
+        _refuse_run_of_another(view, caller)
+        return view
 
     async def events(self, request: ClientGetEvents, caller: Token) -> Message:
         """Show events of one of the caller's project's runs."""
-        project = await self._checker.project_of(caller)
+        project = await self._project_of_run(request.run_id, caller)
         return await self._queries.events(GetEvents.model_validate({"project": project, **request.model_dump()}))
 
     async def cancel(self, request: ClientCancel, caller: Token) -> Message:
         """Stop one of the caller's project's runs."""
-        project = await self._checker.project_of(caller)
+        project = await self._project_of_run(request.run_id, caller)
         body = {"project": project, "actor": caller, **request.model_dump()}
         return await self._commands.cancel(CancelRun.model_validate(body))
+
+    async def _project_of_run(self, run_id: str, caller: str) -> str:
+        """Return the project of *caller*; raises ProblemError `run_not_found` for a run it may not see."""
+        project = await self._checker.project_of(caller)
+        if caller == subjects.ANONYMOUS:
+            found = await self._queries.get_run(GetRun.model_validate({"project": project, "run_id": run_id}))
+            _refuse_run_of_another(found, caller)
+        return project
+
+
+def _refuse_run_of_another(view: RunView, caller: str) -> None:
+    if caller == subjects.ANONYMOUS and view.caller != caller:
+        raise ProblemError(problem("run_not_found", f"no run {view.run_id} of a caller without a credential"))
 
 
 def serve_clients(bus: MessageBus, clients: ClientRequests) -> None:
