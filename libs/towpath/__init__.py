@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from towpath.tools.declaration import Tool, tool
     from towpath.tools.probes import DidNotHappen, Happened, Unclear
     from towpath.tools.process import ProcessResult, run_process
+    from towpath.tools.sandbox import Sandbox
     from towpath.tools.secrets import Secret
 
 _HOMES = {
@@ -76,6 +77,7 @@ _HOMES = {
     "plan": "towpath.tasks.plans",
     "run": "towpath.client.run_handle",
     "run_process": "towpath.tools.process",
+    "Sandbox": "towpath.tools.sandbox",
     "tool": "towpath.tools.declaration",
 }
 
@@ -101,6 +103,7 @@ __all__ = [
     "RefusedError",
     "RunFailedError",
     "RunTimeoutError",
+    "Sandbox",
     "Secret",
     "Swarm",
     "SystemParameter",

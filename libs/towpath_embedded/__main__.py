@@ -39,6 +39,7 @@ def up_command(
     networks: Path | None = None,
     mcp: Path | None = None,
     agent: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
+    sandbox: Literal["required", "preferred", "none"] = "none",
 ) -> int:
     """Start NATS, Postgres and every service, and keep them running until Ctrl-C.
 
@@ -66,6 +67,8 @@ def up_command(
         A file of MCP servers (YAML), whose tools a worker of its own offers; see docs/mcp.md.
     agent
         Agents in user code (module:Class or path/to/file.py:Class), each in a process of its own; see docs/agents.md.
+    sandbox
+        Whether programs of tools, and MCP servers, run in a sandbox where nothing else is said; see docs/tools.md.
     """
     return up(
         UpOptions(
@@ -80,6 +83,7 @@ def up_command(
             networks=networks,
             mcp=mcp,
             agents=agent,
+            sandbox=sandbox,
         )
     )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 POLL_S = 0.25
 READ_LIMIT_BYTES = 256 * 1024  # per read_new_lines and file; a faster writer is followed with a delay
 _POLICY = "policy"
+SANDBOX_WARNING = "without a sandbox"
 
 LineHandler = Callable[[str, str], None]
 
@@ -70,3 +71,17 @@ def policy_notice(name: str, line: str) -> str | None:
     hidden = {"event", "level", "timestamp", "role", "instance"}
     more = ", ".join(f"{key} {value}" for key, value in record.items() if key not in hidden)
     return f"{event}: {more}" if more else event
+
+
+def sandbox_notice(name: str, line: str) -> str | None:
+    """Return the notice for a log line of a worker whose programs run without a sandbox; None for any other line."""
+    if name.partition("-")[0] != "worker" or SANDBOX_WARNING not in line:
+        return None
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    if SANDBOX_WARNING not in str(record.get("event", "")):
+        return None
+    told = (f"{key}: {record[key]}" for key in ("servers", "reason", "remedy") if record.get(key))
+    return f"{name}: {record['event']}; {'; '.join(told)}"

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from towpath.tools.sandbox import SandboxMode, refusal
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.console import UpConsole
-from towpath_embedded.log_follower import LogFollower, policy_notice
+from towpath_embedded.log_follower import LogFollower, policy_notice, sandbox_notice
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -39,6 +40,7 @@ class UpOptions:
     networks: Path | None = None
     mcp: Path | None = None
     agents: tuple[str, ...] = ()
+    sandbox: SandboxMode = "none"
     servers_only: bool = False
 
 
@@ -146,8 +148,8 @@ async def _finished_first(task: "asyncio.Task[None]", stopping: asyncio.Event) -
 
 def _workers(options: UpOptions) -> list[UserCode]:
     """MCP servers have a worker of their own: what strangers send is read apart from what was written here."""
-    own: list[UserCode] = [WorkerLaunch(modules=options.workers, builtin=True)]
-    mcp = [] if options.mcp is None else [WorkerLaunch(mcp=options.mcp.absolute())]
+    own: list[UserCode] = [WorkerLaunch(modules=options.workers, builtin=True, sandbox=options.sandbox)]
+    mcp = [] if options.mcp is None else [WorkerLaunch(mcp=options.mcp.absolute(), sandbox=options.sandbox)]
     return [*own, *mcp, *(AgentLaunch(target=target) for target in options.agents)]
 
 
@@ -155,7 +157,7 @@ def _logs(options: UpOptions, platform: Platform, screen: UpConsole) -> LogFollo
     def show(name: str, line: str) -> None:
         if options.logs:
             screen.log(name, line)
-        elif (notice := policy_notice(name, line)) is not None:
+        elif (notice := policy_notice(name, line) or sandbox_notice(name, line)) is not None:
             screen.notice(notice)
 
     return LogFollower(platform.logs, show)
@@ -183,3 +185,5 @@ def _check_files(options: UpOptions) -> None:
     for option, path in (("--policy", options.policy), ("--networks", options.networks), ("--mcp", options.mcp)):
         if path is not None and not path.exists():
             raise ProblemError(problem("file_missing", f"{option} names {path}, which does not exist."))
+    if options.sandbox == "required" and (why := refusal()):
+        raise ProblemError(problem("sandbox_unavailable", f"--sandbox required: {why}"))

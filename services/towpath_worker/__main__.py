@@ -21,10 +21,11 @@ with paused():
 
     from towpath.errors import DeclarationError, RefusedError, problem_of
     from towpath.toolbox import add_working_folder
+    from towpath.tools.sandbox import set_default_mode
     from towpath_contracts.base import JsonObject
     from towpath_fabric.service import Service
     from towpath_worker.settings import WorkerSettings
-    from towpath_worker.wiring import load_tools, make_worker
+    from towpath_worker.wiring import load_tools, make_worker, note_sandboxes, require_sandboxes
 
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("modules", nargs="*", metavar="MODULE_OR_FILE", help="dotted module, or path of a .py file")
     parser.add_argument("--concurrency", type=int, help="how many calls run at once (default 16)")
     parser.add_argument("--mcp", metavar="FILE", help="serve the tools of the MCP servers in this YAML file too")
+    modes = ("required", "preferred", "none")
+    parser.add_argument("--sandbox", choices=modes, help="run programs of tools and MCP servers in one (default none)")
     parser.add_argument("--toolsets", action="store_true", help="print the names of the toolsets as JSON, and end")
     parser.add_argument("--inspect", action="store_true", help="print what the MCP servers offer as JSON, and end")
     parser.add_argument("--builtin", action="store_true", help="serve the built-in toolset too")
@@ -53,12 +56,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not options.mcp:
             parser.error("--inspect needs --mcp FILE")
         return _print_servers(Path(options.mcp))
-    given = {} if options.concurrency is None else {"worker_concurrency": options.concurrency}
+    chosen = {"worker_concurrency": options.concurrency, "worker_sandbox": options.sandbox}
+    given = {name: value for name, value in chosen.items() if value is not None}
     add_working_folder()
     try:
         settings = WorkerSettings.load(**given).model_copy(update={"database_url": None})
         forget_credentials()
+        set_default_mode(settings.worker_sandbox)
         servers = _read_servers(options.mcp) if options.mcp else None
+        require_sandboxes(settings, servers)
         toolbox, hooks = load_tools(options.modules, with_builtin=options.builtin, allow_none=servers is not None)
     except (DeclarationError, RefusedError, ValidationError) as error:
         sys.stderr.write(f"towpath worker: {error}\n")
@@ -68,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _print_json(sorted({*toolbox.toolsets(), *discovered}))
         return 0
     service = Service("worker", settings)
+    note_sandboxes(settings, servers, service.log)
     worker = make_worker(service, settings, toolbox, hooks, servers)
     code = service.run()
     if worker.overrun:  # Python would wait for ever for the threads of tools that ignore their timeout

@@ -5,6 +5,7 @@ A worker never opens Postgres, whatever its environment says.
 
 from pydantic import Field
 
+from towpath.tools.sandbox import SandboxMode
 from towpath_contracts.base import Token
 from towpath_fabric.settings import Settings
 
@@ -13,9 +14,11 @@ class WorkerSettings(Settings):
     """How one worker runs.
 
     `worker_owner` names who answers for the tools and is the same for all replicas; `project` is the project that the
-    tools are offered to; `worker_concurrency` is how many calls run at once.
+    tools are offered to; `worker_concurrency` is how many calls run at once; `worker_sandbox` says whether programs of
+    tools, and MCP servers, run in a sandbox where nothing else is said for one of them.
     """
 
     worker_concurrency: int = Field(default=16, ge=1, le=1_024)
     worker_owner: str = Field(default="worker", min_length=1, max_length=64)
+    worker_sandbox: SandboxMode = "none"
     project: Token = "default"

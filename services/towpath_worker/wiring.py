@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from towpath.errors import DeclarationError
+from towpath.errors import DeclarationError, RefusedError
 from towpath.hooks import Hook
 from towpath.toolbox import WorkerTools, collect, load_module
+from towpath.tools.sandbox import refusal
+from towpath_contracts.problems.registry import problem
 from towpath_fabric.service import Service
+from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.app.worker import Worker, WorkerOptions
 from towpath_worker.settings import WorkerSettings
 
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 
 CLOSE_S = 1.5
 """Part of the grace period that is kept for closing, after the running calls have used the rest."""
+
+_TOOLS = "programs of tools"
+_REMEDY = "sandbox: preferred or required, with what it needs (docs/mcp.md)"
 
 
 def load_tools(
@@ -71,3 +77,28 @@ def make_worker(
 
     service.on_stop(drain)
     return worker
+
+
+def require_sandboxes(settings: WorkerSettings, servers: "ServersFile | None") -> None:
+    """Raise RefusedError `sandbox_unavailable` where something requires a sandbox and none can be had."""
+    requiring = sorted(name for name, mode in _modes(settings, servers).items() if mode == "required")
+    if requiring and (why := refusal()):
+        raise RefusedError(problem("sandbox_unavailable", f"{', '.join(requiring)}: {why}"))
+
+
+def note_sandboxes(settings: WorkerSettings, servers: "ServersFile | None", log: Logger) -> None:
+    """Warn once of the programs that reach whatever this worker's user may."""
+    modes = _modes(settings, servers)
+    preferring = sorted(name for name, mode in modes.items() if mode == "preferred")
+    if preferring and (why := refusal()):
+        log.warning("programs run without a sandbox", servers=preferring, reason=why)
+    open_servers = sorted(name for name, mode in modes.items() if mode == "none" and name != _TOOLS)
+    if open_servers:
+        log.warning("MCP servers run without a sandbox", servers=open_servers, remedy=_REMEDY)
+
+
+def _modes(settings: WorkerSettings, servers: "ServersFile | None") -> dict[str, str]:
+    """Return the mode of the programs of tools, and of every MCP server that is a program, by name."""
+    named = {} if servers is None else servers.servers
+    own = {name: one.sandbox or settings.worker_sandbox for name, one in named.items() if one.command is not None}
+    return {_TOOLS: settings.worker_sandbox, **own}

@@ -8,12 +8,20 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from towpath.errors import ToolError
+from towpath.tools.sandbox import (
+    Sandbox,
+    SandboxMode,
+    SandboxUnavailableError,
+    default_mode,
+    in_sandbox,
+    sandbox_environment,
+)
 
 MAX_OUTPUT_BYTES = 1024 * 1024
 GRACE_S = 3.0
@@ -48,16 +56,21 @@ async def run_process(
     grace_s: float = GRACE_S,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
     check: bool = False,
+    sandbox: Sandbox | SandboxMode | None = None,
 ) -> ProcessResult:
     """Run *command* in a session of its own, without a shell, and return how it ended.
 
     *env* replaces the environment; without one the program gets only PATH, HOME and the locale, never the worker's own
-    secrets. When the call is cancelled or *timeout_s* is over, its process group gets SIGTERM and, *grace_s* seconds
-    later, SIGKILL. At most *max_output_bytes* of either output are kept. Raises ToolError: `process_not_found`,
-    `process_not_permitted`, `process_not_started` (what there is can't be run, or the machine has no room for it),
-    `process_timeout` and, with *check*, `process_failed`. A program that leaves its session on purpose is not reached.
+    secrets. *sandbox* says what of this machine it may reach (`towpath.Sandbox`), or only whether there is to be one;
+    without it the worker's operator decides. In a sandbox *cwd* can be read.
+
+    When the call is cancelled or *timeout_s* is over, its process group gets SIGTERM and, *grace_s* seconds later,
+    SIGKILL; a sandbox ends at once. At most *max_output_bytes* of either output are kept. Raises ToolError:
+    `process_not_found`, `process_not_permitted`, `process_not_started` (what there is can't be run, or the machine has
+    no room for it), `sandbox_unavailable` (one is required, and there is none), `process_timeout` and, with *check*,
+    `process_failed`. A program that leaves its session on purpose is not reached, unless it is in a sandbox.
     """
-    process = await _start(command, cwd, env)
+    process = await _start(command, cwd, env, as_sandbox(sandbox))
     readers = [asyncio.create_task(_read(stream, max_output_bytes)) for stream in (process.stdout, process.stderr)]
     try:
         async with asyncio.timeout(timeout_s):
@@ -76,19 +89,10 @@ async def run_process(
 
 
 async def _start(
-    command: tuple[str | Path, ...], cwd: str | Path | None, env: Mapping[str, str] | None
+    command: tuple[str | Path, ...], cwd: str | Path | None, env: Mapping[str, str] | None, sandbox: Sandbox
 ) -> asyncio.subprocess.Process:
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=cwd,
-            env=dict(env) if env is not None else plain_environment(),
-            start_new_session=True,
-        )
-    )
+    environment = dict(env) if env is not None else plain_environment()
+    starting = asyncio.ensure_future(start_program(command, cwd, environment, sandbox))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -99,6 +103,33 @@ async def _start(
         raise ToolError(_start_error(error), f"{command[0]} can't be started: {error.strerror or error}") from error
 
 
+async def start_program(
+    command: Sequence[str | Path],
+    cwd: str | Path | None,
+    environment: Mapping[str, str],
+    sandbox: Sandbox,
+    **options: Any,
+) -> asyncio.subprocess.Process:
+    """Start *command* with pipes and in a session of its own, in its sandbox if it is to have one; raises OSError."""
+    with in_sandbox(command, cwd, environment, sandbox) as started:
+        return await asyncio.create_subprocess_exec(
+            *started.words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=started.folder,
+            env=sandbox_environment(environment) if started.descriptors else environment,
+            start_new_session=True,
+            pass_fds=started.descriptors,
+            **options,
+        )
+
+
+def as_sandbox(sandbox: Sandbox | SandboxMode | None) -> Sandbox:
+    """Return what was said, or what holds for the whole worker."""
+    return sandbox if isinstance(sandbox, Sandbox) else Sandbox(mode=sandbox or default_mode())
+
+
 def _kill_started(starting: "asyncio.Future[asyncio.subprocess.Process]") -> None:
     if not starting.cancelled() and starting.exception() is None:
         signal_group(starting.result().pid, signal.SIGKILL)
@@ -106,6 +137,8 @@ def _kill_started(starting: "asyncio.Future[asyncio.subprocess.Process]") -> Non
 
 def _start_error(error: OSError) -> str:
     match error:
+        case SandboxUnavailableError():
+            return "sandbox_unavailable"
         case FileNotFoundError() | NotADirectoryError():
             return "process_not_found"
         case PermissionError():

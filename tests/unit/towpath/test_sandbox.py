@@ -1,0 +1,168 @@
+"""What a program may reach in a sandbox, and what happens where there is none."""
+
+import errno
+import logging
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+import structlog
+
+from towpath import Sandbox, ToolError, run_process
+from towpath.errors import RefusedError
+from towpath.tools import sandbox as sandboxes
+from towpath.tools.sandbox import HOME, Bubblewrap, default_mode, find_bubblewrap, refusal, set_default_mode
+from towpath.tools.system_call_filter import system_call_filter
+from towpath_embedded.log_follower import sandbox_notice
+from towpath_worker.adapters.mcp.config import load_servers
+from towpath_worker.settings import WorkerSettings
+from towpath_worker.wiring import note_sandboxes, require_sandboxes
+
+MODES = """
+servers:
+  notes: {command: notes-server, sandbox: MODE}
+  sheets: {url: "https://sheets.example.com/mcp"}
+"""
+LOOK = "cat notes.txt; ls -A .towpath; ls -A ~; echo x >> notes.txt && echo changed"
+
+
+@pytest.fixture
+def without_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose kernel refuses."""
+    refused = Bubblewrap("", "bwrap: No permissions to create new namespace")
+    monkeypatch.setattr(sandboxes, "find_bubblewrap", lambda: refused)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A person's folder, with the data of an embedded platform in it."""
+    (tmp_path / "notes.txt").write_text("the notes\n")
+    (tmp_path / ".towpath").mkdir()
+    (tmp_path / ".towpath" / "ticket.key").write_text("secret")
+    return tmp_path
+
+
+def test_a_sandbox_can_be_had_where_these_tests_run() -> None:
+    """The extra `sandbox` brings bubblewrap; a machine that forbids user namespaces says so."""
+    assert not refusal() or "namespace" in refusal() or "Operation not permitted" in refusal(), refusal()
+
+
+@pytest.mark.parametrize(("grant", "last"), [({}, ""), ({"writable": True}, "changed\n")])
+async def test_the_working_folder_is_read_and_changed_only_where_that_is_granted(
+    folder: Path, grant: dict[str, bool], last: str
+) -> None:
+    sandbox = Sandbox(mode="preferred", writable=(folder,) if grant else ())
+    done = await run_process("sh", "-c", LOOK, cwd=folder, sandbox=sandbox)
+    if not refusal():
+        assert done.text == f"the notes\n{last}"
+        assert (folder / "notes.txt").read_text() == ("the notes\nx\n" if grant else "the notes\n")
+
+
+async def test_a_program_has_an_empty_home_and_its_own_way_to_fail() -> None:
+    done = await run_process("sh", "-c", "pwd; ls -A; exit 3", sandbox="preferred")
+    assert done.returncode == 3
+    assert refusal() or done.text == f"{HOME}\n"
+    for command in (("surely-not-there",), ("/surely/not/there",)):
+        with pytest.raises(ToolError) as missing:
+            await run_process(*command, sandbox="preferred")
+        assert missing.value.code == "process_not_found"
+
+
+async def test_a_virtual_environment_works_in_a_sandbox() -> None:
+    done = await run_process(sys.executable, "-c", "import pydantic; print(pydantic.__name__)", sandbox="preferred")
+    assert done.text == "pydantic\n"
+
+
+@pytest.mark.usefixtures("without_bubblewrap")
+async def test_without_bubblewrap_a_required_sandbox_is_refused_and_a_preferred_one_left_out() -> None:
+    assert (await run_process("echo", "done", sandbox="preferred")).text == "done\n"
+    with pytest.raises(ToolError, match="No permissions") as refused:
+        await run_process("echo", "done", sandbox="required")
+    assert refused.value.code == "sandbox_unavailable"
+
+
+async def test_the_default_is_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandboxes, "_default", "none")
+    assert default_mode() == "none"
+    set_default_mode("preferred")
+    homes = {(await run_process("sh", "-c", "echo ~", sandbox=mode)).text for mode in (None, "preferred")}
+    assert homes == {f"{HOME}\n"} or refusal()
+
+
+@pytest.mark.usefixtures("without_bubblewrap")
+@pytest.mark.parametrize("mode", ["required", "preferred", "none"])
+def test_a_worker_refuses_to_start_or_says_once_what_runs_without_a_sandbox(
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("towpath_worker.wiring.refusal", lambda: sandboxes.find_bubblewrap().refusal)
+    file = tmp_path / "servers.yaml"
+    file.write_text(MODES.replace("MODE", mode))
+    servers, settings = load_servers(file), WorkerSettings()
+    log = structlog.wrap_logger(logging.getLogger("worker"), wrapper_class=structlog.stdlib.BoundLogger)
+    if mode == "required":
+        with pytest.raises(RefusedError, match="notes: bwrap: No permissions") as refused:
+            require_sandboxes(settings, servers)
+        assert refused.value.code == "sandbox_unavailable"
+        return
+    require_sandboxes(settings, servers)
+    note_sandboxes(settings, servers, log)
+    (record,) = caplog.records
+    assert "without a sandbox" in record.getMessage()
+    assert "notes" in record.getMessage()
+
+
+def test_up_tells_what_a_worker_runs_without_a_sandbox() -> None:
+    line = '{"event": "MCP servers run without a sandbox", "servers": ["notes"], "remedy": "sandbox: preferred"}'
+    told = sandbox_notice("worker-2", line)
+    assert told == "worker-2: MCP servers run without a sandbox; servers: ['notes']; remedy: sandbox: preferred"
+    assert sandbox_notice("tas", line) is None
+    assert sandbox_notice("worker", "without a sandbox") is None
+
+
+def test_the_filter_refuses_and_allows_by_number_and_argument() -> None:
+    program = system_call_filter("x86_64")
+    assert program is not None
+    refused, allowed = 0x0005_0000 | errno.EPERM, 0x7FFF_0000
+    decided = {
+        (101, 0, 0): refused,  # ptrace
+        (0, 0, 0): allowed,  # read
+        (56, 17, 0): allowed,  # clone, as fork does it
+        (56, 0x1000_0011, 0): refused,
+        (435, 0, 0): 0x0005_0000 | errno.ENOSYS,
+        (16, 1, 0x5412): refused,  # TIOCSTI
+        (16, 1, 0x5401): allowed,
+        (41, 2, 1): allowed,  # an internet socket
+        (41, 40, 1): 0x0005_0000 | errno.EAFNOSUPPORT,
+        (0x4000_0000 + 101, 0, 0): refused,
+    }
+    assert {call: run_filter(program, 0xC000_003E, *call) for call in decided} == decided
+    assert run_filter(program, 0x4000_0003, 101, 0, 0) == 0x8000_0000
+    other = system_call_filter("aarch64")
+    assert other is not None
+    assert run_filter(other, 0xC000_00B7, 117, 0, 0) == refused
+    assert system_call_filter("m68k") is None
+
+
+def run_filter(program: bytes, arch: int, number: int, first: int, second: int) -> int:
+    """Return what the program answers, as the kernel would run it."""
+    data = struct.pack("=IIQQQ", number, arch, 0, first, second)
+    place = value = 0
+    while True:
+        code, when, otherwise, operand = struct.unpack_from("=HBBI", program, 8 * place)
+        place += 1
+        if code == 0x06:
+            return int(operand)
+        if code == 0x20:
+            (value,) = struct.unpack_from("=I", data, operand)
+        else:
+            holds = {0x15: value == operand, 0x35: value >= operand, 0x45: bool(value & operand)}[code]
+            place += when if holds else otherwise
+
+
+def test_a_bubblewrap_that_fails_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\necho the kernel says no >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sandboxes, "_candidates", lambda: iter([str(broken)]))
+    assert find_bubblewrap.__wrapped__() == Bubblewrap("", f"{broken}: the kernel says no")
