@@ -104,7 +104,7 @@ class Played:
             why = decision.rule or (decision.denial.violation_type if decision.denial else "")
             doubts = decision.origin.untrusted_values() if decision.origin else ()
             self.rules.append(why)
-            self.told.append(f"{call.function}: {why} {[(one.path, one.word, one.piece[:40]) for one in doubts[:3]]}")
+            self.told.append(f"{call.function}: {why} {[(one.path, one.label, one.piece[:40]) for one in doubts[:3]]}")
         return decision.effect
 
     def run(self, call: Any) -> None:
@@ -115,6 +115,7 @@ class Played:
         self.seen += str(plain)
         spec = self._specs[call.function]
         source = ValueSource(call.function, self._step)
+        self._known.add_arguments(call.args, reads=spec.effect_class is EffectClass.PURE)
         if error is not None:
             self._known.add_untrusted(source, str(error))
         self._known.add_output(source, plain, trusted=spec.trusted_output, fields=spec.trusted_fields)

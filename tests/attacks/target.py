@@ -39,7 +39,16 @@ NETWORK: dict[str, Any] = {
         {
             "key": "clerk",
             "is_default": True,
-            "equipped_tools": ["desk.mail", "desk.send", "desk.label", "desk.notify", "desk.refund", "http.request"],
+            "equipped_tools": [
+                "desk.mail",
+                "desk.remember",
+                "desk.cards",
+                "desk.send",
+                "desk.label",
+                "desk.notify",
+                "desk.refund",
+                "http.request",
+            ],
             "allow_respond": True,
             "prompt_template": "You are {agent_key}. Do what the task says.\n{tools}\n{tool_history}",
         }

@@ -24,6 +24,23 @@ def mail() -> str:
     return Path(os.environ[MAIL_VARIABLE]).read_text("utf-8")
 
 
+@tool(name="desk.remember", toolset="desk", effect_class="idempotent", sinks=[])
+def remember(text: str) -> str:
+    """Write a card of the index."""
+    _cards().write_text(text, "utf-8")
+    return "kept"
+
+
+@tool(name="desk.cards", toolset="desk", effect_class="pure", trusted_output=True)
+def cards() -> list[str]:
+    """Read the index, which is a system of record."""
+    return [_cards().read_text("utf-8")]
+
+
+def _cards() -> Path:
+    return Path(os.environ[MAIL_VARIABLE]).with_name("cards.txt")
+
+
 @tool(name="desk.send", toolset="desk", effect_class="irreversible", sinks=["to"])
 def send(to: str, text: str) -> str:
     """Send *text* to an address."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
 
@@ -43,7 +44,7 @@ class RunInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutput:
-    """The result of one ended call, as the fact that its run received."""
+    """One call: the arguments that its model gave, as JSON, and where it has `ended` the fact that its run received."""
 
     run_id: UUID
     execution_id: UUID
@@ -51,6 +52,9 @@ class CallOutput:
     tool: str
     tool_version: int
     step: int
+    args: str
+    reads: bool
+    ended: bool
     fact: Mapping[str, Any]
 
 
@@ -61,7 +65,7 @@ async def read_tasks(source: QuerySource, runs: Collection[UUID]) -> dict[UUID, 
 
 
 async def read_outputs(source: QuerySource, runs: Collection[UUID], known: Collection[UUID]) -> list[CallOutput]:
-    """Read the results of ended calls of *runs* except those *known*; at most `PAGE_SIZE` per run."""
+    """Read the calls of *runs* that were let through, or denied, except those *known*; at most `PAGE_SIZE` per run."""
     rows = await source.fetch(QUERIES.read_outputs, list(runs), list(known), PAGE_SIZE)
     return [_output(row) for row in rows]
 
@@ -129,6 +133,9 @@ def _output(row: Mapping[str, Any]) -> CallOutput:
         tool=row["tool"],
         tool_version=row["tool_version"],
         step=row["step"],
+        args=row["args"],
+        reads=row["effect_class"] == EffectClass.PURE,
+        ended=row["status"] in {CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.DENIED},
         fact=json.loads(row["fact"]) if row["fact"] else {},
     )
 

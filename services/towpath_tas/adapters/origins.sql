@@ -3,11 +3,16 @@ SELECT k.run_id, t.created FROM unnest($1::uuid[]) AS k (run_id)
 CROSS JOIN LATERAL (SELECT v.created FROM tas.run_task v WHERE v.run_id = k.run_id LIMIT 1) t;
 
 -- name: read_outputs
--- What the calls of these runs returned, but for those known already. An ended call never changes.
-SELECT t.run_id, t.execution_id, t.project, t.tool, t.tool_version, t.step, t.fact FROM unnest($1::uuid[]) AS k (run_id)
+-- What the calls of these runs were asked with and have returned, but for those known already. An ended call never
+-- changes. One that runs, or may have run, has written what it was asked with, so it is listed too. `asked_args` are of
+-- the model where a person has changed the call.
+SELECT t.* FROM unnest($1::uuid[]) AS k (run_id)
 CROSS JOIN LATERAL (
-  SELECT c.run_id, c.execution_id, c.project, c.tool, c.tool_version, c.step, c.fact FROM tas.tool_call c
-  WHERE c.run_id = k.run_id AND c.status IN ('succeeded', 'failed', 'denied') AND c.execution_id <> ALL ($2::uuid[])
+  SELECT c.run_id, c.execution_id, c.project, c.tool, c.tool_version, c.step, c.effect_class, c.status, c.fact,
+         coalesce(c.asked_args, c.args) AS args
+  FROM tas.tool_call c
+  WHERE c.run_id = k.run_id AND c.execution_id <> ALL ($2::uuid[])
+    AND c.status IN ('permitted', 'started', 'unknown', 'succeeded', 'failed', 'denied')
   ORDER BY c.step, c.call_index LIMIT $3) t;
 
 -- name: spec_of

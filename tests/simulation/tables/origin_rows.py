@@ -1,6 +1,7 @@
 """What the tool-access service reads of a run to find where values come from, in memory.
 
-As the SQL: the first event and no other, and ended calls that are not known yet, in the order of their steps.
+As the SQL: the first event and no other, and calls that were let through or denied and are not known yet, in the order
+of their steps.
 """
 
 from typing import Any
@@ -13,7 +14,8 @@ from tests.simulation.tables.run_rows import RunRows
 from towpath_tas.adapters.origin_tables import QUERIES
 
 Row = dict[str, Any]
-TOLD = ("run_id", "execution_id", "project", "tool", "tool_version", "step", "fact")
+TOLD = ("run_id", "execution_id", "project", "tool", "tool_version", "step", "effect_class", "status", "fact")
+DECIDED = ("permitted", "started", "unknown", "succeeded", "failed", "denied")
 
 
 class OriginRows:
@@ -32,9 +34,11 @@ class OriginRows:
         found = []
         for run_id in run_ids:
             calls = [self._ledger.calls[key] for key in self._ledger.by_run[run_id] if key not in known]
-            over = [call for call in calls if call["status"] in ("succeeded", "failed", "denied")]
+            over = [call for call in calls if call["status"] in DECIDED]
             over.sort(key=lambda call: (call["step"], call["call_index"]))
-            found += [{name: call[name] for name in TOLD} for call in over[:most]]
+            for call in over[:most]:
+                args = call.get("asked_args") or call["args"]
+                found.append({name: call[name] for name in TOLD} | {"args": args})
         return found
 
     def spec_of(self, _session: Session, project: str, name: str, _version: int) -> list[Row]:

@@ -124,6 +124,39 @@ def test_only_the_named_fields_of_a_result_are_a_system_of_record() -> None:
     assert seen(anywhere, to=["x-1", "x-2"])["sinks"] == ["record"]
 
 
+EVE = "eve@evil.example"
+
+
+@pytest.mark.parametrize("written", [EVE, f"write to {EVE}, he said", {"deep": [EVE]}, {EVE: 1}, " EVE@evil.example"])
+def test_what_the_agent_wrote_does_not_come_back_as_a_record(written: Any) -> None:
+    for untrusted, word in ((EVE, "untrusted"), (None, "unknown")):
+        known = knowledge(untrusted=untrusted)
+        known.add_arguments({"note": written}, reads=False)
+        known.add_output(BANK, {"row": {"mail": EVE}}, trusted=True)
+        known.add_output(BANK, {"row": {"mail": EVE}}, trusted=False, fields=("row.mail",))
+        assert seen(known, to=[EVE])["sinks"] == [word], "as before"
+
+
+def test_a_question_that_an_output_repeats_is_no_record_but_a_field_that_the_tool_names_is() -> None:
+    known = knowledge(untrusted=EVE)
+    known.add_arguments({"mail": EVE, "limit": 20}, reads=True)
+    known.add_output(BANK, {"asked": EVE, "row": {"mail": EVE, "id": 20}}, trusted=True)
+    assert seen(known, to=[EVE])["sinks"] == ["untrusted"]
+    assert seen(known, to=[20])["sinks"] == ["record"], "numbers of up to three digits are everywhere"
+    known.add_output(BANK, {"asked": EVE, "row": {"mail": EVE}}, trusted=False, fields=("row.mail",))
+    assert seen(known, to=[EVE])["sinks"] == ["record"]
+
+
+def test_what_was_vouched_for_before_it_was_written_stays_so() -> None:
+    known = knowledge("ship order 4711", trusted=["bob@bank.example", 5812])
+    known.add_arguments({"order": "4711", "to": "bob@bank.example", "row": "5812", "query": "Ann"}, reads=False)
+    known.add_output(
+        BANK, {"order": 4711, "to": "bob@bank.example", "row": 5812, "owner": "kay@bank.example"}, trusted=True
+    )
+    assert seen(known, to=["4711", 4711])["sinks"] == ["task"]
+    assert seen(known, to=["bob@bank.example", "5812", "kay@bank.example"])["sinks"] == ["record"]
+
+
 def test_a_choice_of_the_tools_own_is_fixed_and_so_is_nothing() -> None:
     found = seen(knowledge(untrusted="high low"), priority="high", copy=True, to=[], body="")
     assert found["args"] == {"priority": "fixed", "copy": "fixed", "to": "fixed", "body": "fixed"}

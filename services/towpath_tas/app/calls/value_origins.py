@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +35,9 @@ MAX_SPECS = 4_096
 MAX_ANCESTORS = 16
 """Parent runs that are followed from a run upwards."""
 
+MAX_ARGS_AT_ONCE = 16_384
+"""Characters of arguments that are read between two other tasks of the process; more are read in a thread."""
+
 FIRST_STEP = 1
 EARLIER_AGENTS = "earlier agents"
 """The source of what a later step of a plan was given, as a denial names it."""
@@ -47,6 +51,7 @@ class _Run:
     project: str
     knowledge: RunProvenance = field(default_factory=RunProvenance)
     seen: set[UUID] = field(default_factory=set)
+    asked: set[UUID] = field(default_factory=set)
     kept: bool = False
 
 
@@ -108,17 +113,23 @@ class RunProvenanceCache:
         for _ in range(MAX_PAGES):
             known = [execution_id for run in runs.values() for execution_id in run.seen]
             outputs = await read_outputs(source, list(runs), known)
-            for output in outputs:
-                run = runs[output.run_id]
-                if output.execution_id in run.seen:
-                    continue
-                if output.project == run.project and (before is None or output.step < before):
-                    await self._take(source, run.knowledge, output)
-                run.seen.add(output.execution_id)  # only now: a concurrent reader must read it itself
+            for step in sorted({output.step for output in outputs}):
+                calls = [output for output in outputs if output.step == step]
+                for call in calls:  # before their results: a call may return what another one of its step has written
+                    await _take_arguments(runs[call.run_id], call, before)
+                for call in calls:
+                    await self._take_result(source, runs[call.run_id], call, before)
             if not is_full_page(outputs):
                 return
         for run in runs.values():
             run.knowledge.mark_incomplete()
+
+    async def _take_result(self, source: QuerySource, run: _Run, call: CallOutput, before: int | None) -> None:
+        if not call.ended or call.execution_id in run.seen:
+            return
+        if _is_known(run, call, before):
+            await self._take(source, run.knowledge, call)
+        run.seen.add(call.execution_id)  # only now: a concurrent reader must read it itself
 
     async def _take(self, source: QuerySource, known: RunProvenance, output: CallOutput) -> None:
         fact, seen = output.fact, ValueSource(output.tool, output.step)
@@ -154,6 +165,20 @@ class RunProvenanceCache:
         while self._runs and (len(self._runs) > MAX_RUNS or chars > MAX_CHARS):
             oldest = next(iter(self._runs))
             chars -= self._runs.pop(oldest).knowledge.chars
+
+
+def _is_known(run: _Run, call: CallOutput, before: int | None) -> bool:
+    return call.project == run.project and (before is None or call.step < before)
+
+
+async def _take_arguments(run: _Run, call: CallOutput, before: int | None) -> None:
+    """Add what the agent itself gave a call. A denied call has written nothing."""
+    if call.execution_id in run.asked or call.fact.get("type") == "tool.denied":
+        return
+    if _is_known(run, call, before):
+        add = partial(run.knowledge.add_arguments, json.loads(call.args), reads=call.reads)
+        await asyncio.to_thread(add) if len(call.args) > MAX_ARGS_AT_ONCE else add()
+    run.asked.add(call.execution_id)
 
 
 def _add_task(known: RunProvenance, task: RunInputs) -> None:

@@ -84,6 +84,8 @@ class RunProvenance:
     _read_task: tuple[int, TrustedText] = field(default_factory=lambda: (0, TrustedText("")))
     inputs: dict[str, ValueSource] = field(default_factory=dict)
     record_values: dict[str, ValueSource] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
     outputs: list[_Output] = field(default_factory=list)
     records: list[_Output] = field(default_factory=list)
 
@@ -107,14 +109,40 @@ class RunProvenance:
                 self.whole = False
                 break
             self.chars += len(str(leaf.value))
-            if trusted or any(covers(pattern, leaf.names) for pattern in patterns):
+            named = any(covers(pattern, leaf.names) for pattern in patterns)
+            if not trusted and not named:
+                untrusted.append(str(leaf.value))
+            elif not self._is_own(leaf.value, named=named):
                 for form in vouched_forms(leaf.value):
                     self.record_values.setdefault(form, source)
                 vouched.append(str(leaf.value))
-            else:
-                untrusted.append(str(leaf.value))
         self._add_searchable(self.outputs, source, untrusted)
         self._add_searchable(self.records, source, vouched)
+
+    def add_arguments(self, args: Any, *, reads: bool) -> None:
+        """Add what the agent itself gave a call that ran; *reads*: the call of a tool that only reads.
+
+        It does not become a record by coming back: not what was written, in no record, and not what was asked for, in
+        the output of a tool that may repeat its question. A field that a tool names is no repetition.
+        """
+        own = self.asked if reads else self.written
+        for leaf in leaves(args, keys=True):
+            if self.chars > MAX_RUN_CHARS:
+                self.whole = False
+                return  # nor is any later output added
+            if leaf.value is None or isinstance(leaf.value, bool) or is_short_number(leaf.value):
+                continue
+            self.chars += len(str(leaf.value))
+            own.update(_revealed(leaf.value))
+            if isinstance(leaf.value, str):
+                for piece in pointers(leaf.value):
+                    own.update(_revealed(piece))
+
+    def _is_own(self, value: Any, *, named: bool) -> bool:
+        """Return whether the agent itself gave *value* to a call, and no record had returned it before that."""
+        forms = _revealed(value)
+        own = not forms.isdisjoint(self.written) or (not named and not forms.isdisjoint(self.asked))
+        return own and not any(form in self.record_values for form in same_forms(value))
 
     def add_untrusted(self, source: ValueSource, text: str) -> None:
         """Add untrusted text, such as the error message of a tool."""
@@ -171,6 +199,14 @@ class RunProvenance:
         if texts:
             known = frozenset(word for text in texts for word in words(text))
             outputs.append(_Output(source, SEPARATOR.join(unhidden(text) for text in texts), known))
+
+
+def _revealed(value: Any) -> frozenset[str]:
+    """Return forms of *value* of which another spelling of it has one too; they are compared, never searched."""
+    numbers = frozenset(form for form in same_forms(value) if form.startswith("n:"))
+    if not isinstance(value, str):
+        return numbers
+    return numbers | {f"t:{unhidden(without_scheme(value)) or unhidden(value) or value}"}
 
 
 def _unseen(path: str, arg: str, *, sink: bool) -> TracedValue:
