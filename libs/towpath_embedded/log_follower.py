@@ -83,5 +83,6 @@ def sandbox_notice(name: str, line: str) -> str | None:
         return None
     if SANDBOX_WARNING not in str(record.get("event", "")):
         return None
-    told = (f"{key}: {record[key]}" for key in ("servers", "reason", "remedy") if record.get(key))
-    return f"{name}: {record['event']}; {'; '.join(told)}"
+    servers = ", ".join(map(str, record.get("servers", ())))
+    told = (str(record[key]) for key in ("reason", "remedy") if record.get(key))
+    return f"{name}: {record['event']}: {servers}; {'; '.join(told)}"

@@ -8,6 +8,7 @@ import contextlib
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +72,14 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
         notice=screen.notice,
         starts="exec" if options.servers_only else "fork",
     )
+    logs_of_the_start = LogFollower(platform.logs, partial(_tell_of_sandboxes, screen))
     starting = asyncio.create_task(platform.start_servers() if options.servers_only else platform.start())
     if not await _finished_first(starting, stopping):
         await platform.stop()
         return 130
     try:
         await starting  # its problem, if it has one
+        logs_of_the_start.read_new_lines()
         return await _serve(options, platform, screen, stopping, began)
     finally:
         await platform.stop()
@@ -157,10 +160,15 @@ def _logs(options: UpOptions, platform: Platform, screen: UpConsole) -> LogFollo
     def show(name: str, line: str) -> None:
         if options.logs:
             screen.log(name, line)
-        elif (notice := policy_notice(name, line) or sandbox_notice(name, line)) is not None:
+        elif (notice := policy_notice(name, line)) is not None:
             screen.notice(notice)
 
     return LogFollower(platform.logs, show)
+
+
+def _tell_of_sandboxes(screen: UpConsole, name: str, line: str) -> None:
+    if (notice := sandbox_notice(name, line)) is not None:
+        screen.notice(notice)
 
 
 def _stop_on_signals() -> asyncio.Event:

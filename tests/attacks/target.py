@@ -47,6 +47,7 @@ NETWORK: dict[str, Any] = {
                 "desk.label",
                 "desk.notify",
                 "desk.refund",
+                "desk.program",
                 "http.request",
             ],
             "allow_respond": True,

@@ -5,9 +5,10 @@ stranger wrote; `desk.refund` waits for an approver.
 """
 
 import os
+import sys
 from pathlib import Path
 
-from towpath import tool
+from towpath import run_process, tool
 
 EFFECTS_VARIABLE = "ATTACKED_EFFECTS"
 MAIL_VARIABLE = "ATTACKED_MAIL"
@@ -67,3 +68,11 @@ def refund(order: str, amount: float) -> str:
     """Pay an amount back."""
     _note(f"REFUND {order!r} {amount}")
     return "refunded"
+
+
+@tool(name="desk.program", toolset="desk", effect_class="irreversible", sinks=[])
+async def program(code: str, sandboxed: bool) -> str:
+    """Run a Python program of a stranger, in a sandbox or without one."""
+    done = await run_process(sys.executable, "-c", code, sandbox="required" if sandboxed else "none")
+    _note(f"PROGRAM {done.text!r} {done.stderr[-300:]!r}")
+    return "done"

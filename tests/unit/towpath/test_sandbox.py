@@ -15,6 +15,7 @@ from towpath.tools import sandbox as sandboxes
 from towpath.tools.sandbox import HOME, Bubblewrap, default_mode, find_bubblewrap, refusal, set_default_mode
 from towpath.tools.system_call_filter import system_call_filter
 from towpath_embedded.log_follower import sandbox_notice
+from towpath_embedded.up import UpOptions, up
 from towpath_worker.adapters.mcp.config import load_servers
 from towpath_worker.settings import WorkerSettings
 from towpath_worker.wiring import note_sandboxes, require_sandboxes
@@ -115,7 +116,7 @@ def test_a_worker_refuses_to_start_or_says_once_what_runs_without_a_sandbox(
 def test_up_tells_what_a_worker_runs_without_a_sandbox() -> None:
     line = '{"event": "MCP servers run without a sandbox", "servers": ["notes"], "remedy": "sandbox: preferred"}'
     told = sandbox_notice("worker-2", line)
-    assert told == "worker-2: MCP servers run without a sandbox; servers: ['notes']; remedy: sandbox: preferred"
+    assert told == "worker-2: MCP servers run without a sandbox: notes; sandbox: preferred"
     assert sandbox_notice("tas", line) is None
     assert sandbox_notice("worker", "without a sandbox") is None
 
@@ -166,3 +167,15 @@ def test_a_bubblewrap_that_fails_is_not_used(tmp_path: Path, monkeypatch: pytest
     broken.chmod(0o755)
     monkeypatch.setattr(sandboxes, "_candidates", lambda: iter([str(broken)]))
     assert find_bubblewrap.__wrapped__() == Bubblewrap("", f"{broken}: the kernel says no")
+
+
+def test_up_refuses_before_it_starts_anything_where_a_required_sandbox_can_not_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("towpath_embedded.up.refusal", lambda: "the kernel says no")
+    options = UpOptions(data=tmp_path / "data", gateway_port=None, nats_port=None, sandbox="required")
+    assert up(options) == 1
+    told = capsys.readouterr().err
+    assert "sandbox_unavailable" in told
+    assert "the kernel says no" in told
+    assert not (tmp_path / "data").exists()
