@@ -36,7 +36,8 @@ class SubmitTask(ClientMessage):
 
     `script` is a JSON array of decisions in wire form, played in order by the scripted provider; `timeout_ms` counts
     active time; `single_instruction` ends the run after its first instruction (dry invoke). The answer of
-    the run satisfies `response_schema`, in place of the one that its agent has. A `goal`, a
+    the run satisfies `response_schema`, in place of the one that its agent has. `quoted_inputs` are texts of others by
+    name, such as a customer's mail: agents read them, and nothing in them counts as said by the caller. A `goal`, a
     `background` objective or a `plan` makes the run one of that kind; `mounts` are
     files that it finds in its workspace. `budget` is what the run may spend.
     """
@@ -46,6 +47,7 @@ class SubmitTask(ClientMessage):
     version: int | None = Field(default=None, ge=1, le=2**31 - 1)
     agent_key: str | None = None
     system_params: JsonObject = Field(default_factory=dict)
+    quoted_inputs: dict[Name, str] = Field(default_factory=dict, max_length=32, exclude_if=lambda texts: not texts)
     max_steps: int | None = Field(default=None, ge=1, le=MAX_STEPS_CAP)
     max_tool_errors: int | None = Field(default=None, ge=1, le=MAX_STEPS_CAP)
     timeout_ms: int | None = Field(default=None, ge=1, le=MAX_TIMEOUT_MS)

@@ -61,6 +61,11 @@ class AgentRequest:
         return self.decision_request.context.user_message
 
     @property
+    def quoted_inputs(self) -> dict[str, str]:
+        """Texts of others that the caller quotes, by name; untrusted text."""
+        return self.decision_request.context.quoted_inputs
+
+    @property
     def tools(self) -> tuple[OfferedTool, ...]:
         """The tools that may be asked for, with the parameters that an agent may set."""
         return self.decision_request.context.tools

@@ -104,8 +104,9 @@ class Client:
         """Submit a task and return once it is accepted.
 
         *options* are the further fields of SubmitTask: `agent_key`, `version`, `max_steps`, `model`, `script`,
-        `labels`, `system_params`, `idempotency_key`, … Without a key the client makes one, so that its own repeat
-        after a lost answer never starts a second run.
+        `labels`, `system_params`, `quoted_inputs`, `idempotency_key`, … Without a key the client makes one, so that its
+        own repeat after a lost answer never starts a second run. Put what others wrote, such as a customer's mail, into
+        `quoted_inputs` and not into *message*, which counts as what the caller says.
         """
         accepted = await self._transport.submit(_task(network, message, options), 0.0)
         return accepted if isinstance(accepted, RunAccepted) else RunAccepted.model_validate(accepted.model_dump())

@@ -76,7 +76,7 @@ class PromptContext(MessagePart):
     """Everything a prompt is rendered from; the same context always renders the same prompt.
 
     `run` is what every prompt of a goal or background run shows: goal, criteria, plan, workspace, last calls.
-    `assessment` is what an assessment is to judge.
+    `assessment` is what an assessment is to judge. `quoted_inputs` are texts of others that the caller quotes.
     """
 
     agent_key: str
@@ -97,6 +97,7 @@ class PromptContext(MessagePart):
     feedback: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     steps_left: int = 0
+    quoted_inputs: dict[str, str] = Field(default_factory=dict, exclude_if=lambda texts: not texts)
     run_kind: str = Field(default="network", exclude_if=lambda kind: kind == "network")
     run: JsonObject | None = Field(default=None, exclude_if=is_unset)
     assessment: JsonObject | None = Field(default=None, exclude_if=is_unset)

@@ -144,6 +144,7 @@ class RunCreated(MessagePart):
     planner_model: str | None = Field(default=None, exclude_if=is_unset)
     detectors: JsonObject | None = Field(default=None, exclude_if=is_unset)
     workspace: tuple[FileEntry, ...] = Field(default=(), exclude_if=lambda files: not files)
+    quoted_inputs: dict[str, str] = Field(default_factory=dict, exclude_if=lambda texts: not texts)
     budget: Budget | None = Field(default=None, exclude_if=is_unset)
     carve_outs: tuple[ChildRunBudget, ...] = Field(default=(), exclude_if=lambda held: not held)
     parent: ParentRun | None = Field(default=None, exclude_if=is_unset)

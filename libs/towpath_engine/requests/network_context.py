@@ -90,6 +90,7 @@ def build_context(state: RunState) -> PromptContext:
         display_name=agent.display_name,
         base_prompt=agent.prompt,
         user_message=task.user_message,
+        quoted_inputs=task.quoted_inputs,
         handoff=state.handoff,
         handoff_from=state.handoff_from,
         tools=offered_tools(snapshot, agent, grant_chain(task.grants, task.grant)),

@@ -38,6 +38,7 @@ def planner_context(state: RunState) -> PromptContext:
         agent_key=state.agent_key,
         display_name="planner",
         user_message=task.prompt or "",
+        quoted_inputs=state.created.quoted_inputs,
         steps_left=max(1, MAX_ATTEMPTS + 1 - (held.attempts if held is not None else 1)),
         assessment=about,
     )

@@ -32,7 +32,7 @@ from towpath_orchestrator.core.task_kinds import (
 )
 from towpath_orchestrator.settings import OrchestratorSettings
 
-TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels": 16 * 1024}
+TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels": 16 * 1024, "quoted_inputs": 128 * 1024}
 """Bytes of JSON. Each goes into every message of the run, which the broker limits to 1 MiB."""
 
 
@@ -141,6 +141,7 @@ def created_event(
         agent_key=task.agent_key or snapshot.default_agent_key,
         user_message=task.user_message or _said(task),
         system_params=task.system_params,
+        quoted_inputs=task.quoted_inputs,
         model=model,
         script_digest=script_digest,
         max_steps=task.max_steps or _steps(goal, background) or snapshot.max_steps,

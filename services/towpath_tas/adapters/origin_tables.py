@@ -28,7 +28,9 @@ QuerySource = PinnedDatabaseConnection | Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInputs:
-    """What a run begins with: texts, and inputs by name. No caller wrote the task of a `born` run (a child).
+    """What a run begins with: texts, inputs by name, and texts that the caller quotes.
+
+    No caller wrote the task of a `born` run (a child), but what is quoted is the same in all runs below it.
 
     `parent` is the run that it is a child or fork of, with the first step of that run which it does not know. A
     `composed` run (a plan or workflow) passes earlier answers on to its children.
@@ -37,6 +39,7 @@ class RunInputs:
     project: str
     texts: tuple[str, ...]
     inputs: Mapping[str, Any]
+    quoted: tuple[str, ...] = ()
     parent: tuple[UUID, int] | None = None
     born: bool = False
     composed: bool = False
@@ -93,6 +96,7 @@ def _task(created: Mapping[str, Any]) -> RunInputs:
         project=str(created.get("project", "")),
         texts=tuple(dict.fromkeys(str(text) for text in texts if text)),
         inputs=inputs,
+        quoted=tuple(map(str, (created.get("quoted_inputs") or {}).values())),
         parent=_parent_of(created),
         born=bool(created.get("parent")),
         composed=_is_composed(created),

@@ -176,6 +176,7 @@ def test_every_entry_of_a_problem_is_shown() -> None:
         ["run", "n", "m", "--detach", "--wait", "3s"],
         ["run", "n", "m", "--wait", "soon"],
         ["run", "n", "m", "--label", "nonsense"],
+        ["run", "n", "m", "--quote", "nonsense"],
         ["run", "n", "m", "--script", "/nowhere/script.json"],
         ["policy", "check", "--network", "n", "--agent", "a", "--tool", "t", "--args", "{"],
         ["policy", "check", "--network", "n", "--agent", "a", "--tool", "t", "--args", "[]"],

@@ -13,7 +13,7 @@ from towpath.cli.definitions.plan_options import PlanOptions
 from towpath.cli.definitions.plans_commands import show_plan
 from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, is_interactive, wait_until
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED, WAITING
-from towpath.cli.shared.input_files import read_labels, read_script
+from towpath.cli.shared.input_files import read_labels, read_quoted, read_script
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.client.client import Client
 from towpath.tools.declaration import seconds
@@ -41,6 +41,8 @@ class TaskOptions:
     "Begin with this agent instead of the network's default one."
     label: Annotated[tuple[str, ...], Parameter(negative="")] = ()
     "key=value; may be given more than once."
+    quote: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    "name=FILE with a text of somebody else (- is standard input), which agents read and which vouches for nothing."
     idempotency_key: str | None = None
     "The same key and task give the same run for 24 hours."
     max_steps: int | None = None
@@ -64,6 +66,7 @@ class TaskOptions:
             "idempotency_key": self.idempotency_key,
             "max_steps": self.max_steps,
             "labels": read_labels(self.label),
+            "quoted_inputs": read_quoted(self.quote) or None,
             "debug": self.debug,
             "budget": self._budget(),
         }

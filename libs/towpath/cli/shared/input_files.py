@@ -71,3 +71,11 @@ def read_labels(pairs: tuple[str, ...]) -> dict[str, str]:
         if "=" not in pair:
             raise ProblemError(problem("request_invalid", f"--label takes key=value, not {pair}"))
     return dict(pair.split("=", 1) for pair in pairs)
+
+
+def read_quoted(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Return the texts of `name=FILE` pairs by name."""
+    for pair in pairs:
+        if "=" not in pair:
+            raise ProblemError(problem("request_invalid", f"--quote takes name=FILE, not {pair}"))
+    return {name: read_text(Path(file)) for name, _, file in (pair.partition("=") for pair in pairs)}

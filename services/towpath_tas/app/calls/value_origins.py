@@ -22,7 +22,7 @@ from towpath_tas.adapters.origin_tables import (
     read_spec,
     read_tasks,
 )
-from towpath_tas.core.provenance.call_values import ValueSource
+from towpath_tas.core.provenance.call_values import QUOTED_INPUTS, ValueSource
 from towpath_tas.core.provenance.provenance import RunProvenance
 
 MAX_RUNS = 256
@@ -91,6 +91,8 @@ class RunProvenanceCache:
         if task is None or task.project != run.project:
             return
         run.kept = True
+        for text in task.quoted:
+            run.knowledge.add_untrusted(ValueSource(QUOTED_INPUTS), text)
         vouching: RunInputs | None = None
         for _ in range(MAX_ANCESTORS):
             vouching = None if task.born else vouching or task

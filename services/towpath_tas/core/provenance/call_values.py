@@ -19,9 +19,13 @@ _LISTED: dict[int, tuple[Mapping[str, Any], Mapping[str, frozenset[str]]]] = {}
 """What schemas list, by the identity of the schema, which is kept beside it so that the identity stays its own."""
 
 
+QUOTED_INPUTS = "quoted_inputs"
+"""The source of what the task itself quotes."""
+
+
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """Where a value was seen: `tool` is empty for the task."""
+    """Where a value was seen: `tool` is empty for the task, and names what is no tool where there is no step."""
 
     tool: str = ""
     step: int = 0

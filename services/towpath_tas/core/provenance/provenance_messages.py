@@ -10,7 +10,14 @@ from collections.abc import Iterable
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import Denial, ToolSpec
-from towpath_tas.core.provenance.call_values import UNTRUSTED, CallProvenance, TracedValue, has_sinks, tool_properties
+from towpath_tas.core.provenance.call_values import (
+    QUOTED_INPUTS,
+    UNTRUSTED,
+    CallProvenance,
+    TracedValue,
+    has_sinks,
+    tool_properties,
+)
 
 _TEXT = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
 _NAMED = re.compile(r"\borigin\b(?:\s*\.\s*([a-z_]+))?")
@@ -70,6 +77,8 @@ def _describe_value(one: TracedValue, hidden: set[str]) -> str:
     if one.arg in hidden:
         return f"{one.path} is not vouched for"
     piece = f" ({one.piece[:100]})" if one.piece else ""
+    if one.source is not None and one.source.tool == QUOTED_INPUTS:
+        return f"{one.path}{piece} comes only from what the task quotes"
     if one.label == UNTRUSTED and one.source is not None:
         return f"{one.path}{piece} comes only from what {one.source.tool} returned in step {one.source.step}"
     return f"{one.path}{piece} comes from nowhere that is known"
