@@ -88,7 +88,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
             role_environment={"tas": {"TOWPATH_POLICY_FILE": str(HERE / "w1-policy.yaml")}},
             workers=[WorkerLaunch(modules=(str(HERE / "echo_tools.py"),), concurrency=64)],
         )
-        async with platform, httpx2.AsyncClient(base_url=platform.gateway_url, timeout=30) as api:
+        async with platform, httpx2.AsyncClient(base_url=platform.client_url, timeout=30) as api:
             await asyncio.sleep(1)
             control = await nats.connect(platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway")
             body = PublishNetwork(project="default", actor="bench", spec=network(TOOL)).model_dump_json()

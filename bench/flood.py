@@ -152,7 +152,7 @@ async def flood(platform: Platform, options: argparse.Namespace) -> dict[str, An
     refusals: Counter[str] = Counter()
     limits = httpx2.Limits(max_connections=options.http or 1)
     started = time.perf_counter()
-    async with httpx2.AsyncClient(base_url=platform.gateway_url, timeout=300, limits=limits) as client:
+    async with httpx2.AsyncClient(base_url=platform.client_url, timeout=300, limits=limits) as client:
         accepted = await asyncio.gather(
             *(by_nats(nc, task, refusals) for _ in range(options.tasks - options.http)),
             *(by_http(client, task, refusals) for _ in range(options.http)),

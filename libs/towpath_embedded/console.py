@@ -66,6 +66,7 @@ def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str
     ]
     return [
         *(rows if gateway else []),
+        *([("Browser", state["sign_in_url"], "lets one browser in, once")] if state.get("sign_in_url") else []),
         ("NATS", state["nats_url"], "JetStream; monitoring at " + state["nats_monitoring_url"]),
         ("Database", state["database_url"], "PostgreSQL on a private socket"),
         ("Data", state["data"], kept),

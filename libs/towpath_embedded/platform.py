@@ -20,6 +20,7 @@ import asyncpg
 from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, NatsUserRights, client_rights
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_embedded.local_access import LocalAccess
 from towpath_embedded.platform_state import STATE_FILE, lock_folder, remove_state, wait_for_predecessor, write_state
 from towpath_embedded.processes import child_process, fork_client, role_names, role_process
 from towpath_embedded.processes.child_process import ManagedProcess, trim
@@ -78,6 +79,7 @@ class Platform:
         self._replicas = {**dict.fromkeys(SERVICES, 1), **(replicas or {})}
         self._environment = dict(environment or {})
         self._role_environment = {role: dict(values) for role, values in (role_environment or {}).items()}
+        self.access = LocalAccess(self.data, self._set_for("gateway").get("TOWPATH_AUTH", "auto"))
         self._workers = tuple(workers)
         self._ports = {"gateway": gateway_port, "nats": nats_port}
         self._durable = durable
@@ -118,14 +120,14 @@ class Platform:
         return self.nats.url(user)
 
     @property
-    def asks_for_keys(self) -> bool:
-        """Whether nobody is let in without a credential, by the gateway as by the broker."""
-        return self._set_for("gateway").get("TOWPATH_AUTH") == "on"
-
-    @property
     def gateway_url(self) -> str:
         """Where the gateway answers HTTP; KeyError where none was started."""
         return f"http://{LOOPBACK}:{self._units['gateway'].port}"
+
+    @property
+    def client_url(self) -> str:
+        """The address of the gateway with the token of who started it, if it asks for one."""
+        return self.access.client_url(self.gateway_url)
 
     def dsn(self, role: str | None = None) -> str:
         """The address of the database as *role*, or as its owner."""
@@ -218,6 +220,7 @@ class Platform:
         self._lock.enter_context(lock_folder(self.data))
         await wait_for_predecessor(self.data)
         self.logs.mkdir(mode=0o700, exist_ok=True)
+        self.access.prepare()
         self._background_tasks.append(asyncio.create_task(self._trim_logs(), name="trim logs"))
         for name, port in self._ports.items():
             if port is not None:
@@ -227,7 +230,7 @@ class Platform:
             self.data / "nats",
             port=self._ports["nats"],
             users={**USERS, subjects.ANONYMOUS: client_rights(subjects.ANONYMOUS)},
-            no_auth_user=None if self.asks_for_keys else subjects.ANONYMOUS,
+            no_auth_user=None if self.access.asks_for_keys else subjects.ANONYMOUS,
             log=self.log("nats"),
             notice=self._notice,
         )
@@ -330,6 +333,8 @@ class Platform:
             "TOWPATH_STATE_FILE": str(self.data / STATE_FILE),
         }
         secrets = {"TOWPATH_DATABASE_URL": self.dsn(role)} if role in role_names.DATABASE_ROLES else {}
+        if role == "gateway":
+            secrets |= self.access.gateway_settings()
         if role == "tas":
             secrets["TOWPATH_TICKET_KEY_FILE"] = str(self.data / "ticket.key")
             secrets["TOWPATH_SEAL_KEY_FILE"] = str(self.data / "seal.key")
@@ -362,6 +367,7 @@ class Platform:
             "logs": str(self.logs),
             # A program that reads the file finds no gateway before it answers.
             "gateway_url": self.gateway_url if "gateway" in self.processes else None,
+            "authorization_file": str(self.access.file),
             "nats_url": self.nats_url,
             "nats_monitoring_url": f"http://{LOOPBACK}:{self.nats.monitoring_port}",
             "nats_passwords": str(self.nats.folder / "passwords.json"),

@@ -15,6 +15,7 @@ from typing import Any
 from towpath.tools.sandbox import SandboxMode, refusal
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.console import UpConsole
+from towpath_embedded.local_access import OPEN_TO_ALL
 from towpath_embedded.log_follower import LogFollower, policy_notice, sandbox_notice
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
@@ -94,17 +95,22 @@ async def _serve(
             NetworkFolderPublisher,  # an HTTP client and YAML: not on the way to readiness
         )
 
-        folder = NetworkFolderPublisher(options.networks, platform.gateway_url, screen.notice)
+        folder = NetworkFolderPublisher(options.networks, platform.client_url, screen.notice)
         await folder.publish_changed()
         tasks.append(asyncio.create_task(folder.watch()))
-    screen.ready(platform.describe(), seconds=monotonic() - began, ephemeral=options.ephemeral)
+    state = platform.describe()
+    if not options.servers_only:
+        state["sign_in_url"] = platform.access.sign_in_url(platform.gateway_url)
+        if platform.access.is_open_to_all:
+            screen.notice(OPEN_TO_ALL)
+    screen.ready(state, seconds=monotonic() - began, ephemeral=options.ephemeral)
     try:
         await stopping.wait()
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    counts = {} if options.servers_only else await count_unfinished_runs(platform.gateway_url)
+    counts = {} if options.servers_only else await count_unfinished_runs(platform.client_url)
     screen.notice(stop_message(counts, ephemeral=options.ephemeral))
     return 0
 

@@ -1,5 +1,6 @@
 """Settings of the gateway, `TOWPATH_*` (see towpath_fabric.settings)."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import model_validator
@@ -12,13 +13,16 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 class GatewaySettings(Settings):
     """Where the gateway listens, whom it lets in, and how long it waits.
 
-    `auth` "auto" asks for keys everywhere but on the embedded platform; it can't be switched off elsewhere.
+    `auth` "auto" asks for keys everywhere but on the embedded platform, which asks for the token in
+    `local_token_file`. "off" lets in every process of the machine there; elsewhere it is refused.
     `run_wait_s` bounds `POST /run`; `max_streams` bounds the event streams of one process.
     """
 
     gateway_host: str = "127.0.0.1"
     gateway_port: int = 8787
-    auth: Literal["auto", "on"] = "auto"
+    auth: Literal["auto", "on", "off"] = "auto"
+    local_token_file: Path | None = None
+    local_sign_in_file: Path | None = None
     run_wait_s: float = 120.0
     max_streams: int = 1_000
     max_requests: int = 2_000
@@ -29,8 +33,16 @@ class GatewaySettings(Settings):
         """Whether a request needs a key."""
         return self.auth == "on" or not self.embedded
 
+    @property
+    def asks_for_nothing(self) -> bool:
+        """Whether whoever reaches the port is let in."""
+        return self.auth == "off"
+
     @model_validator(mode="after")
     def _open_only_to_this_machine(self) -> "GatewaySettings":
+        if self.auth == "off" and not self.embedded:
+            msg = "TOWPATH_AUTH=off is for an embedded platform; everywhere else a request needs a key"
+            raise ValueError(msg)
         if not self.asks_for_keys and self.gateway_host not in _LOOPBACK:
             msg = f"without keys the gateway listens on the loopback only, not on {self.gateway_host}: TOWPATH_AUTH=on"
             raise ValueError(msg)

@@ -1,8 +1,10 @@
 """Makes the objects of one gateway and connects them."""
 
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_fabric.postgres.pool import open_pool
 from towpath_fabric.service import Service
 from towpath_gateway.adapters.key_store import CreateKeyBody, KeyStore
+from towpath_gateway.adapters.local_token import LocalToken
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.application import create_app
 from towpath_gateway.app.dependencies import GatewayDependencies
@@ -21,9 +23,23 @@ def build_service(settings: GatewaySettings) -> Service:
         platform=PlatformClient(service.bus, service.stopping, service.telemetry),
         metrics=GatewayMetrics(service.registry),
         stopping=service.stopping,
+        local_token=_local_token(settings),
     )
+    if settings.asks_for_nothing:
+        service.log.warning(
+            "nobody is asked for a key or a token: every process of this machine may do everything here"
+        )
     service.serve_app(RequestLog(create_app(dependencies), dependencies), settings.gateway_host, settings.gateway_port)
     return service
+
+
+def _local_token(settings: GatewaySettings) -> LocalToken | None:
+    if settings.asks_for_keys or settings.asks_for_nothing:
+        return None
+    if settings.local_token_file is None:
+        detail = "an embedded gateway needs TOWPATH_LOCAL_TOKEN_FILE, or TOWPATH_AUTH=on, or TOWPATH_AUTH=off"
+        raise ProblemError(problem("request_invalid", detail))
+    return LocalToken(settings.local_token_file, settings.local_sign_in_file, settings.gateway_port)
 
 
 async def create_key(settings: GatewaySettings, new: CreateKeyBody, project: str) -> str:

@@ -90,9 +90,9 @@ class Target:
     ) -> AsyncIterator[httpx2.AsyncClient]:
         """Give a client with a new key of *caller*, of somebody new without one.
 
-        Where the platform asks for no keys, it has none unless *as_caller* asks for one all the same.
+        Where the platform asks for no keys, it shows the token of who started it, unless *as_caller* asks for a key.
         """
-        headers = {}
+        headers = self.platform.access.authorization()
         if self.keys or as_caller:
             name = caller or f"user-{uuid.uuid4().hex[:8]}"
             headers["Authorization"] = f"Bearer {await self.key(name, scopes=scopes, roles=roles, project=project)}"

@@ -64,7 +64,7 @@ async def watched() -> AsyncIterator[Watched]:
 
 
 async def test_a13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_raw_texts(watched: Watched) -> None:
-    async with httpx2.AsyncClient(base_url=watched.platform.gateway_url, timeout=60) as client:
+    async with httpx2.AsyncClient(base_url=watched.platform.client_url, timeout=60) as client:
         plain = await run(client)
         assert plain["final"] == {"message": "done"}
         assert [entry["type"] for entry in plain["execution_log"]] == ["agent", "tool", "agent"]
@@ -83,7 +83,7 @@ async def test_a13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_ra
 
 
 async def test_a14_a_run_is_one_tree_of_spans_without_prompts(watched: Watched) -> None:
-    async with httpx2.AsyncClient(base_url=watched.platform.gateway_url, timeout=60) as client:
+    async with httpx2.AsyncClient(base_url=watched.platform.client_url, timeout=60) as client:
         answer = await run(client)
     await eventually(lambda: len(watched.spans(answer["trace_id"])) >= 9, within_s=60)  # each service sends its own
     spans = watched.spans(answer["trace_id"])
@@ -131,7 +131,7 @@ async def test_b8_the_third_equal_call_inside_a_run_is_not_run_and_the_fourth_en
         return {"action": "USE_TOOL", "action_reasoning": "again", "action_details": {"calls": calls}}
 
     script = [together(pair), together(pair[::-1]), together(pair), together(pair[::-1])]
-    async with httpx2.AsyncClient(base_url=watched.platform.gateway_url, timeout=60) as client:
+    async with httpx2.AsyncClient(base_url=watched.platform.client_url, timeout=60) as client:
         answer = await run(client, script=script)
         events = await events_of(client, answer["run_id"])
     assert answer["final"]["error"] == "loop_detected"
@@ -165,7 +165,7 @@ async def test_c5_three_equal_errors_of_a_goal_run_open_one_gate_and_a_person_cl
         for name in ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
     ]
     task = {"network": NETWORK["name"], "goal": {"goal": "Find the right tool."}, "script": unknown}
-    async with httpx2.AsyncClient(base_url=watched.platform.gateway_url, timeout=60) as client:
+    async with httpx2.AsyncClient(base_url=watched.platform.client_url, timeout=60) as client:
         answer = await client.post("/v1/runs", json=task)
         assert answer.status_code in {200, 201, 202}, answer.text
         run_id = answer.json()["run_id"]
@@ -199,7 +199,7 @@ def answers(**payload: Any) -> dict[str, Any]:
 async def test_b2_a_model_string_chooses_its_provider(watched: Watched) -> None:
     """Row B2: provider from the model string `provider:model`."""
     watched.server.play(*says(answers(message="done")))
-    async with Client(watched.platform.gateway_url) as client:
+    async with Client(watched.platform.client_url) as client:
         view = await client.run(NETWORK["name"], "Say done.", model="local:qwen3", timeout=180)
         assert (view.status, view.final) == ("completed", {"message": "done"})
         assert view.cost is not None and (view.cost.usd, view.cost.price_source) == (0.0, "local")
@@ -212,7 +212,7 @@ async def test_b2_a_model_string_chooses_its_provider(watched: Watched) -> None:
 async def test_b4_the_conversation_of_a_run_is_whole_and_in_order(watched: Watched) -> None:
     """Row B4: [system, …history, user]; no dangling calls; history contains the current turn; usage merged."""
     watched.server.play(*says(SCRIPT[0], answers(message="done")))
-    async with Client(watched.platform.gateway_url) as client:
+    async with Client(watched.platform.client_url) as client:
         view = await client.run(NETWORK["name"], "Mark it.", model="local:qwen3", timeout=180)
         talk = await client.messages(view.run_id)
     assert [role for role, _ in LOCAL.sent_turns(watched.server.seen[1])] == ["system", "user"]
@@ -227,7 +227,7 @@ async def test_b4_the_conversation_of_a_run_is_whole_and_in_order(watched: Watch
 async def test_b3_every_model_call_of_a_run_is_a_node_with_its_times_and_usage(watched: Watched) -> None:
     """Row B3: INIT → RUNNING → SUCCESS / FAILED; created / started / ended / duration; usage per node and summed."""
     watched.server.play(*says(SCRIPT[0]), LOCAL.fails(400, "Invalid value"))
-    async with Client(watched.platform.gateway_url) as client:
+    async with Client(watched.platform.client_url) as client:
         view = await client.run(NETWORK["name"], "Mark it.", model="local:qwen3", timeout=180)
         found = await client.nodes(view.run_id)
     assert (found.status, found.error, found.iterations) == ("failed", "model_refused_request", 2)
@@ -248,7 +248,7 @@ async def test_b5_arguments_are_decoded_and_an_answer_comes_back_as_a_model(watc
         return {**SCRIPT[0], "action_details": {"tool_name": "mark.pure", "tool_params": params}}
 
     script = [marks('{"n": '), marks(""), marks('{"n": 1}'), answers(verdict="ship"), answers(verdict="ship", score=7)]
-    async with Client(watched.platform.gateway_url) as client:
+    async with Client(watched.platform.client_url) as client:
         run = await client.run(NETWORK["name"], "Review.", script=script, output_type=Verdict, timeout=180)
         assert run.output == Verdict(verdict="ship", score=7)
         talk = await client.messages(run.run_id)
@@ -262,7 +262,7 @@ async def test_b5_arguments_are_decoded_and_an_answer_comes_back_as_a_model(watc
 async def test_b13_a_model_call_is_tried_three_times_and_the_causes_are_chained(watched: Watched) -> None:
     """Row B13: 3 attempts in total, waits 1 s then 2 s (held on a virtual clock, for every provider, in
     test_decider_providers.py); context-length at once; cause chained."""
-    async with Client(watched.platform.gateway_url) as client:
+    async with Client(watched.platform.client_url) as client:
         watched.server.play(LOCAL.fails(*LOCAL.too_long))
         view = await client.run(NETWORK["name"], "Too much.", model="local:qwen3", timeout=180)
         assert (view.reason, len(watched.server.seen)) == ("context_too_long", 1)

@@ -65,14 +65,14 @@ async def platform(place: Path) -> AsyncIterator[Platform]:
     policy = {"tas": {"TOWPATH_POLICY_FILE": str(place / "policy.yaml")}}
     async with Platform(place / "d", role_environment=policy, workers=workers, durable=False, starts="fork") as running:
         notices: list[str] = []
-        await NetworkFolderPublisher(place / "lock", running.gateway_url, notices.append).publish_changed()
+        await NetworkFolderPublisher(place / "lock", running.client_url, notices.append).publish_changed()
         assert len([one for one in notices if one.endswith("version 1")]) == 2, notices
         yield running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(platform: Platform) -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(base_url=platform.gateway_url, timeout=30) as connected:
+    async with httpx2.AsyncClient(base_url=platform.client_url, timeout=30) as connected:
         yield connected
 
 

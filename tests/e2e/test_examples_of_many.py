@@ -77,10 +77,10 @@ async def place() -> AsyncIterator[Place]:
             durable=False,
             starts="fork",
         )
-        async with platform, Client(platform.gateway_url) as client:
+        async with platform, Client(platform.client_url) as client:
             lines: list[str] = []
             for path in [path for name in EXAMPLES for path in given(name, "--networks")]:
-                await NetworkFolderPublisher(path, platform.gateway_url, lines.append).publish_changed()
+                await NetworkFolderPublisher(path, platform.client_url, lines.append).publish_changed()
             assert lines == [f"network.yaml: network {name} version 1" for name in ("research_team", "self_planning")]
             yield Place(client, folder)
 

@@ -61,16 +61,16 @@ async def platform() -> AsyncIterator[Platform]:
         workers = [WorkerLaunch(modules=(str(DESK_TOOLS),))]
         async with Platform(folder / "d", role_environment=policy, workers=workers, starts="fork") as running:
             notices: list[str] = []
-            await NetworkFolderPublisher(EXAMPLE, running.gateway_url, notices.append).publish_changed()
+            await NetworkFolderPublisher(EXAMPLE, running.client_url, notices.append).publish_changed()
             assert any(one.endswith("version 1") for one in notices), notices
-            async with Client(running.gateway_url) as publisher:
+            async with Client(running.client_url) as publisher:
                 await publisher.networks.publish(CLERK)
             yield running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(platform: Platform) -> AsyncIterator[Client]:
-    async with Client(platform.gateway_url) as connected:
+    async with Client(platform.client_url) as connected:
         yield connected
 
 

@@ -92,8 +92,8 @@ async def place() -> AsyncIterator[Place]:
         )
         async with (
             platform,
-            httpx2.AsyncClient(base_url=platform.gateway_url, timeout=90) as http,
-            Client(platform.gateway_url) as client,
+            httpx2.AsyncClient(base_url=platform.client_url, timeout=90) as http,
+            Client(platform.client_url) as client,
         ):
             async with asyncio.timeout(90):
                 while not await published(client):  # noqa: ASYNC110 - nothing announces tools
@@ -209,7 +209,7 @@ async def test_e8_a_plan_is_given_on_the_command_line(
     file, script = tmp_path / "look.yaml", tmp_path / "script.json"
     file.write_text(yaml.safe_dump(LOOK.to_json()["plan"]), "utf-8")
     script.write_text(json.dumps(LOOKS), "utf-8")
-    server = ["--server", place.platform.gateway_url]
+    server = ["--server", place.platform.client_url]
 
     async def shown(*words: str) -> str:
         code = await asyncio.to_thread(main, [*words, *server])

@@ -59,6 +59,10 @@ class Place(NamedTuple):
         """Return *text* with the addresses of this platform."""
         return text.replace("http://127.0.0.1:8787", self.http).replace("nats://127.0.0.1:4222", self.nats)
 
+    def token(self) -> str:
+        """The token of its gateway, for who is in another folder."""
+        return (self.folder / ".towpath" / "authorization").read_text().rpartition(" ")[2].strip()
+
     def shell(self, name: str) -> str:
         """Run a block of shell commands and return what it printed."""
         done = subprocess.run(
@@ -149,7 +153,7 @@ def test_the_task_runs_from_python(place: Place) -> None:
 @pytest.mark.parametrize("way", ["http", "nats"])
 async def test_the_task_runs_by_the_client_over_both_ways(place: Place, way: str) -> None:
     task = json.loads((place.folder / "task.json").read_text("utf-8"))
-    async with Client(place.http if way == "http" else place.nats) as client:
+    async with Client(place.http if way == "http" else place.nats, api_key=place.token()) as client:
         accepted = await client.submit(task.pop("network"), task.pop("user_message"), **task)
         kinds = [entry.event.type async for entry in client.events(accepted.run_id)]
         run = await client.result(accepted.run_id, timeout=20)

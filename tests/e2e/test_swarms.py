@@ -91,7 +91,7 @@ async def platform() -> AsyncIterator[Platform]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(platform: Platform) -> AsyncIterator[Client]:
-    async with Client(platform.gateway_url) as connected:
+    async with Client(platform.client_url) as connected:
         for network in (ROUND, DESK, CREW, PLANNERS):
             await connected.networks.publish(network)
         yield connected

@@ -77,7 +77,7 @@ async def platform(place: Path) -> AsyncIterator[Platform]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(platform: Platform) -> AsyncIterator[httpx2.AsyncClient]:
     """A client, with the network published as soon as its tools are known."""
-    async with httpx2.AsyncClient(base_url=platform.gateway_url, timeout=60) as connected:
+    async with httpx2.AsyncClient(base_url=platform.client_url, timeout=60) as connected:
 
         async def published() -> bool:
             return (await connected.post("/v1/networks", json={"spec": NETWORK})).status_code in {200, 201}
@@ -207,7 +207,7 @@ async def test_c12_gateway_and_command_line_show_the_history_of_a_goal_run(
         (True, True, 1),
     ]
     assert steps[1]["result"]["0"]["result"] == "three was let go"
-    words = ["runs", "history", str(run["run_id"]), "--server", platform.gateway_url, "-o", "json"]
+    words = ["runs", "history", str(run["run_id"]), "--server", platform.client_url, "-o", "json"]
     assert await asyncio.to_thread(main, words) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["history"]["final_status"], len(shown["steps"])) == ("success", 2)

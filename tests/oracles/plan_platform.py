@@ -144,7 +144,7 @@ async def compare_all(plans: int, seed: int, one: Any) -> Counter[str]:
     seen: Counter[str] = Counter()
     with temporary_folder() as folder:
         platform = Platform(folder / "d", workers=[], durable=False, starts="fork")
-        async with platform, Client(platform.gateway_url) as client, asyncio.TaskGroup() as group:
+        async with platform, Client(platform.client_url) as client, asyncio.TaskGroup() as group:
             await client.networks.publish({"name": "hands", "agents": agents_of(HANDS, HANDS[0])})
             room = asyncio.Semaphore(AT_ONCE)
 

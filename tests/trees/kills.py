@@ -80,7 +80,7 @@ class TreeCampaign:
         self.platform, self.width = platform, width
         self.chance = random.Random(seed)
         self.workload = tree_workload(width)
-        self.client = Client(platform.gateway_url)
+        self.client = Client(platform.client_url)
         self.reader = DatabaseReader(platform.dsn())
         self.outside = outside_file(folder)
         self.injector = FaultInjector(platform, stop_s=1.0)

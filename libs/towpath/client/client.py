@@ -24,7 +24,7 @@ from towpath.client.resources import (
     ToolResource,
     WorkspaceResource,
 )
-from towpath.client.settings import ClientSettings
+from towpath.client.settings import ClientSettings, local_token
 from towpath.client.streams import StreamEventBuilder, known_types, raise_if_failed
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError, RunTimeoutError
@@ -64,7 +64,8 @@ class Client:
     """A client of one platform: `async with Client() as client: …`.
 
     *server* is `http://…` (default: TOWPATH_SERVER, else a local `towpath up`) or `nats://user:password@host:port`;
-    *api_key* (default: TOWPATH_API_KEY) is for HTTP, *caller* for NATS. Nothing is connected before the first call.
+    *api_key* (default: TOWPATH_API_KEY, else the token of the `towpath up` on ./.towpath) is for HTTP, *caller* for
+    NATS. Nothing is connected before the first call.
     """
 
     def __init__(self, server: str | None = None, *, api_key: str | None = None, caller: str = ANONYMOUS) -> None:
@@ -72,6 +73,8 @@ class Client:
         self.server = server or settings.server
         if api_key is None and settings.api_key is not None:
             api_key = settings.api_key.get_secret_value()
+        if api_key is None:
+            api_key = local_token(self.server)
         home = _TRANSPORTS.get(urlsplit(self.server).scheme)
         if home is None:
             detail = f"{self.server!r} is no address of a platform; write http://… or nats://…"

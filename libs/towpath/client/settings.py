@@ -1,10 +1,14 @@
 """Which platform a client talks to when the code does not say: `TOWPATH_SERVER`, `TOWPATH_API_KEY`.
 
-An argument wins over the environment, and the environment over the platform that runs on `./.towpath`.
+An argument wins over the environment, and the environment over the platform that runs on `./.towpath`. That one's token
+is sent to its own address and to no other.
 """
 
+import contextlib
 import json
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -12,15 +16,64 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 DEFAULT_SERVER = "http://127.0.0.1:8787"
 """Where `towpath up` listens."""
 
+DATA_FOLDER = Path(".towpath")
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
-def running_server_url(folder: Path = Path(".towpath")) -> str | None:
+
+def running_server_url(folder: Path = DATA_FOLDER) -> str | None:
     """Return the address of the platform that says it runs on *folder*; None where none does."""
+    address = _state(folder).get("gateway_url")
+    return address if isinstance(address, str) else None
+
+
+def local_token(server: str, folder: Path = DATA_FOLDER) -> str | None:
+    """Return the token of the platform that runs on *folder*, if it is the one at *server*; else None.
+
+    A state file is left behind by a platform that was killed, and its port may be somebody else's by now. A platform
+    holds the lock of its folder as long as it lives.
+    """
+    state = _state(folder)
+    if not _is_same_place(server, state.get("gateway_url")) or not _is_locked(folder / "lock"):
+        return None
+    return read_token(state)
+
+
+def read_token(state: dict[str, Any]) -> str | None:
+    """Return the token that a platform's *state* leads to; None where it leads to none that this user may read."""
     try:
-        state = json.loads((folder / "state.json").read_text("utf-8"))
-        address = state["gateway_url"]
+        return Path(state["authorization_file"]).read_text("ascii").rpartition(" ")[2].strip()
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return address if isinstance(address, str) else None
+
+
+def _state(folder: Path) -> dict[str, Any]:
+    try:
+        state = json.loads((folder / "state.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def _is_same_place(server: str, other: object) -> bool:
+    if not isinstance(other, str):
+        return False
+    with contextlib.suppress(ValueError):
+        mine, its = urlsplit(server), urlsplit(other)
+        return mine.scheme == its.scheme and mine.port == its.port and {mine.hostname, its.hostname} <= _LOOPBACK
+    return False
+
+
+def _is_locked(lock: Path) -> bool:
+    import fcntl  # noqa: PLC0415 - a client also runs where there is none, and a platform doesn't
+
+    try:
+        with lock.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 class ClientSettings(BaseSettings):

@@ -118,7 +118,7 @@ class Campaign:
     async def run(self) -> CampaignActions:
         """Run the whole campaign on the started platform; ProblemError where the networks can't be run at all."""
         reader = DatabaseReader(self._platform.dsn())
-        http = Client(self._platform.gateway_url)
+        http = Client(self._platform.client_url)
         self._clients = (http, Client(self._platform.nats_url))
         gate_operator = AutomaticGateOperator(http, reader, self._outside, self._injector)
         try:

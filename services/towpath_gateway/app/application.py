@@ -28,6 +28,7 @@ from towpath_gateway.app.routes import (
     records,
     run_views,
     runs,
+    sign_in,
     switches,
     workspaces,
 )
@@ -58,6 +59,7 @@ ROUTERS = tuple(
         policies,
         keys,
         problems,
+        sign_in,
     )
 )
 """The routes of the API, in the order of its document."""

@@ -11,12 +11,18 @@ from pydantic import BaseModel
 from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
 from towpath_fabric.telemetry.logs import Logger
 from towpath_gateway.adapters.key_store import KeyStore
+from towpath_gateway.adapters.local_token import LocalToken
 from towpath_gateway.adapters.platform_client import PlatformClient
-from towpath_gateway.core.api_keys import ANYBODY, Principal, bearer, split_key
+from towpath_gateway.core.api_keys import LOCAL_PERSON, Principal, bearer, split_key
 from towpath_gateway.core.headers import refused_origin
 from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
 from towpath_readings.spans import SpanLink, parse_traceparent
+
+LOCAL_REMEDY = (
+    "Send the header in the file authorization of the data folder: curl --header @.towpath/authorization. "
+    "The command line and the client read it where ./.towpath is that folder; else put its token into TOWPATH_API_KEY."
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,6 +35,7 @@ class GatewayDependencies:
     platform: PlatformClient
     metrics: GatewayMetrics
     stopping: asyncio.Event
+    local_token: LocalToken | None = None
     streams: int = field(default=0)
 
 
@@ -42,18 +49,26 @@ async def authenticate(request: Request) -> Principal:
     """Return who asks; raises ProblemError `unauthenticated` or `origin_refused`."""
     dependencies = dependencies_of(request)
     credential = bearer(request.headers.get("authorization"))
-    if credential is None and not dependencies.settings.asks_for_keys:
+    if not dependencies.settings.asks_for_keys and _is_local_person(dependencies, request, credential):
         why = refused_origin(request.headers.get("host"), request.headers.get("origin"))
         if why is None:
-            return ANYBODY
+            return LOCAL_PERSON
         dependencies.metrics.refused.labels("origin_refused").inc()
         raise ProblemError(problem("origin_refused", why))
     found = split_key(credential) if credential else None
     if found is None:
         dependencies.metrics.refused.labels("unauthenticated").inc()
         detail = "the request carries no key" if credential is None else "this is not a key of Towpath"
-        raise ProblemError(problem("unauthenticated", detail))
+        if dependencies.local_token is None:
+            raise ProblemError(problem("unauthenticated", detail))
+        raise ProblemError(problem("unauthenticated", detail, remedy=LOCAL_REMEDY))
     return await dependencies.keys.principal(*found)
+
+
+def _is_local_person(dependencies: GatewayDependencies, request: Request, credential: str | None) -> bool:
+    if dependencies.local_token is None:
+        return credential is None
+    return dependencies.local_token.is_shown(credential, request.headers.get("cookie"))
 
 
 def requires(scope: str) -> Callable[[Request], Coroutine[Any, Any, Principal]]:

@@ -4,6 +4,8 @@ Only the SHA-256 digest of a secret is kept and compared, in constant time. A se
 hash would protect nothing. Whatever is not listed is refused.
 """
 
+import base64
+import contextlib
 import hashlib
 import hmac
 import re
@@ -84,10 +86,10 @@ class StoredKey:
     revoked_at: datetime | None = None
 
 
-ANYBODY = Principal(
+LOCAL_PERSON = Principal(
     caller="anonymous", actor="local", project="default", scopes=frozenset(ALL_SCOPES), roles=frozenset(ROLES)
 )
-"""Whoever asks an embedded platform without keys: a person at this machine."""
+"""Whoever shows the token of an embedded platform without keys: the person who started it."""
 
 
 def non_approval_roles(principal: Principal) -> frozenset[str]:
@@ -150,10 +152,16 @@ def split_key(text: str) -> tuple[str, str] | None:
 
 
 def bearer(header: str | None) -> str | None:
-    """Return the credential of an `Authorization: Bearer` header; None without one, empty for another scheme."""
+    """Return the credential of an `Authorization` header; None without one, empty for an unknown scheme.
+
+    It is a bearer token, or the password of `Basic`, which clients make of `http://NAME:TOKEN@HOST`.
+    """
     if header is None:
         return None
     scheme, _, credential = header.partition(" ")
+    if scheme.lower() == "basic":
+        with contextlib.suppress(ValueError):
+            return base64.b64decode(credential.strip(), validate=True).decode("ascii").partition(":")[2]
     return credential.strip() if scheme.lower() == "bearer" else ""
 
 

@@ -109,7 +109,7 @@ async def post_run(work: SteadyLoad, key: str, steps: int = 2) -> HttpAnswer:
     request = Request(
         f"{work.platform.gateway_url}/v1/runs",
         data=json.dumps(body).encode(),
-        headers={"Content-Type": "application/json", "Idempotency-Key": key},
+        headers={"Content-Type": "application/json", "Idempotency-Key": key, **work.platform.access.authorization()},
     )
     status, headers, answer, took_s = await asyncio.to_thread(_send, request)
     if status == HTTPStatus.ACCEPTED:

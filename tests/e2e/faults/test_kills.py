@@ -115,7 +115,7 @@ async def test_kills_lose_nothing_and_repeat_nothing(folder: Path) -> None:
         await publish(platform)
         nc = await nats.connect(platform.nats_url, max_reconnect_attempts=-1, reconnect_time_wait=0.2)
         run_ids: list[str] = []
-        waiting = Waiting(platform.gateway_url)
+        waiting = Waiting(platform.client_url)
         submitting = asyncio.create_task(keep_submitting(nc, run_ids, waiting.done))
         clients = [asyncio.create_task(waiting.client(n)) for n in range(4)]
         while len(run_ids) < UNDER_WAY:  # noqa: ASYNC110 - a level, not an edge

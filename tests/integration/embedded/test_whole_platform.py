@@ -76,9 +76,9 @@ async def test_a_run_ends_though_every_process_is_killed_once(folder: Path) -> N
     ) as platform:
         assert {"orchestrator", "orchestrator-2", "tas-2", "worker", "gateway"} <= set(platform.processes)
         listed: list[str] = []
-        await NetworkFolderPublisher(SAMPLE, platform.gateway_url, listed.append).publish_changed()
+        await NetworkFolderPublisher(SAMPLE, platform.client_url, listed.append).publish_changed()
         assert listed == ["network.yaml: network support version 1"]
-        async with httpx2.AsyncClient(base_url=platform.gateway_url, timeout=10) as client:
+        async with httpx2.AsyncClient(base_url=platform.client_url, timeout=10) as client:
             run_id = await submit(client, "once")
             waiting = asyncio.create_task(ended(client, run_id))
             for name in list(platform.processes):
@@ -165,7 +165,7 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         err.wait_for("tas is ready after")
         assert_no_credentials_shown({name: entry["pid"] for name, entry in ready["processes"].items()})
         err.wait_for("network support version 1")
-        run_id = asyncio.run(_submit_and_wait_for_the_gate(ready["gateway_url"]))
+        run_id = asyncio.run(_submit_and_wait_for_the_gate(ready["gateway_url"], local_token(folder)))
         policy.write_text(policy.read_text().replace("<= 100", "<= 50").replace("> 100", "> 50"))
         err.wait_for("policy applied")
         policy.write_text("rules: [")
@@ -186,7 +186,7 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         shown = out.wait_for("API").split()
         assert "nats://127.0.0.1:" in out.wait_for("NATS")
         assert "Ctrl-C stops all" in out.wait_for("ready in")
-        assert asyncio.run(_end(shown[1].removesuffix("/v1"), run_id))["status"] == "completed"
+        assert asyncio.run(_end(shown[1].removesuffix("/v1"), local_token(folder), run_id))["status"] == "completed"
     assert imported(folder) == imported(project) == []
 
 
@@ -198,14 +198,25 @@ def assert_no_credentials_shown(pids: Mapping[str, int | None]) -> None:
         assert ("TOWPATH_TICKET_KEY_FILE" in shown) <= (name == "tas")
 
 
-async def _submit_and_wait_for_the_gate(gateway_url: str) -> str:
-    async with httpx2.AsyncClient(base_url=gateway_url, timeout=10) as client, asyncio.timeout(TIMEOUT_S):
+def local_token(folder: Path) -> dict[str, str]:
+    """Return the header that curl sends with `--header @.towpath/authorization`."""
+    place = folder / ".towpath" / "authorization"
+    assert place.stat().st_mode & 0o777 == 0o600
+    name, _, value = place.read_text().strip().partition(": ")
+    return {name: value}
+
+
+async def _submit_and_wait_for_the_gate(gateway_url: str, headers: dict[str, str]) -> str:
+    async with (
+        httpx2.AsyncClient(base_url=gateway_url, headers=headers, timeout=10) as client,
+        asyncio.timeout(TIMEOUT_S),
+    ):
         run_id = await submit(client, "kept")
         while not (await client.get("/v1/gates")).json()["gates"]:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.1)
         return run_id
 
 
-async def _end(gateway_url: str, run_id: str) -> dict[str, Any]:
-    async with httpx2.AsyncClient(base_url=gateway_url, timeout=10) as client:
+async def _end(gateway_url: str, headers: dict[str, str], run_id: str) -> dict[str, Any]:
+    async with httpx2.AsyncClient(base_url=gateway_url, headers=headers, timeout=10) as client:
         return await ended(client, run_id)

@@ -11,6 +11,11 @@ GatewayProcess = ServiceProcess
 
 @contextmanager
 def gateway_process(folder: Path, nats_url: str, **settings: str) -> Iterator[GatewayProcess]:
-    """Start a gateway; *settings* are names and values without the prefix TOWPATH_."""
+    """Start a gateway; *settings* are names and values without the prefix TOWPATH_.
+
+    An embedded one asks for nothing unless *settings* say otherwise.
+    """
+    if settings.get("embedded") in {"true", "1"}:
+        settings = {"auth": "off", **settings}
     with service_process("gateway", folder, nats_url, **settings) as process:
         yield process

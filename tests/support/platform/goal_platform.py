@@ -113,8 +113,8 @@ async def goal_place() -> AsyncIterator[Place]:
             folder / "d", role_environment=policy, workers=workers, durable=False, starts="fork"
         ) as platform:
             told: list[str] = []
-            await NetworkFolderPublisher(folder / "networks", platform.gateway_url, told.append).publish_changed()
+            await NetworkFolderPublisher(folder / "networks", platform.client_url, told.append).publish_changed()
             assert len([one for one in told if one.endswith("version 1")]) == 2, told
-            address = platform.gateway_url
+            address = platform.client_url
             async with httpx2.AsyncClient(base_url=address, timeout=60) as client, Client(address) as sdk:
                 yield Place(client, sdk)

@@ -32,9 +32,9 @@ async def serve(folder: Path) -> None:
     )
     async with platform:
         told: list[str] = []
-        await NetworkFolderPublisher(SAMPLE, platform.gateway_url, told.append).publish_changed()
+        await NetworkFolderPublisher(SAMPLE, platform.client_url, told.append).publish_changed()
         assert told == ["network.yaml: network support version 1"], told
-        sys.stdout.write(f"{platform.gateway_url}\n")
+        sys.stdout.write(f"{platform.client_url}\n")
         sys.stdout.flush()
         await stopped.wait()
 

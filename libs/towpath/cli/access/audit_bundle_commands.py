@@ -44,7 +44,7 @@ async def export(
         since: From then on: 30d, 12h, or a time; all that is kept, where it isn't given.
         until: Up to then; what came later is in the bundle as hashes only.
         server: Address of the platform; else the one running on ./.towpath, else http://127.0.0.1:8787.
-        api_key: Key to ask with; it says whose project. The embedded platform needs none.
+        api_key: Key to ask with; it says whose project. The one on ./.towpath needs none.
     """
     begin, end = parse_time(since, "--since"), parse_time(until, "--until")
     unfinished = file.with_name(f"{file.name}.part")

@@ -123,7 +123,7 @@ async def _platform(files: Path, folder: Path, out: OutputPrinter, *, keep: bool
 async def _run_sample(
     platform: EmbeddedPlatform, out: OutputPrinter, on_gate: GateHandler, clock: DemoTimings
 ) -> dict[str, Any]:
-    async with Client(platform.url) as client:
+    async with Client(platform.url, api_key=platform.token) as client:
         options = _model(out)
         accepted = await client.submit("support", MESSAGE, **options)
         out.write(f"\n  run {accepted.run_id}  {accepted.network}@v{accepted.version}: {MESSAGE}", "bold")

@@ -13,6 +13,7 @@ from typing import Any
 from towpath.cli.shared.child_process import require_package, stop_process
 from towpath.cli.shared.output import OutputPrinter
 from towpath.cli.shared.text import one_line
+from towpath.client.settings import read_token
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
 READY_TIMEOUT_S = 120.0
@@ -33,6 +34,11 @@ class EmbeddedPlatform:
     def url(self) -> str:
         """Its HTTP address."""
         return str(self.state["gateway_url"])
+
+    @property
+    def token(self) -> str | None:
+        """What its gateway asks for; None where it asks for keys."""
+        return read_token(self.state)
 
 
 @contextlib.asynccontextmanager

@@ -51,7 +51,7 @@ class ConnectionOptions(OutputOptions):
     "Address of the platform; else the one running on ./.towpath, else http://127.0.0.1:8787."
 
     api_key: Annotated[str | None, Parameter(name="--api-key", env_var="TOWPATH_API_KEY")] = None
-    "Key to ask with; the embedded platform needs none."
+    "Key to ask with; the platform on ./.towpath needs none."
 
     def address(self) -> str:
         """Return the address to ask."""

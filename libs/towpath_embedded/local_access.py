@@ -1,0 +1,56 @@
+"""Who may ask the gateway of a platform on this machine: whoever can read the token in its data folder.
+
+The token is kept between starts, so that a script that holds it goes on. A browser gets in by a link whose code is new
+at each start; the gateway removes the code when it is used. All of it is readable by its owner only.
+"""
+
+import secrets
+from pathlib import Path
+
+from towpath_embedded.servers.nats import write_private
+
+TOKEN_FILE = "authorization"  # noqa: S105 - a name
+SIGN_IN_FILE = "sign-in"
+OPEN_TO_ALL = "TOWPATH_AUTH=off: EVERY process of this machine may approve, make keys and change the policy here"
+_HEADER = "Authorization: Bearer "
+
+
+class LocalAccess:
+    """The token of the platform on *data*. *auth* is its TOWPATH_AUTH: "on" asks for keys, "off" for nothing."""
+
+    def __init__(self, data: Path, auth: str) -> None:
+        self.file = data / TOKEN_FILE
+        self._link = data / SIGN_IN_FILE
+        self.asks_for_keys = auth == "on"
+        self.is_open_to_all = auth == "off"
+        self._asks_for_token = not self.asks_for_keys and not self.is_open_to_all
+
+    def prepare(self) -> None:
+        """Make the token where there is none, and the code of a new link."""
+        if not self.file.exists():
+            write_private(self.file, f"{_HEADER}{secrets.token_urlsafe(32)}\n")
+        write_private(self._link, secrets.token_urlsafe(32))
+
+    def gateway_settings(self) -> dict[str, str]:
+        """Return what the gateway is told."""
+        return {"TOWPATH_LOCAL_TOKEN_FILE": str(self.file), "TOWPATH_LOCAL_SIGN_IN_FILE": str(self._link)}
+
+    def token(self) -> str:
+        """Return the token; raises OSError where none was made."""
+        return self.file.read_text("ascii").removeprefix(_HEADER).strip()
+
+    def authorization(self) -> dict[str, str]:
+        """Return the header that shows the token, if one is asked for."""
+        return {"Authorization": f"Bearer {self.token()}"} if self._asks_for_token else {}
+
+    def client_url(self, gateway_url: str) -> str:
+        """Return *gateway_url* with the token, if one is asked for, as HTTP clients take it."""
+        return gateway_url.replace("://", f"://local:{self.token()}@", 1) if self._asks_for_token else gateway_url
+
+    def sign_in_url(self, gateway_url: str) -> str | None:
+        """Return the link that lets one browser in; None where it was used, or no token is asked for."""
+        try:
+            code = self._link.read_text("ascii")
+        except FileNotFoundError:
+            return None
+        return f"{gateway_url}/?token={code}" if self._asks_for_token else None
