@@ -6,14 +6,18 @@ This module is the only reader of the environment. A service adds its own fields
 
 import os
 import socket
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, FilePath, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+_IN_FILES = ("nats_password", "database_url")
+"""Secrets that may stand in a file, named by the same variable with `_FILE` behind it."""
+
 
 class BrokerSettings(BaseSettings):
-    """The broker's address and the login; the files are read by `towpath_fabric.nats.login`.
+    """The broker's address and the login; files of keys and certificates are read by `towpath_fabric.nats.login`.
 
     One login: user and password, the seed of an nkey, or credentials (JWT and seed). Any of the `nats_tls_` files, or
     an address with `tls://`, requires TLS: there is never an unencrypted connection then.
@@ -24,11 +28,29 @@ class BrokerSettings(BaseSettings):
     nats_url: str = "nats://127.0.0.1:4222"
     nats_user: str | None = None
     nats_password: SecretStr | None = None
+    nats_password_file: FilePath | None = None
     nats_nkey_file: FilePath | None = None
     nats_creds_file: FilePath | None = None
     nats_tls_ca: FilePath | None = None
     nats_tls_cert: FilePath | None = None
     nats_tls_key: FilePath | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_secret_files(cls, given: Any) -> Any:
+        """Read the secrets whose files are named; what is wrong with the name of a file its own field tells."""
+        if not isinstance(given, dict):
+            return given
+        read = dict(given)
+        for name in _IN_FILES:
+            place = Path(str(read.get(f"{name}_file") or ""))
+            if not place.is_file():
+                continue
+            if read.get(name) is not None:
+                msg = f"TOWPATH_{name.upper()} and TOWPATH_{name.upper()}_FILE are given; one of them is enough"
+                raise ValueError(msg)
+            read[name] = place.read_text("utf-8").strip()
+        return read
 
     @model_validator(mode="after")
     def _one_login(self) -> Self:
@@ -51,6 +73,7 @@ class Settings(BrokerSettings):
     """Settings of every service. Ports are TCP; 0 means any free one."""
 
     database_url: SecretStr | None = None
+    database_url_file: FilePath | None = None
     database_pool: int = Field(default=4, ge=2)  # a loop of some services keeps one for itself
     health_host: str = "127.0.0.1"
     health_port: int = 0

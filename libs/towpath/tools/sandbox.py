@@ -39,6 +39,11 @@ _ETC: Final = (
 _ETC_OF_NETWORKS: Final = ("resolv.conf", "hosts", "services", "gai.conf")
 # Files there belong to root, whom the kernel lets change them without any capability.
 _PROC_OF_THE_KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
+# What a worker of root could read there of the whole machine.
+_PROC_OF_ROOT: Final = (
+    *("kcore", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "slabinfo", "timer_list"),
+    *("vmallocinfo", "keys", "key-users", "sched_debug", "latency_stats"),
+)
 # `ulimit` counts files in 512 bytes and memory in KiB; which letter stands for processes depends on the shell.
 _LIMITS: Final = (
     'ulimit -c 0; ulimit -f "$1"; ulimit -d "$2"; ulimit -n "$3"; { ulimit -u "$4" || ulimit -p "$4"; } 2>/dev/null; '
@@ -219,6 +224,8 @@ def _system(*, network: bool) -> Iterator[str]:
     yield from ("--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev")
     for name in _PROC_OF_THE_KERNEL:
         yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
+    for name in filter(lambda file: Path("/proc", file).exists(), _PROC_OF_ROOT):
+        yield from ("--ro-bind", os.devnull, f"/proc/{name}")
     for folder in ("/tmp", HOME, "/dev/shm"):  # noqa: S108 - of the sandbox
         yield from ("--size", _TEMPORARY_BYTES, "--tmpfs", folder)
     for name in _SYSTEM:

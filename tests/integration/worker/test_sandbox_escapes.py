@@ -172,6 +172,6 @@ async def test_nothing_of_the_corpus_gets_out_and_much_of_it_works_without_a_san
     assert {name: told for name, (reached, told) in own.items() if reached and name not in unlimited} == {}
     table = [f"{name:40} {inside[name][0]!s:6} {control[name][0]!s:6} {inside[name][1]}" for name in inside]
     assert [line for name, line in zip(inside, table, strict=True) if inside[name][0]] == []
-    assert len(inside) >= 40
+    assert len(inside) >= 80
     works = {name for name, (reached, _) in control.items() if reached}
     assert works >= ONLY_STOPPED_BY_A_SANDBOX, sorted(ONLY_STOPPED_BY_A_SANDBOX - works)

@@ -7,7 +7,7 @@ import socket
 import struct
 import time
 
-from tests.support.escapes.attempts import FACTS, attempt, call, written
+from tests.support.escapes.attempts import FACTS, attempt, call, some, written
 
 
 @attempt
@@ -104,3 +104,14 @@ def name_of_the_machine() -> str:
         raise PermissionError("has a name of its own")
     socket.sethostname(name)
     return "set"
+
+
+@attempt
+def memory_maps_of_the_kernel() -> str:
+    names = ("vmallocinfo", "slabinfo", "kpageflags", "timer_list", "keys")
+    return some(next((name for name in names if os.access(f"/proc/{name}", os.R_OK) and first_byte(name)), ""))
+
+
+def first_byte(name: str) -> bytes:
+    with open(f"/proc/{name}", "rb", buffering=0) as file:
+        return file.read(8)
