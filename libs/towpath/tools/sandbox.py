@@ -157,7 +157,8 @@ def in_sandbox(
     """Give what to execute for *command* in a sandbox; the command itself where the mode lets it run without one.
 
     The environment is passed on as it is, apart from HOME and TMPDIR: give no secret that the program is not to have.
-    Raises SandboxUnavailableError where a required sandbox can't be had, FileNotFoundError for a missing program.
+    Raises SandboxUnavailableError where a required sandbox can't be had, FileNotFoundError where the program or what it
+    is granted is missing.
     """
     plain = tuple(os.fspath(word) for word in command)
     bubblewrap = Bubblewrap("", "") if sandbox.mode == "none" else find_bubblewrap()
@@ -241,6 +242,8 @@ def _system(*, network: bool) -> Iterator[str]:
 def _mounts(readable: Sequence[Path], writable: Sequence[Path]) -> Iterator[str]:
     for word, paths in (("--ro-bind", readable), ("--bind", writable)):
         for path in paths:
+            if not path.exists():
+                raise FileNotFoundError(2, f"{path} is granted to it and does not exist")
             yield from (word, str(path.absolute()), str(path.absolute()))
             if (path / DATA_FOLDER).is_dir():
                 yield from ("--tmpfs", str(path.absolute() / DATA_FOLDER))

@@ -70,6 +70,13 @@ async def test_a_program_has_an_empty_home_and_its_own_way_to_fail() -> None:
         assert missing.value.code == "process_not_found"
 
 
+async def test_a_grant_of_what_is_not_there_is_told(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    if not refusal():
+        with pytest.raises(ToolError, match=f"{missing} is granted to it and does not exist"):
+            await run_process("true", sandbox=Sandbox(files=(missing,)))
+
+
 async def test_a_virtual_environment_works_in_a_sandbox() -> None:
     done = await run_process(sys.executable, "-c", "import pydantic; print(pydantic.__name__)", sandbox="preferred")
     assert done.text == "pydantic\n"
