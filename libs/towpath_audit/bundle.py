@@ -7,7 +7,9 @@ The file is JSON Lines in UTF-8. Every line is an object with a `kind`:
     step        where the run's log asked for a call that was decided on this page
     earlier     one entry from before the first leaf, with its path: the decision that allowed a call of it
     leaf        one entry of the log with its payload (null once it is erased, or `withheld`) and its leaf hash
-    hidden      leaf hashes of entries that this bundle does not disclose: other projects', or outside of the time asked
+    hidden      entries that this bundle does not disclose: other projects', or outside of the time asked; of each the
+                two digests that its leaf hashes, which tell whether it is of the bundle's project (form 1: leaf hashes)
+    unfit       the leaf hash of an entry that is not disclosed and, as it is stored now, does not make that hash
     checkpoint  a signed checkpoint, right after the last leaf that it covers
     effect      a call of the ledger that was allowed
     page        the end of a page: the digests of its lines, signed, chained to the page before
@@ -22,11 +24,17 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from towpath_audit.entries import AuditLogEntry, ErasablePayload
+from towpath_audit.entries import AuditLogEntry, ErasablePayload, HiddenEntry
 from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import PublicKey, Signer
 
-FORMAT = "towpath-audit-bundle/1"
+FORMAT = "towpath-audit-bundle/2"
+FORMATS = {"towpath-audit-bundle/1": 1, FORMAT: 2}
+"""Formats that are read, with the form of their leaves."""
+
+EVERY_PROJECT = "*"
+"""The project of a bundle that discloses the entries of all."""
+
 _PAGE = b"towpath-audit-page-1\n"
 
 Line = dict[str, Any]
@@ -91,9 +99,14 @@ def earlier(index: int, entry: AuditLogEntry, proof: Sequence[bytes]) -> Line:
     return {"kind": "earlier", "leaf": index, "entry": entry.as_json(), "proof": [one.hex() for one in proof]}
 
 
-def hidden(index: int, hashes: Sequence[bytes]) -> Line:
-    """Return leaves that are not disclosed, from *index* on."""
-    return {"kind": "hidden", "leaf": index, "hashes": [one.hex() for one in hashes]}
+def hidden(index: int, entries: Sequence[HiddenEntry]) -> Line:
+    """Return entries that are not disclosed, from leaf *index* on."""
+    return {"kind": "hidden", "leaf": index, "entries": [[digest.hex() for digest in one] for one in entries]}
+
+
+def unfit(index: int, stored_hash: bytes) -> Line:
+    """Return a leaf that is not disclosed and whose entry is not what the log holds the hash of."""
+    return {"kind": "unfit", "leaf": index, "hash": stored_hash.hex()}
 
 
 def checkpoint(note: str) -> Line:

@@ -3,16 +3,21 @@
 Every field is covered together with its length, so that no two entries have the same bytes. Anything that may be
 personal data is in the payload, which can be erased; the entry has only its salted commitment, which discloses nothing
 once salt and payload are gone.
+
+A leaf hashes two digests: one of every field but the project, and a tag of the project salted with it. Both can be
+shown of an entry that is not disclosed, and show which projects it is not of. Leaves of form 1 hash all fields at once.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from towpath_audit.merkle import leaf_hash
 
-FORMAT = "towpath-audit-1"
+LEAF_FORM = 2
+"""The form of leaves that are written now; 1 is read in bundles and proofs of earlier releases."""
+
 SALT_BYTES = 16
 
 
@@ -41,12 +46,18 @@ class AuditLogEntry:
     policy_version: int
     commitment: str
 
-    def leaf_bytes(self) -> bytes:
-        """Return what the leaf hashes. The SQL function tas.audit_leaf_hash computes the same bytes."""
-        return (FORMAT + "\n" + "".join(_field(getattr(self, name)) for name in _FIELD_NAMES)).encode()
+    def leaf_hash(self, form: int = LEAF_FORM) -> bytes:
+        """Return the hash of the leaf in the given form."""
+        if form == 1:
+            return leaf_hash((_prefix(1) + "".join(_field(getattr(self, name)) for name in _FIELD_NAMES)).encode())
+        return self.hidden().leaf_hash()
 
-    def leaf_hash(self) -> bytes:
-        return leaf_hash(self.leaf_bytes())
+    def hidden(self) -> "HiddenEntry":
+        """Return what may be shown of the entry to other projects."""
+        fields_digest = hashlib.sha256(
+            (_prefix(LEAF_FORM) + "".join(_field(getattr(self, name)) for name in _DIGEST_NAMES)).encode()
+        ).digest()
+        return HiddenEntry(fields_digest, _project_tag(fields_digest, self.project))
 
     def as_json(self) -> dict[str, Any]:
         """Return the entry as bundles contain it."""
@@ -64,7 +75,34 @@ class AuditLogEntry:
         return cls(**value)
 
 
+class HiddenEntry(NamedTuple):
+    """What a leaf hashes: the digest of all fields but the project, and the project's tag.
+
+    The digest discloses nothing, as the commitment among its fields can't be guessed; it is the salt of the tag. The
+    SQL functions tas.audit_fields_digest and tas.audit_leaf_hash compute the same.
+    """
+
+    fields_digest: bytes
+    project_tag: bytes
+
+    def leaf_hash(self) -> bytes:
+        return leaf_hash(_prefix(LEAF_FORM).encode() + self.fields_digest + self.project_tag)
+
+    def is_of(self, project: str) -> bool:
+        """Return whether the entry is one of *project*."""
+        return self.project_tag == _project_tag(self.fields_digest, project)
+
+
+def _prefix(form: int) -> str:
+    return f"towpath-audit-{form}\n"
+
+
+def _project_tag(fields_digest: bytes, project: str) -> bytes:
+    return hashlib.sha256(fields_digest + project.encode("utf-8", "surrogatepass")).digest()
+
+
 _FIELD_NAMES = tuple(field.name for field in fields(AuditLogEntry))
+_DIGEST_NAMES = tuple(name for name in _FIELD_NAMES if name != "project")
 _NUMBERS = frozenset({"entry_id", "policy_version"})
 _OPTIONAL = frozenset({"run_id", "execution_id", "rule"})
 

@@ -12,8 +12,11 @@ from towpath_audit.merkle import HASH_BYTES, ProofError, check_inclusion
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, write_time
 from towpath_audit.report import AuditFault, AuditReport
 
-FORMAT = "towpath-audit-proof/1"
-_HEAD = f'{{\n  "format": "{FORMAT}"'
+FORMAT = "towpath-audit-proof/2"
+FORMATS = {"towpath-audit-proof/1": 1, FORMAT: 2}
+"""Formats that are read, with the form of their leaves."""
+
+_HEADS = tuple(f'{{\n  "format": "{one}"' for one in FORMATS)
 
 
 class ProvedEntry(NamedTuple):
@@ -42,7 +45,7 @@ def serialize_proof(note: str, keys: Iterable[PublicKey], proved: Iterable[Prove
 
 def is_proof(text: str) -> bool:
     """Return whether *text*, or its beginning, is a proof and no bundle."""
-    return text.startswith(_HEAD)
+    return text.startswith(_HEADS)
 
 
 def verify_proof(text: str, *, checkpoints: Sequence[str] = (), keys: Sequence[str] = ()) -> AuditReport:
@@ -51,7 +54,7 @@ def verify_proof(text: str, *, checkpoints: Sequence[str] = (), keys: Sequence[s
     try:
         said = json.loads(text)
         brought = [PublicKey.read(one) for one in said["keys"]]
-        note, listed = str(said["checkpoint"]), list(said["entries"])
+        note, listed, form = str(said["checkpoint"]), list(said["entries"]), FORMATS[said["format"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NoteError) as error:
         report.faults.append(AuditFault(code="unreadable", message=f"this is no proof: {error}"))
         return report
@@ -60,7 +63,7 @@ def verify_proof(text: str, *, checkpoints: Sequence[str] = (), keys: Sequence[s
     if sealed is None:
         return report
     for place, one in enumerate(listed):
-        _check(one, place, sealed, report)
+        _check(one, place, form, sealed, report)
     _compare_outside(sealed, [_open_checkpoint(one, trusted, report, *_OUTSIDE) for one in checkpoints], report)
     if not keys:
         report.notes.append("no key was pinned: the proof's own word was taken for whose key it is")
@@ -83,11 +86,11 @@ def _open_checkpoint(
         return None
 
 
-def _check(said: Any, place: int, sealed: Checkpoint, report: AuditReport) -> None:
+def _check(said: Any, place: int, form: int, sealed: Checkpoint, report: AuditReport) -> None:
     try:
         leaf, path = _leaf(said["leaf"]), [_hash(step) for step in said["path"]]
         entry = AuditLogEntry.read(said["entry"])
-        check_inclusion(entry.leaf_hash(), leaf, sealed.size, path, sealed.root)
+        check_inclusion(entry.leaf_hash(form), leaf, sealed.size, path, sealed.root)
         payload = None if said["payload"] is None else ErasablePayload.read(said["payload"])
     except (KeyError, TypeError, ValueError, EntryError, ProofError) as error:
         report.faults.append(AuditFault(code="entry_unproved", message=f"entry {place + 1} of the proof: {error}"))

@@ -5,24 +5,27 @@ every checkpoint, those of the bundle and those from outside; every line is cove
 contain, the result is a report and never an exception.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
-from towpath_audit.bundle import FORMAT, Line, digest, is_page_signed, serialize_line
+from towpath_audit.bundle import EVERY_PROJECT, FORMAT, FORMATS, Line, digest, is_page_signed
+from towpath_audit.bundle_lines import (
+    SCOPE_FIELDS,
+    BadLineError,
+    check_header,
+    leaf_index,
+    parse_line,
+    read_hash,
+    read_hidden_entry,
+)
 from towpath_audit.completeness import BundleCompletenessCheck
-from towpath_audit.entries import AuditLogEntry, EntryError, ErasablePayload
-from towpath_audit.merkle import HASH_BYTES, MerkleFrontier, ProofError, check_inclusion
-from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, read_time
+from towpath_audit.entries import LEAF_FORM, AuditLogEntry, EntryError, ErasablePayload, HiddenEntry
+from towpath_audit.merkle import MerkleFrontier, ProofError, check_inclusion
+from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note
 from towpath_audit.report import AuditFault, AuditReport
 
 MAX_FAULTS = 1_000
 """Faults that are listed; the rest is dropped."""
-
-
-class _BadLineError(Exception):
-    """An invalid line; the message says why."""
 
 
 def verify(lines: Iterable[str], *, checkpoints: Sequence[str] = (), keys: Sequence[str] = ()) -> AuditReport:
@@ -55,11 +58,14 @@ class _BundleVerifier:
         self._previous = ""
         self._last = False
         self._counts = {"leaves": 0, "hidden": 0, "checkpoints": 0, "lines": 0}
+        self._form = LEAF_FORM
+        self._own_hidden = 0
         self._fault_count = 0
         self._kinds: dict[str, Callable[[int, Line], None]] = {
             "leaf": self._on_leaf,
             "earlier": self._on_earlier,
             "hidden": self._on_hidden,
+            "unfit": self._on_unfit,
             "checkpoint": self._on_checkpoint,
             "effect": self._completeness.on_effect,
             "policy": lambda _number, line: self._completeness.on_policy(line),
@@ -70,26 +76,26 @@ class _BundleVerifier:
         """Verify one line."""
         self._counts["lines"] = number
         try:
-            line = _parse_line(text)
+            line = parse_line(text)
             if line["kind"] == "page" and not self._last:
                 self._on_page(number, line, text)
                 return
             self._page.append((number, text))
             self._take(number, line)
-        except (_BadLineError, RecursionError) as error:  # a line may be almost too deeply nested to be parsed
+        except (BadLineError, RecursionError) as error:  # a line may be almost too deeply nested to be parsed
             if not self._page or self._page[-1][0] != number:
                 self._page.append((number, text))
             self._fault("unreadable", str(error), line=number)
 
     def _take(self, number: int, line: Line) -> None:
         if self._last:
-            raise _BadLineError("the bundle has ended before")
+            raise BadLineError("the bundle has ended before")
         if line["kind"] == "header" or number == 1:
             self._on_header(number, line)
         elif line["kind"] in self._kinds:
             self._kinds[line["kind"]](number, line)
         else:
-            raise _BadLineError(f"a line of kind {line['kind']!r} is not known")
+            raise BadLineError(f"a line of kind {line['kind']!r} is not known")
 
     def end(self) -> AuditReport:
         """Return the report."""
@@ -110,7 +116,7 @@ class _BundleVerifier:
         report = self._report
         report.figures |= {**self._counts, "first": self._header.get("first"), "size": self._edge.size}
         report.figures |= {"root": self._edge.root.hex(), "keys": [key.fingerprint for key in self._keys]}
-        report.figures |= {name: self._header.get(name) for name in _SCOPE_FIELDS}
+        report.figures |= {name: self._header.get(name) for name in SCOPE_FIELDS}
         return report.ordered()
 
     def _part(self) -> None:
@@ -119,21 +125,30 @@ class _BundleVerifier:
         if since is None and until is None and not hidden:
             return
         when = " ".join(words for words in (since and f"from {since}", until and f"to {until}") if words)
-        shown = f"this bundle shows project {self._header.get('project')!r} only" + (f", {when}" if when else "")
-        self._report.notes.append(f"{shown}; of its {hidden} hidden leaves nothing is said but that they are there")
+        project = self._header.get("project")
+        shown = "this bundle shows every project" if project == EVERY_PROJECT else f"this bundle shows {project!r} only"
+        shown += f", {when}" if when else ""
+        if self._form == 1:
+            said = f"of its {hidden} hidden leaves nothing is said but that they are there"
+        else:
+            said = f"{hidden - self._own_hidden} hidden leaves are proved to be of other projects"
+            said += f", {self._own_hidden} are after the time that was asked for" if self._own_hidden else ""
+        self._report.notes.append(f"{shown}; {said}")
 
     def _on_header(self, number: int, line: Line) -> None:
         if number != 1 or line["kind"] != "header":
-            raise _BadLineError("the header is the first line, and the only one")
-        if line.get("format") != FORMAT:
-            raise _BadLineError(f"this is not a bundle of the form {FORMAT}")
+            raise BadLineError("the header is the first line, and the only one")
+        form = FORMATS.get(str(line.get("format")))
+        if form is None:
+            raise BadLineError(f"this is not a bundle of the form {FORMAT}")
+        self._form = form
         try:
-            _check_header(line)
+            check_header(line)
             hashes = tuple(bytes.fromhex(one) for one in line["edge"])
             self._edge = MerkleFrontier(line["first"], hashes)
             bundle_keys = [PublicKey.read(text) for text in line["keys"]]
         except (KeyError, TypeError, ValueError, AttributeError, NoteError) as error:
-            raise _BadLineError(f"the header can't be used: {error}") from error
+            raise BadLineError(f"the header can't be used: {error}") from error
         self._header = line
         self._sealed = self._agreed = self._edge.size
         self._completeness.partial = self._edge.size > 0
@@ -167,7 +182,7 @@ class _BundleVerifier:
             self._outside[found.size].append(found)
 
     def _on_leaf(self, number: int, line: Line) -> None:
-        index, stored = _leaf_index(line), _hash(line.get("hash"))
+        index, stored = leaf_index(line), read_hash(line.get("hash"))
         self._counts["leaves"] += 1
         self._grow(index, number, [stored])
         try:
@@ -176,7 +191,7 @@ class _BundleVerifier:
         except EntryError as error:
             self._fault("entry_changed", str(error), line=number, leaf=index)
             return
-        if entry.leaf_hash() != stored:
+        if entry.leaf_hash(self._form) != stored:
             message = "the entry is not what the log holds the hash of"
             self._fault("entry_changed", message, line=number, leaf=index, entry_id=entry.entry_id)
         if payload is not None and payload.commitment() != entry.commitment:
@@ -186,26 +201,49 @@ class _BundleVerifier:
 
     def _on_earlier(self, number: int, line: Line) -> None:
         """Accept an entry from before the bundle if its path leads to the root that the bundle begins with."""
-        index = _leaf_index(line)
+        index = leaf_index(line)
         path = line.get("proof")
         if not isinstance(path, list):
-            raise _BadLineError("an entry from before needs a proof")
-        proof = [_hash(one) for one in path]
+            raise BadLineError("an entry from before needs a proof")
+        proof = [read_hash(one) for one in path]
         try:
             entry = AuditLogEntry.read(line.get("entry"))
-            check_inclusion(entry.leaf_hash(), index, self._before.size, proof, self._before.root)
+            check_inclusion(entry.leaf_hash(self._form), index, self._before.size, proof, self._before.root)
         except (EntryError, ProofError) as error:
             self._fault("earlier_unproved", f"an entry from before the first leaf: {error}", line=number, leaf=index)
             return
         self._completeness.on_earlier(index, entry)
 
     def _on_hidden(self, number: int, line: Line) -> None:
-        index, said = _leaf_index(line), line.get("hashes")
+        index, said = leaf_index(line), line.get("hashes" if self._form == 1 else "entries")
         if not isinstance(said, list):
-            raise _BadLineError("hidden leaves have hashes")
-        hashes = [_hash(one) for one in said]
+            raise BadLineError("hidden leaves have hashes")
+        if self._form == 1:
+            hashes = [read_hash(one) for one in said]
+        else:
+            entries = [read_hidden_entry(one) for one in said]
+            hashes = [one.leaf_hash() for one in entries]
+            self._check_project(index, number, entries)
         self._counts["hidden"] += len(hashes)
         self._grow(index, number, hashes)
+
+    def _check_project(self, index: int, number: int, entries: Sequence[HiddenEntry]) -> None:
+        """Report entries of the bundle's own project that are hidden, unless later ones were not asked for."""
+        project = str(self._header.get("project"))
+        for place, entry in enumerate(entries, index):
+            if project != EVERY_PROJECT and not entry.is_of(project):
+                continue
+            if self._header.get("until") is None:
+                message = f"an entry of {project!r} is hidden from it"
+                self._fault("own_entry_hidden", message, line=number, leaf=place)
+            self._own_hidden += 1
+
+    def _on_unfit(self, number: int, line: Line) -> None:
+        index, stored = leaf_index(line), read_hash(line.get("hash"))
+        self._counts["hidden"] += 1
+        self._grow(index, number, [stored])
+        message = "the hidden entry does not fit its leaf: it was changed in the database after it was sealed"
+        self._fault("hidden_entry_changed", message, line=number, leaf=index)
 
     def _grow(self, index: int, number: int, hashes: Sequence[bytes]) -> None:
         if self._diverged:
@@ -310,52 +348,3 @@ class _BundleVerifier:
         self._fault_count += 1
         if self._fault_count <= MAX_FAULTS:
             self._report.faults.append(fault)
-
-
-def _parse_line(text: str) -> Line:
-    try:
-        line: Any = json.loads(text)
-        again = serialize_line(line)
-    except (ValueError, RecursionError) as error:
-        raise _BadLineError("the line is not JSON") from error
-    if not isinstance(line, dict) or not isinstance(line.get("kind"), str):
-        raise _BadLineError("the line has no kind")
-    if again != text:
-        raise _BadLineError("the line is not written as bundles are")
-    return line
-
-
-_SCOPE_FIELDS = ("origin", "project", "since", "until", "exported_at", "exported_by")
-"""Fields of a header about the part of the log that the bundle shows."""
-
-
-def _check_header(line: Line) -> None:
-    """Raise ValueError, TypeError or KeyError for a header with members of other types."""
-    for name in ("first", "size"):
-        if type(line[name]) is not int or line[name] < 0:
-            raise ValueError(f"{name} is no size")
-    if not isinstance(line["edge"], list) or not isinstance(line["keys"], list):
-        raise TypeError("edge and keys are lists")
-    for name in _SCOPE_FIELDS:
-        if not (isinstance(line[name], str) or (line[name] is None and name in {"since", "until"})):
-            raise ValueError(f"{name} is of another kind")
-    for name in ("since", "until"):
-        if line[name] is not None:
-            read_time(line[name])
-
-
-def _leaf_index(line: Line) -> int:
-    index = line.get("leaf")
-    if not isinstance(index, int) or isinstance(index, bool):
-        raise _BadLineError("the line has no leaf")
-    return index
-
-
-def _hash(text: object) -> bytes:
-    try:
-        found = bytes.fromhex(text) if isinstance(text, str) else b""
-    except ValueError:
-        found = b""
-    if len(found) != HASH_BYTES or found.hex() != text:
-        raise _BadLineError("the line has no hash")
-    return found

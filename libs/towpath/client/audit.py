@@ -25,9 +25,14 @@ class AuditResource:
         query = {name: _text(value) for name, value in filters.items() if value is not None}
         return AuditPage.model_validate(await self._transport.request("GET", "/v1/audit", query=query))
 
-    async def export(self, *, since: datetime | None = None, until: datetime | None = None) -> AsyncIterator[str]:
-        """Yield the lines of a bundle, without their newlines; *since* and *until* are inclusive."""
-        asked: dict[str, Any] = {"since": _text(since), "until": _text(until)}
+    async def export(
+        self, *, since: datetime | None = None, until: datetime | None = None, every_project: bool = False
+    ) -> AsyncIterator[str]:
+        """Yield the lines of a bundle, without their newlines; *since* and *until* are inclusive.
+
+        *every_project* needs the scope `platform:operate`: nothing is hidden in that bundle.
+        """
+        asked: dict[str, Any] = {"since": _text(since), "until": _text(until), "every_project": every_project or None}
         body = {name: value for name, value in asked.items() if value is not None}
         while True:
             piece = AuditPiece.model_validate(await self._transport.request("POST", "/v1/audit/export", body=body))

@@ -90,6 +90,12 @@ def require_role(principal: Principal, role: str) -> None:
         raise ProblemError(problem("role_missing", f"this needs the role {role}"))
 
 
+def require_scope(principal: Principal, scope: str) -> None:
+    """Refuse a key without *scope*, where a request needs it because of what it says."""
+    if scope not in principal.scopes:
+        raise ProblemError(problem("forbidden", f"this needs the scope {scope}"))
+
+
 def client_span(request: Request) -> SpanLink | None:
     """Return the client's own span, which becomes a link of the run's trace: the run's id is its trace."""
     return parse_traceparent(request.headers.get("traceparent"))

@@ -90,9 +90,9 @@ WHERE l.leaf_index >= $1 AND l.leaf_index < $2 ORDER BY l.leaf_index LIMIT $3;
 -- Were payloads of project $2 erased, or segments dropped, by an entry that has a leaf from $1 on or waits for one?
 -- An erasure and its entry are one commit, and this is one look: whoever asks after he has read has missed none.
 SELECT EXISTS (SELECT FROM tas.audit_leaf l JOIN tas.audit_record r ON r.entry_id = l.entry_id WHERE l.leaf_index >= $1
-                 AND (r.phase = 'audit.dropped' OR (r.phase = 'audit.erased' AND r.project = $2)))
+                 AND (r.phase = 'audit.dropped' OR (r.phase = 'audit.erased' AND $2 IN (r.project, '*'))))
     OR EXISTS (SELECT FROM tas.audit_unsealed u JOIN tas.audit_record r ON r.entry_id = u.entry_id
-               WHERE r.phase = 'audit.dropped' OR (r.phase = 'audit.erased' AND r.project = $2)) AS moved,
+               WHERE r.phase = 'audit.dropped' OR (r.phase = 'audit.erased' AND $2 IN (r.project, '*'))) AS moved,
        coalesce((SELECT l.leaf_index + 1 FROM tas.audit_leaf l ORDER BY l.leaf_index DESC LIMIT 1), 0) AS seen;
 
 -- name: policy_versions
@@ -114,7 +114,7 @@ WITH let_go AS MATERIALIZED (
   SELECT t.run_id, t.execution_id, t.project, t.tool, t.operation, t.status, t.effect_class, t.policy_version,
          t.created_at
   FROM tas.tool_call t
-  WHERE t.project = $1 AND (t.run_id, t.execution_id) > ($2, $3)
+  WHERE $1 IN (t.project, '*') AND (t.run_id, t.execution_id) > ($2, $3)
     AND t.status IN ('started', 'succeeded', 'failed', 'unknown')
     AND ($4::timestamptz IS NULL OR t.created_at >= $4) AND ($5::timestamptz IS NULL OR t.created_at <= $5)
   ORDER BY t.run_id, t.execution_id LIMIT $6

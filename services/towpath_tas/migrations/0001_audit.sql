@@ -167,17 +167,22 @@ CREATE FUNCTION tas.audit_field(said text) RETURNS text LANGUAGE sql IMMUTABLE A
   SELECT CASE WHEN said IS NULL THEN E'-\n' ELSE octet_length(said)::text || ':' || said || E'\n' END
 $$;
 
--- The bytes are those of towpath_audit.entries.AuditLogEntry.leaf_bytes, hashed as RFC 6962 hashes a leaf.
-CREATE FUNCTION tas.audit_leaf_hash(r tas.audit_record) RETURNS bytea LANGUAGE sql STABLE AS $$
-  SELECT sha256('\x00'::bytea || convert_to(
-    E'towpath-audit-1\n'
+-- What a leaf hashes, as towpath_audit.entries.HiddenEntry says: a digest of every field but the project, and a tag of the
+-- project that is salted with it; hashed as RFC 6962 hashes a leaf.
+CREATE FUNCTION tas.audit_fields_digest(r tas.audit_record) RETURNS bytea LANGUAGE sql STABLE AS $$
+  SELECT sha256(convert_to(
+    E'towpath-audit-2\n'
     || tas.audit_field(r.entry_id::text)
     || tas.audit_field(to_char(r.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
-    || tas.audit_field(r.project) || tas.audit_field(r.run_id::text) || tas.audit_field(r.execution_id::text)
+    || tas.audit_field(r.run_id::text) || tas.audit_field(r.execution_id::text)
     || tas.audit_field(r.phase) || tas.audit_field(r.verdict) || tas.audit_field(r.tool)
     || tas.audit_field(r.operation) || tas.audit_field(r.network) || tas.audit_field(r.agent_key)
     || tas.audit_field(r.caller) || tas.audit_field(r.actor) || tas.audit_field(r.rule)
     || tas.audit_field(r.policy_version::text) || tas.audit_field(encode(r.commitment, 'hex')), 'UTF8'))
+$$;
+CREATE FUNCTION tas.audit_leaf_hash(fields_digest bytea, project text) RETURNS bytea LANGUAGE sql STABLE AS $$
+  SELECT sha256('\x00'::bytea || convert_to(E'towpath-audit-2\n', 'UTF8') || fields_digest
+                || sha256(fields_digest || convert_to(project, 'UTF8')))
 $$;
 
 -- Gives every committed entry that waits its leaf, at most *at_most* of them. The oldest ids go first, so an entry never
@@ -199,8 +204,9 @@ BEGIN
     SELECT size - 1 + row_number() OVER (ORDER BY r.execution_id NULLS FIRST,
              CASE WHEN r.phase = 'decision' THEN 0 WHEN r.phase LIKE 'approval.%' THEN 1 WHEN r.phase = 'claim' THEN 2
                   WHEN r.phase = 'dispatch' THEN 3 WHEN r.phase = 'outcome' THEN 4 ELSE 5 END,
-             r.entry_id) AS leaf_index, r.entry_id, tas.audit_leaf_hash(r) AS hash
-    FROM tas.audit_record r WHERE r.entry_id = ANY (taken)
+             r.entry_id) AS leaf_index, r.entry_id, tas.audit_leaf_hash(d.fields_digest, r.project) AS hash
+    FROM tas.audit_record r CROSS JOIN LATERAL (SELECT tas.audit_fields_digest(r) AS fields_digest OFFSET 0) d
+    WHERE r.entry_id = ANY (taken)
   ), stored AS (
     INSERT INTO tas.audit_leaf (leaf_index, entry_id, hash) SELECT l.leaf_index, l.entry_id, l.hash FROM leaves l
   )
@@ -307,14 +313,14 @@ $$;
 GRANT SELECT ON tas.audit_record, tas.audit_payload, tas.audit_unsealed, tas.audit_leaf TO towpath_tas;
 GRANT SELECT, INSERT ON tas.audit_entry, tas.audit_seal, tas.audit_key TO towpath_tas;
 REVOKE EXECUTE ON FUNCTION tas.audit_commitment, tas.write_audit, tas.audit_own_note, tas.take_audit_entry,
-  tas.audit_field, tas.audit_leaf_hash, tas.take_leaves, tas.erase_payloads, tas.drop_segments, tas.entry_at,
+  tas.audit_field, tas.audit_fields_digest, tas.audit_leaf_hash, tas.take_leaves, tas.erase_payloads, tas.drop_segments, tas.entry_at,
   tas.asked_in_run FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION tas.write_audit, tas.take_leaves, tas.erase_payloads, tas.drop_segments, tas.entry_at,
   tas.asked_in_run TO towpath_tas;
 
 -- migrate:down
 DROP VIEW tas.audit_entry;
-DROP FUNCTION tas.asked_in_run, tas.entry_at, tas.drop_segments, tas.erase_payloads, tas.take_leaves, tas.audit_leaf_hash,
+DROP FUNCTION tas.asked_in_run, tas.entry_at, tas.drop_segments, tas.erase_payloads, tas.take_leaves, tas.audit_leaf_hash, tas.audit_fields_digest,
   tas.audit_field, tas.take_audit_entry, tas.audit_own_note, tas.write_audit, tas.audit_commitment;
 DROP TYPE tas.audit_new;
 DROP TABLE tas.audit_key, tas.audit_seal, tas.audit_leaf, tas.audit_unsealed, tas.audit_payload, tas.audit_record;

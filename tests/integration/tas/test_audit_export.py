@@ -12,6 +12,7 @@ from tests.support.tas.audit_log import PROJECT, AuditLog, audit_log, fill
 from tests.support.waiting import eventually
 
 from towpath_audit import bundle
+from towpath_audit.bundle import EVERY_PROJECT
 from towpath_audit.verifier import verify
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.audit import AuditPiece, EraseAudit, ExportAudit, GetCheckpoint
@@ -75,6 +76,30 @@ async def test_a_cursor_with_times_counts_in_whatever_zone_they_come_back(log: A
     lines = await log.export(since=wall() - timedelta(days=1), until=wall() + timedelta(days=1))
     assert verify(lines).faults == []
     assert sum('"kind":"page"' in line for line in lines) > 2
+
+
+async def test_an_entry_that_was_moved_to_another_project_is_found_in_every_bundle(log: AuditLog) -> None:
+    await log.write(platform_audit_row(PROJECT, "approval.approved", "approved", actor="mia"))
+    await log.sealer.current()
+    assert verify(await log.export("bank")).faults == []
+    await log.owner("UPDATE tas.audit_record SET project = 'ghost' WHERE phase = 'approval.approved'")
+    (row,) = await log.owner(
+        "SELECT l.leaf_index FROM tas.audit_leaf l JOIN tas.audit_record r USING (entry_id) WHERE r.project = 'ghost'"
+    )
+    for project in (PROJECT, "bank"):
+        report = verify(await log.export(project), checkpoints=log.kept.notes)
+        assert [(fault.code, fault.leaf) for fault in report.faults] == [("hidden_entry_changed", row["leaf_index"])]
+    report = verify(await log.export(EVERY_PROJECT))
+    assert [(fault.code, fault.leaf) for fault in report.faults] == [("entry_changed", row["leaf_index"])]
+
+
+async def test_a_bundle_of_every_project_hides_nothing(log: AuditLog) -> None:
+    await log.write(platform_audit_row("bank", "secret", "x", actor="mia", detail={"iban": "DE00"}))
+    lines = await log.export(EVERY_PROJECT)
+    report = verify(lines, checkpoints=log.kept.notes)
+    assert report.faults == []
+    assert report.figures["hidden"] == 0
+    assert any("DE00" in line for line in lines)
 
 
 async def test_an_export_ends_where_its_own_payloads_are_erased_meanwhile(log: AuditLog) -> None:

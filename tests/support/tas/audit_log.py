@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client import CollectorRegistry
 
 from towpath_audit import bundle
-from towpath_audit.entries import AuditLogEntry, ErasablePayload
+from towpath_audit.entries import AuditLogEntry, ErasablePayload, HiddenEntry
 from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Checkpoint, Signer, open_note
 from towpath_contracts.tools.audit import ExportAudit
@@ -233,8 +233,8 @@ class Forger:
             case "leaf":
                 return self._leaf(line, edge)
             case "hidden":
-                hashes = [bytes.fromhex(one) for one in line["hashes"]]
-                return {**line, "leaf": edge.size}, edge.extended(hashes)
+                entries = [HiddenEntry(*map(bytes.fromhex, one)) for one in line["entries"]]
+                return {**line, "leaf": edge.size}, edge.extended(one.leaf_hash() for one in entries)
             case "checkpoint":
                 return self._checkpoint(line, edge), edge
             case _:

@@ -124,6 +124,53 @@ def test_a_call_of_the_ledger_needs_its_decision_here() -> None:
     assert found(made(dict(DONE, verdict="void"), tail=(effect,))) == [("effect_without_decision", None)]
 
 
+def hiding(other: str, **header: Any) -> list[str]:
+    """A bundle of project `p` that hides one entry of *other*."""
+    lines = made({}, {"project": other})
+    body = [json.loads(line) for line in lines[:-1]]
+    place = next(at for at, line in enumerate(body) if line.get("leaf") == 1)
+    body[place] = bundle.hidden(1, [AuditLogEntry.read(body[place]["entry"]).hidden()])
+    again = [bundle.serialize_line(line) for line in ({**body[0], **header}, *body[1:])]
+    return [*again, bundle.page(0, "", again, KEY, last=True)]
+
+
+def test_none_of_the_projects_own_entries_is_hidden_from_it() -> None:
+    assert verify(hiding("q")).faults == []
+    (fault,) = verify(hiding("p")).faults
+    assert (fault.code, fault.leaf) == ("own_entry_hidden", 1)
+    assert [fault.code for fault in verify(hiding("q", project="*")).faults] == ["own_entry_hidden"]
+    later = verify(hiding("p", until="2026-11-22T00:00:00.000000Z"))
+    assert later.holds
+    assert any("1 are after the time" in note for note in later.notes)
+
+
+def test_a_hidden_entry_that_does_not_fit_its_leaf_is_a_fault_there() -> None:
+    body = [json.loads(line) for line in made({}, {"project": "q"})[:-1]]
+    place = next(at for at, line in enumerate(body) if line.get("leaf") == 1)
+    body[place] = bundle.unfit(1, bytes.fromhex(body[place]["hash"]))
+    lines = [bundle.serialize_line(line) for line in body]
+    (fault,) = verify([*lines, bundle.page(0, "", lines, KEY, last=True)]).faults
+    assert (fault.code, fault.leaf) == ("hidden_entry_changed", 1)
+
+
+def test_what_an_earlier_release_exported_is_verified_as_it_was() -> None:
+    body = [json.loads(line) for line in made({}, {"project": "q"})[:-1]]
+    edge = MerkleFrontier()
+    for place, line in enumerate(body):
+        if line["kind"] == "leaf":
+            hashed = AuditLogEntry.read(line["entry"]).leaf_hash(form=1)
+            edge = edge.extended([hashed])
+            body[place] = {**line, "hash": hashed.hex()}
+            if line["leaf"] == 1:
+                body[place] = {"kind": "hidden", "leaf": 1, "hashes": [hashed.hex()]}
+    root = Checkpoint(ORIGIN, edge.size, edge.root)
+    body[-1] = bundle.checkpoint(KEY.note(root.text()))
+    lines = [bundle.serialize_line(line) for line in ({**body[0], "format": "towpath-audit-bundle/1"}, *body[1:])]
+    report = verify([*lines, bundle.page(0, "", lines, KEY, last=True)])
+    assert report.faults == []
+    assert any("of its 1 hidden leaves nothing is said" in note for note in report.notes)
+
+
 def test_places_are_given_in_words() -> None:
     lines = made(*({} for _ in range(6)))
     del lines[6]

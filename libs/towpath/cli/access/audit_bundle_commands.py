@@ -34,6 +34,7 @@ async def export(
     file: Annotated[Path, Parameter(name=("--file", "-o"))],
     since: str | None = None,
     until: str | None = None,
+    every_project: Flag = False,
     server: Annotated[str | None, Parameter(env_var="TOWPATH_SERVER")] = None,
     api_key: Annotated[str | None, Parameter(env_var="TOWPATH_API_KEY")] = None,
 ) -> None:
@@ -43,6 +44,7 @@ async def export(
         file: The bundle to write.
         since: From then on: 30d, 12h, or a time; all that is kept, where it isn't given.
         until: Up to then; what came later is in the bundle as hashes only.
+        every_project: Show the entries of every project, and hide none; takes the scope platform:operate.
         server: Address of the platform; else the one running on ./.towpath, else http://127.0.0.1:8787.
         api_key: Key to ask with; it says whose project. The one on ./.towpath needs none.
     """
@@ -52,7 +54,7 @@ async def export(
     try:
         with unfinished.open("w", encoding="utf-8") as written:
             async with ConnectionOptions(server=server, api_key=api_key).connect() as client:
-                async for line in client.audit.export(since=begin, until=end):
+                async for line in client.audit.export(since=begin, until=end, every_project=every_project):
                     written.write(f"{line}\n")
                     lines += 1
         unfinished.replace(file)

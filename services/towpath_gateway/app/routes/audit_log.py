@@ -9,6 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Response
 from pydantic import AwareDatetime, Field
 
+from towpath_audit.bundle import EVERY_PROJECT
 from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage
 from towpath_contracts.tools.audit import (
@@ -29,8 +30,10 @@ from towpath_gateway.app.dependencies import (
     documented,
     json_answer,
     require_role,
+    require_scope,
 )
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
+from towpath_gateway.core.api_keys import OPERATE_PLATFORM
 
 router = APIRouter(prefix="/v1/audit", route_class=BoundedJsonRoute, tags=["tool access"])
 
@@ -46,6 +49,7 @@ class ExportAuditBody(ClientMessage):
 
     since: AwareDatetime | None = None
     until: AwareDatetime | None = None
+    every_project: bool = False
     cursor: AuditExportCursor | None = None
     previous: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
 
@@ -70,9 +74,14 @@ class EraseAuditBody(ClientMessage):
     summary="Export the audit, piece by piece",
 )
 async def export_audit(wanted: ExportAuditBody, dependencies: Dependencies, principal: AuditReader) -> Response:
-    """Return the next lines of a bundle, which `towpath audit verify` checks without the platform."""
+    """Return the next lines of a bundle, which `towpath audit verify` checks without the platform.
+
+    The bundle of every project needs the scope `platform:operate` too.
+    """
+    if wanted.every_project:
+        require_scope(principal, OPERATE_PLATFORM)
     request = ExportAudit(
-        project=principal.project,
+        project=EVERY_PROJECT if wanted.every_project else principal.project,
         actor=principal.actor,
         since=wanted.since,
         until=wanted.until,

@@ -1,7 +1,7 @@
 """Exports of the audit, piece by piece, and the erasure of payloads.
 
-A bundle discloses the entries of one project only; of all other leaves it holds the hashes, so that the Merkle tree can
-be recomputed. What a piece holds depends on its cursor alone, so any replica can make it.
+A bundle discloses the entries of one project, or of all; of other leaves it holds what they hash, so that the Merkle
+tree can be recomputed. What a piece holds depends on its cursor alone, so any replica can make it.
 
 The cursor comes back from a client and says what the service signs next, so it is signed itself: together with the
 project, the requested times and the end of the piece before. Otherwise a client could have a bundle signed that skips
@@ -254,11 +254,12 @@ def _disclosed(rows: Iterable[Any], request: ExportAudit) -> list[Any]:
     """Return the leaves that are disclosed; a leaf without its record is, because a verifier has to find it."""
     shown = []
     for row in rows:
+        own = request.project in {row["project"], bundle.EVERY_PROJECT}
         if row["entry_id"] is None:
             shown.append(row)
-        elif row["phase"].startswith("audit.") and row["project"] in {"", request.project}:
+        elif row["phase"].startswith("audit.") and (own or not row["project"]):
             shown.append(row)  # entries about the log itself are needed to verify it, whatever times are requested
-        elif row["project"] == request.project and _in_time(row["at"], request):
+        elif own and _in_time(row["at"], request):
             shown.append(row)
     return shown
 

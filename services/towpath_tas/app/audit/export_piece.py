@@ -1,7 +1,8 @@
 """One piece of an audit export: its lines, and how rows of the log become lines.
 
-A piece travels as one message of the broker, so it is bounded in bytes. Leaves of other projects are hashes only, and
-consecutive ones share a line.
+A piece travels as one message of the broker, so it is bounded in bytes. Of entries of other projects only digests are
+shown, and consecutive ones share a line. They are computed anew from what is stored, so that an entry which was changed
+after it was sealed is found in the bundle of any project.
 """
 
 import json
@@ -11,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_audit import bundle
-from towpath_audit.entries import AuditLogEntry, ErasablePayload
+from towpath_audit.entries import AuditLogEntry, ErasablePayload, HiddenEntry
 from towpath_audit.notes import write_time
 from towpath_contracts.tools.audit import AuditExportCursor
 
@@ -34,7 +35,7 @@ class ExportPiece:
 
     lines: list[str] = field(default_factory=list)
     size_bytes: int = 0
-    _hidden: list[bytes] = field(default_factory=list)
+    _hidden: list[HiddenEntry] = field(default_factory=list)
     _hidden_from: int = 0
 
     @property
@@ -45,10 +46,10 @@ class ExportPiece:
         self.flush()
         self._write(line)
 
-    def hide(self, index: int, leaf_hash: bytes) -> None:
+    def hide(self, index: int, entry: HiddenEntry) -> None:
         if not self._hidden:
             self._hidden_from = index
-        self._hidden.append(leaf_hash)
+        self._hidden.append(entry)
 
     def flush(self) -> None:
         if self._hidden:
@@ -84,7 +85,11 @@ def add_leaves_and_checkpoints(
 
 def _add_leaf(row: Any, disclosed: bool, piece: ExportPiece) -> None:
     if not disclosed:
-        piece.hide(row["leaf_index"], row["hash"])
+        hidden = entry_of(row).hidden()
+        if hidden.leaf_hash() == row["hash"]:
+            piece.hide(row["leaf_index"], hidden)
+        else:
+            piece.add(bundle.unfit(row["leaf_index"], row["hash"]))
     elif row["entry_id"] is None:
         missing = {"kind": "leaf", "leaf": row["leaf_index"], "entry": None, "payload": None, "hash": row["hash"].hex()}
         piece.add(missing)

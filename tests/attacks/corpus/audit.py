@@ -1,0 +1,110 @@
+"""Attacks by who may write to the database: taking something out of sight, or changing what the platform reads."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.target import Target
+
+from towpath_audit.report import AuditReport
+from towpath_audit.verifier import verify
+
+
+@attack(Position.DATABASE_ADMIN)
+async def hide_an_approval(target: Target) -> str:
+    """Move the entry of an approval to another project, so that the project's bundle lacks it."""
+    async with target.client("aud-mia", roles=["approver"]) as approver, target.client("aud-1") as client:
+        run = await target.run(client, [("desk.refund", {"order": "71", "amount": 9999})], "Refund order 71.")
+        (gate,) = (await client.get(f"/v1/gates?run_id={run['run_id']}&status=pending")).json()["gates"]
+        vote = {"verdict": "approved", "reason": "fine"}
+        (await approver.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)).raise_for_status()
+        return await _hidden(target, f"phase = 'approval.approved' AND run_id = '{run['run_id']}'")
+
+
+@attack(Position.DATABASE_ADMIN)
+async def hide_a_policy_change(target: Target) -> str:
+    """Move the entry of a policy that was applied to another project."""
+    return await _hidden(target, "phase = 'policy.applied'")
+
+
+@attack(Position.DATABASE_ADMIN)
+async def hide_a_registration(target: Target) -> str:
+    """Move the entry of a tool that was registered to another project."""
+    return await _hidden(target, "phase = 'tool.registered' AND tool = 'desk.refund'")
+
+
+@attack(Position.DATABASE_ADMIN)
+async def hide_a_decision(target: Target) -> str:
+    """Move the entry of one decision to another project."""
+    run_id = await _labelled(target, "72")
+    return await _hidden(target, f"phase = 'decision' AND run_id = '{run_id}'")
+
+
+@attack(Position.DATABASE_ADMIN)
+async def hide_a_whole_run(target: Target) -> str:
+    """Move every entry of a run, and its rows of the ledger, to another project."""
+    run_id = await _labelled(target, "73")
+    of_run = f"UPDATE tas.{{table}} SET project = '{{project}}' WHERE run_id = '{run_id}'"
+    async with _tampered(
+        target,
+        [of_run.format(table=table, project="ghost") for table in ("audit_record", "tool_call")],
+        [of_run.format(table=table, project="default") for table in ("audit_record", "tool_call")],
+    ) as report:
+        return _located(report)
+
+
+async def _labelled(target: Target, order: str) -> str:
+    async with target.client(f"aud-{order}") as client:
+        run = await target.run(client, [("desk.label", {"ids": [order]})], f"Label {order}.")
+        return str(run["run_id"])
+
+
+async def _hidden(target: Target, where: str) -> str:
+    """Move the entries that fit *where* to the project `ghost`; return what a bundle says of it."""
+    move = f"UPDATE tas.audit_record SET project = 'ghost' WHERE project = 'default' AND {where}"
+    back = f"UPDATE tas.audit_record SET project = 'default' WHERE project = 'ghost' AND {where}"
+    async with _tampered(target, [move], [back]) as report:
+        return _located(report)
+
+
+def _located(report: AuditReport) -> str:
+    if report.holds:
+        raise AttackWorkedError("the bundle holds")
+    fault = report.faults[0]
+    if fault.place == "the bundle":
+        raise AttackWorkedError(f"{fault.code}, and nobody can tell where")
+    return f"{fault.code} at {fault.place}"
+
+
+@asynccontextmanager
+async def _tampered(target: Target, change: list[str], undo: list[str]) -> AsyncIterator[AuditReport]:
+    """Seal what there is, run the statements *change*, and give what a bundle then says; *undo* puts it right."""
+    async with target.client("auditor", roles=["auditor"]) as auditor, target.database() as database:
+        kept = (await auditor.get("/v1/audit/checkpoint")).json()
+        before = verify(await _bundle(auditor), checkpoints=[kept["note"]], keys=[kept["public_key"]])
+        if not before.holds:
+            raise ValueError(f"the log is damaged: {before.faults[0]}")
+        for statement in change:
+            if await database.execute(statement) == "UPDATE 0":
+                raise ValueError(f"nothing to change: {statement}")
+        try:
+            yield verify(await _bundle(auditor), checkpoints=[kept["note"]], keys=[kept["public_key"]])
+        finally:
+            for statement in undo:
+                await database.execute(statement)
+
+
+async def _bundle(client: httpx2.AsyncClient) -> list[str]:
+    lines: list[str] = []
+    body: dict[str, Any] = {}
+    while True:
+        answer = await client.post("/v1/audit/export", json=body)
+        answer.raise_for_status()
+        piece = answer.json()
+        lines += piece["lines"]
+        if not piece.get("cursor"):
+            return lines
+        body = {"cursor": piece["cursor"], "previous": hashlib.sha256(lines[-1].encode()).hexdigest()}
