@@ -47,7 +47,10 @@ class RunInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutput:
-    """One call: the arguments that its model gave, as JSON, and where it has `ended` the fact that its run received."""
+    """One call: the arguments that its model gave, as JSON, and where it has `ended` the fact that its run received.
+
+    `chars` is the length of that fact.
+    """
 
     run_id: UUID
     execution_id: UUID
@@ -59,6 +62,7 @@ class CallOutput:
     reads: bool
     ended: bool
     fact: Mapping[str, Any]
+    chars: int
 
 
 async def read_tasks(source: QuerySource, runs: Collection[UUID]) -> dict[UUID, RunInputs]:
@@ -141,6 +145,7 @@ def _output(row: Mapping[str, Any]) -> CallOutput:
         reads=row["effect_class"] == EffectClass.PURE,
         ended=row["status"] in {CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.DENIED},
         fact=json.loads(row["fact"]) if row["fact"] else {},
+        chars=len(row["fact"] or ""),
     )
 
 

@@ -88,6 +88,10 @@ async def test_a_destination_passes_by_the_task_and_by_the_record_and_by_nothing
     for to in ("eve@evil.example", "mal@evil.example", "zed@evil.example", " Eve@Evil.Example "):
         assert await verdict(tas, run_id, "orders.send", to=["ann@acme.example", to], body="x") == "tool.denied", to
     assert await verdict(tas, run_id, "orders.send", to=["made@up.example"], body="x") == "approval.required"
+    await returned(tas, run_id, "orders.mails", {"text": f"{'and so on ' * 1_000} to far@evil.example"})
+    assert await verdict(tas, run_id, "orders.send", to="far@evil.example") == "tool.denied", (
+        "at the end of a long text"
+    )
 
 
 async def test_what_comes_back_later_is_seen_by_the_next_call(tas: Running) -> None:

@@ -35,8 +35,8 @@ MAX_SPECS = 4_096
 MAX_ANCESTORS = 16
 """Parent runs that are followed from a run upwards."""
 
-MAX_ARGS_AT_ONCE = 16_384
-"""Characters of arguments that are read between two other tasks of the process; more are read in a thread."""
+MAX_AT_ONCE = 4_096
+"""Characters of one call that are read between two other tasks of the process; more are read in a thread."""
 
 FIRST_STEP = 1
 EARLIER_AGENTS = "earlier agents"
@@ -92,7 +92,7 @@ class RunProvenanceCache:
             return
         run.kept = True
         for text in task.quoted:
-            run.knowledge.add_untrusted(ValueSource(QUOTED_INPUTS), text)
+            await asyncio.to_thread(run.knowledge.add_untrusted, ValueSource(QUOTED_INPUTS), text)
         vouching: RunInputs | None = None
         for _ in range(MAX_ANCESTORS):
             vouching = None if task.born else vouching or task
@@ -148,7 +148,8 @@ class RunProvenanceCache:
             data, whole = await read_blob(source, output.project, str(fact.get("result_digest")))
             await asyncio.to_thread(_add_blob, known, seen, data, whole=whole, trusted=trusted, fields=fields)
         elif fact.get("result") is not None:
-            known.add_output(seen, fact["result"], trusted=trusted, fields=fields)
+            add = partial(known.add_output, seen, fact["result"], trusted=trusted, fields=fields)
+            await asyncio.to_thread(add) if output.chars > MAX_AT_ONCE else add()
 
     async def _trust(self, source: QuerySource, output: CallOutput) -> tuple[bool, tuple[str, ...]]:
         """Return which output the tool's definition of that version declares as trusted."""
@@ -179,7 +180,7 @@ async def _take_arguments(run: _Run, call: CallOutput, before: int | None) -> No
         return
     if _is_known(run, call, before):
         add = partial(run.knowledge.add_arguments, json.loads(call.args), reads=call.reads)
-        await asyncio.to_thread(add) if len(call.args) > MAX_ARGS_AT_ONCE else add()
+        await asyncio.to_thread(add) if len(call.args) > MAX_AT_ONCE else add()
     run.asked.add(call.execution_id)
 
 
