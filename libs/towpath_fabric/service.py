@@ -27,6 +27,7 @@ from uvicorn.server import ServerState
 from towpath_fabric import garbage_collector
 from towpath_fabric.clock import NS, wall_ns
 from towpath_fabric.health import EventLoopWatchdog, Health, Receive, Scope, Send
+from towpath_fabric.http.connections import ConnectionLimits, bounded_protocol
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.logs import Logger, configure_logging
@@ -38,10 +39,6 @@ AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 CLOSE_POOL_S = 0.5
 """How long the pool waits when it is closed; nothing uses it any more, and kept connections are dropped."""
-
-KEEP_ALIVE_S = 75
-"""Longer than clients and proxies keep an idle connection: the server must not be the first to close one on which a
-request is in flight."""
 
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
@@ -280,7 +277,15 @@ class Service:
             access_log=False,
             lifespan="on",
             loop="uvloop",
-            timeout_keep_alive=KEEP_ALIVE_S,
+            http=bounded_protocol(
+                ConnectionLimits(
+                    header_s=self.settings.http_header_s,
+                    strangers=self.settings.http_max_strangers,
+                    idle=self.settings.http_max_idle,
+                )
+            ),
+            ws="none",
+            timeout_keep_alive=self.settings.http_idle_s,
             timeout_graceful_shutdown=int(self.settings.stop_grace_s),
         )
         self._server = _StoppableServer(config, self._notify_stopping, self.stopping)

@@ -83,6 +83,15 @@ class Settings(BrokerSettings):
     embedded: bool = False
     otlp_endpoint: str | None = None
     stop_grace_s: float = 10.0
+    http_header_s: float = Field(default=10.0, gt=0)
+    """For the headers of an HTTP request, and for the next request of who has shown no credential."""
+    http_idle_s: int = Field(default=75, gt=0)
+    """For the next request of others: longer than clients and proxies keep an idle connection, so that the server is
+    not the first to close one on which a request is in flight."""
+    http_max_strangers: int = Field(default=512, ge=8)
+    """Connections on which no credential was shown yet; for one more, the oldest is closed."""
+    http_max_idle: int = Field(default=2_000, ge=8)
+    """Other connections without a request; for one more, the oldest is closed."""
 
     @classmethod
     def load(cls, **values: Any) -> Self:

@@ -57,10 +57,9 @@ _ALSO = (
         "towpath.tools.builtin",
         "uvloop",
         "uvicorn.lifespan.on",
-        "uvicorn.protocols.http.auto",
+        "uvicorn.protocols.http.h11_impl",
     ),
     *(
-        "uvicorn.protocols.websockets.auto",
         "anyio._backends._asyncio",
         "encodings.idna",
         "uvicorn.loops.uvloop",

@@ -1,0 +1,1 @@
+"""HTTP as every service speaks it: limits of its connections."""
