@@ -40,6 +40,7 @@ def up_command(
     mcp: Path | None = None,
     agent: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
     sandbox: Literal["required", "preferred", "none"] = "none",
+    single_person: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Start NATS, Postgres and every service, and keep them running until Ctrl-C.
 
@@ -69,6 +70,8 @@ def up_command(
         Agents in user code (module:Class or path/to/file.py:Class), each in a process of its own; see docs/agents.md.
     sandbox
         Whether programs of tools, and MCP servers, run in a sandbox where nothing else is said; see docs/tools.md.
+    single_person
+        Let who submits a run approve its calls: there is nobody else. Each such approval is marked in the audit.
     """
     return up(
         UpOptions(
@@ -84,6 +87,7 @@ def up_command(
             mcp=mcp,
             agents=agent,
             sandbox=sandbox,
+            single_person=single_person,
         )
     )
 

@@ -44,6 +44,7 @@ class UpOptions:
     agents: tuple[str, ...] = ()
     sandbox: SandboxMode = "none"
     servers_only: bool = False
+    single_person: bool = False
 
 
 def up(options: UpOptions) -> int:
@@ -67,6 +68,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
         data,
         workers=_workers(options),
         environment={"TOWPATH_POLICY_FILE": str(options.policy.absolute())} if options.policy else {},
+        role_environment={"tas": {"TOWPATH_SINGLE_PERSON": "true"}} if options.single_person else {},
         gateway_port=options.gateway_port,
         nats_port=options.nats_port,
         durable=not options.ephemeral,
@@ -101,6 +103,8 @@ async def _serve(
     state = platform.describe()
     if not options.servers_only:
         state["sign_in_url"] = platform.access.sign_in_url(platform.gateway_url)
+        if options.single_person:
+            screen.notice("single person: who submits a run may approve its calls here; the audit marks such approvals")
         if platform.access.is_open_to_all:
             screen.notice(OPEN_TO_ALL)
     screen.ready(state, seconds=monotonic() - began, ephemeral=options.ephemeral)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import AnyHttpUrl, Field, field_validator
+from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
 from towpath_fabric.settings import Settings
 
@@ -41,6 +41,15 @@ class TasSettings(Settings):
 
     checkpoint_url: str = ""
     """A witness that checkpoints are posted to."""
+
+    single_person: bool = False
+    """Whether who asked for a call may approve it, which the audit then says; on the embedded platform only."""
+
+    @model_validator(mode="after")
+    def _one_person_has_one_machine(self) -> "TasSettings":
+        if self.single_person and not self.embedded:
+            raise ValueError("TOWPATH_SINGLE_PERSON is for an embedded platform; elsewhere another person approves")
+        return self
 
     @field_validator("checkpoint_url")
     @classmethod

@@ -94,7 +94,7 @@ class CallWiring:
         self.ledger = ledger = LedgerStore(self.policy_cache, clock, metrics, log, cache_calls=settings.cache_calls)
         self.tickets = TicketIssuer(signer, clock, settings.ticket_life_s)
         dispatcher = LedgerEffectPublisher(bus, self.tickets, metrics)
-        self._commands = LedgerCommands(pool, ledger, dispatcher)
+        self._commands = LedgerCommands(pool, ledger, dispatcher, single_person=settings.single_person)
         self._switches = SwitchCommands(pool, bus, dispatcher, log)
         self.dead_letters = WorkerDeadLetters(pool, bus, ledger, dispatcher, metrics, log)
         requests = ToolRequestConsumer(

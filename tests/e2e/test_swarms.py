@@ -81,7 +81,7 @@ PLANNERS = {
 async def platform() -> AsyncIterator[Platform]:
     with temporary_folder() as folder:
         (folder / "policy.yaml").write_text(POLICY)
-        policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}}
+        policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"}}
         workers = [WorkerLaunch(modules=(str(TOOLS),))]
         async with Platform(
             folder / "d", role_environment=policy, workers=workers, durable=False, starts="fork"

@@ -233,7 +233,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "This gate takes another verdict",
         "Say one of those in detail: towpath gates resolve ID VERDICT.",
     ),
-    ProblemKind("requester_may_not_approve", 403, "Who asked may not approve", "Let another person decide."),
+    ProblemKind(
+        "requester_may_not_approve",
+        403,
+        "Who asked may not approve",
+        "Let another person decide; alone on your machine: towpath up --single-person.",
+    ),
     ProblemKind(
         "edit_refused",
         422,

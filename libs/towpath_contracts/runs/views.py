@@ -217,7 +217,7 @@ class ResolveGate(Message):
     """A person's word on a gate. Approval gates go to `svc.tas.resolve_approval`, all others to the orchestrator.
 
     `edit` changes the arguments of a call that waits for approval to `args`, which are all of them; `stop` ends the run
-    whose gate it is.
+    whose gate it is. `caller` is the name in which the same person submits, where it is another than `actor`.
     """
 
     project: str
@@ -227,6 +227,7 @@ class ResolveGate(Message):
     args: JsonObject | None = None
     reason: str = Field(default="", max_length=2_000)
     actor: str
+    caller: str = ""
     key_prefix: str = ""
     roles: tuple[str, ...] = ()
     digest: str | None = None

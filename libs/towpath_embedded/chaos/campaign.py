@@ -294,7 +294,7 @@ async def campaign_platform(settings: CampaignSettings, folder: Path, progress: 
     platform = Platform(
         folder / "platform",
         replicas=REPLICAS,
-        role_environment={"tas": {"TOWPATH_POLICY_FILE": str(policy)}},
+        role_environment={"tas": {"TOWPATH_POLICY_FILE": str(policy), "TOWPATH_SINGLE_PERSON": "true"}},
         workers=[worker],
         notice=_log.debug,
         starts="fork",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import httpx2
 from tests.attacks.attack import AttackWorkedError, Position, attack
-from tests.attacks.target import TIMEOUT_S, Target
+from tests.attacks.target import TIMEOUT_S, Target, pending_gates
 
 
 async def refusals(target: Target, headers: Mapping[str, str]) -> str:
@@ -52,6 +52,19 @@ async def link_of_a_browser_used_again(target: Target) -> str:
         if again.status_code != httpx2.codes.UNAUTHORIZED:
             raise AttackWorkedError(f"the link let a second browser in: {again.status_code}")
     return await refusals(target, {**cookie, "Origin": "http://127.0.0.1:9"}) + " from another site's page"
+
+
+@attack(Position.KEY_HOLDER, keys=False)
+async def own_request_approved_without_keys(target: Target) -> str:
+    """Approve what one submitted oneself on a platform without keys, also by an edit."""
+    async with target.client() as person:
+        run = await target.run(person, [("desk.refund", {"order": "4", "amount": 7777})], "Refund order 4.")
+        (gate,) = await pending_gates(person, run["run_id"])
+        for word, body in (("approve", {}), ("edit", {"args": {"order": "4", "amount": 7776}})):
+            answer = await person.post(f"/v1/gates/{gate['gate_id']}/{word}", json=body)
+            if answer.is_success:
+                raise AttackWorkedError(f"{word}: {answer.text}")
+    return str(answer.json()["code"])
 
 
 @attack(Position.NEIGHBOUR_PROCESS, keys=False)

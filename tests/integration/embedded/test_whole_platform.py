@@ -70,7 +70,7 @@ async def test_a_run_ends_though_every_process_is_killed_once(folder: Path) -> N
         folder,
         replicas=TWO_OF_EACH,
         workers=[sample_worker(folder)],
-        role_environment={"tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml")}},
+        role_environment={"tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"}},
         durable=False,
         starts="fork",  # two dozen starts; how they are started makes no difference to how they are replaced
     ) as platform:
@@ -182,6 +182,7 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
     assert process.returncode == 0
     assert not any(Path(f"/proc/{entry['pid']}").exists() for entry in ready["processes"].values())
     words = ("--worker", str(SAMPLE / "tools.py"), "--policy", str(SAMPLE / "policy.yaml"), "--networks", str(SAMPLE))
+    words = ("--single-person", *words)
     with up(folder, *words) as (_, out, _):
         shown = out.wait_for("API").split()
         assert "nats://127.0.0.1:" in out.wait_for("NATS")

@@ -108,7 +108,7 @@ async def goal_place() -> AsyncIterator[Place]:
         (folder / "policy.yaml").write_text((EXAMPLE / "policy.yaml").read_text() + POLICY)
         modules = (str(EXAMPLE / "tools.py"), str(ROOT / "tests" / "support" / "worker" / "goal_tools.py"))
         workers = [WorkerLaunch(modules=modules, environment={"GOAL_FOLDER": str(folder / "project")})]
-        policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}}
+        policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"}}
         async with Platform(
             folder / "d", role_environment=policy, workers=workers, durable=False, starts="fork"
         ) as platform:

@@ -25,7 +25,7 @@ async def serve(folder: Path) -> None:
     platform = Platform(
         folder / "data",
         environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
-        role_environment={"tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml")}},
+        role_environment={"tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"}},
         workers=[WorkerLaunch(modules=(str(SAMPLE / "tools.py"),))],
         durable=False,
         starts="fork",

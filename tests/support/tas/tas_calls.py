@@ -168,9 +168,11 @@ def decide(
     *,
     now: datetime = NOW,
     ruled: AuthorizationDecision | None = None,
+    single_person: bool = False,
 ) -> LedgerChange | Problem:
     """Apply a person's vote to the ledger; *ruled* is the decision about edited arguments."""
-    return resolve(call, approval, said, lambda _asked: ruled or decision("require_approval"), now=now)
+    asked = ruled or decision("require_approval")
+    return resolve(call, approval, said, lambda _asked: asked, now=now, single_person=single_person)
 
 
 def vote(approval: Approval, verdict: str = "approved", **changes: Any) -> ResolveGate:

@@ -115,7 +115,7 @@ async def _platform(files: Path, folder: Path, out: OutputPrinter, *, keep: bool
     place = ("--data", str(folder / ".towpath")) if keep else ("--ephemeral",)
     offered = ("--worker", str(files / "tools.py"), "--policy", str(files / "policy.yaml"), "--networks", str(files))
     async with start_embedded(
-        "--port", "auto", "--nats-port", "auto", *place, *offered, folder=folder, out=out
+        "--port", "auto", "--nats-port", "auto", "--single-person", *place, *offered, folder=folder, out=out
     ) as platform:
         yield platform
 

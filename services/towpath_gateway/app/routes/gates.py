@@ -172,6 +172,7 @@ async def _resolve(
         args=args,
         reason=reason,
         actor=principal.actor,
+        caller=principal.caller,
         key_prefix=principal.key_prefix or "",
         roles=tuple(sorted(roles)),
         digest=digest,

@@ -28,9 +28,12 @@ from towpath_tas.core.calls.switch_holds import hold
 
 
 class LedgerCommands:
-    """Applies commands to the ledger."""
+    """Applies commands to the ledger; with *single_person* whoever asked for a call may approve it."""
 
-    def __init__(self, pool: Database, ledger: LedgerStore, dispatcher: LedgerEffectPublisher) -> None:
+    def __init__(
+        self, pool: Database, ledger: LedgerStore, dispatcher: LedgerEffectPublisher, *, single_person: bool = False
+    ) -> None:
+        self._single_person = single_person
         self._pool = pool
         self._ledger = ledger
         self._dispatcher = dispatcher
@@ -68,7 +71,11 @@ class LedgerCommands:
                 if approval_votes.is_repeated_edit(context.call, context.approval, request):
                     return NO_CHANGE
                 return problem("gate_settled", "the call has a newer approval, which shows what changed")
-            return approval_votes.resolve(context.call, context.approval, request, context.authorize, now=context.now)
+            return approval_votes.resolve(
+                *(context.call, context.approval, request, context.authorize),
+                now=context.now,
+                single_person=self._single_person,
+            )
 
         update = await self._apply(found["run_id"], found["execution_id"], request.project, decide)
         return ActionDone(detail=f"approval {request.approval_id}: {_approval_progress(update)}")

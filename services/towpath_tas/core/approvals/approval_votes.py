@@ -1,6 +1,7 @@
 """Votes on a call that waits for approval: approve, deny, or edit the arguments.
 
-A vote counts once, from a person with the role who did not submit the run, and only about the call as it was shown. One
+A vote counts once, from a person with the role who did not submit the run, and only about the call as it was shown.
+Where a platform is for a single person, that one may approve what they asked for, and the audit says so. One
 denial denies; an approval counts towards the quorum. An edit makes another call of it: the matrix decides about that
 call first, the approvals of all others are dropped, and the editor's own vote counts as one of the quorum.
 """
@@ -27,7 +28,13 @@ VERDICTS = ("approved", "denied", "edit")
 
 
 def resolve(
-    call: LedgerCall, approval: Approval, request: ResolveGate, authorize: Authorize, *, now: datetime
+    call: LedgerCall,
+    approval: Approval,
+    request: ResolveGate,
+    authorize: Authorize,
+    *,
+    now: datetime,
+    single_person: bool = False,
 ) -> LedgerChange | Problem:
     """Return what a person's vote makes of an approval, or why it does not count.
 
@@ -35,7 +42,7 @@ def resolve(
     """
     if _is_repeated_vote(approval, request):
         return LedgerChange(effects=() if approval.status == "pending" else (resolution_fact(approval),))
-    refused = _vote_problem(call, approval, request, now=now)
+    refused = _vote_problem(call, approval, request, now=now, single_person=single_person)
     if refused is not None:
         return refused
     if request.verdict == "edit":
@@ -46,7 +53,7 @@ def resolve(
     touched = call.next_revision()  # a new revision: concurrent decisions about this call must be made again
     return LedgerChange(
         call=touched,
-        notes=(_note(touched, settled, vote),),
+        notes=(_note(touched, settled, vote, request),),
         effects=() if settled.status == "pending" else (resolution_fact(settled),),
         approvals=(settled,),
         vote=vote,
@@ -74,16 +81,27 @@ def _with_vote(approval: Approval, vote: ApprovalVote) -> Approval:
     return replace(after, status=status, decided_by=by, decided_at=vote.at, decided_reason=vote.reason)
 
 
-def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote) -> CallAuditEntry:
+def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote, request: ResolveGate) -> CallAuditEntry:
     detail = {
         "approval_id": str(approval.approval_id),
         "digest": approval.digest,
         "reason": vote.reason,
         "votes": f"{len(approval.approvers)} of {approval.quorum}",
         "by_key": vote.key_prefix,
+        **_single_person(approval, request),
     }
     phase = "approval.vote" if approval.status == "pending" else f"approval.{approval.status}"
     return CallAuditEntry(phase=phase, verdict=vote.verdict, call=call, actor=vote.actor, detail=detail)
+
+
+def _is_requester(approval: Approval, request: ResolveGate) -> bool:
+    return approval.requested_by in {request.actor, request.caller}
+
+
+def _single_person(approval: Approval, request: ResolveGate) -> dict[str, bool]:
+    """Return what the audit says of a yes that only a platform for a single person takes."""
+    alone = request.verdict != "denied" and _is_requester(approval, request)
+    return {"single_person": True} if alone else {}
 
 
 def is_repeated_edit(call: LedgerCall, approval: Approval, request: ResolveGate) -> bool:
@@ -104,7 +122,9 @@ def _is_repeated_vote(approval: Approval, request: ResolveGate) -> bool:
     return any(vote.actor == request.actor and vote.verdict in yes for vote in approval.votes)
 
 
-def _vote_problem(call: LedgerCall, approval: Approval, request: ResolveGate, *, now: datetime) -> Problem | None:
+def _vote_problem(
+    call: LedgerCall, approval: Approval, request: ResolveGate, *, now: datetime, single_person: bool
+) -> Problem | None:
     if request.verdict not in VERDICTS:
         return problem("verdict_invalid", f"an approval takes: {', '.join(VERDICTS)}")
     if approval.role not in request.roles:
@@ -117,8 +137,8 @@ def _vote_problem(call: LedgerCall, approval: Approval, request: ResolveGate, *,
         return problem("reason_required", "a denial needs a reason; the model sees it")
     if request.digest is not None and request.digest != approval.digest:
         return problem("digest_changed", f"the approval is for {approval.digest}, not for {request.digest}")
-    if request.verdict != "denied" and request.actor == approval.requested_by:
-        return problem("requester_may_not_approve", f"{request.actor} submitted the run that asks")
+    if request.verdict != "denied" and _is_requester(approval, request) and not single_person:
+        return problem("requester_may_not_approve", f"{approval.requested_by} submitted the run that asks")
     return None
 
 
@@ -163,6 +183,7 @@ def _edit(
             "reason": request.reason,
             "votes": f"{len(made.approvers)} of {made.quorum}",
             "by_key": request.key_prefix,
+            **_single_person(approval, request),
         },
     )
     effects = waiting.effects if made.status == "pending" else (*waiting.effects, resolution_fact(made))

@@ -12,6 +12,7 @@ from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.approval_binding import MAX_CHANGES, binding, changes, format_change
 from towpath_tas.core.approvals.approvals import MAX_REVISIONS
 from towpath_tas.core.call import Approval, DispatchCall, LedgerCall, LedgerChange, SendFact
+from towpath_tas.settings import TasSettings
 
 HALF = {"order_id": "A-1", "amount": 5}
 
@@ -101,6 +102,8 @@ def test_a_yes_does_not_stay_good_for_ever() -> None:
         ({"verdict": "happened"}, "verdict_invalid"),
         ({"roles": ("viewer",)}, "role_missing"),
         ({"actor": "anna"}, "requester_may_not_approve"),
+        ({"actor": "local", "caller": "anna"}, "requester_may_not_approve"),
+        ({"actor": "local", "caller": "anna", "verdict": "edit", "args": {}}, "requester_may_not_approve"),
         ({"verdict": "denied", "reason": " "}, "reason_required"),
         ({"digest": "sha256:other"}, "digest_changed"),
     ],
@@ -110,6 +113,24 @@ def test_a_word_that_does_not_count(change: dict[str, Any], code: str) -> None:
     answer = decide(call, approval, vote(approval, **change), now=NOW)
     assert isinstance(answer, Problem)
     assert answer.code == code
+
+
+@pytest.mark.parametrize("person", [{"actor": "anna"}, {"actor": "local", "caller": "anna"}])
+def test_a_single_person_may_approve_the_own_call_and_the_audit_marks_it(person: dict[str, str]) -> None:
+    call, approval = waiting()
+    for change, marked in ((person, True), ({"actor": "paula", "caller": "paula"}, False)):
+        settled = decide(call, approval, vote(approval, **change), single_person=True)
+        assert isinstance(settled, LedgerChange)
+        assert [("single_person" in (note.detail or {})) for note in settled.notes] == [marked]
+    refused = decide(call, approval, vote(approval, "denied", **person), single_person=True)
+    assert isinstance(refused, LedgerChange)
+    assert "single_person" not in (refused.notes[0].detail or {})
+
+
+def test_single_persons_have_a_platform_of_their_own() -> None:
+    assert TasSettings(embedded=True, single_person=True).single_person
+    with pytest.raises(ValueError, match="embedded"):
+        TasSettings(single_person=True)
 
 
 def test_a_requester_may_deny_the_own_call() -> None:
