@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from towpath_fabric.settings import Settings
 
@@ -25,8 +25,16 @@ class GatewaySettings(Settings):
     local_sign_in_file: Path | None = None
     run_wait_s: float = 120.0
     max_streams: int = 1_000
+    max_streams_per_project: int = 750
+    max_streams_per_key: int = 500
     max_requests: int = 2_000
     """Requests under way at once, streams included; more are refused before they are read (429, Retry-After)."""
+    max_requests_per_project: int = 1_500
+    max_requests_per_key: int = 1_000
+    max_requests_without_key: int = Field(default=64, ge=1)
+    """Beside the others: requests whose key is being looked up for the first time, and those that need none."""
+    http_body_s: float = Field(default=30.0, gt=0)
+    """For a whole body, from its request's first byte on: who sends 1 MiB slower than 35 kB/s is cut off."""
 
     @property
     def asks_for_keys(self) -> bool:

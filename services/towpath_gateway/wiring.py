@@ -6,9 +6,11 @@ from towpath_fabric.service import Service
 from towpath_gateway.adapters.key_store import CreateKeyBody, KeyStore
 from towpath_gateway.adapters.local_token import LocalToken
 from towpath_gateway.adapters.platform_client import PlatformClient
-from towpath_gateway.app.application import create_app
+from towpath_gateway.app.admission import Admission
+from towpath_gateway.app.application import create_app, public_paths
 from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.request_log import RequestLog
+from towpath_gateway.core.shares import ShareLimits, Shares
 from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
 
@@ -24,12 +26,23 @@ def build_service(settings: GatewaySettings) -> Service:
         metrics=GatewayMetrics(service.registry),
         stopping=service.stopping,
         local_token=_local_token(settings),
+        request_shares=Shares(
+            "requests",
+            ShareLimits(settings.max_requests, settings.max_requests_per_project, settings.max_requests_per_key),
+            retry_after_s=1,
+        ),
+        stream_shares=Shares(
+            "event streams",
+            ShareLimits(settings.max_streams, settings.max_streams_per_project, settings.max_streams_per_key),
+            retry_after_s=5,
+        ),
     )
     if settings.asks_for_nothing:
         service.log.warning(
             "nobody is asked for a key or a token: every process of this machine may do everything here"
         )
-    service.serve_app(RequestLog(create_app(dependencies), dependencies), settings.gateway_host, settings.gateway_port)
+    app = Admission(create_app(dependencies), dependencies, public_paths())
+    service.serve_app(RequestLog(app, dependencies), settings.gateway_host, settings.gateway_port)
     return service
 
 

@@ -126,6 +126,29 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "overloaded", 429, "Too many runs wait already", "Try again after retry_after_s seconds.", retryable=True
     ),
     ProblemKind(
+        "key_share_full",
+        429,
+        "The key has as much under way as one key may",
+        "Try again after retry_after_s seconds, and do less at once. TOWPATH_MAX_REQUESTS_PER_KEY and "
+        "TOWPATH_MAX_STREAMS_PER_KEY bound it.",
+        retryable=True,
+    ),
+    ProblemKind(
+        "project_share_full",
+        429,
+        "The project has as much under way as one project may",
+        "Try again after retry_after_s seconds, and do less at once. TOWPATH_MAX_REQUESTS_PER_PROJECT and "
+        "TOWPATH_MAX_STREAMS_PER_PROJECT bound it.",
+        retryable=True,
+    ),
+    ProblemKind(
+        "keyless_share_full",
+        429,
+        "Too many requests without a known key are under way",
+        "Try again after retry_after_s seconds: keys that were used here a moment ago are not held up.",
+        retryable=True,
+    ),
+    ProblemKind(
         "unavailable",
         503,
         "A part of the platform can't be reached",

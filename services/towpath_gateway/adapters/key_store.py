@@ -108,6 +108,10 @@ class KeyStore:
             raise ProblemError(problem("unauthenticated", why or "the key is not known"))
         return principal_of(stored)
 
+    def has_seen(self, prefix: str) -> bool:
+        """Whether there was such a key when it was last looked for."""
+        return prefix in self._cache
+
     async def create(self, new: CreateKeyBody, *, project: str, maker: Principal | None) -> KeyView:
         """Store a new key of *project* and return it with its secret; *maker* None is the command `create-key`.
 

@@ -3,11 +3,13 @@
 What is served is what `/openapi.json` says; no page loads anything from another host.
 """
 
+import re
 import warnings
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 
 from towpath_contracts.problems.registry import Problem
@@ -32,9 +34,11 @@ from towpath_gateway.app.routes import (
     switches,
     workspaces,
 )
+from towpath_gateway.app.strict_requests import requirements
 
 TITLE = "Towpath"
 VERSION = "1"
+OPENAPI_PATH = "/openapi.json"
 DESCRIPTION = (
     "Runs LLM agents. Submit a task, follow its run, decide at its gates, read its record. "
     "Every refusal is application/problem+json with a stable `code` and a `remedy`."
@@ -75,7 +79,7 @@ def create_app(dependencies: GatewayDependencies | None) -> FastAPI:
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url=OPENAPI_PATH,
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
@@ -85,6 +89,13 @@ def create_app(dependencies: GatewayDependencies | None) -> FastAPI:
         app.include_router(router)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to change it
     return app
+
+
+def public_paths() -> re.Pattern[str]:
+    """Return what the whole of a path matches that needs no key."""
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    paths = [OPENAPI_PATH, *(route.path for route in routes if not requirements(route))]
+    return re.compile("|".join(re.sub(r"\\\{.*?\\\}", "[^/]+", re.escape(path)) for path in paths))
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

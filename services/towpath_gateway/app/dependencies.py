@@ -1,8 +1,7 @@
 """What a handler depends on: the gateway's objects, the authenticated caller, and helpers for answers."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
@@ -15,6 +14,7 @@ from towpath_gateway.adapters.local_token import LocalToken
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.core.api_keys import LOCAL_PERSON, Principal, bearer, split_key
 from towpath_gateway.core.headers import refused_origin
+from towpath_gateway.core.shares import Shares
 from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
 from towpath_readings.spans import SpanLink, parse_traceparent
@@ -35,8 +35,9 @@ class GatewayDependencies:
     platform: PlatformClient
     metrics: GatewayMetrics
     stopping: asyncio.Event
+    request_shares: Shares
+    stream_shares: Shares
     local_token: LocalToken | None = None
-    streams: int = field(default=0)
 
 
 def dependencies_of(request: Request) -> GatewayDependencies:
@@ -71,17 +72,19 @@ def _is_local_person(dependencies: GatewayDependencies, request: Request, creden
     return dependencies.local_token.is_shown(credential, request.headers.get("cookie"))
 
 
-def requires(scope: str) -> Callable[[Request], Coroutine[Any, Any, Principal]]:
-    """Return a dependency that gives the caller, and refuses one without *scope*."""
+class Requires:
+    """A dependency that gives the caller, and refuses one without *scope*."""
 
-    async def caller(request: Request) -> Principal:
+    def __init__(self, scope: str) -> None:
+        self._scope = scope
+
+    async def __call__(self, request: Request) -> Principal:
+        """Return the caller; raises ProblemError `forbidden`, or why nobody is let in."""
         principal = await authenticate(request)
-        if scope not in principal.scopes:
+        if self._scope not in principal.scopes:
             dependencies_of(request).metrics.refused.labels("forbidden").inc()
-            raise ProblemError(problem("forbidden", f"this needs the scope {scope}"))
+            raise ProblemError(problem("forbidden", f"this needs the scope {self._scope}"))
         return principal
-
-    return caller
 
 
 def require_role(principal: Principal, role: str) -> None:
@@ -103,17 +106,17 @@ def client_span(request: Request) -> SpanLink | None:
 
 ClientSpan = Annotated[SpanLink | None, Depends(client_span)]
 Dependencies = Annotated[GatewayDependencies, Depends(dependencies_of)]
-RunsReader = Annotated[Principal, Depends(requires("runs:read"))]
-RunsWriter = Annotated[Principal, Depends(requires("runs:write"))]
-RunsOperator = Annotated[Principal, Depends(requires("runs:operate"))]
-NetworksReader = Annotated[Principal, Depends(requires("networks:read"))]
-NetworksWriter = Annotated[Principal, Depends(requires("networks:write"))]
-GatesReader = Annotated[Principal, Depends(requires("gates:read"))]
-GatesResolver = Annotated[Principal, Depends(requires("gates:resolve"))]
-AuditReader = Annotated[Principal, Depends(requires("audit:read"))]
-PolicyReader = Annotated[Principal, Depends(requires("policy:read"))]
-PolicyWriter = Annotated[Principal, Depends(requires("policy:write"))]
-KeysAdmin = Annotated[Principal, Depends(requires("keys:admin"))]
+RunsReader = Annotated[Principal, Depends(Requires("runs:read"))]
+RunsWriter = Annotated[Principal, Depends(Requires("runs:write"))]
+RunsOperator = Annotated[Principal, Depends(Requires("runs:operate"))]
+NetworksReader = Annotated[Principal, Depends(Requires("networks:read"))]
+NetworksWriter = Annotated[Principal, Depends(Requires("networks:write"))]
+GatesReader = Annotated[Principal, Depends(Requires("gates:read"))]
+GatesResolver = Annotated[Principal, Depends(Requires("gates:resolve"))]
+AuditReader = Annotated[Principal, Depends(Requires("audit:read"))]
+PolicyReader = Annotated[Principal, Depends(Requires("policy:read"))]
+PolicyWriter = Annotated[Principal, Depends(Requires("policy:write"))]
+KeysAdmin = Annotated[Principal, Depends(Requires("keys:admin"))]
 
 
 def json_answer(message: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -121,10 +124,21 @@ def json_answer(message: BaseModel, status: int = 200, headers: dict[str, str] |
     return Response(message.model_dump_json(), status_code=status, headers=headers, media_type="application/json")
 
 
+_ALL_SHARE = (
+    *("request_invalid", "unauthenticated", "forbidden", "unavailable"),
+    *("overloaded", "key_share_full", "project_share_full", "keyless_share_full"),
+)
+
+
 def documented(*codes: str) -> dict[int | str, dict[str, Any]]:
     """Return OpenAPI responses for the problems that an operation answers with, beside those that all share."""
+    return documented_without_key(*_ALL_SHARE, *codes)
+
+
+def documented_without_key(*codes: str) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI responses for *codes*, those of an operation that needs no key."""
     responses: dict[int | str, dict[str, Any]] = {}
-    for code in ("request_invalid", "unauthenticated", "forbidden", "unavailable", *codes):
+    for code in dict.fromkeys(codes):
         kind = REGISTRY[code]
         entry = responses.setdefault(kind.status, {"description": kind.title, "x-codes": []})
         entry["x-codes"].append(code)

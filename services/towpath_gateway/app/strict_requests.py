@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.strict_json import MAX_DEPTH, NotStrictJsonError, read_strict
+from towpath_gateway.app.dependencies import Requires, dependencies_of
 from towpath_gateway.app.errors import HttpProblemError
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -33,20 +34,17 @@ def is_json(content_type: str | None) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-BODY_S = 30.0
-"""How long a body may take to come in: who sends slower than 35 kB/s holds a connection for nothing."""
-
-
 class BoundedJsonRequest(Request):
     """A request whose body is at most MAX_BODY_BYTES of JSON."""
 
     async def body(self) -> bytes:
         """Return the body; refuses a large one while it comes in, and one that is not JSON."""
         if not hasattr(self, "_body"):
+            most_s = dependencies_of(self).settings.http_body_s
             try:
-                self._body = await asyncio.wait_for(self._bounded(), BODY_S)
+                self._body = await asyncio.wait_for(self._bounded(), most_s)
             except TimeoutError as error:
-                raise HttpProblemError(problem("request_malformed", f"no whole body within {BODY_S:.0f} s")) from error
+                raise HttpProblemError(problem("request_malformed", f"no whole body within {most_s:g} s")) from error
             if self._body and not is_json(self.headers.get("content-type")):
                 detail = f"Content-Type is {self.headers.get('content-type')!r}"
                 raise HttpProblemError(problem("media_type_unsupported", detail))
@@ -74,16 +72,26 @@ class BoundedJsonRequest(Request):
 
 
 class BoundedJsonRoute(APIRoute):
-    """A route whose handler gets a BoundedJsonRequest."""
+    """A route whose handler gets a BoundedJsonRequest, of whose body nothing is read for a caller without the scope."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the framework's handler, fed with strict requests."""
         handler = super().get_route_handler()
+        needed = requirements(self)
 
         async def strict(request: Request) -> Response:
+            for requirement in needed:
+                await requirement(request)
             return await handler(BoundedJsonRequest(request.scope, request.receive))
 
         return strict
+
+
+def requirements(route: APIRoute) -> tuple[Requires, ...]:
+    """Return what a route asks of its caller; nothing where it needs no key."""
+    return tuple(
+        dependency.call for dependency in route.dependant.dependencies if isinstance(dependency.call, Requires)
+    )
 
 
 def _too_large() -> None:

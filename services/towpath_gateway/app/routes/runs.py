@@ -1,12 +1,12 @@
 """Runs: submit, list, look at, follow, stop."""
 
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
+from starlette.types import Receive, Scope, Send
 
 from towpath_contracts import ids, rpc
 from towpath_contracts.base import ClientMessage
@@ -28,6 +28,7 @@ from towpath_gateway.app.dependencies import (
 )
 from towpath_gateway.app.event_stream import RunStream, RunTreeFraming, SingleRunFraming
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
+from towpath_gateway.core.api_keys import Principal
 from towpath_gateway.core.headers import (
     idempotency_key,
     last_event_id,
@@ -179,12 +180,13 @@ async def get_events(
     if children:
         if after:
             raise ProblemError(problem("request_invalid", "a stream with children resumes with Last-Event-ID alone"))
-        return await _tree_stream(dependencies, principal.project, run_id, last_event, deltas=deltas)
+        return await _tree_stream(dependencies, principal, run_id, last_event, deltas=deltas)
     start = last_event_id(last_event, after)
     first = await dependencies.platform.page(principal.project, run_id, start)
     _check_start(start, first)
-    return _stream(
+    return _EventStream(
         dependencies,
+        principal,
         RunStream(
             dependencies.platform, principal.project, first, SingleRunFraming(run_id), after=start, deltas=deltas
         ),
@@ -247,14 +249,13 @@ async def get_history(
 
 
 async def _tree_stream(
-    dependencies: GatewayDependencies, project: str, run_id: UUID, last_event: str | None, *, deltas: bool
+    dependencies: GatewayDependencies, principal: Principal, run_id: UUID, last_event: str | None, *, deltas: bool
 ) -> Response:
     sent = last_tree_event_id(last_event)
-    first = await dependencies.platform.page(project, run_id, 0)
+    first = await dependencies.platform.page(principal.project, run_id, 0)
     _check_start(sent.get(run_id, 0), first)
-    return _stream(
-        dependencies, RunStream(dependencies.platform, project, first, RunTreeFraming(run_id, sent), deltas=deltas)
-    )
+    stream = RunStream(dependencies.platform, principal.project, first, RunTreeFraming(run_id, sent), deltas=deltas)
+    return _EventStream(dependencies, principal, stream)
 
 
 def _check_start(start: int, first: EventPage) -> None:
@@ -262,18 +263,18 @@ def _check_start(start: int, first: EventPage) -> None:
         raise ProblemError(problem("request_invalid", f"the run has {first.seq} events, not {start}"))
 
 
-def _stream(dependencies: GatewayDependencies, stream: RunStream) -> Response:
-    if dependencies.streams >= dependencies.settings.max_streams:
-        raise ProblemError(problem("overloaded", "too many streams are open here", retry_after_s=5))
+class _EventStream(StreamingResponse):
+    """Frames for a client, which count as one of its streams while they are sent."""
 
-    async def frames() -> AsyncIterator[bytes]:
-        dependencies.streams += 1
-        dependencies.metrics.streams.inc()
-        try:
-            async for frame in stream.frames():
-                yield frame
-        finally:
-            dependencies.streams -= 1
-            dependencies.metrics.streams.dec()
+    def __init__(self, dependencies: GatewayDependencies, principal: Principal, stream: RunStream) -> None:
+        headers = {"X-Accel-Buffering": "no"}
+        super().__init__(stream.frames(), media_type="text/event-stream", headers=headers)
+        self._dependencies = dependencies
+        self._principal = principal
 
-    return StreamingResponse(frames(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with (
+            self._dependencies.stream_shares.held(self._principal),
+            self._dependencies.metrics.streams.track_inprogress(),
+        ):
+            await super().__call__(scope, receive, send)

@@ -1,0 +1,69 @@
+"""Who is let in, before anything of a request but its head is read.
+
+A request without a good key costs a look at its head, and is answered at once: what it says it will send is never
+waited for. Such requests have a small share of the process. Each key and each project has a share of the rest.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fastapi import FastAPI, Request
+from starlette.types import Receive, Scope, Send
+
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
+from towpath_fabric.http.connections import vouch_for_connection
+from towpath_gateway.app.dependencies import GatewayDependencies, authenticate
+from towpath_gateway.app.errors import problem_response
+from towpath_gateway.core.api_keys import Principal, bearer, split_key
+
+
+class Admission:
+    """An ASGI layer in front of the application, which asks again: its routes decide, this one spares it floods."""
+
+    def __init__(self, app: FastAPI, dependencies: GatewayDependencies, public: re.Pattern[str]) -> None:
+        """*public* matches the whole of a path that needs no key."""
+        self._app = app
+        self._dependencies = dependencies
+        self._public = public
+        self._strangers = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope["app"] = self._app  # what the application sets, too late for here
+        refused: Problem | None = None
+        try:
+            if self._public.fullmatch(scope["path"]):
+                with self._stranger():
+                    await self._app(scope, receive, send)
+                return
+            principal = await self._principal(Request(scope))
+            vouch_for_connection(scope)
+            with self._dependencies.request_shares.held(principal):
+                await self._app(scope, receive, send)
+        except ProblemError as error:  # of this layer: the application answers its own
+            refused = error.problem
+        if refused is not None:
+            await problem_response(refused, Request(scope))(scope, receive, send)
+
+    async def _principal(self, request: Request) -> Principal:
+        found = split_key(bearer(request.headers.get("authorization")) or "")
+        if found is not None and self._dependencies.keys.has_seen(found[0]):
+            return await authenticate(request)
+        with self._stranger():
+            return await authenticate(request)
+
+    @contextmanager
+    def _stranger(self) -> Iterator[None]:
+        limit = self._dependencies.settings.max_requests_without_key
+        if self._strangers >= limit:
+            detail = f"{limit} requests without a known key are under way here"
+            raise ProblemError(problem("keyless_share_full", detail, retry_after_s=1))
+        self._strangers += 1
+        try:
+            yield
+        finally:
+            self._strangers -= 1

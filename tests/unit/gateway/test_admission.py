@@ -1,0 +1,142 @@
+"""Who is let in: nothing of a body is read without a key and its scope, and nobody has more than a share."""
+
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_gateway.app.admission import Admission
+from towpath_gateway.app.application import create_app, public_paths
+from towpath_gateway.app.dependencies import GatewayDependencies
+from towpath_gateway.core.api_keys import Principal
+from towpath_gateway.core.shares import ShareLimits, Shares
+from towpath_gateway.metrics import GatewayMetrics
+from towpath_gateway.settings import GatewaySettings
+
+KEY = "twp_abcdefghijkl." + "s" * 43
+
+
+def principal(key: str | None, project: str = "shop") -> Principal:
+    return Principal(
+        caller="mia", actor="mia", project=project, scopes=frozenset({"runs:read"}), roles=frozenset(), key_prefix=key
+    )
+
+
+def shares(total: int = 9, project: int = 9, key: int = 9) -> Shares:
+    return Shares("requests", ShareLimits(total, project, key), 3)
+
+
+class Keys:
+    """The table of keys: one key, which may read runs."""
+
+    def has_seen(self, prefix: str) -> bool:
+        return KEY.startswith(f"twp_{prefix}.")
+
+    async def principal(self, prefix: str, _secret: str) -> Principal:
+        if not self.has_seen(prefix):
+            raise ProblemError(problem("unauthenticated", "the key is not known"))
+        return principal(prefix)
+
+
+def door(**settings: Any) -> Admission:
+    """The application of a gateway behind its door; without a broker, which none of these requests gets to."""
+    dependencies = GatewayDependencies(
+        settings=GatewaySettings(**settings),
+        log=None,  # type: ignore[arg-type]
+        keys=Keys(),  # type: ignore[arg-type]
+        platform=None,  # type: ignore[arg-type]
+        metrics=GatewayMetrics(CollectorRegistry()),
+        stopping=None,  # type: ignore[arg-type]
+        request_shares=shares(),
+        stream_shares=shares(),
+    )
+    return Admission(create_app(dependencies), dependencies, public_paths())
+
+
+async def answer(app: Admission, method: str, path: str, key: str | None = None) -> tuple[int, bytes]:
+    """Ask with a body that never comes; return status and body of the answer."""
+    headers = [(b"host", b"towpath"), (b"content-length", b"100"), (b"content-type", b"application/json")]
+    if key is not None:
+        headers.append((b"authorization", f"Bearer {key}".encode()))
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        raise AssertionError("the body is not read")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": headers,
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 2),
+        "state": {},
+    }
+    await app(scope, receive, send)
+    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
+
+
+@pytest.mark.parametrize("key", [None, "nonsense", "twp_zzzzzzzzzzzz." + "s" * 43])
+@pytest.mark.parametrize("path", ["/v1/runs", "/run", "/v1/keys", "/nowhere"])
+async def test_who_has_no_key_is_refused_before_the_body(path: str, key: str | None) -> None:
+    status, body = await answer(door(), "POST", path, key)
+    assert (status, b'"code":"unauthenticated"' in body) == (401, True)
+
+
+@pytest.mark.parametrize("path", ["/v1/runs", "/v1/keys"])
+async def test_who_lacks_the_scope_is_refused_before_the_body(path: str) -> None:
+    status, body = await answer(door(), "POST", path, KEY)
+    assert (status, b'"code":"forbidden"' in body) == (403, True)
+
+
+async def test_what_needs_no_key_is_told_without_one() -> None:
+    for path in ("/openapi.json", "/problems", "/problems/overloaded"):
+        status, _ = await answer(door(), "GET", path)
+        assert status == 200, path
+    assert not any(public_paths().fullmatch(path) for path in ("/v1/runs", "/run", "/problems/a/b", "/openapi.json/"))
+
+
+async def test_who_has_no_known_key_has_a_small_share() -> None:
+    app = door(max_requests_without_key=1)
+    with app._stranger():
+        status, body = await answer(app, "POST", "/v1/runs", "twp_zzzzzzzzzzzz." + "s" * 43)
+        assert (status, b'"code":"keyless_share_full"' in body, b'"retry_after_s":1' in body) == (429, True, True)
+        assert (await answer(app, "GET", "/problems"))[0] == 429
+        assert (await answer(app, "POST", "/v1/runs", KEY))[0] == 403, "a key that was seen is not held up"
+    assert (await answer(app, "GET", "/problems"))[0] == 200
+
+
+def refusal(of: Shares, who: Principal) -> str:
+    with pytest.raises(ProblemError) as raised, of.held(who):
+        raise AssertionError("let in")
+    assert raised.value.problem.retry_after_s == 3
+    return raised.value.problem.code
+
+
+def test_what_is_full_is_named_and_others_are_let_in() -> None:
+    of = shares(total=4, project=3, key=2)
+    with of.held(principal("k1")), of.held(principal("k1")):
+        assert refusal(of, principal("k1")) == "key_share_full"
+        with of.held(principal("k2")):
+            assert refusal(of, principal("k2")) == "project_share_full"
+            with of.held(principal("k3", "bank")):
+                assert refusal(of, principal("k4", "farm")) == "overloaded"
+    with of.held(principal("k1")):
+        assert sum(of._held.values()) == 3
+    assert not of._held
+
+
+def test_who_needs_no_key_has_all_of_the_process() -> None:
+    of = shares(total=2, project=1, key=1)
+    with of.held(principal(None)), of.held(principal(None)):
+        assert refusal(of, principal(None)) == "overloaded"
