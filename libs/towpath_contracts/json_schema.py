@@ -1,8 +1,9 @@
 """Is a value what its JSON Schema asks for?
 
 Schemas come from people and values from models, and neither may make the check slow or make it fetch anything.
-Patterns run in a linear engine (one that it does not know is not checked), references lead nowhere outside the schema
-and are followed a bounded number of times. jsonschema is loaded at the first check: most processes never make one.
+Patterns run in a linear engine (one that it does not know is not checked), references lead nowhere outside the schema,
+and the work is counted and bounded (`schema_bounds`). jsonschema is loaded at the first check: most processes never
+make one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +13,8 @@ from itertools import islice
 from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema, from_json, to_json
+
+from towpath_contracts.schema_bounds.work import Keyword, TooMuchWorkError, Work, counted_keywords
 
 MAX_SCHEMA_BYTES = 65_536
 """A schema travels in every request of its run, and is part of the prompt."""
@@ -26,17 +29,10 @@ MAX_FAULTS = 5
 MAX_FAULT_CHARS = 200
 """Of one fault: its message repeats the value, which may be long."""
 
-MAX_REFERENCES = 20_000
-"""References that one check follows; schemas whose references multiply end here, after well under a second."""
-
 MAX_COMPILED = 256
 """Schemas that are kept compiled: an agent's is used for every step of its runs."""
 
 Faults = Callable[[Any], tuple[str, ...]]
-
-
-class _TooManyFaultsError(Exception):
-    """A check followed too many references."""
 
 
 def unusable_schema(schema: Mapping[str, Any]) -> str:
@@ -77,8 +73,8 @@ def _compiled(text: bytes) -> Faults | str:
         jsonschema.Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
         return f"not a JSON Schema: {error.message[:MAX_FAULT_CHARS]} at {error.json_path}"
-    if _mixes_patterns(schema):
-        return "patternProperties can't be combined with additionalProperties here"
+    if mixes_patterns(schema):
+        return "patternProperties can't be combined with additionalProperties or unevaluatedProperties here"
     return _check(_validator_class()(schema, registry=referencing.Registry()))
 
 
@@ -86,13 +82,13 @@ def _check(validator: Any) -> Faults:
     unresolvable = import_module("referencing.exceptions").Unresolvable
 
     def check(value: Any) -> tuple[str, ...]:
-        _left[0] = MAX_REFERENCES
+        _work.begin()
         try:
             found = list(islice(_meant(validator.iter_errors(value)), MAX_FAULTS))
         except unresolvable as error:
             return (f"the schema refers to {error.ref!r}, which is not part of it",)
-        except (RecursionError, _TooManyFaultsError):
-            return ("the schema's references never end, or are too many for this value",)
+        except (RecursionError, TooMuchWorkError):
+            return ("the schema's references never end, or it asks for too many steps for this value",)
         return tuple(f"{error.json_path}: {error.message[:MAX_FAULT_CHARS]}" for error in found)
 
     return check
@@ -115,31 +111,15 @@ def _of_another_type(error: Any) -> bool:
     return error.validator == "type" and not error.relative_path
 
 
-_left = [MAX_REFERENCES]
-"""References that the check at hand may still follow: checks run one after another, and never wait inside."""
+_work = Work()
 
 
 @lru_cache(maxsize=1)
 def _validator_class() -> Callable[..., Any]:
     validators = import_module("jsonschema.validators")
-    known = validators.Draft202012Validator.VALIDATORS
-
-    def counted(follow: Callable[..., Iterator[Any] | None]) -> Callable[..., Iterator[Any]]:
-        def following(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
-            _left[0] -= 1
-            if _left[0] < 0:
-                raise _TooManyFaultsError
-            yield from follow(validator, wanted, instance, schema) or ()
-
-        return following
-
-    keywords = {
-        "pattern": _pattern,
-        "patternProperties": _pattern_properties,
-        "$ref": counted(known["$ref"]),
-        "$dynamicRef": counted(known["$dynamicRef"]),
-    }
-    extended: Callable[..., Any] = validators.extend(validators.Draft202012Validator, keywords)
+    known = validators.Draft202012Validator
+    patterns: dict[str, Keyword] = {"pattern": _pattern, "patternProperties": _pattern_properties}
+    extended: Callable[..., Any] = validators.extend(known, counted_keywords(known.VALIDATORS, patterns, _work))
     return extended
 
 
@@ -176,11 +156,22 @@ def _linear(pattern: str) -> SchemaValidator | None:
         return None
 
 
-def _mixes_patterns(schema: Any) -> bool:
-    """The library answers "is this property additional?" with its own, backtracking engine."""
-    if isinstance(schema, dict):
-        mixed = isinstance(schema.get("patternProperties"), dict) and bool(
-            {"additionalProperties", "unevaluatedProperties"} & set(schema)
-        )
-        return mixed or any(_mixes_patterns(part) for part in schema.values())
-    return isinstance(schema, list) and any(_mixes_patterns(part) for part in schema)
+def mixes_patterns(schema: Any) -> bool:
+    """Return whether patterns are asked "is this property additional?": the library's own, backtracking engine answers.
+
+    `unevaluatedProperties` asks those of other parts of the schema too.
+    """
+    return _has_mixed(schema) or (_has(schema, "unevaluatedProperties") and _has(schema, "patternProperties"))
+
+
+def _has_mixed(schema: Any) -> bool:
+    if isinstance(schema, Mapping):
+        mixed = isinstance(schema.get("patternProperties"), Mapping) and "additionalProperties" in schema
+        return mixed or any(_has_mixed(part) for part in schema.values())
+    return isinstance(schema, list) and any(_has_mixed(part) for part in schema)
+
+
+def _has(schema: Any, keyword: str) -> bool:
+    if isinstance(schema, Mapping):
+        return keyword in schema or any(_has(part, keyword) for part in schema.values())
+    return isinstance(schema, list) and any(_has(part, keyword) for part in schema)

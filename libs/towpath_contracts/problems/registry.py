@@ -229,6 +229,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Move inner schemas into $defs and refer to them: at most 64 levels of objects and lists.",
     ),
     ProblemKind(
+        "schema_too_costly",
+        422,
+        "A tool's JSON Schema could ask for endless work",
+        "Refer inside the schema alone, once for a value to what refers to itself; have at most 5,000 sub-schemas.",
+    ),
+    ProblemKind(
         "mount_refused", 422, "The folder can't be mounted", "Mount another folder, or leave files out by globs."
     ),
     ProblemKind(

@@ -18,4 +18,6 @@ class DenialCode:
     APPROVAL_EXPIRED = "approval_expired"
     DRIFTED = "tool_drifted"
     TOO_COSTLY = "too_costly"
-    """Finding where the values of its arguments come from would take too long."""
+    """Checking its arguments, or finding where their values come from, would take too long."""
+    SCHEMA = "tool_schema_unusable"
+    """The tool's schema is one that registration refuses by now."""

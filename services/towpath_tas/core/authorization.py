@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.schema_bounds.work import TooMuchWorkError
 from towpath_contracts.tools.calls import AlternativeTool, Denial, Specialist, ToolRequest
 from towpath_contracts.tools.grants import Grants, grant_chain
 from towpath_contracts.tools.violations import DenialCode
@@ -31,6 +32,8 @@ from towpath_tas.core.denials import (
     denied_by_matrix,
     denied_drifted,
     denied_grant,
+    denied_long_check,
+    denied_schema,
     denied_too_costly,
     denied_unknown,
 )
@@ -235,9 +238,12 @@ class ProjectAuthorizer:
             )
         try:
             check = self.registry.arguments(tool)
-            problems = check.problems(query.args, query.args_text, tool.spec.system_params)
         except ValueError as error:
-            problems = [f"the tool's schema can't be used: {error}"]
+            return denied_schema(query.tool, str(error))
+        try:
+            problems = check.problems(query.args, query.args_text, tool.spec.system_params)
+        except TooMuchWorkError:
+            return denied_long_check(query.tool)
         return denied_arguments(query.tool, problems) if problems else None
 
     def _unknown(self, query: AuthorizationQuery) -> AuthorizationDecision:

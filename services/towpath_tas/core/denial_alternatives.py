@@ -131,7 +131,9 @@ def escalation(violation: str, verdict: MatrixVerdict | None) -> DenialEscalatio
         case DenialCode.NOT_GRANTED:
             return DenialEscalation(why="the task was submitted with fewer rights, and only another task can have more")
         case DenialCode.TOO_COSTLY:
-            return DenialEscalation(why="nobody can permit a call whose values take too long to be looked up")
+            return DenialEscalation(why="nobody can permit a call that takes too long to be checked")
+        case DenialCode.SCHEMA:
+            return DenialEscalation(why="the tool's owner has to mend its schema")
         case DenialCode.ARGUMENTS | DenialCode.TOOL_UNKNOWN | DenialCode.OPERATION_UNKNOWN:
             return DenialEscalation(why="nobody can permit a call that can't be made")
         case _:

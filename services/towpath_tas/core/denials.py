@@ -86,6 +86,20 @@ def denied_too_costly(tool: str, values: int) -> Denial:
     return _denial(DenialCode.TOO_COSTLY, reason, None, (), suggestion)
 
 
+def denied_long_check(tool: str) -> Denial:
+    """Its arguments can't be checked against its schema in good time."""
+    reason = f"the arguments of {tool} have too many values to be checked against its schema"
+    suggestion = f"Call {tool} with fewer or shorter arguments, several times if need be."
+    return _denial(DenialCode.TOO_COSTLY, reason, None, (), suggestion)
+
+
+def denied_schema(tool: str, fault: str) -> Denial:
+    """The tool was registered with a schema that is not accepted any more."""
+    reason = f"the schema of {tool} can't be used: {fault[:500]}"
+    suggestion = "Its owner has to mend the schema and register it; go on with other tools, or say what is missing."
+    return _denial(DenialCode.SCHEMA, reason, None, (), suggestion)
+
+
 def denied_drifted(tool: str, version: int) -> Denial:
     """A server has redefined its tool, and nobody has accepted the new definition yet."""
     reason = f"{tool} is not what was accepted under this name: its calls are held until version {version} is accepted"

@@ -4,6 +4,7 @@ A registration is accepted or refused per tool, in one transaction with its audi
 increments the registry version, so that no decision uses an outdated definition.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from nats.js.errors import NotFoundError
 from towpath_contracts.networks.child_tools import platform_tool
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
+from towpath_contracts.schema_bounds.size import SchemaTooCostlyError
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools.access import SettleToolProposal
 from towpath_contracts.tools.calls import RegisterTools, ToolRegistrationResult, ToolSpec, ToolsRegistered
@@ -54,7 +56,7 @@ class ToolRegistrations:
 
     async def register(self, request: RegisterTools) -> ToolsRegistered:
         """Store what a worker proposes, and make sure that its queue exists; raises ProblemError for an invalid one."""
-        _check(request)
+        await asyncio.to_thread(_check, request)  # up to a megabyte of schemas
         await self._ensure_queue(request.project, request.toolset)
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchrow(QUERIES.lock_project, request.project)
@@ -193,8 +195,12 @@ def _spec_problems(spec: ToolSpec, at: str, toolset: str, times: int) -> list[Pr
     try:
         ArgumentChecker(spec.parameters, matches)
     except ValueError as error:
-        code = "schema_too_deep" if isinstance(error, SchemaTooDeepError) else ""
-        problems.append(ProblemDetail(pointer=f"{at}/parameters", code=code, detail=f"{spec.name}: {error}"))
+        code, text = "", str(error)
+        if isinstance(error, SchemaTooDeepError):
+            code = "schema_too_deep"
+        elif isinstance(error, SchemaTooCostlyError):
+            code, text = "schema_too_costly", f"the schema {error}"
+        problems.append(ProblemDetail(pointer=f"{at}/parameters", code=code, detail=f"{spec.name}: {text}"))
     return problems
 
 

@@ -2,11 +2,12 @@
 
 Checked before any condition sees them, so that no rule judges what the tool would not take. Schemas come from workers
 and arguments from models: neither may make the check slow (patterns run in a linear engine, given from outside) or make
-it fetch anything (references lead nowhere outside the schema).
+it fetch anything (references lead nowhere outside the schema). The work of a check is bounded (`schema_bounds`).
 
 jsonschema-rs finds arguments valid in half a microsecond where jsonschema takes 90, so it is asked first; jsonschema
 says what is wrong. It alone checks schemas where the two differ: jsonschema-rs would fetch references, knows another
-dialect of patterns, and compares decimals exactly (`multipleOf`).
+dialect of patterns, and compares decimals exactly (`multipleOf`). It is not interruptible either, so that it is asked
+only where schema and arguments together are not large.
 """
 
 import functools
@@ -23,7 +24,9 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from towpath_contracts.json_schema import MAX_SCHEMA_DEPTH, is_nested_deeper
+from towpath_contracts.json_schema import MAX_SCHEMA_DEPTH, is_nested_deeper, mixes_patterns
+from towpath_contracts.schema_bounds.size import require_bounded
+from towpath_contracts.schema_bounds.work import Keyword, Work, counted_keywords
 
 _NOT_FAST = re.compile(r'"(?:\$|pattern|multipleOf)')
 """How keywords begin that jsonschema alone checks: references and all other `$` keywords, both kinds of patterns."""
@@ -49,6 +52,12 @@ class SchemaTooDeepError(ValueError):
     """A tool's schema has more than MAX_SCHEMA_DEPTH levels."""
 
 
+MAX_FAST_WORK = 2_000_000
+"""Sub-schemas and listed values of a schema, times values in the arguments: a quarter of a second of jsonschema-rs."""
+
+_work = Work()
+
+
 class ArgumentChecker:
     """Checks arguments against one tool's schema."""
 
@@ -60,19 +69,21 @@ class ArgumentChecker:
         if len(json.dumps(schema)) > MAX_SCHEMA_CHARS:
             msg = f"the schema is longer than {MAX_SCHEMA_CHARS} characters"
             raise ValueError(msg)
-        try:
-            Draft202012Validator.check_schema(schema)
-        except SchemaError as error:
-            msg = f"not a JSON Schema: {error.message} at {error.json_path}"
-            raise ValueError(msg) from error
+        require_bounded(schema)
+        _require_schema(schema)
+        if mixes_patterns(schema):
+            msg = "patternProperties can't be combined with additionalProperties or unevaluatedProperties here"
+            raise ValueError(msg)
         for pattern in _patterns(schema):
             matches(pattern, "")
+        self._nodes = _members(schema)
         self._fast = fast_validator(schema)
         self._validator = _validator_class(matches)(schema, registry=Registry())
 
     def problems(self, args: Mapping[str, Any], text: str, hidden: Collection[str] = ()) -> list[str]:
         """Return what is wrong with *args*, whose JSON is *text*; an empty list if nothing is.
 
+        Raises TooMuchWorkError for arguments that can't be checked in good time.
         A model reads this, so values of *hidden* parameters, which the system fills in, are never disclosed.
         """
         if len(text) > MAX_ARGS_CHARS:
@@ -80,14 +91,20 @@ class ArgumentChecker:
         if is_nested_deeper(args, MAX_DEPTH):
             return [f"the arguments are nested deeper than {MAX_DEPTH} levels"]
         try:
-            if self._fast is not None and self._fast.is_valid(args):
+            if self._fast is not None and self._is_quick(text) and self._fast.is_valid(args):
                 return []
+            _work.begin()
             if self._validator.is_valid(args):
                 return []
             found = sorted(self._validator.iter_errors(args), key=lambda error: list(map(str, error.absolute_path)))
         except (Unresolvable, RecursionError, ValueError) as error:
             return [f"the tool's schema can't be applied: {type(error).__name__}"]
         return [_describe_error(error, hidden) for error in found[:MAX_ERRORS]]
+
+    def _is_quick(self, text: str) -> bool:
+        if self._nodes * len(text) <= MAX_FAST_WORK:
+            return True
+        return self._nodes * (1 + text.count(",") + text.count("[") + text.count("{")) <= MAX_FAST_WORK
 
 
 def fast_validator(schema: Any) -> Any:
@@ -101,6 +118,24 @@ def fast_validator(schema: Any) -> Any:
         return importlib.import_module("jsonschema_rs").Draft202012Validator(schema)
     except ValueError:
         return None
+
+
+def _require_schema(schema: Mapping[str, Any]) -> None:
+    """Raise ValueError for what is no JSON Schema. jsonschema takes seconds for a large one, so it only says why."""
+    if importlib.import_module("jsonschema_rs").meta.is_valid(schema):
+        return
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        msg = f"not a JSON Schema: {error.message[:300]} at {error.json_path[:300]}"
+        raise ValueError(msg) from error
+
+
+def _members(schema: Any) -> int:
+    """Return how many objects and listed values *schema* has."""
+    if isinstance(schema, Mapping):
+        return 1 + sum(_members(part) for part in schema.values() if isinstance(part, Mapping | list))
+    return sum(_members(part) if isinstance(part, Mapping | list) else 1 for part in schema)
 
 
 def _describe_error(error: ValidationError, hidden: Collection[str]) -> str:
@@ -129,7 +164,8 @@ def _validator_class(matches: PatternMatcher) -> Callable[..., Validator]:
                     if matches(rule, key):
                         yield from validator.descend(value, schema, path=key, schema_path=rule)
 
-    keywords = {"pattern": pattern, "patternProperties": pattern_properties}
+    patterns: dict[str, Keyword] = {"pattern": pattern, "patternProperties": pattern_properties}
+    keywords = counted_keywords(Draft202012Validator.VALIDATORS, patterns, _work)
     extended: Callable[..., Validator] = extend(Draft202012Validator, keywords)  # type: ignore[no-untyped-call]
     return extended
 
@@ -142,10 +178,6 @@ def _patterns(schema: Any) -> Iterator[str]:
         several = schema.get("patternProperties")
         if isinstance(several, Mapping):
             yield from several
-            if "additionalProperties" in schema or "unevaluatedProperties" in schema:
-                # The library answers "is this property additional?" with its own, backtracking engine.
-                msg = "patternProperties can't be combined with additionalProperties here"
-                raise ValueError(msg)
         for value in schema.values():
             yield from _patterns(value)
     elif isinstance(schema, list):

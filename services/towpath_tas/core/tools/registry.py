@@ -104,7 +104,7 @@ class ProjectToolRegistry:
         self.tools: Mapping[str, ToolVersion] = ToolMap({tool.spec.name: tool for tool in tools}, lambda own: own)
         self.version = version
         self._matches = matches
-        self._arguments: dict[str, ArgumentChecker] = {}
+        self._arguments: dict[str, ArgumentChecker | ValueError] = {}
 
     def specs(self) -> Mapping[str, ToolSpec]:
         return ToolMap({name: tool.spec for name, tool in self.tools.items()}, lambda own: own.spec)
@@ -113,7 +113,13 @@ class ProjectToolRegistry:
         """Return the check of *tool*'s arguments; raises ValueError for a schema that can't be used."""
         found = self._arguments.get(tool.spec.name)
         if found is None:
-            found = self._arguments[tool.spec.name] = ArgumentChecker(tool.spec.parameters, self._matches)
+            try:
+                found = ArgumentChecker(tool.spec.parameters, self._matches)
+            except ValueError as error:
+                found = error
+            self._arguments[tool.spec.name] = found
+        if isinstance(found, ValueError):
+            raise found
         return found
 
 

@@ -20,9 +20,10 @@ from referencing.exceptions import Unresolvable
 
 from towpath.errors import ToolError
 from towpath_contracts.base import JsonObject
+from towpath_contracts.schema_bounds.size import DEFINED, NAMED
 from towpath_worker.adapters.mcp.error_codes import CERTAINLY_NOT, TOO_LARGE, UNCERTAIN
 from towpath_worker.adapters.mcp.secrets import SecretResolver
-from towpath_worker.adapters.mcp.tool_checks import DEFINED, NAMED, clean_text
+from towpath_worker.adapters.mcp.tool_checks import clean_text
 from towpath_worker.core.results import ExternalOutcomeUnknownError
 
 INLINE_BINARY_BYTES = 32_768

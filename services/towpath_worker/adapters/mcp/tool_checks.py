@@ -7,13 +7,14 @@ that could cause endless work is refused. Nothing here decides about rights.
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from jsonschema import Draft202012Validator, SchemaError
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.schema_bounds.size import DEFINED, NAMED, SchemaTooCostlyError, require_finite
 
 MAX_TOOLS = 256
 """Of one server; a server with more is cut down by `allow`."""
@@ -23,20 +24,10 @@ MAX_DESCRIPTION_CHARS = 2_048
 
 MAX_SCHEMA_CHARS = 32_768
 MAX_SCHEMA_DEPTH = 24
-MAX_SCHEMA_NODES = 5_000
-"""Sub-schemas after every reference was followed: `$ref`s to `$ref`s can stand for billions in a few lines."""
 
 _NAME = re.compile(r"^[a-zA-Z0-9_][a-zA-Z0-9_.:/-]{0,63}$")
 _LOOKALIKES = str.maketrans({"l": "1", "i": "1", "|": "1", "o": "0", "-": "_", ".": "_", "/": "_", ":": "_"})
 _TEXTS = frozenset({"title", "description", "$comment"})
-_NOT_FOLLOWED = frozenset({"$dynamicRef", "$recursiveRef"})
-_DATA = frozenset({"const", "enum", "default", "examples", "required", "dependentRequired"})
-"""Members of a schema that hold data, not schemas."""
-
-NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
-DEFINED = frozenset({"$defs", "definitions"})
-"""Members that hold schemas by name; the defined ones count where they are referred to."""
-
 _INJECTIONS = (
     (
         re.compile(r"ignore (?:all |any )?(?:previous|prior|above)|disregard (?:all|the|any)", re.IGNORECASE),
@@ -111,7 +102,11 @@ def check_schema(schema: Mapping[str, Any], *, of_arguments: bool = True) -> Jso
     if of_arguments and cleaned.get("type") != "object":
         msg = "its schema does not ask for an object"
         raise DiscoveredToolRefusedError(msg)
-    _SchemaSize(cleaned).check()
+    try:
+        require_finite(cleaned)
+    except SchemaTooCostlyError as error:
+        msg = f"its schema {error}"
+        raise DiscoveredToolRefusedError(msg) from error
     try:
         Draft202012Validator.check_schema(cleaned)
     except SchemaError as error:
@@ -149,64 +144,3 @@ def _require_visible_name(value: Any) -> None:
     if isinstance(value, str) and any(unicodedata.category(sign) in {"Cf", "Cs", "Co"} for sign in value):
         msg = "its schema has hidden characters in a name or a value"
         raise DiscoveredToolRefusedError(msg)
-
-
-@dataclass(slots=True)
-class _SchemaSize:
-    """Counts what a schema stands for; every `$ref` target is counted once and remembered."""
-
-    root: Mapping[str, Any]
-    known: dict[str, int] = field(default_factory=dict)
-    open: set[str] = field(default_factory=set)
-
-    def check(self) -> None:
-        """Raise DiscoveredToolRefusedError where the schema is too large once its references are followed."""
-        if self._of(self.root) > MAX_SCHEMA_NODES:
-            msg = f"its schema stands for more than {MAX_SCHEMA_NODES} sub-schemas"
-            raise DiscoveredToolRefusedError(msg)
-
-    def _of(self, schema: Any) -> int:
-        if isinstance(schema, list):
-            return sum(self._of(item) for item in schema)
-        if not isinstance(schema, Mapping):
-            return 0
-        total = 1
-        for key, value in schema.items():
-            if key in _NOT_FOLLOWED or (key == "$id" and schema is not self.root):
-                msg = f"its schema uses {key}, which is not followed"
-                raise DiscoveredToolRefusedError(msg)
-            if key == "$ref":
-                total += self._target(value)
-            elif key in NAMED and isinstance(value, Mapping):
-                total += sum(self._of(item) for item in value.values())
-            elif key not in _DATA and key not in DEFINED:
-                total += self._of(value)
-        return min(total, MAX_SCHEMA_NODES + 1)
-
-    def _target(self, reference: Any) -> int:
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            msg = "its schema refers to something outside itself, or to all of itself"
-            raise DiscoveredToolRefusedError(msg)
-        if reference in self.open:
-            msg = f"its schema refers to itself at {reference[:100]}"
-            raise DiscoveredToolRefusedError(msg)
-        if reference not in self.known:
-            self.open.add(reference)
-            self.known[reference] = self._of(self._resolved(reference))
-            self.open.discard(reference)
-        return self.known[reference]
-
-    def _resolved(self, reference: str) -> Any:
-        found: Any = self.root
-        for part in _parts(reference):
-            if isinstance(found, Mapping) and part in found:
-                found = found[part]
-            else:
-                msg = f"its schema refers to {reference[:100]}, which is not there"
-                raise DiscoveredToolRefusedError(msg)
-        return found
-
-
-def _parts(reference: str) -> Iterator[str]:
-    for part in reference[2:].split("/"):
-        yield part.replace("~1", "/").replace("~0", "~")

@@ -106,6 +106,16 @@ def test_a_tool_whose_schema_has_too_many_levels_is_refused_with_a_code_of_its_o
     assert (detail.code, detail.pointer) == ("schema_too_deep", "/tools/0/parameters")
 
 
+def test_a_tool_whose_schema_multiplies_work_is_refused_with_a_code_and_the_place() -> None:
+    twice = {"properties": {"x": {"allOf": [{"$ref": "#/$defs/n"}] * 2}}}
+    spec = ToolSpec(name="bomb", toolset="mine", parameters={"$defs": {"n": twice}, "$ref": "#/$defs/n"})
+    with pytest.raises(ProblemError) as refused:
+        _check(RegisterTools(toolset="mine", worker="w", owner="o", tools=(spec,)))
+    (detail,) = refused.value.problem.errors
+    assert (detail.code, detail.pointer) == ("schema_too_costly", "/tools/0/parameters")
+    assert "#/$defs/n/properties/x" in detail.detail
+
+
 def test_a_run_gets_the_reason_why_changes_of_its_files_are_lost() -> None:
     call = permitted_call()
     report = outcome(call, changes_lost={"code": "workspace_full", "path": "big.txt"})

@@ -1,0 +1,74 @@
+"""Checks of arguments that would take long end, with a code of their own."""
+
+import json
+from typing import Any
+
+import pytest
+
+from towpath_contracts.schema_bounds.work import TooMuchWorkError
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
+from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
+from towpath_tas.core.tools.arguments import ArgumentChecker
+from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
+
+LONG_CHOICE = {"type": "object", "properties": {"ids": {"items": {"anyOf": [{"const": n} for n in range(2_000)]}}}}
+TWICE = {"properties": {"x": {"allOf": [{"$ref": "#/$defs/n"}] * 2}}}
+BOMB = {"$defs": {"n": TWICE}, "$ref": "#/$defs/n"}
+ALLOW = Rule(name="all", tool="*", effect="allow", digest="d")
+
+
+def decided(parameters: dict[str, Any], args: dict[str, Any], times: int = 1) -> AuthorizationDecision:
+    tool = ToolVersion(spec=ToolSpec(name="long", toolset="t", parameters=parameters), version=1, digest="d")
+    law = ProjectAuthorizer(
+        Matrix((ALLOW,), compile_condition, 1), ProjectToolRegistry([tool], matches, 1), compile_grant
+    )
+    query = AuthorizationQuery(
+        run_id=None,
+        project="default",
+        principal=CallPrincipal("n", "a", "t", "c", "default"),
+        step=1,
+        tool="long",
+        operation="call",
+        args=args,
+        args_text=json.dumps(args),
+        labels={},
+    )
+    return [law.authorize(query) for _ in range(times)][-1]
+
+
+def test_arguments_that_take_long_to_check_are_denied_as_too_costly() -> None:
+    decision = decided(LONG_CHOICE, {"ids": [1_999] * 20_000})
+    assert decision.denial is not None
+    assert (decision.effect, decision.denial.violation_type) == ("deny", "too_costly")
+    assert "fewer or shorter arguments" in decision.denial.suggestion
+    assert decided(LONG_CHOICE, {"ids": [1_999] * 20}).effect == "allow"
+
+
+def test_a_tool_registered_with_such_a_schema_is_denied_without_being_tried() -> None:
+    decision = decided(BOMB, {"x": {}}, times=3)
+    assert decision.denial is not None
+    assert (decision.effect, decision.denial.violation_type) == ("deny", "tool_schema_unusable")
+    assert decision.denial.escalation is not None
+    assert "owner" in decision.denial.escalation.why
+
+
+def test_twenty_thousand_unequal_objects_pass_whichever_library_checks_them() -> None:
+    items = [{"a": n} for n in range(20_000)]
+    for schema in ({"uniqueItems": True}, {"uniqueItems": True, "pattern": "^x"}):
+        checker = ArgumentChecker({"properties": {"ids": schema}}, matches)
+        assert checker.problems({"ids": items}, json.dumps({"ids": items}, separators=(",", ":"))) == []
+        doubled = [*items[:-1], {"a": 0}]
+        found = checker.problems({"ids": doubled}, json.dumps({"ids": doubled}, separators=(",", ":")))
+        assert found == ["ids: does not satisfy uniqueItems"]
+
+
+def test_two_schemas_that_refer_to_each_other_end_by_the_work_they_ask_for() -> None:
+    both = [{"properties": {"x": {"allOf": [{"$ref": "#/$defs/n"}, {"$ref": "#/$defs/m"}]}}} for _ in range(2)]
+    checker = ArgumentChecker({"$defs": dict(zip("nm", both, strict=True)), "$ref": "#/$defs/n"}, matches)
+    value: Any = 1
+    for _ in range(60):
+        value = {"x": value}
+    with pytest.raises(TooMuchWorkError):
+        checker.problems(value, json.dumps(value))
