@@ -11,6 +11,7 @@ The file is JSON Lines in UTF-8. Every line is an object with a `kind`:
                 two digests that its leaf hashes, which tell whether it is of the bundle's project (form 1: leaf hashes)
     unfit       the leaf hash of an entry that is not disclosed and, as it is stored now, does not make that hash
     checkpoint  a signed checkpoint, right after the last leaf that it covers
+    stored      what a table holds of something that an entry recorded: the ledger, approvals, policies, tools
     effect      a call of the ledger that was allowed
     page        the end of a page: the digests of its lines, signed, chained to the page before
 
@@ -128,6 +129,11 @@ def policy(project: str, version: int, policy_digest: str, applied_at: str) -> L
 def step(execution_id: str, run_id: str, seq: int | None, *, kept: bool) -> Line:
     """Return where the run's log requested a call: `seq`, None if nowhere; *kept*: the run is still stored."""
     return {"kind": "step", "execution_id": execution_id, "run_id": run_id, "seq": seq, "kept": kept}
+
+
+def stored(index: int, found: dict[str, Any] | None) -> Line:
+    """Return what a table holds of what the entry of leaf *index* recorded; None if it holds nothing."""
+    return {"kind": "stored", "leaf": index, "found": found}
 
 
 def effect(**fields: Any) -> Line:

@@ -11,6 +11,7 @@ from typing import Any
 
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.report import AuditFault, AuditReport
+from towpath_audit.stored_rows import differences
 
 PERMISSIONS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
 """Entries that allow a call to run, as phase and verdict."""
@@ -47,6 +48,7 @@ class BundleCompletenessCheck:
     decided: dict[str, int] = field(default_factory=dict)
     policies: set[tuple[str, int]] = field(default_factory=set)
     steps: dict[str, tuple[int | None, bool]] = field(default_factory=dict)
+    stored: dict[int, Any] = field(default_factory=dict)
     erased: set[int] = field(default_factory=set)
     dropped: list[dict[str, Any]] = field(default_factory=list)
     missing: dict[int, AuditFault] = field(default_factory=dict)
@@ -64,6 +66,11 @@ class BundleCompletenessCheck:
     def on_step(self, line: dict[str, Any]) -> None:
         seq = line.get("seq")
         self.steps[str(line.get("execution_id"))] = (seq if type(seq) is int else None, line.get("kept") is True)
+
+    def on_stored(self, line: dict[str, Any]) -> None:
+        leaf = line.get("leaf")
+        if type(leaf) is int:
+            self.stored[leaf] = line.get("found")
 
     def on_earlier(self, leaf: int, entry: AuditLogEntry) -> None:
         """Add an entry from before the first leaf, which was proved to be in the log."""
@@ -85,8 +92,18 @@ class BundleCompletenessCheck:
             self.missing[entry.entry_id] = _fault_at("payload_missing", message, leaf, line, entry)
         elif entry.phase.startswith(LOG_PHASE_PREFIX):
             self._on_own(entry, payload)
+        if leaf in self.stored:
+            self._compare_stored(leaf, line, entry, payload)
         if entry.execution_id is not None:
             self._on_call(leaf, line, entry, entry.execution_id)
+
+    def _compare_stored(self, leaf: int, line: int, entry: AuditLogEntry, payload: ErasablePayload | None) -> None:
+        what = differences(entry, payload, self.stored.pop(leaf))
+        if what == ["row"]:
+            self._fault("stored_missing", f"what {entry.phase} recorded is not stored any more", leaf, line, entry)
+        elif what:
+            message = f"{', '.join(what)}: stored otherwise than {entry.phase} recorded it"
+            self._fault("stored_changed", message, leaf, line, entry)
 
     def on_effect(self, number: int, line: dict[str, Any]) -> None:
         """Check a call of the ledger that was allowed."""

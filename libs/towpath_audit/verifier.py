@@ -69,6 +69,7 @@ class _BundleVerifier:
             "checkpoint": self._on_checkpoint,
             "effect": self._completeness.on_effect,
             "policy": lambda _number, line: self._completeness.on_policy(line),
+            "stored": lambda _number, line: self._completeness.on_stored(line),
             "step": lambda _number, line: self._completeness.on_step(line),
         }
 

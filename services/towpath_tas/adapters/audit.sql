@@ -147,3 +147,33 @@ WHERE s.at < clock_timestamp() - make_interval(days => $1) AND s.size > l.first 
 
 -- name: drop_segments
 SELECT tas.drop_segments($1, $2);
+
+-- name: stored_calls
+-- Digests are made from the texts, as towpath_contracts.canonical.digest_text makes them.
+SELECT t.execution_id, t.project, t.network, t.agent_key, t.caller, t.tool, t.operation, t.rule, t.policy_version,
+       t.status, t.args_digest, t.asked_digest, t.fact,
+       'sha256:' || encode(sha256(convert_to(t.args, 'UTF8')), 'hex') AS args_made,
+       'sha256:' || encode(sha256(convert_to(t.asked_args, 'UTF8')), 'hex') AS asked_made
+FROM (SELECT DISTINCT run_id, execution_id FROM unnest($1::uuid[], $2::uuid[]) AS n (run_id, execution_id)) k
+JOIN tas.tool_call t ON t.run_id = k.run_id AND t.execution_id = k.execution_id;
+
+-- name: stored_approvals
+SELECT a.approval_id, a.run_id, a.execution_id, a.project, a.status, a.digest, a.bound, a.requested_by, a.decided_by,
+       a.decided_reason, a.role, a.quorum, a.revisions, a.edited_by,
+       'sha256:' || encode(sha256(convert_to(a.args, 'UTF8')), 'hex') AS args_made,
+       (SELECT json_agg(json_build_array(v.actor, v.verdict, v.reason, v.digest, v.key_prefix))
+        FROM tas.approval_vote v WHERE v.approval_id = a.approval_id) AS votes
+FROM tas.approval a WHERE a.approval_id = ANY ($1::uuid[]);
+
+-- name: stored_policy
+SELECT digest, 'sha256:' || encode(sha256(convert_to(text, 'UTF8')), 'hex') AS text_digest, rules, source, note,
+       applied_by
+FROM tas.policy_version WHERE project = $1 AND version = $2;
+
+-- name: stored_rules
+SELECT place, name, effect, tool, operation, rule FROM tas.permission_rule
+WHERE project = $1 AND version = $2 ORDER BY place;
+
+-- name: stored_tool
+SELECT digest, spec::text AS spec, status, reason, toolset, owner, worker, decided_by FROM tas.tool
+WHERE project = $1 AND name = $2 AND version = $3;

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import httpx2
 from tests.attacks.attack import AttackWorkedError, Position, attack
@@ -11,6 +12,7 @@ from tests.attacks.target import Target
 
 from towpath_audit.report import AuditReport
 from towpath_audit.verifier import verify
+from towpath_contracts.canonical import digest_text
 
 
 @attack(Position.DATABASE_ADMIN)
@@ -108,3 +110,38 @@ async def _bundle(client: httpx2.AsyncClient) -> list[str]:
         if not piece.get("cursor"):
             return lines
         body = {"cursor": piece["cursor"], "previous": hashlib.sha256(lines[-1].encode()).hexdigest()}
+
+
+@attack(Position.DATABASE_ADMIN)
+async def rewrite_the_arguments_of_a_call(target: Target) -> str:
+    """Rewrite in the ledger, and its digest with it, what an executed call did."""
+    run_id = await _labelled(target, "74")
+    async with target.database() as database:
+        row = await database.fetchrow("SELECT args, args_digest FROM tas.tool_call WHERE run_id = $1", UUID(run_id))
+    args = row["args"].replace("74", "75")
+    write = "UPDATE tas.tool_call SET args = '{}', args_digest = '{}' WHERE run_id = '" + run_id + "'"
+    change, undo = write.format(args, digest_text(args)), write.format(row["args"], row["args_digest"])
+    async with _tampered(target, [change], [undo]) as report:
+        return _located(report)
+
+
+@attack(Position.DATABASE_ADMIN)
+async def rewrite_the_text_of_a_policy(target: Target) -> str:
+    """Change the text of a policy that was in force."""
+    change = "UPDATE tas.policy_version SET text = text || '#' WHERE version = 1"
+    undo = "UPDATE tas.policy_version SET text = left(text, -1) WHERE version = 1"
+    async with _tampered(target, [change], [undo]) as report:
+        return _located(report)
+
+
+@attack(Position.DATABASE_ADMIN)
+async def rewrite_who_approved(target: Target) -> str:
+    """Put another person's name to an approval."""
+    async with target.client("aud-noa", roles=["approver"]) as approver, target.client("aud-2") as client:
+        run = await target.run(client, [("desk.refund", {"order": "76", "amount": 9999})], "Refund order 76.")
+        (gate,) = (await client.get(f"/v1/gates?run_id={run['run_id']}&status=pending")).json()["gates"]
+        vote = {"verdict": "approved", "reason": "fine"}
+        (await approver.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)).raise_for_status()
+        write = "UPDATE tas.approval SET decided_by = '{}' WHERE run_id = '" + run["run_id"] + "'"
+        async with _tampered(target, [write.format("mia")], [write.format("aud-noa")]) as report:
+            return _located(report)

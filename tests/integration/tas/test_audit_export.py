@@ -119,7 +119,7 @@ async def test_an_export_ends_where_its_own_payloads_are_erased_meanwhile(log: A
 
 
 async def test_an_export_ends_where_retention_drops_a_segment_meanwhile(log: AuditLog) -> None:
-    await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
+    await log.age(40)
     await fill(log, 10)
     first = ExportAudit(project=PROJECT, actor="ann")
     piece = await log.exports.export(first)
@@ -156,7 +156,7 @@ async def test_a_sealer_goes_on_from_what_others_sealed_and_retention_left(log: 
     other = log.another_sealer()
     await log.write(platform_audit_row(PROJECT, "a", "x", actor=""))
     await other.current()
-    await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
+    await log.age(40)
     await fill(log, 10)
     await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments()
     left = (await log.owner("SELECT min(seal_id) AS first FROM tas.audit_seal"))[0]["first"]

@@ -237,7 +237,7 @@ async def test_what_the_owner_of_the_database_changes_is_found(log: AuditLog) ->
 async def test_old_segments_go_whole_and_the_rest_is_proved_as_before(log: AuditLog) -> None:
     await fill(log, 30)
     cut = await log.sealer.current()
-    await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
+    await log.age(40)
     await fill(log, 20)
     retention = AuditRetention(log.pool, log.sealer._log, keep_days=30)
     assert await retention.drop_old_segments() == cut.edge.size

@@ -65,7 +65,7 @@ async def test_what_was_decided_before_a_bundle_is_shown_and_proved_in_it(log: A
         assert codes(torn.lines(), **trusted) == ["earlier_unproved", *["effect_without_decision"] * 2]
     await log.write(calls[1][0])
     cut = await log.sealer.current()
-    await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
+    await log.age(40)
     await log.write(calls[1][1])
     assert await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments() == cut.edge.size
     late = (await log.sealer.current()).at

@@ -20,6 +20,7 @@ from towpath_audit import bundle
 from towpath_audit.entries import AuditLogEntry, ErasablePayload, HiddenEntry
 from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Checkpoint, Signer, open_note
+from towpath_contracts.canonical import digest_text
 from towpath_contracts.tools.audit import ExportAudit
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import open_pool
@@ -30,6 +31,9 @@ from towpath_tas.metrics import TasMetrics
 
 ORIGIN = "towpath.test/audit"
 PROJECT = "default"
+ARGS = "{}"
+RESULT_DIGEST = "sha256:ab"
+POLICY = "kind: Policy"
 Line = dict[str, Any]
 
 
@@ -72,8 +76,9 @@ class AuditLog:
         return AuditLogRequests(self.pool, self.another_sealer())
 
     async def write(self, *rows: tuple[Any, ...]) -> None:
-        """Write entries as the service does."""
+        """Write entries as the service does, and the ledger's rows of the calls that they decide."""
         await self.pool.execute(QUERIES.add_audit, list(rows))
+        await add_ledger_rows(self.pool, rows)
 
     async def export(self, project: str = PROJECT, **asked: Any) -> list[str]:
         """Return a whole bundle."""
@@ -85,6 +90,11 @@ class AuditLog:
             if piece.cursor is None:
                 return lines
             request = request.model_copy(update={"cursor": piece.cursor, "previous": bundle.digest(piece.lines[-1])})
+
+    async def age(self, days: int) -> None:
+        """Let everything that is stored so far be *days* older."""
+        await self.owner("UPDATE tas.audit_seal SET at = at - make_interval(days => $1)", days)
+        await self.owner("UPDATE tas.tool_call SET created_at = created_at - make_interval(days => $1)", days)
 
     async def owner(self, statement: str, *values: Any) -> list[Any]:
         """Do something as the owner of the database: a person at psql."""
@@ -111,7 +121,7 @@ def call_entries(run_id: UUID, number: int, *, project: str = PROJECT, version: 
     said = (
         ("decision", "allow", "", {}),
         ("claim", "granted", "worker-1", {"claim_id": str(uuid4()), "attempt": 1}),
-        ("outcome", "succeeded", "worker-1", {"attempt": 1, "duration_ms": number, "result_digest": "sha256:ab"}),
+        ("outcome", "succeeded", "worker-1", {"attempt": 1, "duration_ms": number, "result_digest": RESULT_DIGEST}),
     )
     return [
         (
@@ -128,10 +138,44 @@ def call_entries(run_id: UUID, number: int, *, project: str = PROJECT, version: 
                 "billing",
                 "cäller",
             ),
-            *(actor, "a rule", version, f"sha256:{number:064x}", json.dumps(detail)),
+            *(actor, "a rule", version, digest_text(ARGS), json.dumps(detail)),
         )
         for phase, verdict, actor, detail in said
     ]
+
+
+async def add_ledger_rows(connection: Any, rows: Iterable[tuple[Any, ...]]) -> None:
+    """Store the calls that the entries *rows* decide, as they are once they are done."""
+    for row in rows:
+        (
+            _,
+            project,
+            run_id,
+            execution_id,
+            phase,
+            _,
+            tool,
+            operation,
+            network,
+            agent_key,
+            caller,
+            _,
+            rule,
+            version,
+            *_,
+        ) = row
+        if phase != "decision" or execution_id is None:
+            continue
+        fact = json.dumps({"blob": True, "result_digest": RESULT_DIGEST})
+        await connection.execute(
+            "INSERT INTO tas.tool_call (run_id, execution_id, project, network, snapshot_digest, agent_key, agent_type,"
+            " caller, step, call_index, tool, operation, toolset, tool_version, effect_class, timeout_ms, args,"
+            " args_digest, context, status, fence, attempt, deadline, policy_version, rule, approvals, claims, fact,"
+            " accepted, settled_by, revision) VALUES ($1, $2, $3, $4, '', $5, '', $6, 1, 0, $7, $8, '', 1, '', 1, $9,"
+            " $10, '', 'succeeded', 0, 1, now(), $11, $12, 0, '[]', $13, '', '', 1) ON CONFLICT DO NOTHING",
+            *(run_id, execution_id, project, network, agent_key, caller, tool, operation, ARGS, digest_text(ARGS)),
+            *(version, rule, fact),
+        )
 
 
 def always(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -143,8 +187,8 @@ async def fill(log: AuditLog, calls: int, *, run_calls: int = 50, seal_every: in
     """Write *calls* calls with their policy and the log of their runs; seal now and then, and keep some checkpoints."""
     await log.owner(
         "INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by)"
-        " VALUES ($1, 1, 'sha256:00', '', 0, '', '', 'ann') ON CONFLICT DO NOTHING",
-        PROJECT,
+        " VALUES ($1, 1, $2, $3, 0, '', '', 'ann') ON CONFLICT DO NOTHING",
+        *(PROJECT, digest_text(POLICY), POLICY),
     )
     await log.write(
         platform_audit_row(PROJECT, "policy.applied", "applied", actor="ann", version=1, detail={"rules": 0})

@@ -38,6 +38,7 @@ from towpath_tas.app.audit.export_piece import (
     entry_of,
 )
 from towpath_tas.app.audit.sealer import QUERIES, AuditLogMismatchError, Sealer, known_keys
+from towpath_tas.app.audit.stored_lines import add_stored
 from towpath_tas.app.audit.tree_paths import MerklePaths, MissingLeavesError
 
 MAX_SEALS = 400
@@ -175,6 +176,7 @@ class AuditLogRequests:
             await _add_earlier(connection, shown, request, piece, begins=request.cursor is None)
             await _add_policies(connection, shown, piece)
             await _add_steps(connection, shown, piece)
+            await add_stored(connection, shown, piece)
         seal_id, leaf = add_leaves_and_checkpoints(seals, rows, {row["leaf_index"] for row in shown}, cursor, piece)
         done = seal_id >= cursor.end_seal
         page = cursor.page + 1 if request.cursor is not None else cursor.page

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from towpath_contracts.canonical import digest_text
+from towpath_contracts.canonical import digest, digest_text
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied, PolicyView
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -121,6 +121,12 @@ class PolicyStore:
             "digest": text_digest,
             "source": request.source,
             "note": request.note,
+            "rules_digest": digest(
+                [
+                    [place, rule.name, rule.effect, rule.tool, rule.operation, rule_row(rule)]
+                    for place, rule in enumerate(rules)
+                ]
+            ),
             **_difference([rule_from_row(json.loads(row["rule"])) for row in before], rules),
         }
         entry = platform_audit_row(

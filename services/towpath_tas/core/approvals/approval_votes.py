@@ -89,6 +89,7 @@ def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote, request: Res
         "votes": f"{len(approval.approvers)} of {approval.quorum}",
         "by_key": vote.key_prefix,
         **_single_person(approval, request),
+        "decided_by": approval.decided_by,
     }
     phase = "approval.vote" if approval.status == "pending" else f"approval.{approval.status}"
     return CallAuditEntry(phase=phase, verdict=vote.verdict, call=call, actor=vote.actor, detail=detail)

@@ -121,6 +121,7 @@ def wait_for_approval(
         "role": approval.role,
         "quorum": approval.quorum,
         "revision": approval.revisions,
+        "edited_by": approval.edited_by,
         "changes": [change.model_dump(mode="json") for change in why],
         **origin_of(decision),
     }

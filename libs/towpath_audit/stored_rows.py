@@ -1,0 +1,104 @@
+"""Is what the platform's tables say now what the log recorded? Ledger, approvals, policies and registered tools.
+
+A bundle has a `stored` line for an entry that recorded something which a table keeps: digests made from the stored
+texts when it was exported, and short fields. Only what never changes after the entry is compared, so that a later
+change of the same row, which has an entry of its own, is no fault.
+"""
+
+import json
+from typing import Any
+
+from towpath_audit.entries import AuditLogEntry, ErasablePayload
+
+ENDED = frozenset({"succeeded", "failed", "void"})
+"""Verdicts of outcomes after which a call's row does not change any more."""
+
+STATUS_AFTER_VOTE = {
+    "approval.approved": ("approved", "consumed", "void", "expired"),
+    "approval.denied": ("denied", "void"),
+    "approval.consumed": ("consumed",),
+}
+"""What an approval may be after an entry, by phase."""
+
+Recorded = dict[str, tuple[Any, ...]]
+
+
+def differences(entry: AuditLogEntry, payload: ErasablePayload | None, found: Any) -> list[str]:
+    """Return the names of what is stored otherwise than *entry* recorded it; `row` if nothing is stored."""
+    if not isinstance(found, dict):
+        return ["row"]
+    recorded = _recorded(entry, payload)
+    return [name for name, values in recorded.items() if name in found and found[name] not in values]
+
+
+def _recorded(entry: AuditLogEntry, payload: ErasablePayload | None) -> Recorded:
+    """Return the values that each stored field may have, as far as *entry* tells."""
+    detail = _detail(payload)
+    if entry.phase == "policy.applied":
+        return _only_given(
+            {"digest": detail.get("digest"), "text_digest": detail.get("digest"), "source": detail.get("source")}
+            | {"note": detail.get("note"), "rules_digest": detail.get("rules_digest"), "applied_by": entry.actor}
+        )
+    if entry.phase.startswith("tool."):
+        return _of_tool(entry, detail)
+    recorded: Recorded = {"args_fit": (True,)}
+    for name in ("project", "network", "agent_key", "caller", "tool", "operation"):
+        recorded[name] = (getattr(entry, name),)
+    if entry.phase == "outcome" and entry.verdict in ENDED:
+        recorded |= {"status": (entry.verdict,), "rule": (entry.rule,), "policy_version": (entry.policy_version,)}
+        recorded |= _only_given({"result_digest": detail.get("result_digest")})
+    elif (entry.phase, entry.verdict) == ("decision", "deny"):
+        recorded["status"] = ("denied",)
+    if payload is not None and entry.phase in {"outcome", "approval.consumed"}:
+        recorded["args_digest"] = (payload.args_digest,)
+    elif payload is not None and entry.phase == "decision":
+        recorded |= {"decided_args": (payload.args_digest,), "approval_args": (payload.args_digest,)}
+    return recorded | _of_approval(entry, detail)
+
+
+def _of_approval(entry: AuditLogEntry, detail: dict[str, Any]) -> Recorded:
+    if "approval_id" not in detail:
+        return {}
+    recorded: Recorded = {
+        "approval_run": (entry.run_id,),
+        "approval_call": (entry.execution_id,),
+        "approval_project": (entry.project,),
+        "requested_by": (entry.caller,),
+    }
+    recorded |= _only_given(
+        {"approval_digest": detail.get("digest"), "bound_digest": detail.get("digest"), "role": detail.get("role")}
+        | {"quorum": detail.get("quorum"), "revisions": detail.get("revision")}
+        | {"approval_edited_by": detail.get("edited_by")}
+    )
+    if entry.phase in {"approval.vote", "approval.approved", "approval.denied"}:
+        recorded["vote"] = ([entry.verdict, detail.get("reason"), detail.get("digest"), detail.get("by_key")],)
+    if entry.phase in STATUS_AFTER_VOTE:
+        recorded["approval_status"] = STATUS_AFTER_VOTE[entry.phase]
+        recorded |= _only_given(
+            {"decided_by": detail.get("decided_by", detail.get("approved_by")), "decided_reason": detail.get("reason")}
+        )
+    return recorded
+
+
+def _of_tool(entry: AuditLogEntry, detail: dict[str, Any]) -> Recorded:
+    if entry.phase in {"tool.registered", "tool.proposed"}:
+        recorded = _only_given(
+            {"digest": detail.get("digest"), "spec_digest": detail.get("digest"), "owner": detail.get("owner")}
+        )
+        recorded |= {"worker": (entry.actor,), "toolset_fits": (True,)}
+        if entry.phase == "tool.registered":
+            recorded |= {"status": (entry.verdict,)} | _only_given({"reason": detail.get("reason")})
+        return recorded
+    return {"status": (entry.verdict,), "decided_by": (entry.actor,), "reason": (detail.get("reason"),)}
+
+
+def _only_given(values: dict[str, Any]) -> Recorded:
+    return {name: (value,) for name, value in values.items() if value is not None}
+
+
+def _detail(payload: ErasablePayload | None) -> dict[str, Any]:
+    try:
+        found = {} if payload is None else json.loads(payload.detail)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

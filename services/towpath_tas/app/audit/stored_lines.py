@@ -1,0 +1,143 @@
+"""What the platform's own tables say of things that the log recorded, for a bundle to compare.
+
+What the platform reads (arguments in the ledger, the text of a policy, who approved) lies beside the log and is not
+hashed by it. Digests are made anew from the stored texts here: a digest that is stored beside its text proves nothing.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from towpath_audit import bundle
+from towpath_contracts.canonical import digest
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_tas.app.audit.export_piece import ExportPiece
+from towpath_tas.app.audit.sealer import QUERIES
+from towpath_tas.core.tools.registry import spec_digest
+
+CALL_PHASES = frozenset({"decision", "outcome"})
+"""Entries of calls that are compared, beside those of approvals."""
+
+TOOL_PHASES = frozenset({"tool.registered", "tool.proposed", "tool.accepted", "tool.refused"})
+
+Found = dict[str, Any]
+
+
+async def add_stored(connection: Any, shown: Sequence[Any], piece: ExportPiece) -> None:
+    """Add a line for each of the entries *shown* that recorded something which a table keeps."""
+    entries = [(row, _detail(row)) for row in shown if row["entry_id"] is not None]
+    calls = await _calls(connection, [row for row, _ in entries if _is_of_call(row)])
+    approvals = await _approvals(
+        connection, [detail["approval_id"] for _, detail in entries if "approval_id" in detail]
+    )
+    for row, detail in entries:
+        if row["phase"] == "policy.applied":
+            piece.add(bundle.stored(row["leaf_index"], await _policy(connection, row)))
+        elif row["phase"] in TOOL_PHASES and type(detail.get("version")) is int:
+            piece.add(bundle.stored(row["leaf_index"], await _tool(connection, row, detail["version"])))
+        elif _is_of_call(row):
+            found = calls.get(row["execution_id"])
+            if found is None and row["phase"] == "outcome":
+                continue  # the decision of the call tells that its row is gone
+            if found is not None and "approval_id" in detail:
+                found = _with_approval(found, row, approvals.get(detail["approval_id"]))
+            piece.add(bundle.stored(row["leaf_index"], found))
+
+
+def _is_of_call(row: Any) -> bool:
+    if row["execution_id"] is None:
+        return False
+    return row["phase"] in CALL_PHASES or row["phase"].startswith("approval.")
+
+
+async def _calls(connection: Any, rows: Sequence[Any]) -> dict[UUID, Found]:
+    if not rows:
+        return {}
+    stored = await connection.fetch(
+        QUERIES.stored_calls, [row["run_id"] for row in rows], [row["execution_id"] for row in rows]
+    )
+    found = {}
+    for row in stored:
+        asked = row["asked_made"] or row["args_made"]
+        call = {name: row[name] for name in ("project", "network", "agent_key", "caller", "tool", "operation")}
+        call |= {name: row[name] for name in ("rule", "policy_version", "status")}
+        call["args_fit"] = row["args_made"] == row["args_digest"] and row["asked_made"] == row["asked_digest"]
+        call["args_digest"] = row["args_made"]
+        if asked == row["args_made"]:
+            call["decided_args"] = asked  # of a call that was edited, each approval has the arguments of its time
+        call["result_digest"] = _result_digest(row["fact"])
+        found[row["execution_id"]] = call
+    return found
+
+
+def _result_digest(fact: str | None) -> str | None:
+    """Return the digest of the result in a stored fact; a result in the blob store goes by its own name."""
+    try:
+        said = json.loads(fact or "{}")
+        return said.get("result_digest") if said.get("blob") else digest(said.get("result"))
+    except (ValueError, AttributeError):
+        return None
+
+
+async def _approvals(connection: Any, ids: Sequence[str]) -> dict[str, Any]:
+    if not ids:
+        return {}
+    return {str(row["approval_id"]): row for row in await connection.fetch(QUERIES.stored_approvals, list(set(ids)))}
+
+
+def _with_approval(call: Found, entry: Any, row: Any) -> Found | None:
+    if row is None:
+        return None
+    found = dict(call)
+    found |= {"approval_run": str(row["run_id"]), "approval_call": str(row["execution_id"])}
+    found |= {"approval_project": row["project"], "requested_by": row["requested_by"], "approval_digest": row["digest"]}
+    found |= {"bound_digest": _bound_digest(row["bound"]), "role": row["role"], "quorum": row["quorum"]}
+    found |= {"revisions": row["revisions"], "approval_status": row["status"], "decided_by": row["decided_by"]}
+    found |= {"decided_reason": row["decided_reason"], "approval_edited_by": row["edited_by"]}
+    found["approval_args"] = row["args_made"]
+    votes = {(actor, verdict): more for actor, verdict, *more in json.loads(row["votes"] or "[]")}
+    vote = votes.get((entry["actor"], entry["verdict"]))
+    found["vote"] = None if vote is None else [entry["verdict"], *vote]
+    return found
+
+
+def _bound_digest(text: str) -> str | None:
+    try:
+        return digest(json.loads(text))
+    except ValueError:
+        return None
+
+
+async def _policy(connection: Any, entry: Any) -> Found | None:
+    row = await connection.fetchrow(QUERIES.stored_policy, entry["project"], entry["policy_version"])
+    if row is None:
+        return None
+    rules = await connection.fetch(QUERIES.stored_rules, entry["project"], entry["policy_version"])
+    found = {name: row[name] for name in ("digest", "text_digest", "source", "note", "applied_by")}
+    listed = [[*columns, json.loads(rule)] for *columns, rule in (tuple(one.values()) for one in rules)]
+    found["rules_digest"] = digest(listed) if row["rules"] == len(rules) else None
+    return found
+
+
+async def _tool(connection: Any, entry: Any, version: int) -> Found | None:
+    row = await connection.fetchrow(QUERIES.stored_tool, entry["project"], entry["tool"], version)
+    if row is None:
+        return None
+    found = {name: row[name] for name in ("digest", "status", "reason", "owner", "worker", "decided_by")}
+    try:
+        spec = ToolSpec.model_validate_json(row["spec"])
+    except ValidationError:
+        return {**found, "spec_digest": None, "toolset_fits": False}
+    return {**found, "spec_digest": spec_digest(spec), "toolset_fits": spec.toolset == row["toolset"]}
+
+
+def _detail(row: Any) -> Found:
+    """Return the details of an entry; none where they are erased."""
+    try:
+        found = json.loads(row["detail"] or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,248 @@
+"""Every column that says something of what was decided or done is watched: changed by hand, a bundle tells where.
+
+The columns are those of the live schema, so a new one has to be watched too, or to be listed here with the reason why
+it says nothing. All changes are made in transactions that are rolled back.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from prometheus_client import CollectorRegistry
+from tests.integration.tas.test_approvals import LARGE, vote, waiting
+from tests.support.tas.audit_log import Kept
+from tests.support.tas.tas_caller import settled
+from tests.support.tas.tas_running import Running, shared_tas, tas
+
+from towpath_audit import bundle
+from towpath_audit.notes import NoteError, Signer
+from towpath_audit.report import AuditReport
+from towpath_audit.verifier import verify
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.audit import ExportAudit
+from towpath_tas.app.audit.audit_export import AuditLogRequests
+from towpath_tas.app.audit.sealer import AuditLogMismatchError, Sealer
+from towpath_tas.metrics import TasMetrics
+
+__all__ = ["shared_tas", "tas"]
+
+OPERATIONAL = "the running call is steered by it; what became of the call is recorded apart"
+TIME = "the entry has a time of its own"
+UNWATCHED = {
+    "audit_key": {"first_used": "only the order in which a bundle lists keys"},
+    "audit_seal": {
+        "seal_id": "a number of the table; the signed note says the size",
+        "at": "the signed note says the time",
+        "edge": "only the newest is used, and that is compared with the signed note before the next seal",
+        "size": "only where a bundle begins or ends; the signed note says the size",
+        "root": "the signed note says the root; the newest is compared with it before the next seal",
+    },
+    "tool_call": {
+        **dict.fromkeys(
+            (
+                *("agent_type", "snapshot_digest", "step", "call_index", "toolset", "tool_version", "effect_class"),
+                *("timeout_ms", "context", "fence", "attempt", "deadline", "approval_id", "approvals", "claims"),
+                *("accepted", "settled_by", "revision", "edited_by"),
+            ),
+            OPERATIONAL,
+        ),
+        "created_at": TIME,
+        "updated_at": TIME,
+    },
+    "approval": {
+        "rule": "the bound rules are what counts",
+        "reason": "the policy's text for people",
+        "expires_at": OPERATIONAL,
+        "decided_at": TIME,
+        "opened_at": TIME,
+        "gate_type": OPERATIONAL,
+        "on_expiry": OPERATIONAL,
+    },
+    "approval_vote": {"at": TIME},
+    "policy_version": {"applied_at": TIME},
+    "tool": {"proposed_at": TIME, "decided_at": TIME, "decided_by": "only of proposals", "held": OPERATIONAL},
+}
+"""Columns of watched tables that are not compared, with the reason."""
+
+UNWATCHED_TABLES = {
+    "audit_unsealed": "the queue before the seal: nothing is proved of an entry that has no leaf yet",
+    "blob_piece": "uploads that are not finished",
+    "fence": "stops calls; what it did is in the entries of the calls",
+    "project_state": "counters that tell replicas to read anew",
+    "rate_count": "counts of the current window",
+    "rule_count": "counts of a run's limits",
+    "shadow_policy": "a policy that is never obeyed",
+    "switch": "what is paused now; every change is an entry",
+}
+CANDIDATES = ("denied", "void", "consumed", "refused", "manual", "escalate")
+"""Values of columns that only have some."""
+
+
+class OneConnection:
+    """A pool of one connection, inside a transaction that is rolled back."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    @contextlib.asynccontextmanager
+    async def acquire(self) -> AsyncIterator[Any]:
+        yield self._connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+async def audited(tas: Running) -> None:
+    """Leave a project with a policy, tools, a call that ran, one that was denied and one that a person let go."""
+    request, asked = await waiting(tas)
+    await vote(tas.caller, asked, "approved")
+    await tas.caller.again(request)
+    claimed = await tas.caller.dispatched(request)
+    answer = await tas.caller.claim(claimed)
+    assert answer.granted
+    await tas.caller.report(claimed, answer.claim_id)
+    await settled(tas.dsn, request.execution_id, "succeeded")
+    denied = await tas.caller.put(tas.caller.request("orders.refund", args={**LARGE, "amount": 5_000}))
+    await tas.caller.fact(denied, "tool.denied")
+
+
+class Exported:
+    """Exports what a transaction sees, with a sealer of its own."""
+
+    def __init__(self, connection: Any, project: str) -> None:
+        self._pool = OneConnection(connection)
+        self._project = project
+        self._signer = Signer("towpath.local/audit", Ed25519PrivateKey.generate())
+        self.kept = Kept()
+
+    async def report(self) -> AuditReport:
+        """Verify a bundle of the project."""
+        metrics = TasMetrics(CollectorRegistry())
+        sealer = Sealer(self._pool, self._signer, [self.kept], metrics, structlog.get_logger())
+        sealer._key_stored = bool(self.kept.notes)
+        if not self.kept.notes:
+            self.kept.notes.append((await sealer.current()).note)
+        exports = AuditLogRequests(self._pool, sealer)
+        request, lines = ExportAudit(project=self._project, actor="ann"), list[str]()
+        while True:
+            piece = await exports.export(request)
+            lines += piece.lines
+            if piece.cursor is None:
+                break
+            request = request.model_copy(update={"cursor": piece.cursor, "previous": bundle.digest(piece.lines[-1])})
+        return verify(lines, checkpoints=self.kept.notes)
+
+
+async def change_by_hand(connection: Any, table: str, column: str, kind: str, where: str) -> None:
+    """Change one value as a person at psql does."""
+    values = {
+        "text": [f"coalesce({column}, '') || 'x'", *(f"'{one}'" for one in CANDIDATES)],
+        "uuid": ["gen_random_uuid()"],
+        "boolean": [f"NOT {column}"],
+        "timestamp with time zone": [f"{column} + interval '1 hour'"],
+        "bytea": [f"set_byte({column}, 0, get_byte({column}, 0) # 1)"],
+        "json": [f"""({column}::jsonb || '{{"name": "x", "description": "x"}}')::json"""],
+    }.get(kind, [f"{column} + 1000"])
+    for value in values:
+        try:
+            async with connection.transaction():
+                done = await connection.execute(
+                    f"UPDATE tas.{table} SET {column} = {value} WHERE (tableoid, ctid) ="
+                    f" (SELECT tableoid, ctid FROM tas.{table} WHERE {where} LIMIT 1)"
+                )
+        except asyncpg.CheckViolationError:
+            continue
+        assert done == "UPDATE 1", f"{table}.{column}: {done}"
+        return
+    raise AssertionError(f"{table}.{column} could not be changed")
+
+
+WHICH = {"tool_call": "status = 'succeeded'", "approval": "status = 'consumed'"}
+"""Rows of a table that has others, of which less is known."""
+
+DELETED = (
+    *("audit_record", "audit_payload", "audit_leaf", "audit_key", "tool_call", "approval", "approval_vote", "tool"),
+    *("policy_version", "permission_rule"),
+)
+SWAPPED = (
+    ("audit_leaf", "hash"),
+    ("audit_payload", "detail"),
+    ("audit_record", "verdict"),
+    ("tool_call", "args"),
+    ("policy_version", "text"),
+)
+
+
+async def watched_columns(connection: Any) -> list[tuple[str, str, str]]:
+    """Return table, column and type of everything in the schema that is to be watched."""
+    rows = await connection.fetch(
+        "SELECT c.table_name, c.column_name, c.data_type FROM information_schema.columns c"
+        " JOIN pg_class t ON t.oid = ('tas.' || quote_ident(c.table_name))::regclass"
+        " WHERE c.table_schema = 'tas' AND t.relkind IN ('r', 'p') AND NOT t.relispartition ORDER BY 1, 2"
+    )
+    return [
+        (table, column, kind)
+        for table, column, kind in rows
+        if table not in UNWATCHED_TABLES and column not in UNWATCHED.get(table, {})
+    ]
+
+
+async def found_at(exported: Exported) -> str:
+    """Return where a bundle tells of a fault; empty if it holds."""
+    try:
+        report = await exported.report()
+    except (ProblemError, AuditLogMismatchError, NoteError) as refused:
+        return f"refused: {refused}"
+    return "" if report.holds else report.faults[0].place
+
+
+async def test_whatever_is_changed_by_hand_is_found_and_located(tas: Running) -> None:
+    await audited(tas)
+    connection = await asyncpg.connect(tas.dsn)
+    transaction = connection.transaction()
+    await transaction.start()
+    missed = []
+    try:
+        await connection.execute("SET LOCAL session_replication_role = replica")
+        await connection.execute("ALTER TABLE tas.audit_record ALTER COLUMN entry_id SET GENERATED BY DEFAULT")
+        exported = Exported(connection, tas.caller.project)
+        assert (await exported.report()).faults == []
+        changes: list[tuple[str, Any]] = []
+        for table, column, kind in await watched_columns(connection):
+            changes.append((f"{table}.{column}", (table, column, kind, WHICH.get(table, "true"))))
+        for table in DELETED:
+            one = f"(SELECT tableoid, ctid FROM tas.{table} WHERE {WHICH.get(table, 'true')} LIMIT 1)"
+            changes.append((f"a row of {table}", f"DELETE FROM tas.{table} WHERE (tableoid, ctid) = {one}"))
+        for table, column in SWAPPED:
+            pair = f"(SELECT min({column}) AS low, max({column}) AS high FROM tas.{table})"
+            swap = f"CASE t.{column} WHEN low THEN high ELSE low END"
+            statement = f"UPDATE tas.{table} t SET {column} = {swap} FROM {pair} p WHERE t.{column} IN (low, high)"
+            changes.append((f"{column} of two rows of {table}", statement))
+        for what, change in changes:
+            async with rolled_back(connection):
+                if isinstance(change, str):
+                    assert await connection.execute(change) not in {"UPDATE 0", "DELETE 0"}, what
+                else:
+                    await change_by_hand(connection, *change)
+                place = await found_at(exported)
+            if place in {"", "the bundle"}:
+                missed.append(f"{what}: {place or 'holds'}")
+        assert (await exported.report()).faults == []
+    finally:
+        await transaction.rollback()
+        await connection.close()
+    assert missed == []
+
+
+@contextlib.asynccontextmanager
+async def rolled_back(connection: Any) -> AsyncIterator[None]:
+    """Undo everything that is done inside."""
+    savepoint = connection.transaction()
+    await savepoint.start()
+    try:
+        yield
+    finally:
+        await savepoint.rollback()
