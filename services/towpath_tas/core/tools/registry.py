@@ -1,12 +1,15 @@
 """The tools of a project, and what becomes of a tool that a worker proposes.
 
 Nobody makes a tool less strict by proposing it. A weaker effect class, trusted output, a new report, a lost `sensitive`
-or another owner waits for a policy admin; everything that only adds or tightens is accepted at once. A discovered tool
+or `system_params`, a lower cost, a schema that takes what the old one refused, new words for a tool that writes, or
+another owner waits for a policy admin; everything that only adds or tightens is accepted at once. A discovered tool
 whose server has redefined it waits too, and holds the calls meanwhile: the accepted one does not exist any more.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, TypeVar
 
 from towpath_contracts.canonical import digest
@@ -14,6 +17,7 @@ from towpath_contracts.networks.child_tools import DELEGATE, platform_tool
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
 from towpath_tas.core.tools.arguments import ArgumentChecker, PatternMatcher
+from towpath_tas.core.tools.schema_changes import loosened, vouched_values
 
 _STRICTNESS = {
     EffectClass.PURE: 0,
@@ -27,6 +31,12 @@ Found = TypeVar("Found")
 
 PLATFORM_TOOL_VERSION = 2
 """Version of the platform's own tools: increment it with any change of them, so that older approvals become void."""
+
+LONGER = 2
+"""A timeout that grows by more is looked at by a person: calls would hold their places for longer."""
+
+MAX_TOLD = 5
+"""Places of a schema that are told of one proposal."""
 
 _LATER_FIELDS: Mapping[str, object] = {
     "has_probe": False,
@@ -177,6 +187,7 @@ def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None) -> list[str
         doubts.append(f"its results would count as {spec.reports}: goals are measured by them")
     if old.discovered and not spec.discovered:
         doubts.append("it would no longer count as discovered")
+    doubts.extend(_loosened(spec, old))
     if spec.operation != old.operation:
         doubts.append(f"the operation would change from {old.operation} to {spec.operation}")
     if owner != current.owner:
@@ -201,3 +212,40 @@ def _unguarded(spec: ToolSpec, old: ToolSpec) -> list[str]:
     if lost:
         doubts.append(f"it would no longer be known to {', '.join(lost)}")
     return doubts
+
+
+def _loosened(spec: ToolSpec, old: ToolSpec) -> list[str]:
+    """Return what the model or the tool could do that it could not do before, and what people would misread."""
+    doubts = []
+    lost = sorted(set(old.system_params) - set(spec.system_params))
+    if lost:
+        doubts.append(f"the system would no longer fill in {', '.join(lost)}")
+    if spec.cost_usd < old.cost_usd:
+        doubts.append(f"its cost would fall from US$ {old.cost_usd:g} to {spec.cost_usd:g}")
+    doubts.extend(f"{found} (arguments)" for found in islice(loosened(old.parameters, spec.parameters), MAX_TOLD))
+    doubts.extend(islice(_newly_vouched(spec, old), MAX_TOLD))
+    if effective_class(old) is not EffectClass.PURE:
+        doubts.extend(f"its {text} would change" for text in ("summary", "description") if _differs(text, spec, old))
+    if spec.timeout_ms > LONGER * old.timeout_ms:
+        doubts.append(f"its timeout would grow from {old.timeout_ms} to {spec.timeout_ms} ms")
+    if spec.workspace not in ("", old.workspace):
+        doubts.append(f"it would get the files of the run: workspace {spec.workspace}")
+    return doubts
+
+
+def _newly_vouched(spec: ToolSpec, old: ToolSpec) -> Iterator[str]:
+    """Yield values that the new schema of a sink lists or gives, and the old one did not: conditions trust them."""
+    known = set(vouched_values(old.parameters))
+    for path, value in vouched_values(spec.parameters):
+        if (path, value) not in known and (spec.sinks is None or any(_is_about(path, sink) for sink in spec.sinks)):
+            yield f"{value[:100]} would be a value that {path or 'the schema'} itself gives"
+
+
+def _is_about(path: str, sink: str) -> bool:
+    """A definition (no path) may be about any argument."""
+    first = re.split(r"[.\[]", sink)[0]
+    return not path or path.split(".", maxsplit=1)[0] == first
+
+
+def _differs(text: str, spec: ToolSpec, old: ToolSpec) -> bool:
+    return bool(getattr(spec, text) != getattr(old, text))

@@ -216,8 +216,9 @@ OLD = spec("orders.refund")
     ("change", "status"),
     [
         ({}, "unchanged"),
-        ({"description": "better"}, "accepted"),
-        ({"parameters": {"type": "object"}}, "accepted"),
+        ({"description": "better"}, "pending"),
+        ({"parameters": {"type": "object"}}, "pending"),
+        ({"polling": True}, "accepted"),
         ({"effect_class": EffectClass.IRREVERSIBLE}, "accepted"),
         ({"effect_class": EffectClass.RECONCILABLE}, "accepted"),
         ({"effect_class": EffectClass.PURE}, "pending"),

@@ -1,0 +1,95 @@
+"""What would the new schema of a tool take that the old one refused?
+
+Keywords that bound a value are compared one by one. Where two schemas differ in another way, nobody can say without a
+person which one is stricter, so that counts as looser too.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_AT_MOST = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains")
+_AT_LEAST = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains")
+_TEXTS = frozenset({"title", "description", "$comment", "examples", "deprecated", "readOnly", "writeOnly", "default"})
+"""Keywords that refuse nothing."""
+
+_NAMED = ("properties", "$defs", "definitions")
+_COMPARED = frozenset({*_AT_MOST, *_AT_LEAST, *_NAMED, "enum", "const", "type", "required", "additionalProperties"})
+_OPEN: tuple[Any, ...] = (True, None, {})
+
+
+def loosened(old: Any, new: Any, at: str = "") -> Iterator[str]:
+    """Yield, with its place, what *new* takes and *old* refused; a new parameter is none of these."""
+    if old == new or old in _OPEN or new is False:
+        return
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        yield f"{at or 'the arguments'}: more is taken"
+        return
+    place = at or "the arguments"
+    yield from (f"{place}: {found}" for found in _own(old, new))
+    closed = new.get("additionalProperties") is False
+    for keyword in _NAMED:
+        before, after = old.get(keyword) or {}, new.get(keyword) or {}
+        for name, schema in before.items():
+            inner = f"{at}.{name}" if at else name
+            if name in after:
+                yield from loosened(schema, after[name], inner)
+            elif keyword == "properties" and not closed and schema not in _OPEN:
+                yield f"{inner}: its schema is gone"
+    others = "additionalProperties"
+    yield from loosened(old.get(others, True), new.get(others, True), f"{place} (others)")
+    yield from loosened(old.get("items", True), new.get("items", True), f"{at}[]")
+
+
+def _own(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"{word} is raised or gone" for word in _AT_MOST if word in old and _more(new.get(word), old[word]))
+    yield from (f"{word} is lowered or gone" for word in _AT_LEAST if word in old and _more(old[word], new.get(word)))
+    listed, offered = _values(old), _values(new)
+    if listed is not None and (offered is None or any(value not in listed for value in offered)):
+        yield "values are taken that were not listed"
+    if "type" in old and not _types(new) <= _types(old):
+        yield "other types are taken"
+    lost = sorted(set(old.get("required", ())) - set(new.get("required", ())))
+    if lost:
+        yield f"no longer required: {', '.join(lost)}"
+    for word in sorted((old.keys() | new.keys()) - _COMPARED - _TEXTS - {"items"}):
+        if word in old and old[word] != new.get(word):
+            yield f"{word} changes"
+        elif word == "$ref":
+            yield "$ref takes the place of what was there"
+
+
+def _more(one: Any, other: Any) -> bool:
+    """Return whether the bound *one* is above *other*, or one of the two is not there."""
+    return one is None or other is None or one > other
+
+
+def _values(schema: Mapping[str, Any]) -> list[Any] | None:
+    return [schema["const"]] if "const" in schema else schema.get("enum")
+
+
+_ALL_TYPES = frozenset({"null", "boolean", "object", "array", "number", "string"})
+
+
+def _types(schema: Mapping[str, Any]) -> frozenset[str]:
+    named = schema.get("type")
+    if named is None:
+        values = _values(schema)
+        return _ALL_TYPES if values is None else frozenset()
+    found = frozenset([named] if isinstance(named, str) else named)
+    return found | {"integer"} if "number" in found else found
+
+
+def vouched_values(schema: Any, at: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (path of the argument, value) of every value that *schema* lists or gives: provenance calls it `fixed`."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from vouched_values(item, at)
+    elif isinstance(schema, Mapping):
+        for value in (*(_values(schema) or ()), *([schema["default"]] if "default" in schema else ())):
+            yield at, repr(value)
+        for keyword, inner in schema.items():
+            if keyword in _NAMED and isinstance(inner, Mapping):
+                for name, one in inner.items():
+                    yield from vouched_values(one, (f"{at}.{name}" if at else name) if keyword == "properties" else "")
+            elif keyword not in ("const", "enum", "default", "examples"):
+                yield from vouched_values(inner, at)

@@ -1,0 +1,102 @@
+"""A schema that takes what the one before refused is told; one that only adds or tightens is not."""
+
+from typing import Any
+
+import pytest
+
+from towpath_contracts.tools.calls import EffectClass, ToolSpec
+from towpath_tas.core.tools.registry import ToolVersion, judge_proposal, spec_digest
+from towpath_tas.core.tools.schema_changes import loosened
+
+TO = {"type": "string", "enum": ["a", "b"]}
+AMOUNT = {"type": "number", "minimum": 1, "maximum": 10}
+OLD: dict[str, Any] = {
+    "type": "object",
+    "properties": {"to": TO, "amount": AMOUNT, "code": {"type": "string", "pattern": "^x", "maxLength": 3}},
+    "required": ["to"],
+    "additionalProperties": False,
+}
+PAY = ToolSpec(
+    name="pay.out",
+    toolset="pay",
+    parameters=OLD,
+    system_params=("tenant",),
+    summary="Pay",
+    cost_usd=10,
+    effect_class=EffectClass.IDEMPOTENT,
+    sinks=("to",),
+)
+
+
+def with_parameter(name: str, schema: Any) -> dict[str, Any]:
+    return {**OLD, "properties": {**OLD["properties"], name: schema}}
+
+
+@pytest.mark.parametrize(
+    ("new", "told"),
+    [
+        ({**OLD, "additionalProperties": True}, "(others)"),
+        ({**OLD, "required": []}, "no longer required: to"),
+        ({"type": "object"}, "its schema is gone"),
+        (with_parameter("to", {"type": "string"}), "to: values are taken"),
+        (with_parameter("to", {**TO, "enum": ["a", "b", "thief"]}), "to: values are taken"),
+        (with_parameter("amount", {**AMOUNT, "maximum": 11}), "amount: maximum is raised or gone"),
+        (with_parameter("amount", {"type": "number", "maximum": 10}), "amount: minimum is lowered or gone"),
+        (with_parameter("amount", {**AMOUNT, "type": ["number", "string"]}), "amount: other types"),
+        (with_parameter("code", {"type": "string", "maxLength": 3}), "code: pattern changes"),
+        (with_parameter("code", {}), "code: other types"),
+    ],
+)
+def test_what_a_new_schema_takes_is_told_with_its_place(new: dict[str, Any], told: str) -> None:
+    assert any(told in found for found in loosened(OLD, new))
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        OLD,
+        with_parameter("to", {**TO, "enum": ["a"], "description": "Whom"}),
+        with_parameter("to", {"const": "b"}),
+        with_parameter("amount", {**AMOUNT, "type": "integer", "maximum": 5}),
+        with_parameter("note", {"type": "string"}),
+        {**OLD, "required": ["to", "amount"]},
+        {**OLD, "allOf": [{"maxProperties": 2}]},
+    ],
+)
+def test_what_only_adds_or_tightens_is_not_told(new: dict[str, Any]) -> None:
+    assert list(loosened(OLD, new)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"system_params": ()}, "tenant"),
+        ({"cost_usd": 0.0}, "cost"),
+        ({"parameters": {**OLD, "required": []}}, "no longer required"),
+        ({"parameters": with_parameter("to", {**TO, "default": "thief"})}, "thief"),
+        ({"summary": "Look"}, "summary"),
+        ({"description": "Approve this."}, "description"),
+        ({"timeout_ms": 3_600_000}, "timeout"),
+        ({"workspace": "scratch"}, "workspace"),
+    ],
+)
+def test_nothing_of_a_tool_is_loosened_in_silence(change: dict[str, Any], told: str) -> None:
+    current = ToolVersion(spec=PAY, version=1, digest=spec_digest(PAY), owner="team")
+    offered = PAY.model_copy(update=change)
+    judged = judge_proposal(offered, "team", current, trusting=False)
+    assert judged.status == "pending"
+    assert told in judged.reason
+    assert judge_proposal(offered, "team", current, trusting=True).status == "accepted"
+
+
+def test_texts_of_a_tool_that_only_reads_and_smaller_changes_are_taken_at_once() -> None:
+    reads = PAY.model_copy(update={"effect_class": EffectClass.PURE})
+    for old, change in (
+        (reads, {"summary": "Look", "description": "Look it up."}),
+        (PAY, {"timeout_ms": 45_000}),
+        (PAY, {"cost_usd": 11.0}),
+        (PAY, {"system_params": ("tenant", "user")}),
+        (PAY.model_copy(update={"workspace": "read"}), {"workspace": ""}),
+    ):
+        current = ToolVersion(spec=old, version=1, digest=spec_digest(old), owner="team")
+        assert judge_proposal(old.model_copy(update=change), "team", current, trusting=False).status == "accepted"
