@@ -7,11 +7,12 @@ is ended by a thread, since nothing on the loop could do it.
 import asyncio
 import contextlib
 import faulthandler
+import ipaddress
 import json
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -113,3 +114,34 @@ class EventLoopWatchdog:
             elif now - asked > self._stuck_after_s:
                 faulthandler.dump_traceback(file=sys.stderr)
                 os._exit(70)
+
+
+def refused_host(headers: Iterable[tuple[bytes, bytes]], known: Collection[str]) -> str | None:
+    """Return why a request without a key is refused for its Host, or None; *known* are names that are answered to.
+
+    A web page of another site reaches this machine through a name of its own that is made to point here (DNS
+    rebinding), and the browser still sends that name. An address, or a name without a dot, can't be made to point
+    elsewhere by a stranger; and a request without a Host is none of a browser.
+    """
+    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+    if len(hosts) > 1:
+        return "the request has more than one Host"
+    name = _host_name(hosts[0]) if hosts else ""
+    if "." not in name or _is_address(name) or name in known:
+        return None
+    return f"{name!r} is not a name of this service: add it to TOWPATH_HTTP_HOSTS, or ask by address"
+
+
+def _host_name(host: str) -> str:
+    text = host.strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0].partition("%")[0]
+    return text.partition(":")[0].rstrip(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -26,7 +26,7 @@ from uvicorn.server import ServerState
 
 from towpath_fabric import garbage_collector
 from towpath_fabric.clock import NS, wall_ns
-from towpath_fabric.health import EventLoopWatchdog, Health, Receive, Scope, Send
+from towpath_fabric.health import EventLoopWatchdog, Health, Receive, Scope, Send, refused_host
 from towpath_fabric.http.connections import ConnectionLimits, bounded_protocol
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
@@ -41,6 +41,8 @@ CLOSE_POOL_S = 0.5
 """How long the pool waits when it is closed; nothing uses it any more, and kept connections are dropped."""
 
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
+
+KEYLESS_PATHS = HEALTH_PATHS | {"/asyncapi.json", "/openapi.json"}
 
 
 class DateHeaderServerState(ServerState):
@@ -257,12 +259,18 @@ class Service:
             specification=specification,
         )
         app = self._app
-        if app is None:
-            return stream
+        known = frozenset(name.strip().lower() for name in self.settings.http_hosts.split(","))
 
         async def front(scope: Scope, receive: Receive, send: Send) -> None:
-            own = scope["type"] == "http" and scope["path"] not in HEALTH_PATHS
-            await (app if own else stream)(scope, receive, send)
+            if scope["type"] == "http" and scope["path"] in KEYLESS_PATHS:
+                refused = refused_host(scope["headers"], known)
+                if refused is not None:
+                    await AsgiResponse(f"{refused}\n".encode(), 421)(scope, receive, send)
+                    return
+            if app is None or scope["type"] != "http" or scope["path"] in HEALTH_PATHS:
+                await stream(scope, receive, send)
+            else:
+                await app(scope, receive, send)
 
         return front
 

@@ -83,6 +83,8 @@ class Settings(BrokerSettings):
     embedded: bool = False
     otlp_endpoint: str | None = None
     stop_grace_s: float = 10.0
+    http_hosts: str = ""
+    """Names with a dot that `/metrics`, `/readyz` and the like are answered under, with commas between them."""
     http_header_s: float = Field(default=10.0, gt=0)
     """For the headers of an HTTP request, and for the next request of who has shown no credential."""
     http_idle_s: int = Field(default=75, gt=0)
