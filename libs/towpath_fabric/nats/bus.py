@@ -23,6 +23,7 @@ from towpath_contracts.rpc import PROBLEM_HEADER, RpcMethod
 from towpath_contracts.strict_json import check_json
 from towpath_fabric.crash_points import flush_before_crash
 from towpath_fabric.fair_request_queue import FairQueueLimits, FairRequestQueue
+from towpath_fabric.nats.direct_delivery import DirectDelivery
 from towpath_fabric.nats.login import security
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.replies import (
@@ -125,7 +126,7 @@ class Bus:
             try:
                 nc = make_tolerant(await self.broker.connect())
                 self._ack_inbox = nc.new_inbox()
-                await nc.subscribe(f"{self._ack_inbox}.*", cb=self._on_ack)
+                await nc.subscribe(f"{self._ack_inbox}.*", future=DirectDelivery(self._on_ack))
                 self._nc = nc
                 on_reconnect(nc, self._reconnected.set)
                 flush_before_crash(nc.flush)
@@ -178,7 +179,7 @@ class Bus:
             timer.cancel()
             self._unacknowledged.pop(reply, None)
 
-    async def _on_ack(self, message: Msg) -> None:
+    def _on_ack(self, message: Msg) -> None:
         acknowledged = self._unacknowledged.get(message.subject)
         if acknowledged is not None and not acknowledged.done():
             # An acknowledgement has the sequence in the stream; without a stream there is only a status.
