@@ -20,9 +20,10 @@ from towpath.errors import RefusedError, TowpathError, UnavailableError, error_f
 from towpath_contracts import subjects
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.event_pages import EventPage
-from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
+from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.rpc import PROBLEM_HEADER
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, CancelRun, GetEvents, GetRun, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_fabric.nats.login import LoginFileError, connect_options

@@ -12,8 +12,9 @@ from towpath_contracts import rpc, subjects
 from towpath_contracts.base import JsonObject, Message
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.events.event_pages import EventPage
-from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
+from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import GetEvents, GetLlmCalls, GetRun, LlmCalls, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk

@@ -18,8 +18,9 @@ from nats.aio.msg import Msg
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.events.event_pages import EventPage
-from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, RunCreated, RunFinished, RunStarted, TransitionEvents
+from towpath_contracts.events.log import LogEntry, RunCreated, RunFinished, RunStarted, TransitionEvents
 from towpath_contracts.problems.registry import Problem, problem
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import (
     ActionDone,
     CancelRun,
