@@ -34,8 +34,6 @@ class ConsumerSpec:
     """A durable pull consumer as the platform wants it.
 
     With `ack_all` one ack stands for every earlier message too: for readers that take a stream in order, in batches.
-    With `ranked` the first replica that has room gets each message, and the next ones what it has no room for: work
-    that one replica does in larger batches, and with states that it has in memory, costs less than divided work.
     """
 
     stream: str
@@ -44,7 +42,6 @@ class ConsumerSpec:
     ack_wait_s: float
     max_ack_pending: int
     ack_all: bool = False
-    ranked: bool = False
 
 
 STREAMS: tuple[StreamSpec, ...] = (
@@ -105,28 +102,13 @@ TASKS_CONSUMER = ConsumerSpec(
     max_ack_pending=1_024,
 )
 INBOX_CONSUMER = ConsumerSpec(
-    stream="INBOX",
-    durable="orchestrator",
-    filter_subject=subjects.RUN_INBOX_ALL,
-    ack_wait_s=5,
-    max_ack_pending=4_096,
-    ranked=True,
+    stream="INBOX", durable="orchestrator", filter_subject=subjects.RUN_INBOX_ALL, ack_wait_s=5, max_ack_pending=4_096
 )
 TOOLREQ_CONSUMER = ConsumerSpec(
-    stream="TOOLREQ",
-    durable="tas",
-    filter_subject=subjects.TOOL_REQUEST,
-    ack_wait_s=5,
-    max_ack_pending=4_096,
-    ranked=True,
+    stream="TOOLREQ", durable="tas", filter_subject=subjects.TOOL_REQUEST, ack_wait_s=5, max_ack_pending=4_096
 )
 TOOLOUT_CONSUMER = ConsumerSpec(
-    stream="TOOLOUT",
-    durable="tas",
-    filter_subject=subjects.TOOL_OUTCOME,
-    ack_wait_s=5,
-    max_ack_pending=4_096,
-    ranked=True,
+    stream="TOOLOUT", durable="tas", filter_subject=subjects.TOOL_OUTCOME, ack_wait_s=5, max_ack_pending=4_096
 )
 EVENTS_CONSUMER = ConsumerSpec(
     stream="EVENTS",

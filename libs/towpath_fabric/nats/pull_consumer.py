@@ -3,10 +3,6 @@
 Messages may be delivered again and acks may be lost, so nothing here is exactly-once. A missing stream or consumer
 means "wait and rebind", never an error. One long-lived pull request is kept open, so a message needs one hop and no
 polling. nats-py's own `fetch` is not used: it has two bugs that can cost seconds.
-
-The replicas of a service each have a rank at a consumer that is `ranked`, and ask for a few messages at it: the first
-one with room gets them. Only what nobody has room for is asked for beyond that, by all of them alike. A replica that
-ends, or doesn't take what it has, leaves its messages to the next one at once.
 """
 
 import asyncio
@@ -26,7 +22,6 @@ from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.fair_queue import take_in_turns
 from towpath_fabric.nats.direct_delivery import DirectDelivery
 from towpath_fabric.nats.reconnects import on_reconnect
-from towpath_fabric.nats.streams import PRIORITY_GROUP
 
 EXPIRES_S = 30.0
 """Lifetime of one pull request at the server."""
@@ -38,21 +33,11 @@ LOST_S = 10.0
 """After this time without a word a request is taken as lost: two heartbeats did not come. A new connection, and a
 consumer that was deleted, are noticed at once."""
 
-NEAR = 64
-"""Messages that a replica has or asks for by its rank. They make a batch that is worth its commit, and wait for less
-than a tenth of a second; when more have come, the next replica gets what follows."""
-
-LAST_PRIORITY = 9
-"""Of the broker: what is asked for with it comes to replicas in turns, after all that is asked for by rank."""
-
 CHECK_S = 0.25
 """How often a consumer without a request looks whether it can send one."""
 
 LONGEST_PAUSE_S = 2.0
 """Between two attempts to declare a consumer that is missing, from CHECK_S on."""
-
-_BY_RANK, _IN_TURNS = "rank", "turns"
-"""Which of its requests a replica's words are about: the last word of the subject that they come to."""
 
 Rebind = Callable[[], Awaitable[None]]
 
@@ -80,8 +65,6 @@ class PullConsumer:
         self._ready: deque[Msg] = deque()
         self._arrived = arrived or asyncio.Event()
         self._requested = 0
-        self._near = 0
-        """How many of the requested messages were asked for by rank: these come first."""
         self._held = 0
         self._last_heard = 0.0
         self._inbox = ""
@@ -95,7 +78,7 @@ class PullConsumer:
     async def start(self) -> None:
         """Subscribe and request the first messages."""
         self._inbox = self._nc.new_inbox()
-        self._subscription = await self._nc.subscribe(f"{self._inbox}.*", future=DirectDelivery(self._on_message))
+        self._subscription = await self._nc.subscribe(self._inbox, future=DirectDelivery(self._on_message))
         self._forget_listener = on_reconnect(self._nc, self._troubled.set)
         self._keeper = asyncio.create_task(self._keep(), name=f"pull-{self.spec.durable}")
         await self._request()
@@ -138,7 +121,7 @@ class PullConsumer:
         return batch
 
     def _request_if_low(self) -> None:
-        if self._is_low and not self.paused:
+        if self._requested < self._window // 2 and not self.paused:
             asyncio.get_running_loop().call_soon(self._request_soon)
 
     def hold(self, count: int) -> None:
@@ -147,7 +130,7 @@ class PullConsumer:
         For handlers that work long on many messages: no message is fetched that could not start at once.
         """
         self._held += count
-        if count < 0 and self._is_low and not self.paused:
+        if count < 0 and self._requested < self._window // 2 and not self.paused:
             self._request_soon()
 
     @property
@@ -167,67 +150,35 @@ class PullConsumer:
         if self._requested == 0:
             self._troubled.set()
 
-    @property
-    def _is_low(self) -> bool:
-        if self.spec.ranked:
-            return self._near < min(NEAR, self._window) // 2
-        return self._requested < self._window // 2
-
     async def _request(self) -> None:
-        if self.paused:
-            return
-        if self.spec.ranked:
-            near = min(NEAR, self._window) - self._near - self._held - len(self._ready)
-            if near > 0 and (not self._near or near >= NEAR // 4):
-                await self._send_request(near, _BY_RANK)
-            if len(self._ready) < NEAR:
-                return
         room = self._window - self._requested - self._held - len(self._ready)
-        if room > 0 and (not self._requested or room >= self._window // 4):
-            await self._send_request(room, _IN_TURNS)
-
-    async def _send_request(self, count: int, place: str) -> None:
-        body: dict[str, int | str] = {
-            "batch": count,
-            "expires": int(EXPIRES_S * 1e9),
-            "idle_heartbeat": int(HEARTBEAT_S * 1e9),
-        }
-        if self.spec.ranked:
-            priority = (self._nc.client_id or 0) % LAST_PRIORITY if place == _BY_RANK else LAST_PRIORITY
-            body |= {"group": PRIORITY_GROUP, "priority": priority}
+        if room <= 0 or self.paused or (self._requested and room < self._window // 4):
+            return
+        body = {"batch": room, "expires": int(EXPIRES_S * 1e9), "idle_heartbeat": int(HEARTBEAT_S * 1e9)}
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.spec.stream}.{self.spec.durable}"
-        self._count(count, place)
+        self._requested += room
         self._last_heard = monotonic()
         try:
-            await self._nc.publish(subject, json.dumps(body).encode(), reply=f"{self._inbox}.{place}")
+            await self._nc.publish(subject, json.dumps(body).encode(), reply=self._inbox)
         except nats_errors.Error:
-            self._count(-count, place)
+            self._requested -= room
             self._troubled.set()
-
-    def _count(self, count: int, place: str) -> None:
-        """Note that so many more messages are requested; fewer, where *count* is negative."""
-        self._requested = max(0, self._requested + count)
-        if place == _BY_RANK:
-            self._near = max(0, self._near + count)
 
     def _on_message(self, message: Msg) -> None:
         self._last_heard = monotonic()
         status = message.headers.get("Status") if message.headers and not message.reply.startswith("$JS.ACK") else None
         if status is None:
-            self._count(-1, _BY_RANK)
+            self._requested = max(0, self._requested - 1)
             self._ready.append(message)
             self._arrived.set()
-            if self._requested == 0 or (self.spec.ranked and self._near == 0 and len(self._ready) < NEAR):
+            if self._requested == 0:
                 self._request_soon()
             return
         if status == "100":
             return
         self._missing = status == "503" or (status == "409" and "Consumer Deleted" in str(message.headers))
         ended = (message.headers or {}).get("Nats-Pending-Messages")
-        if ended:
-            self._count(-int(ended), message.subject.rpartition(".")[2])
-        else:
-            self.reset()
+        self._requested = max(0, self._requested - int(ended)) if ended else 0
         self._request_soon(self._renew)
 
     async def _keep(self) -> None:
@@ -251,7 +202,7 @@ class PullConsumer:
                 continue
             pause = CHECK_S
             if self._requested and self._silent_s >= LOST_S:
-                self.reset()
+                self._requested = 0
             if self._requested == 0 and self._nc.is_connected:
                 await self._request()
             if self._requested == 0:  # there is no connection, no room, or a pause
@@ -271,7 +222,7 @@ class PullConsumer:
 
     def reset(self) -> None:
         """Forget outstanding requests; called after a reconnect."""
-        self._requested = self._near = 0
+        self._requested = 0
 
 
 def _ignore_error(task: "asyncio.Future[None]") -> None:

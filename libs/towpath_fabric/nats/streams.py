@@ -3,8 +3,6 @@
 It is idempotent and never deletes a stream, so a start loses no message.
 """
 
-from dataclasses import dataclass
-
 from nats import errors as nats_errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
@@ -14,17 +12,6 @@ from towpath_contracts.streams import CONSUMERS, STREAMS, ConsumerSpec, StreamSp
 
 REQUEST_TIMEOUT_S = 2.0
 """How long the broker may take to answer."""
-
-PRIORITY_GROUP = "replicas"
-"""The broker knows requests with priorities as requests of a group; there is one in each ranked consumer."""
-
-
-@dataclass
-class RankedConsumerConfig(api.ConsumerConfig):
-    """A consumer that serves requests by their priority: nats-py doesn't know these fields of the broker's."""
-
-    priority_groups: list[str] | None = None
-    priority_policy: str | None = None
 
 
 def stream_config(spec: StreamSpec) -> api.StreamConfig:
@@ -46,9 +33,7 @@ def stream_config(spec: StreamSpec) -> api.StreamConfig:
 
 
 def consumer_config(spec: ConsumerSpec) -> api.ConsumerConfig:
-    return RankedConsumerConfig(
-        priority_groups=[PRIORITY_GROUP] if spec.ranked else None,
-        priority_policy="prioritized" if spec.ranked else None,
+    return api.ConsumerConfig(
         durable_name=spec.durable,
         filter_subject=spec.filter_subject,
         ack_policy=api.AckPolicy.ALL if spec.ack_all else api.AckPolicy.EXPLICIT,

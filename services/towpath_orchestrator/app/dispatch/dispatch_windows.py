@@ -30,9 +30,8 @@ from towpath_orchestrator.settings import OrchestratorSettings
 LOOK_S = 0.05
 """How often the broker is asked what waits there, while something waits here."""
 
-STALL_S = 0.1
-"""Where for so long nothing came back, and nothing waits at the broker, more may be sent: the ends of what
-was sent here may have gone to another replica, so a longer time would hold runs back for nothing."""
+STALL_S = 1.0
+"""Where for so long nothing came back, and nothing waits at the broker, more may be sent."""
 
 SENT_KEPT = 20_000
 """Requests known to be on their way; of more, the oldest are forgotten, and a repeat of one may wait again."""
