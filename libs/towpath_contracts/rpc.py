@@ -15,17 +15,25 @@ from towpath_contracts.runs import idle_runs, records, tree, views
 from towpath_contracts.tools import access, audit, calls, internal_outcomes, policy
 
 PROBLEM_HEADER = "Towpath-Problem"
+REPEAT_HEADER = "Towpath-Repeat"
+"""On a request that is sent again on the same reply subject: which try it is, from 2."""
 CONFIRM_HEADER = "Towpath-Confirm"
 """On `tool.outcome`: the subject on which the worker waits for OutcomeConfirmed."""
 
 
 class RpcMethod(NamedTuple):
-    """One method: who answers, what it takes, what it gives."""
+    """One method: who answers, what it takes, what it gives.
+
+    `repeatable`: a request may be handled twice, also by two replicas at once and with others between, and does then
+    what it does once; nothing is audited twice. A caller sends it again when no answer comes. Not so what takes seconds
+    by itself.
+    """
 
     service: str
     method: str
     request: type[Message]
     answer: type[Message]
+    repeatable: bool = False
 
     @property
     def subject(self) -> str:
@@ -33,80 +41,96 @@ class RpcMethod(NamedTuple):
         return f"svc.{self.service}.{self.method}"
 
 
-GET_RUN = RpcMethod("orchestrator", "get_run", views.GetRun, views.RunView)
-LIST_RUNS = RpcMethod("orchestrator", "list_runs", views.ListRuns, views.RunPage)
-RUN_TREE = RpcMethod("orchestrator", "run_tree", tree.GetTree, tree.RunTreeNode)
-EVENTS = RpcMethod("orchestrator", "events", views.GetEvents, EventPage)
-EVENTS_SINCE = RpcMethod("orchestrator", "events_since", views.GetEventsSince, EventPage)
-SWEEP_RUNS = RpcMethod("orchestrator", "sweep_runs", views.ListChangedRuns, views.ChangedRunList)
-IDLE_RUNS = RpcMethod("orchestrator", "idle_runs", idle_runs.ListIdleRuns, idle_runs.IdleRunList)
-LIST_GATES = RpcMethod("orchestrator", "list_gates", views.ListGates, views.GatePage)
+GET_RUN = RpcMethod("orchestrator", "get_run", views.GetRun, views.RunView, repeatable=True)
+LIST_RUNS = RpcMethod("orchestrator", "list_runs", views.ListRuns, views.RunPage, repeatable=True)
+RUN_TREE = RpcMethod("orchestrator", "run_tree", tree.GetTree, tree.RunTreeNode, repeatable=True)
+EVENTS = RpcMethod("orchestrator", "events", views.GetEvents, EventPage, repeatable=True)
+EVENTS_SINCE = RpcMethod("orchestrator", "events_since", views.GetEventsSince, EventPage, repeatable=True)
+SWEEP_RUNS = RpcMethod("orchestrator", "sweep_runs", views.ListChangedRuns, views.ChangedRunList, repeatable=True)
+IDLE_RUNS = RpcMethod("orchestrator", "idle_runs", idle_runs.ListIdleRuns, idle_runs.IdleRunList, repeatable=True)
+LIST_GATES = RpcMethod("orchestrator", "list_gates", views.ListGates, views.GatePage, repeatable=True)
 RESOLVE_GATE = RpcMethod("orchestrator", "resolve_gate", views.ResolveGate, views.ActionDone)
-CANCEL_RUN = RpcMethod("orchestrator", "cancel_run", views.CancelRun, views.ActionDone)
+CANCEL_RUN = RpcMethod("orchestrator", "cancel_run", views.CancelRun, views.ActionDone, repeatable=True)
 PUBLISH_NETWORK = RpcMethod("orchestrator", "publish_network", spec.PublishNetwork, spec.NetworkVersion)
-LIST_NETWORKS = RpcMethod("orchestrator", "list_networks", access.GetPolicy, spec.NetworkList)
-GET_NETWORK = RpcMethod("orchestrator", "get_network", views.PreviewPrompt, spec.NetworkVersion)
-PREVIEW_PROMPT = RpcMethod("orchestrator", "preview_prompt", views.PreviewPrompt, views.PromptContextPreview)
-BLOB_GET_RUNS = RpcMethod("orchestrator", "blob_get", calls.GetBlobChunk, calls.BlobChunk)
-RECORD = RpcMethod("orchestrator", "record", records.GetRunRecord, records.RunRecordPiece)
+LIST_NETWORKS = RpcMethod("orchestrator", "list_networks", access.GetPolicy, spec.NetworkList, repeatable=True)
+GET_NETWORK = RpcMethod("orchestrator", "get_network", views.PreviewPrompt, spec.NetworkVersion, repeatable=True)
+PREVIEW_PROMPT = RpcMethod(
+    "orchestrator", "preview_prompt", views.PreviewPrompt, views.PromptContextPreview, repeatable=True
+)
+BLOB_GET_RUNS = RpcMethod("orchestrator", "blob_get", calls.GetBlobChunk, calls.BlobChunk, repeatable=True)
+RECORD = RpcMethod("orchestrator", "record", records.GetRunRecord, records.RunRecordPiece, repeatable=True)
 REPLAY_RUNS = RpcMethod("orchestrator", "replay_runs", records.ReplayRuns, records.ReplayPage)
 LIST_DEAD_LETTERS = RpcMethod(
-    "orchestrator", "list_dead_letters", dead_letters.ListDeadLetters, dead_letters.DeadLetterPage
+    "orchestrator", "list_dead_letters", dead_letters.ListDeadLetters, dead_letters.DeadLetterPage, repeatable=True
 )
 SETTLE_DEAD_LETTER = RpcMethod("orchestrator", "settle_dead_letter", dead_letters.SettleDeadLetter, views.ActionDone)
 DEAD_LETTER_RUNS = RpcMethod("orchestrator", "dead_letter", dead_letters.ReportDeadLetter, views.ActionDone)
-WAKE_PAUSED = RpcMethod("orchestrator", "wake_paused", switches.WakePaused, views.ActionDone)
-LIST_NOTICES = RpcMethod("orchestrator", "list_notices", gate_notices.ListGateNotices, gate_notices.GateNoticePage)
+WAKE_PAUSED = RpcMethod("orchestrator", "wake_paused", switches.WakePaused, views.ActionDone, repeatable=True)
+LIST_NOTICES = RpcMethod(
+    "orchestrator", "list_notices", gate_notices.ListGateNotices, gate_notices.GateNoticePage, repeatable=True
+)
 RETRY_NOTICE = RpcMethod("orchestrator", "retry_notice", gate_notices.RetryGateNotice, views.ActionDone)
 FORK_RUN = RpcMethod("orchestrator", "fork_run", records.ForkRun, tasks.RunAccepted)
 
-SERVE_AGENT = RpcMethod("orchestrator", "serve_agent", agents.DeclareAgentQueue, agents.AgentQueueDeclared)
+SERVE_AGENT = RpcMethod(
+    "orchestrator", "serve_agent", agents.DeclareAgentQueue, agents.AgentQueueDeclared, repeatable=True
+)
 
 SET_BUDGET = RpcMethod("orchestrator", "set_budget", budgets.SetBudget, budgets.BudgetSet)
-SHOW_BUDGETS = RpcMethod("orchestrator", "show_budgets", budgets.ShowBudgets, budgets.BudgetAccountList)
+SHOW_BUDGETS = RpcMethod(
+    "orchestrator", "show_budgets", budgets.ShowBudgets, budgets.BudgetAccountList, repeatable=True
+)
 
 RENDER_PROMPT = RpcMethod(
-    "decider", "render_prompt", decisions_request.RenderPromptRequest, decisions_request.RenderPromptAnswer
+    "decider",
+    "render_prompt",
+    decisions_request.RenderPromptRequest,
+    decisions_request.RenderPromptAnswer,
+    repeatable=True,
 )
 
 CLAIM_START = RpcMethod("tas", "claim_start", calls.ClaimStart, calls.ClaimAnswer)
-RAISE_FENCE = RpcMethod("tas", "raise_fence", access.RaiseFence, access.FencedCalls)
+RAISE_FENCE = RpcMethod("tas", "raise_fence", access.RaiseFence, access.FencedCalls, repeatable=True)
 RESOLVE_APPROVAL = RpcMethod("tas", "resolve_approval", views.ResolveGate, views.ActionDone)
 RECORD_OUTCOME = RpcMethod(
-    "tas", "record_outcome", internal_outcomes.RecordInternalOutcome, internal_outcomes.InternalOutcomeAnswer
+    "tas",
+    "record_outcome",
+    internal_outcomes.RecordInternalOutcome,
+    internal_outcomes.InternalOutcomeAnswer,
+    repeatable=True,
 )
 SETTLE_CALL = RpcMethod("tas", "settle_call", access.SettleCall, views.ActionDone)
-REGISTER_TOOLS = RpcMethod("tas", "register_tools", calls.RegisterTools, calls.ToolsRegistered)
+REGISTER_TOOLS = RpcMethod("tas", "register_tools", calls.RegisterTools, calls.ToolsRegistered, repeatable=True)
 DECIDE_PROPOSAL = RpcMethod("tas", "decide_proposal", access.SettleToolProposal, views.ActionDone)
-CHECK_GRANT = RpcMethod("tas", "check_grant", access.CheckGrant, access.GrantChecked)
-DESCRIBE_TOOLS = RpcMethod("tas", "describe_tools", access.DescribeTools, access.ToolsDescribed)
-CHECK_ACCESS = RpcMethod("tas", "check_access", access.CheckAccess, access.AccessVerdict)
-GET_PERMISSIONS = RpcMethod("tas", "get_permissions", access.GetPermissions, access.AgentPermissions)
+CHECK_GRANT = RpcMethod("tas", "check_grant", access.CheckGrant, access.GrantChecked, repeatable=True)
+DESCRIBE_TOOLS = RpcMethod("tas", "describe_tools", access.DescribeTools, access.ToolsDescribed, repeatable=True)
+CHECK_ACCESS = RpcMethod("tas", "check_access", access.CheckAccess, access.AccessVerdict, repeatable=True)
+GET_PERMISSIONS = RpcMethod("tas", "get_permissions", access.GetPermissions, access.AgentPermissions, repeatable=True)
 APPLY_POLICY = RpcMethod("tas", "apply_policy", access.ApplyPolicy, access.PolicyApplied)
-GET_POLICY = RpcMethod("tas", "get_policy", access.GetPolicy, access.PolicyView)
-AUDIT_QUERY = RpcMethod("tas", "audit_query", access.AuditQuery, access.AuditPage)
-BLOB_GET_CALLS = RpcMethod("tas", "blob_get", internal_outcomes.GetWorkspaceChunk, calls.BlobChunk)
-BLOB_PUT = RpcMethod("tas", "blob_put", calls.BlobChunk, views.ActionDone)
+GET_POLICY = RpcMethod("tas", "get_policy", access.GetPolicy, access.PolicyView, repeatable=True)
+AUDIT_QUERY = RpcMethod("tas", "audit_query", access.AuditQuery, access.AuditPage, repeatable=True)
+BLOB_GET_CALLS = RpcMethod("tas", "blob_get", internal_outcomes.GetWorkspaceChunk, calls.BlobChunk, repeatable=True)
+BLOB_PUT = RpcMethod("tas", "blob_put", calls.BlobChunk, views.ActionDone, repeatable=True)
 DEAD_LETTER_CALLS = RpcMethod("tas", "dead_letter", dead_letters.ReportDeadLetter, views.ActionDone)
 REPUBLISH = RpcMethod("tas", "republish", dead_letters.RepublishDeadLetter, views.ActionDone)
 SET_SWITCH = RpcMethod("tas", "set_switch", switches.SetSwitch, switches.SwitchSet)
-LIST_SWITCHES = RpcMethod("tas", "list_switches", switches.ListSwitches, switches.SwitchList)
+LIST_SWITCHES = RpcMethod("tas", "list_switches", switches.ListSwitches, switches.SwitchList, repeatable=True)
 RECORD_ACTION = RpcMethod("tas", "record_action", access.RecordAction, views.ActionDone)
 AUDIT_EXPORT = RpcMethod("tas", "audit_export", audit.ExportAudit, audit.AuditPiece)
 AUDIT_CHECKPOINT = RpcMethod("tas", "audit_checkpoint", audit.GetCheckpoint, audit.CheckpointView)
 AUDIT_PROVE = RpcMethod("tas", "audit_prove", audit.ProveRun, audit.AuditProof)
 AUDIT_ERASE = RpcMethod("tas", "audit_erase", audit.EraseAudit, audit.AuditErased)
-POLICY_VERSIONS = RpcMethod("tas", "policy_versions", policy.ListPolicyVersions, policy.PolicyVersions)
-POLICY_CHANGES = RpcMethod("tas", "policy_changes", policy.ListPolicyVersions, policy.PolicyChangeLog)
+POLICY_VERSIONS = RpcMethod("tas", "policy_versions", policy.ListPolicyVersions, policy.PolicyVersions, repeatable=True)
+POLICY_CHANGES = RpcMethod("tas", "policy_changes", policy.ListPolicyVersions, policy.PolicyChangeLog, repeatable=True)
 ROLL_BACK_POLICY = RpcMethod("tas", "roll_back_policy", policy.RollBackPolicy, access.PolicyApplied)
 CHANGE_RULE = RpcMethod("tas", "change_rule", policy.ChangeRule, policy.RuleChanged)
 DIFF_POLICY = RpcMethod("tas", "diff_policy", policy.DiffPolicy, policy.PolicyImpact)
 SET_SHADOW = RpcMethod("tas", "set_shadow", policy.SetShadow, policy.ShadowView)
-GET_SHADOW = RpcMethod("tas", "get_shadow", policy.GetShadow, policy.ShadowView)
+GET_SHADOW = RpcMethod("tas", "get_shadow", policy.GetShadow, policy.ShadowView, repeatable=True)
 GET_STATISTICS = RpcMethod("tas", "get_statistics", policy.GetToolCallStatistics, policy.ToolCallStatistics)
 
-GET_LLM_CALLS = RpcMethod("log_writer", "get_llm_calls", views.GetLlmCalls, views.LlmCalls)
-GET_HISTORY = RpcMethod("log_writer", "get_history", views.GetHistory, views.ExecutionHistory)
+GET_LLM_CALLS = RpcMethod("log_writer", "get_llm_calls", views.GetLlmCalls, views.LlmCalls, repeatable=True)
+GET_HISTORY = RpcMethod("log_writer", "get_history", views.GetHistory, views.ExecutionHistory, repeatable=True)
 
 METHODS: tuple[RpcMethod, ...] = (
     GET_RUN,

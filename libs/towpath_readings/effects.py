@@ -11,12 +11,13 @@ from uuid import UUID
 from towpath_contracts.base import MessagePart
 from towpath_contracts.decisions.decision import CallToolsInstruction, ToolCall
 from towpath_contracts.events import log as ev
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import EffectOutcome, ToolCallOutcome
 
 EFFECT_EVENTS = ("instruction_issued", "tool_call_finished", "tool_call_denied", "fence_stored", "run_finished")
 """The types of events that the list is made of; all others may be left out."""
 
-TELLS_EFFECTS = (ev.FINAL_STATUSES - {"completed"}) | {"cancelling", "quarantined"}
+TELLS_EFFECTS = (FINAL_STATUSES - {"completed"}) | {"cancelling", "quarantined"}
 """Statuses of runs that show the list."""
 
 _NEVER_RAN = frozenset({"not_started", "did_not_happen"})

@@ -23,9 +23,10 @@ from tests.support.service_process import ServiceProcess, started
 from towpath_contracts import rpc
 from towpath_contracts.budgets import NOTHING, UNITS, Amounts, Budget, SetBudget
 from towpath_contracts.decisions.request import CALL_LOST, DecisionRequest, Usage
-from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, event_adapter
+from towpath_contracts.events.log import LogEntry, event_adapter
 from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.networks.spec import NetworkSnapshot, PublishNetwork
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.tasks import SubmitTask
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.events.log import FINAL_STATUSES
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.tools.calls import EffectClass
 
 

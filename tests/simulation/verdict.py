@@ -13,8 +13,9 @@ from uuid import UUID
 from tests.simulation.families import RunTreeJudge
 from tests.simulation.outside.broker import StoredMessage
 
-from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, event_adapter
+from towpath_contracts.events.log import LogEntry, event_adapter
 from towpath_contracts.facts import AnyFact, InternalToolPermittedFact, fact_adapter
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.tools.calls import EffectClass, ToolOutcome
 from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET
 from towpath_engine.advance import advance

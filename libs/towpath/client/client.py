@@ -7,46 +7,33 @@ import asyncio
 import importlib
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
-from pydantic import ValidationError
-
-from towpath.client.audit import AuditResource
-from towpath.client.budgets import BudgetResource
-from towpath.client.policy import PolicyResource
-from towpath.client.resources import (
-    DeadLetterResource,
-    GateResource,
-    NetworkResource,
-    SwitchResource,
-    ToolResource,
-    WorkspaceResource,
-)
+from towpath.client.client_resources import ClientResources
 from towpath.client.settings import ClientSettings, local_token
-from towpath.client.streams import StreamEventBuilder, known_types, raise_if_failed
-from towpath.client.transport import Transport
 from towpath.errors import RefusedError, RunTimeoutError
-from towpath.tasks.goals import goal_json
-from towpath.tasks.mounts import HostMount
-from towpath.tasks.objectives import Handed, Objective, ObjectiveResult, objective_json, result_of
-from towpath.tasks.outputs import Output, TypedRun, typed
-from towpath.tasks.plans import PlanDraft, PlanRun, plan_json, plan_run
-from towpath.tools.declaration import seconds
-from towpath_contracts.base import JsonObject
-from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems.registry import details_of, problem, summary_of
-from towpath_contracts.runs.tree import RunTreeNode
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, RunPage, RunView
 from towpath_contracts.subjects import ANONYMOUS
-from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_fabric.clock import monotonic
-from towpath_readings.goals import GoalView
-from towpath_readings.nodes import RunNodesView
-from towpath_readings.plans import PlanView
-from towpath_readings.stream.live import StreamEvent
-from towpath_readings.transcript import RunMessages
+
+if TYPE_CHECKING:
+    from towpath.client.transport import Transport
+    from towpath.tasks.objectives import Handed, Objective, ObjectiveResult
+    from towpath.tasks.outputs import Output, TypedRun
+    from towpath.tasks.plans import PlanDraft, PlanRun
+    from towpath_contracts.base import JsonObject
+    from towpath_contracts.events.log import LogEntry
+    from towpath_contracts.runs.tree import RunTreeNode
+    from towpath_contracts.tasks import RunAccepted, SubmitTask
+    from towpath_readings.goals import GoalView
+    from towpath_readings.nodes import RunNodesView
+    from towpath_readings.plans import PlanView
+    from towpath_readings.stream.live import StreamEvent
+    from towpath_readings.transcript import RunMessages
 
 _TRANSPORTS = {
     "http": ("towpath.client.http", "HttpTransport"),
@@ -60,7 +47,7 @@ LONGEST_WAIT_S = 30.0
 """Of one submit; longer waits follow the run instead of holding one request."""
 
 
-class Client:
+class Client(ClientResources):
     """A client of one platform: `async with Client() as client: …`.
 
     *server* is `http://…` (default: TOWPATH_SERVER, else a local `towpath up`) or `nats://user:password@host:port`;
@@ -81,15 +68,6 @@ class Client:
             raise RefusedError(problem("server_unreachable", detail))
         transport = getattr(importlib.import_module(home[0]), home[1])
         self._transport: Transport = transport(self.server, api_key=api_key, caller=caller)
-        self.networks = NetworkResource(self._transport)
-        self.gates = GateResource(self._transport)
-        self.policy = PolicyResource(self._transport)
-        self.audit = AuditResource(self._transport)
-        self.tools = ToolResource(self._transport)
-        self.switches = SwitchResource(self._transport)
-        self.budgets = BudgetResource(self._transport)
-        self.workspaces = WorkspaceResource(self._transport)
-        self.dead_letters = DeadLetterResource(self._transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -103,7 +81,7 @@ class Client:
         """Close the connection; safe to call twice."""
         await self._transport.close()
 
-    async def submit(self, network: str, message: str = "", **options: Any) -> RunAccepted:
+    async def submit(self, network: str, message: str = "", **options: Any) -> "RunAccepted":
         """Submit a task and return once it is accepted.
 
         *options* are the further fields of SubmitTask: `agent_key`, `version`, `max_steps`, `model`, `script`,
@@ -111,6 +89,8 @@ class Client:
         own repeat after a lost answer never starts a second run. Put what others wrote, such as a customer's mail, into
         `quoted_inputs` and not into *message*, which counts as what the caller says.
         """
+        from towpath_contracts.tasks import RunAccepted
+
         accepted = await self._transport.submit(_task(network, message, options), 0.0)
         return accepted if isinstance(accepted, RunAccepted) else RunAccepted.model_validate(accepted.model_dump())
 
@@ -121,9 +101,9 @@ class Client:
         message: str = "",
         *,
         timeout: str | float | None = None,
-        output_type: type[Output],
+        output_type: "type[Output]",
         **options: Any,
-    ) -> TypedRun[Output]: ...
+    ) -> "TypedRun[Output]": ...
 
     @overload
     async def run(
@@ -132,9 +112,9 @@ class Client:
         message: str = "",
         *,
         timeout: str | float | None = None,
-        plan: PlanDraft | JsonObject | str,
+        plan: "PlanDraft | JsonObject | str",
         **options: Any,
-    ) -> PlanRun: ...
+    ) -> "PlanRun": ...
 
     @overload
     async def run(
@@ -147,7 +127,7 @@ class Client:
         message: str = "",
         *,
         timeout: str | float | None = None,
-        output_type: type[Output] | None = None,
+        output_type: "type[Output] | None" = None,
         **options: Any,
     ) -> RunView:
         """Submit a task and return the finished run; its `status` says how it ended, `final` holds the answer.
@@ -156,6 +136,9 @@ class Client:
         With *plan*, a `towpath.plan`, or a sentence that a model is to plan, `output` says what became of its steps.
         Raises RunTimeoutError after *timeout* (seconds, or text such as "5m"); the run goes on.
         """
+        from towpath.tasks.outputs import typed
+        from towpath.tasks.plans import plan_run
+
         if output_type is None:
             view = await self._run(network, message, timeout, options)
             return view if options.get("plan") is None else plan_run(view)
@@ -164,6 +147,8 @@ class Client:
         return typed(await self._run(network, message, timeout, options), output_type)
 
     async def _run(self, network: str, message: str, timeout: str | float | None, options: dict[str, Any]) -> RunView:
+        from towpath.tools.declaration import seconds
+
         began = monotonic()
         limit_s = None if timeout is None else seconds(timeout)
         wait_s = LONGEST_WAIT_S if limit_s is None else min(LONGEST_WAIT_S, limit_s)
@@ -174,12 +159,14 @@ class Client:
         return await self.result(accepted.run_id, left_s)
 
     async def pursue(
-        self, network: str, objective: Objective[Handed] | str, *, timeout: str | float | None = None, **options: Any
-    ) -> ObjectiveResult[Handed]:
+        self, network: str, objective: "Objective[Handed] | str", *, timeout: str | float | None = None, **options: Any
+    ) -> "ObjectiveResult[Handed]":
         """Pursue an objective to its end; *options* are further fields of SubmitTask.
 
         Raises RefusedError where the platform does not take the task, RunTimeoutError after *timeout*; the run goes on.
         """
+        from towpath.tasks.objectives import Objective, result_of
+
         wanted = objective.deliverable if isinstance(objective, Objective) else None
         view = await self._run(network, "", timeout, {**options, "background": objective})
         return result_of(view, wanted)
@@ -188,16 +175,22 @@ class Client:
         """Return a run as it stands."""
         return await self._transport.get(_uuid(run_id))
 
-    async def plan(self, run_id: UUID | str) -> PlanView:
+    async def plan(self, run_id: UUID | str) -> "PlanView":
         """Return how a plan or workflow stands, step by step, with the child run of each agent. HTTP only."""
+        from towpath_readings.plans import PlanView
+
         return PlanView.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/plan"))
 
-    async def tree(self, run_id: UUID | str) -> RunTreeNode:
+    async def tree(self, run_id: UUID | str) -> "RunTreeNode":
         """Return a run and its child runs. HTTP only."""
+        from towpath_contracts.runs.tree import RunTreeNode
+
         return RunTreeNode.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/tree"))
 
     async def result(self, run_id: UUID | str, timeout: str | float | None = None) -> RunView:
         """Wait for the end of a run and return it; raises RunTimeoutError after *timeout*, and the run goes on."""
+        from towpath.tools.declaration import seconds
+
         run_id = _uuid(run_id)
         scope = asyncio.timeout(None if timeout is None else seconds(timeout))
         try:
@@ -212,24 +205,32 @@ class Client:
             detail = f"run {run_id} did not end in time"
             raise RunTimeoutError(problem("timeout", detail, run_id=str(run_id))) from error
 
-    async def nodes(self, run_id: UUID | str, *, calls: bool = False) -> RunNodesView:
+    async def nodes(self, run_id: UUID | str, *, calls: bool = False) -> "RunNodesView":
         """Return the state of a run with a node for every model call; with the HTTP *calls* behind them. HTTP only."""
+        from towpath_readings.nodes import RunNodesView
+
         path = f"/v1/runs/{_uuid(run_id)}/nodes"
         return RunNodesView.model_validate(await self._transport.request("GET", path, query={"calls": calls}))
 
-    async def goal(self, run_id: UUID | str) -> GoalView:
+    async def goal(self, run_id: UUID | str) -> "GoalView":
         """Return how a goal run stands, with all its steps. HTTP only."""
+        from towpath_readings.goals import GoalView
+
         return GoalView.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/goal"))
 
-    async def messages(self, run_id: UUID | str) -> RunMessages:
+    async def messages(self, run_id: UUID | str) -> "RunMessages":
         """Return a run as a conversation, its current turn included. HTTP only."""
+        from towpath_readings.transcript import RunMessages
+
         return RunMessages.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/messages"))
 
-    async def events(self, run_id: UUID | str, after: int = 0, *, children: bool = False) -> AsyncIterator[LogEntry]:
+    async def events(self, run_id: UUID | str, after: int = 0, *, children: bool = False) -> "AsyncIterator[LogEntry]":
         """Yield every event after seq *after* once and in order, until the run has ended; resumes after a drop.
 
         With *children* those of all runs below it too, as TreeEntry with `run_id` and `path`, from the beginning on.
         """
+        from towpath_contracts.events.log import LogEntry
+
         if not children:
             async for entry in self._transport.events(_uuid(run_id), after):
                 yield entry
@@ -248,7 +249,7 @@ class Client:
         event_types: Iterable[str] | None = None,
         deltas: bool = False,
         children: bool = False,
-    ) -> AsyncIterator[StreamEvent]:
+    ) -> "AsyncIterator[StreamEvent]":
         """Yield a run as it happens: text, tool_call, tool_result, step, reasoning, usage, status and error.
 
         Without *detailed* only text and tool_call; *event_types* narrows further; the error that ends a run always
@@ -256,6 +257,8 @@ class Client:
         discard. With *children* all runs below it are streamed too, each event with its `run_id` and `path`.
         Then, for a run that did not complete and was not cancelled, RunFailedError is raised.
         """
+        from towpath.client.streams import StreamEventBuilder, known_types, raise_if_failed
+
         found = _uuid(run_id)
         builder = StreamEventBuilder(found, detailed=detailed, event_types=known_types(event_types))
         async for entry in self._transport.follow(found, children=children, deltas=deltas):
@@ -276,11 +279,13 @@ class Client:
         note: str = "",
         script: list[Any] | None = None,
         idempotency_key: str | None = None,
-    ) -> RunAccepted:
+    ) -> "RunAccepted":
         """Start a new run that shares what *run_id* did before step *from_step*; *note* is shown to the model.
 
         No call before that step is made again. *script* replaces the decisions from there on. HTTP only.
         """
+        from towpath_contracts.tasks import RunAccepted
+
         body: JsonObject = {"from_step": from_step, "note": note, "script": script}
         body["idempotency_key"] = idempotency_key or f"client-{uuid4().hex}"
         sent = {name: value for name, value in body.items() if value is not None}
@@ -297,13 +302,21 @@ class Client:
         return RunPage.model_validate(await self._transport.request("GET", "/v1/runs", query=filters))
 
     async def request(
-        self, method: str, path: str, *, body: JsonObject | None = None, query: dict[str, Any] | None = None
+        self, method: str, path: str, *, body: "JsonObject | None" = None, query: dict[str, Any] | None = None
     ) -> Any:
         """Do any operation of the HTTP API and return its JSON."""
         return await self._transport.request(method, path, body=body, query=query)
 
 
-def _task(network: str, message: str, options: dict[str, Any]) -> SubmitTask:
+def _task(network: str, message: str, options: dict[str, Any]) -> "SubmitTask":
+    from pydantic import ValidationError
+
+    from towpath.tasks.goals import goal_json
+    from towpath.tasks.mounts import HostMount
+    from towpath.tasks.objectives import objective_json
+    from towpath.tasks.plans import plan_json
+    from towpath_contracts.tasks import SubmitTask
+
     written = {"network": network, "user_message": message, **options}
     if "goal" in written:
         written["goal"] = goal_json(written["goal"])

@@ -20,12 +20,14 @@ from towpath.errors import RefusedError, TowpathError, UnavailableError, error_f
 from towpath_contracts import subjects
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.event_pages import EventPage
-from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
+from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.rpc import PROBLEM_HEADER
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, CancelRun, GetEvents, GetRun, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_fabric.nats.login import LoginFileError, connect_options
+from towpath_fabric.nats.request_sender import RequestSender
 from towpath_fabric.settings import BrokerSettings
 from towpath_readings.stream.deltas import DeltaEvent
 
@@ -52,6 +54,7 @@ class NatsTransport:
         self.address = address
         self._caller = caller
         self._connection: Connection | None = None
+        self._requests: RequestSender | None = None
         self._opening = asyncio.Lock()
         self._fault = ""
 
@@ -105,15 +108,16 @@ class NatsTransport:
 
     async def close(self) -> None:
         """Close the connection."""
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._requests = self._connection, None, None
         if connection is not None:
             await connection.close()
 
-    async def _open(self) -> Connection:
+    async def _open(self) -> RequestSender:
         async with self._opening:
-            if self._connection is None:
+            if self._requests is None:
                 self._connection = await self._connect()
-            return self._connection
+                self._requests = RequestSender(self._connection)
+            return self._requests
 
     async def _connect(self) -> Connection:
         try:
@@ -152,16 +156,19 @@ class NatsTransport:
     ) -> A:
         retry = RetryBackoff(retry_for_s)
         while True:
-            connection = await self._open()  # an address where nobody answers is not tried again
+            requests = await self._open()  # an address where nobody answers is not tried again
             try:
-                return await self._ask(connection, subject, request, answer, wait_s)
+                return await self._ask(requests, subject, request, answer, wait_s)
             except UnavailableError as error:
                 await retry.wait(error, error.problem.retry_after_s or 0.0)
 
-    async def _ask(self, connection: Connection, subject: str, request: BaseModel, answer: type[A], wait_s: float) -> A:
+    async def _ask(
+        self, requests: RequestSender, subject: str, request: BaseModel, answer: type[A], wait_s: float
+    ) -> A:
+        body = request.model_dump_json(exclude=_NOT_SENT).encode()
+        limit_s = ANSWER_TIMEOUT_S + wait_s
         try:
-            body = request.model_dump_json(exclude=_NOT_SENT).encode()
-            reply = await connection.request(subject, body, timeout=ANSWER_TIMEOUT_S + wait_s)
+            reply = await requests.request(subject, body, limit_s=limit_s, repeat=True, held_s=wait_s)
         except (TimeoutError, nats_errors.Error) as error:
             raise self._silence(subject, error) from error
         if reply.headers and PROBLEM_HEADER in reply.headers:

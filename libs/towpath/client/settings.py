@@ -64,7 +64,7 @@ def _is_same_place(server: str, other: object) -> bool:
 
 
 def _is_locked(lock: Path) -> bool:
-    import fcntl  # noqa: PLC0415 - a client also runs where there is none, and a platform doesn't
+    import fcntl
 
     try:
         with lock.open() as file:

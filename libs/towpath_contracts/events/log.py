@@ -390,6 +390,3 @@ class TransitionEvents(Message):
 
 COMPARISON_IGNORES = frozenset({"effect_resent", "outcome_recorded", "child_waits"})
 """Left out when the logs of disturbed and undisturbed runs are compared: they come between by chance."""
-
-FINAL_STATUSES = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"})
-LIVE_STATUSES = frozenset({"queued", "running", "waiting", "cancelling", "quarantined"})

@@ -323,6 +323,9 @@ REGISTRY: dict[str, ProblemKind] = _registry(
 )
 """Every code the platform can answer with. Status 0 marks problems of the command line, which have no HTTP status."""
 
+RETRYABLE_CODES = frozenset(kind.code for kind in REGISTRY.values() if kind.retryable)
+"""Codes that say nothing of the request itself: the same request may be accepted later."""
+
 TYPE_PREFIX = "urn:towpath:problem:"
 
 

@@ -23,17 +23,20 @@ from towpath_contracts.rpc import PROBLEM_HEADER, RpcMethod
 from towpath_contracts.strict_json import check_json
 from towpath_fabric.crash_points import flush_before_crash
 from towpath_fabric.fair_request_queue import FairQueueLimits, FairRequestQueue
+from towpath_fabric.nats.direct_delivery import DirectDelivery
 from towpath_fabric.nats.login import security
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.replies import (
     CORRELATION,
     ReplyBuilder,
     ReplyMiddleware,
+    TryCounter,
     echoed_correlation_id,
     encode_reply,
     json_decoder,
     request_type,
 )
+from towpath_fabric.nats.request_sender import RequestSender
 from towpath_fabric.nats.tolerant_nats_client import make_tolerant
 from towpath_fabric.ports import Handler
 from towpath_fabric.settings import Settings
@@ -105,6 +108,7 @@ class Bus:
         self.replies = ReplyBuilder(role)
         self.broker = make_broker(role, settings, self.replies)
         self._nc: Client | None = None
+        self._requests: RequestSender | None = None
         self._unacknowledged: dict[str, asyncio.Future[bool]] = {}
         self._ack_inbox = ""
         self._stored_count = 0
@@ -125,7 +129,7 @@ class Bus:
             try:
                 nc = make_tolerant(await self.broker.connect())
                 self._ack_inbox = nc.new_inbox()
-                await nc.subscribe(f"{self._ack_inbox}.*", cb=self._on_ack)
+                await nc.subscribe(f"{self._ack_inbox}.*", future=DirectDelivery(self._on_ack))
                 self._nc = nc
                 on_reconnect(nc, self._reconnected.set)
                 flush_before_crash(nc.flush)
@@ -178,7 +182,7 @@ class Bus:
             timer.cancel()
             self._unacknowledged.pop(reply, None)
 
-    async def _on_ack(self, message: Msg) -> None:
+    def _on_ack(self, message: Msg) -> None:
         acknowledged = self._unacknowledged.get(message.subject)
         if acknowledged is not None and not acknowledged.done():
             # An acknowledgement has the sequence in the stream; without a stream there is only a status.
@@ -187,16 +191,29 @@ class Bus:
     async def request(self, method: RpcMethod, request: Message, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """Call a method of another service; returns the method's answer type.
 
-        Raises ProblemError with the service's problem, or with `unavailable` where no answer comes in time.
+        One that is `repeatable` is sent again when no answer comes (`request_sender.py`). Raises ProblemError with the
+        service's problem, or with `unavailable` where no answer comes in time.
         """
-        return await self.request_subject(method.subject, request, method.answer, timeout_s=timeout_s)
+        return await self.request_subject(
+            method.subject, request, method.answer, timeout_s=timeout_s, repeatable=method.repeatable
+        )
 
     async def request_subject(
-        self, subject: str, request: BaseModel, answer: type[R], timeout_s: float = REQUEST_TIMEOUT_S
+        self,
+        subject: str,
+        request: BaseModel,
+        answer: type[R],
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        *,
+        repeatable: bool = False,
     ) -> R:
         """Send a request to any subject; otherwise like `request`."""
+        if self._requests is None:
+            self._requests = RequestSender(self.nc)
+        body = request.model_dump_json().encode()
+        held_s = getattr(request, "wait_ms", 0) / 1_000
         try:
-            reply = await self.nc.request(subject, request.model_dump_json().encode(), timeout=timeout_s)
+            reply = await self._requests.request(subject, body, limit_s=timeout_s, repeat=repeatable, held_s=held_s)
         except nats_errors.MaxPayloadError as error:
             raise ProblemError(problem("request_too_large", f"no message to {subject} can hold this")) from error
         except (TimeoutError, nats_errors.Error) as error:
@@ -240,11 +257,7 @@ class Bus:
         messages in the order of arrival (docs/decisions/0013-faststream-for-request-reply.md).
         """
         request = request_type(handler)
-
-        async def reply_to(message: Msg, reply: Message) -> None:
-            body, headers = encode_reply(message.subject, reply, self.nc.max_payload)
-            echo = echoed_correlation_id((message.headers or {}).get(CORRELATION))
-            await self.publish(message.reply, body, {**headers, CORRELATION: echo})
+        tries = TryCounter()
 
         async def answer(message: Msg) -> None:
             subject = message.subject
@@ -256,13 +269,19 @@ class Bus:
                     reply = await handler(request.model_validate_json(message.data), limits.caller_of(subject))
             except Exception as error:  # noqa: BLE001 - the outermost edge: the caller gets an answer
                 reply = self.replies.problem_of(error, subject)
-            await reply_to(message, reply)
+            await self._reply(message, reply, tries.end(message))
 
         async def refuse(message: Msg, waiting: int) -> None:
-            await reply_to(message, problem("overloaded", f"{waiting} tasks wait to be taken in", retry_after_s=1))
+            refusal = problem("overloaded", f"{waiting} tasks wait to be taken in", retry_after_s=1)
+            await self._reply(message, refusal, tries.end(message))
 
         queue = FairRequestQueue(limits, answer, refuse)
-        subscriptions = [await self.subscribe(subject, queue.accept, shared=True) for subject in subjects]
+
+        async def accept(message: Msg) -> None:
+            if tries.begin(message):
+                await queue.accept(message)
+
+        subscriptions = [await self.subscribe(subject, accept, shared=True) for subject in subjects]
 
         async def stop() -> None:
             for subscription in subscriptions:
@@ -270,6 +289,12 @@ class Bus:
             await queue.stop()
 
         return stop
+
+    async def _reply(self, message: Msg, reply: Message, times: int) -> None:
+        body, headers = encode_reply(message.subject, reply, self.nc.max_payload)
+        echo = echoed_correlation_id((message.headers or {}).get(CORRELATION))
+        for _ in range(times):
+            await self.publish(message.reply, body, {**headers, CORRELATION: echo})
 
     async def subscribe(
         self, subject: str, handler: Callable[[Msg], Awaitable[None]], *, shared: bool = False
@@ -304,5 +329,5 @@ class Bus:
     async def close(self) -> None:
         """Drain and close; safe to call twice."""
         if self._nc is not None:
-            self._nc = None
+            self._nc = self._requests = None
             await self.broker.stop()

@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from nats import errors as nats_errors
 from nats.aio.client import Client
@@ -19,6 +20,7 @@ from nats.aio.subscription import Subscription
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.fair_queue import take_in_turns
+from towpath_fabric.nats.direct_delivery import DirectDelivery
 from towpath_fabric.nats.reconnects import on_reconnect
 
 EXPIRES_S = 30.0
@@ -76,12 +78,10 @@ class PullConsumer:
     async def start(self) -> None:
         """Subscribe and request the first messages."""
         self._inbox = self._nc.new_inbox()
-        self._subscription = await self._nc.subscribe(
-            self._inbox, cb=self._on_message, pending_msgs_limit=-1, pending_bytes_limit=-1
-        )
+        self._subscription = await self._nc.subscribe(self._inbox, future=DirectDelivery(self._on_message))
         self._forget_listener = on_reconnect(self._nc, self._troubled.set)
-        await self._request()
         self._keeper = asyncio.create_task(self._keep(), name=f"pull-{self.spec.durable}")
+        await self._request()
 
     async def stop(self) -> None:
         """Request no more; messages that were not taken go back to the stream."""
@@ -138,10 +138,17 @@ class PullConsumer:
         """Messages that were received and not taken yet."""
         return len(self._ready)
 
-    def _request_soon(self) -> None:
+    def _request_soon(self, request: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
         if self._keeper is not None:
-            task = asyncio.ensure_future(self._request())
+            task = asyncio.ensure_future((request or self._request)())
             task.add_done_callback(_ignore_error)
+
+    async def _renew(self) -> None:
+        """Request again after a request has ended; the keeper goes on where that can't be done now."""
+        if not self._missing:
+            await self._request()
+        if self._requested == 0:
+            self._troubled.set()
 
     async def _request(self) -> None:
         room = self._window - self._requested - self._held - len(self._ready)
@@ -157,7 +164,7 @@ class PullConsumer:
             self._requested -= room
             self._troubled.set()
 
-    async def _on_message(self, message: Msg) -> None:
+    def _on_message(self, message: Msg) -> None:
         self._last_heard = monotonic()
         status = message.headers.get("Status") if message.headers and not message.reply.startswith("$JS.ACK") else None
         if status is None:
@@ -165,17 +172,14 @@ class PullConsumer:
             self._ready.append(message)
             self._arrived.set()
             if self._requested == 0:
-                await self._request()
+                self._request_soon()
             return
         if status == "100":
             return
         self._missing = status == "503" or (status == "409" and "Consumer Deleted" in str(message.headers))
         ended = (message.headers or {}).get("Nats-Pending-Messages")
         self._requested = max(0, self._requested - int(ended)) if ended else 0
-        if not self._missing:
-            await self._request()
-        if self._requested == 0:
-            self._troubled.set()
+        self._request_soon(self._renew)
 
     async def _keep(self) -> None:
         """Request again where a request was lost: broker restarts, missing consumers, dropped heartbeats."""

@@ -4,9 +4,10 @@ FastStream subscribers (through `ReplyMiddleware`) and the fair queue of submits
 which of them answered, and never waits for a timeout because a handler failed.
 """
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from faststream import BaseMiddleware, ContextRepo, StreamMessage
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, ProblemError, details_of, problem
-from towpath_contracts.rpc import PROBLEM_HEADER
+from towpath_contracts.rpc import PROBLEM_HEADER, REPEAT_HEADER
 from towpath_fabric.telemetry.logs import get_logger
 
 HEADERS_ROOM = 1_024
@@ -27,6 +28,9 @@ MAX_ECHO = 128
 
 CORRELATION = "correlation_id"
 """FastStream's header; an answer repeats that of its request."""
+
+EncodedReply = tuple[bytes, dict[str, str]]
+"""Body and headers."""
 
 
 def problem_from_validation(error: ValidationError, what: str) -> Problem:
@@ -64,6 +68,30 @@ def json_decoder(request: type[BaseModel]) -> Callable[[NatsMessage], Awaitable[
     return decode
 
 
+def is_repeat(message: Msg) -> bool:
+    """Return whether *message* is a further try of a request, which may be in work here."""
+    return message.headers is not None and REPEAT_HEADER in message.headers
+
+
+class TryCounter:
+    """Counts the tries of the requests in work, by reply subject: each try gets the answer to the first."""
+
+    def __init__(self) -> None:
+        self._tries: dict[str, int] = {}
+
+    def begin(self, message: Msg) -> bool:
+        """Return whether *message* begins a request; False for a further try of one that is in work."""
+        if is_repeat(message) and message.reply in self._tries:
+            self._tries[message.reply] += 1
+            return False
+        self._tries.setdefault(message.reply, 1)
+        return True
+
+    def end(self, message: Msg) -> int:
+        """Return how many tries the answer to *message* has to be sent to."""
+        return self._tries.pop(message.reply, 1)
+
+
 def echoed_correlation_id(correlation_id: str | None) -> str:
     """Return what an answer repeats of its request's headers: never so much that no message holds it."""
     return correlation_id[:MAX_ECHO] if correlation_id and correlation_id[:MAX_ECHO].isprintable() else "-"
@@ -78,6 +106,8 @@ class ReplyBuilder:
     """What handlers raise while something that they need can't be reached: the caller should retry."""
     invalid_data_errors: tuple[type[BaseException], ...] = ()
     """What handlers raise for a value that can't be stored: the request is invalid."""
+    in_work: "dict[str, asyncio.Future[EncodedReply]]" = field(default_factory=dict)
+    """By reply subject, the replies that handlers are making: a further try of the same request waits for its reply."""
 
     def problem_of(self, error: Exception, subject: str) -> Problem:
         """Return the problem that stands for *error*; an unexpected one is logged, and its text stays here."""
@@ -93,7 +123,7 @@ class ReplyBuilder:
         return problem("internal", f"{subject}: {type(error).__name__}")
 
 
-def encode_reply(subject: str, reply: Message, max_bytes: int) -> tuple[bytes, dict[str, str]]:
+def encode_reply(subject: str, reply: Message, max_bytes: int) -> EncodedReply:
     """Return body and headers of *reply*; one that no message of *max_bytes* holds becomes a problem."""
     body = reply.model_dump_json().encode()
     if len(body) > max_bytes - HEADERS_ROOM:
@@ -113,10 +143,25 @@ class ReplyMiddleware(BaseMiddleware[Any, Any]):
         self, call_next: Callable[[Any], Awaitable[Message]], msg: StreamMessage[Any]
     ) -> NatsResponse:
         raw: Msg = msg.raw_message
-        subject = raw.subject
+        in_work = self._replies.in_work
+        if is_repeat(raw) and raw.reply in in_work:
+            body, headers = await asyncio.shield(in_work[raw.reply])
+        else:
+            made: asyncio.Future[EncodedReply] = asyncio.get_running_loop().create_future()
+            in_work[raw.reply] = made
+            try:
+                body, headers = await self._reply(call_next, msg)
+                made.set_result((body, headers))
+            finally:
+                made.cancel()
+                if in_work.get(raw.reply) is made:
+                    del in_work[raw.reply]
+        return NatsResponse(body, headers=headers, correlation_id=echoed_correlation_id(msg.correlation_id))
+
+    async def _reply(self, call_next: Callable[[Any], Awaitable[Message]], msg: StreamMessage[Any]) -> EncodedReply:
+        subject = msg.raw_message.subject
         try:
             reply = await call_next(msg)
         except Exception as error:  # noqa: BLE001 - the outermost edge: the caller gets an answer, the log gets the error
             reply = self._replies.problem_of(error, subject)
-        body, headers = encode_reply(subject, reply, raw._client.max_payload)
-        return NatsResponse(body, headers=headers, correlation_id=echoed_correlation_id(msg.correlation_id))
+        return encode_reply(subject, reply, msg.raw_message._client.max_payload)

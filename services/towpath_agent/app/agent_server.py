@@ -188,7 +188,8 @@ class AgentServer:
         project, name = self._options.project, self._agent.name
         subject = subjects.for_agent(SERVE_AGENT.subject, project, name)
         try:
-            await self._bus.request_subject(subject, DeclareAgentQueue(project=project, name=name), AgentQueueDeclared)
+            request = DeclareAgentQueue(project=project, name=name)
+            await self._bus.request_subject(subject, request, AgentQueueDeclared, repeatable=SERVE_AGENT.repeatable)
         except ProblemError as error:
             msg = f"{error.problem.code}: {error.problem.detail}"
             raise TimeoutError(msg) from error

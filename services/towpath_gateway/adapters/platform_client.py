@@ -6,14 +6,15 @@ Every request carries the project of the credential; nothing here is cached and 
 import asyncio
 import base64
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import JsonObject, Message
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.events.event_pages import EventPage
-from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
+from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import GetEvents, GetLlmCalls, GetRun, LlmCalls, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
@@ -56,10 +57,18 @@ class PlatformClient:
     async def submit(self, caller: str, task: SubmitTask, link: SpanLink | None = None) -> RunAccepted:
         """Submit *task* as *caller*; returns once the run is committed. *link* is the client's own span.
 
-        Raises ProblemError; after `unavailable` the run may exist all the same, and only an idempotency key tells.
+        A task without an idempotency key gets one for its tries: they are one run. Raises ProblemError; after
+        `unavailable` the run may exist all the same, and only an idempotency key tells.
         """
         started_ns = wall_ns()
-        accepted = await self.bus.request_subject(subjects.task_submit(caller), task, RunAccepted, SUBMIT_WAIT_S)
+        keyed = task.idempotency_key is not None
+        if not keyed:
+            task = task.model_copy(update={"idempotency_key": f"gateway-{uuid4().hex}"})
+        accepted = await self.bus.request_subject(
+            subjects.task_submit(caller), task, RunAccepted, SUBMIT_WAIT_S, repeatable=True
+        )
+        if accepted.duplicate and not keyed:  # an answer was lost, and the client has asked only once
+            accepted = accepted.model_copy(update={"duplicate": False})
         if self.telemetry.enabled and not accepted.duplicate:
             links = () if link is None else (link,)
             span = submit_span(network=task.network, start_ns=started_ns, end_ns=wall_ns(), caller=caller, links=links)

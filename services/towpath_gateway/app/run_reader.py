@@ -10,8 +10,9 @@ from contextlib import AsyncExitStack
 from uuid import UUID
 
 from towpath_contracts.events.event_pages import EventPage
-from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
+from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_fabric.clock import monotonic
 from towpath_gateway.adapters.event_feed import RunEventFeed, TokenFeed
 from towpath_gateway.adapters.platform_client import CHECK_S, PlatformClient

@@ -178,7 +178,9 @@ class HistoryRepairer:
         while True:
             wanted = GetEventsSince(run_id=run, after=after, limit=sizes[0])
             try:
-                return await self._bus.request_subject(EVENTS_SINCE.subject, wanted, RawEventPage)
+                return await self._bus.request_subject(
+                    EVENTS_SINCE.subject, wanted, RawEventPage, repeatable=EVENTS_SINCE.repeatable
+                )
             except ProblemError as error:
                 if error.problem.code != "unavailable" or len(sizes) == 1:
                     raise

@@ -253,8 +253,14 @@ SELECT r.snapshot_digest, s.seq AS snapshot_seq, s.state,
 FROM runs.run r LEFT JOIN runs.run_snapshot s ON s.run_id = r.run_id AND s.engine_version = $2
 WHERE r.run_id = $1
 
--- name: load_tail
-SELECT seq, at, event FROM runs.run_event WHERE run_id = $1 AND seq > $2 ORDER BY seq
+-- name: load_tails
+-- What came after the states of many runs. The ORDER BY inside makes Postgres look each run up in the index of events,
+-- however many runs or events it expects.
+SELECT e.run_id, e.seq, e.at, e.event FROM unnest($1::uuid[], $2::bigint[]) AS w (run_id, seq)
+CROSS JOIN LATERAL (
+  SELECT t.run_id, t.seq, t.at, t.event FROM runs.run_event t WHERE t.run_id = w.run_id AND t.seq > w.seq ORDER BY t.seq
+) AS e
+ORDER BY e.run_id, e.seq
 
 -- name: save_snapshot
 INSERT INTO runs.run_snapshot (run_id, seq, engine_version, state) VALUES ($1, $2, $3, $4)

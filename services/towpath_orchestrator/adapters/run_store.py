@@ -4,7 +4,7 @@ A batch is one statement and one commit. A run whose seq moved meanwhile is not 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -85,6 +85,11 @@ class RunStore:
 
     async def load(self, run_id: UUID) -> RunState | None:
         """Load a run from its newest snapshot and what came after; None when there is no such run."""
+        state = await self.load_snapshot(run_id)
+        return None if state is None else (await self.catch_up([state]))[run_id]
+
+    async def load_snapshot(self, run_id: UUID) -> RunState | None:
+        """Load a run as of its newest snapshot, or before its first event; None when there is no such run."""
         row = await self._pool.fetchrow(QUERIES.load_run, run_id, ENGINE_VERSION)
         if row is None:
             return None
@@ -93,16 +98,15 @@ class RunStore:
         if not isinstance(task, ev.RunCreated):
             msg = f"the log of {run_id} does not begin with run_created"
             raise TypeError(msg)
-        state = initial(run_id, snapshot)
-        if row["state"] is not None:
-            state = load_state(row["state"], task, snapshot)
-        return await self.catch_up(state)
+        return initial(run_id, snapshot) if row["state"] is None else load_state(row["state"], task, snapshot)
 
-    async def catch_up(self, state: RunState) -> RunState:
-        """Return what *state* has become by the events that were stored since."""
-        for stored in await self._pool.fetch(QUERIES.load_tail, state.run_id, state.seq):
-            state = evolve(state, read_entry(stored))
-        return state
+    async def catch_up(self, states: Collection[RunState]) -> dict[UUID, RunState]:
+        """Return what each of *states* has become by the events that were stored since; one statement for all."""
+        found = {state.run_id: state for state in states}
+        rows = await self._pool.fetch(QUERIES.load_tails, list(found), [state.seq for state in states])
+        for stored in rows:
+            found[stored["run_id"]] = evolve(found[stored["run_id"]], read_entry(stored))
+        return found
 
     async def store_texts(self, project: str, texts: Mapping[str, str]) -> None:
         """Store texts by their digests, before an event names them."""

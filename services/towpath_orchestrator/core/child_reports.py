@@ -9,9 +9,9 @@ from typing import Any
 
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
-from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.facts import CancelRequestedFact, ChildReportedFact
 from towpath_contracts.runs.children import AskChildStatus
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_engine.handlers.children import UNREADABLE, is_over
 from towpath_engine.reducers.references import inline_or_reference
 from towpath_engine.state.run import Status

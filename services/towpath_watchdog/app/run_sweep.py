@@ -158,7 +158,9 @@ class WatchdogSweep:
 
     async def _ask_page(self, run_id: UUID, after: int, limit: int) -> RawEventPage:
         wanted = GetEventsSince(run_id=run_id, after=after, limit=limit)
-        return await self._bus.request_subject(EVENTS_SINCE.subject, wanted, RawEventPage)
+        return await self._bus.request_subject(
+            EVENTS_SINCE.subject, wanted, RawEventPage, repeatable=EVENTS_SINCE.repeatable
+        )
 
     async def _check_idle_once(self) -> None:
         settings = self._settings

@@ -88,7 +88,9 @@ class ToolsetRegistrar:
             proposal = RegisterTools(toolset=toolset, tools=tuple(one.spec for one in offered), **self._identity)
             try:
                 subject = for_toolset(REGISTER_TOOLS.subject, proposal.project, toolset)
-                answer = await self._bus.request_subject(subject, proposal, ToolsRegistered)
+                answer = await self._bus.request_subject(
+                    subject, proposal, ToolsRegistered, repeatable=REGISTER_TOOLS.repeatable
+                )
             except ProblemError as error:
                 bad = _refused_tools(error, offered)
                 if not bad:

@@ -15,8 +15,10 @@ from towpath_contracts.tools.calls import ClaimAnswer, ClaimStart
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.nats.bus import Bus
 
-ANSWER_S = 2.0
-"""How long one request waits; TAS answers in milliseconds."""
+FIRST_ANSWER_S = 0.5
+LONGEST_ANSWER_S = 2.0
+"""How long one request waits, at first and at most: TAS answers in milliseconds, and one that died is back in half a
+second. It doubles, so that a slow TAS isn't asked ever more often."""
 
 LONGEST_PAUSE_S = 3.0
 
@@ -57,11 +59,11 @@ async def claim_start(
     bus: Bus, request: ClaimStart, expires_at: float, now_s: Callable[[], float] = wall_s
 ) -> StartClaimResult:
     """Ask until TAS answers, or the ticket has expired (*expires_at*, seconds since the epoch, by *now_s*)."""
-    pause_s = 0.1
+    pause_s, answer_s = 0.1, FIRST_ANSWER_S
     unanswered = False
     while True:
         sent_s = monotonic()
-        answer = await _request(bus, request)
+        answer = await _request(bus, request, answer_s)
         if answer is not None:
             return StartClaimResult(
                 granted=answer.granted,
@@ -73,15 +75,15 @@ async def claim_start(
             )
         unanswered = True
         await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        pause_s, answer_s = min(pause_s * 2, LONGEST_PAUSE_S), min(answer_s * 2, LONGEST_ANSWER_S)
         if now_s() > expires_at:
             return StartClaimResult(granted=False, reason=EXPIRED, unanswered=True)
 
 
-async def _request(bus: Bus, request: ClaimStart) -> ClaimAnswer | None:
-    """Return TAS's answer, or None where there is none yet."""
+async def _request(bus: Bus, request: ClaimStart, answer_s: float) -> ClaimAnswer | None:
+    """Return TAS's answer, or None where none came within *answer_s* that decides."""
     try:
-        answer: ClaimAnswer = await bus.request(CLAIM_START, request, timeout_s=ANSWER_S)
+        answer: ClaimAnswer = await bus.request(CLAIM_START, request, timeout_s=answer_s)
     except ProblemError as error:
         if error.problem.retryable or error.problem.code == "internal":
             return None

@@ -143,6 +143,20 @@ async def test_one_key_makes_one_run(client: httpx2.AsyncClient, peer: PlatformP
     assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
 
 
+@pytest.mark.parametrize("key", [{}, {"Idempotency-Key": "lost"}])
+async def test_a_submit_whose_answer_got_lost_is_one_run_and_is_answered(
+    client: httpx2.AsyncClient, peer: PlatformPeer, key: dict[str, str]
+) -> None:
+    peer.lost_submits = 1
+    answer = await client.post("/v1/runs", json=TASK, headers=key)
+    assert (answer.status_code, [str(run_id) for run_id in peer.runs]) == (202, [answer.json()["run_id"]])
+    first, second = [body for subject, body in peer.asked if subject.startswith("task.submit.")]
+    assert first == second
+    assert answer.json()["duplicate"] is bool(key)  # a client that named no key has submitted once
+    again = await client.post("/v1/runs", json=TASK)
+    assert again.json()["run_id"] != answer.json()["run_id"]
+
+
 @pytest.mark.parametrize("key", ["", "x" * 256, "pößt", "a\tb"])
 async def test_a_bad_idempotency_key_is_refused(client: httpx2.AsyncClient, peer: PlatformPeer, key: str) -> None:
     headers = [(b"Idempotency-Key", key.encode("latin-1"))]

@@ -88,7 +88,7 @@ async def known(pool: Any, children: list[Transition]) -> list[Any]:
         whole = await pool.fetchrow(RECORDS.whole_run, run_id, "default")
         names = ("kind", "status", "seq", "wake_at", "caller", "agent_key", "max_steps", "user_message", "created_at")
         row = None if whole is None else [whole[name] for name in (*names, "parent_run_id", "root_run_id", "depth")]
-        rows = await pool.fetch(QUERIES.load_tail, run_id, 0)
+        rows = await pool.fetch(QUERIES.load_tails, [run_id], [0])
         log = [(one["seq"], one["at"], json.loads(one["event"])) for one in rows]
         found.append((None if shown is None else dict(shown), row, log))
     return found

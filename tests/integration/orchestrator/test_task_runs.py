@@ -1,5 +1,6 @@
 """The orchestrator as a process, with real NATS and Postgres and peers that speak its protocol."""
 
+import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator
@@ -260,3 +261,23 @@ async def test_what_is_pending_is_sent_again_at_once_when_the_broker_lost_everyt
         view = await ended(peers, run_id)
         assert view.status == "completed"
         assert peers.decisions[0].attempt == 1
+
+
+async def test_two_tries_of_a_submit_that_two_orchestrators_take_at_once_are_one_run(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    dsn = database("orchestrator")
+    async with orchestrator(dsn, nats_server.url()), orchestrator(dsn, nats_server.url()):
+        await publish(peers)
+        keys = [f"key-{n}" for n in range(24)]
+        tries = await asyncio.gather(*(submit(peers, idempotency_key=key) for key in keys for _ in range(3)))
+        for first, second, third in zip(tries[::3], tries[1::3], tries[2::3], strict=True):
+            assert {**first, "duplicate": None, "status": None} == {**second, "duplicate": None, "status": None}
+            assert first["run_id"] == third["run_id"]
+            assert sorted(one["duplicate"] for one in (first, second, third)) == [False, True, True]
+        runs = {one["run_id"] for one in tries}
+        assert len(runs) == len(keys)
+        for run_id in runs:
+            assert (await ended(peers, run_id)).status == "completed"
+        page = await peers.ask(rpc.LIST_RUNS, ListRuns(project="default", limit=200))
+        assert {str(run.run_id) for run in page.runs} == runs

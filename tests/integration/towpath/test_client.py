@@ -30,9 +30,10 @@ from towpath import (
     run,
 )
 from towpath_contracts import rpc
-from towpath_contracts.events.log import FINAL_STATUSES, RunFinished
+from towpath_contracts.events.log import RunFinished
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.problems.registry import problem
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres_identity import temporary_folder
 

@@ -17,6 +17,7 @@ from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.fair_queue import take_in_turns
 from towpath_fabric.fair_request_queue import FairQueueLimits
 from towpath_fabric.nats.replies import ReplyBuilder, request_type
+from towpath_fabric.nats.request_sender import FIRST_SILENCE_S, MAX_REPEATS
 from towpath_fabric.ports import Handler
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 
@@ -184,9 +185,13 @@ class SimBus:
             timer.cancel()
 
     async def request(self, method: RpcMethod, request: Message, timeout_s: float = 5.0) -> Any:
-        return await self.request_subject(method.subject, request, method.answer, timeout_s=timeout_s)
+        return await self.request_subject(
+            method.subject, request, method.answer, timeout_s=timeout_s, repeatable=method.repeatable
+        )
 
-    async def request_subject(self, subject: str, request: BaseModel, answer: Any, timeout_s: float = 5.0) -> Any:
+    async def request_subject(
+        self, subject: str, request: BaseModel, answer: Any, timeout_s: float = 5.0, *, repeatable: bool = False
+    ) -> Any:
         loop = self.broker.loop
         if not self.broker.up:
             raise ProblemError(problem("unavailable", f"no broker for {subject}", retry_after_s=2))
@@ -194,12 +199,23 @@ class SimBus:
         reply: asyncio.Future[Any] = loop.create_future()
         on_reply = lambda _subject, data, headers: _settle(reply, (data, headers))  # noqa: E731
         self.broker.subscribe(self.process, inbox, "", on_reply)
-        self.broker.publish(request.model_dump_json().encode(), subject, {REPLY: inbox}, None)
-        timer = loop.call_later(timeout_s, _settle, reply, None)
+        body = request.model_dump_json().encode()
+
+        def ask() -> None:
+            if self.broker.up:
+                self.broker.publish(body, subject, {REPLY: inbox}, None)
+
+        ask()
+        timers = [loop.call_later(timeout_s, _settle, reply, None)]
+        if repeatable:  # every try is handled, as by replicas that do not know of each other
+            held_s = getattr(request, "wait_ms", 0) / 1_000
+            silences = [(held_s + FIRST_SILENCE_S) * (2 ** (tries + 1) - 1) for tries in range(MAX_REPEATS)]
+            timers += [loop.call_later(at_s, ask) for at_s in silences if at_s < timeout_s]
         try:
             answered = await reply
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
             self.broker.subscribers.pop(inbox, None)
         if answered is None:
             raise ProblemError(problem("unavailable", f"no answer on {subject}", retry_after_s=2))

@@ -314,7 +314,7 @@ class SimClient:
         subject, task = subjects.task_submit("alice"), self.task(number, key)
         while True:
             try:
-                accepted = await self._bus.request_subject(subject, task, RunAccepted, timeout_s=12)
+                accepted = await self._bus.request_subject(subject, task, RunAccepted, timeout_s=12, repeatable=True)
             except ProblemError as error:
                 if not error.problem.retryable:
                     self._world.complain(f"a task was refused: {error.problem}")
@@ -331,7 +331,7 @@ class SimClient:
         while True:
             try:
                 request = ClientCancel(run_id=str(run_id), reason="enough")
-                await self._bus.request_subject(subjects.task_cancel("alice"), request, ActionDone)
+                await self._bus.request_subject(subjects.task_cancel("alice"), request, ActionDone, repeatable=True)
             except ProblemError as error:
                 if error.problem.code == "run_finished":
                     return

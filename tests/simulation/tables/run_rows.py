@@ -134,7 +134,7 @@ class RunRows:
     def _add_events(self, rows: list[Any], at: datetime) -> None:
         for run_id, seq, kind, text in rows:
             json.loads(text)
-            self.events[run_id][seq] = {"seq": seq, "at": at, "type": kind, "event": text}
+            self.events[run_id][seq] = {"run_id": run_id, "seq": seq, "at": at, "type": kind, "event": text}
             self.database.seen.trace(f"{at:%H:%M:%S.%f} log {str(run_id)[-4:]} {seq} {kind} {text[:160]}")
 
     def _add_facts(self, rows: list[Any], at: datetime, version: str) -> None:
@@ -206,11 +206,14 @@ class RunRows:
             }
         ]
 
-    def load_tail(self, _session: Session, run_id: UUID, after: int) -> list[Row]:
-        return [row for seq, row in sorted(self.events[run_id].items()) if seq > after]
+    def load_tails(self, _session: Session, run_ids: list[UUID], after: list[int]) -> list[Row]:
+        return [row for run_id, seen in sorted(zip(run_ids, after, strict=True)) for row in self._tail(run_id, seen)]
 
-    def events_page(self, session: Session, run_id: UUID, after: int, limit: int) -> list[Row]:
-        return self.load_tail(session, run_id, after)[:limit]
+    def events_page(self, _session: Session, run_id: UUID, after: int, limit: int) -> list[Row]:
+        return self._tail(run_id, after)[:limit]
+
+    def _tail(self, run_id: UUID, after: int) -> list[Row]:
+        return [row for seq, row in sorted(self.events[run_id].items()) if seq > after]
 
     def save_snapshot(self, _session: Session, run_id: UUID, seq: int, version: str, state: str) -> list[Row]:
         old = self.saved.get(run_id)

@@ -10,7 +10,7 @@ import httpx2
 from tests.support.places import ROOT
 
 from towpath import Client
-from towpath_contracts.events.log import FINAL_STATUSES
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch

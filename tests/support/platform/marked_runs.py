@@ -16,6 +16,7 @@ from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.chaos.judge import JudgeReport, judge
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
+from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S
 
 TOOLS = ("mark.pure", "mark.idempotent", "mark.irreversible")
 SLOTS = 8
@@ -38,7 +39,13 @@ NETWORK = {
 
 
 def platform_of(
-    folder: Path, replicas: int, workers: int, *, environment: dict[str, str] | None = None, durable: bool = True
+    folder: Path,
+    replicas: int,
+    workers: int,
+    *,
+    environment: dict[str, str] | None = None,
+    durable: bool = True,
+    longest_pause_s: float = LONGEST_PAUSE_S,
 ) -> Platform:
     """A platform whose workers mark `effects.txt` in *folder*; *environment* is every role's."""
     folder.mkdir(exist_ok=True)
@@ -49,6 +56,7 @@ def platform_of(
         replicas=dict.fromkeys(("orchestrator", "decider", "tas"), replicas),
         starts="fork",
         durable=durable,
+        longest_pause_s=longest_pause_s,
         environment=environment,
         role_environment={"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}},
         workers=[

@@ -18,8 +18,9 @@ from nats.aio.msg import Msg
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.events.event_pages import EventPage
-from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, RunCreated, RunFinished, RunStarted, TransitionEvents
+from towpath_contracts.events.log import LogEntry, RunCreated, RunFinished, RunStarted, TransitionEvents
 from towpath_contracts.problems.registry import Problem, problem
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import (
     ActionDone,
     CancelRun,
@@ -77,6 +78,8 @@ class PlatformPeer:
         self.runs: dict[uuid.UUID, PeerRun] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.answers: dict[str, Any] = {}
+        self.lost_submits = 0
+        """How many of the next submits are accepted, and their answers lost."""
         self.on_submit: Callable[[PeerRun], Awaitable[None]] | None = None
         self.llm_calls: list[dict[str, Any]] = []
         self._by_key: dict[tuple[str, str], PeerRun] = {}
@@ -163,6 +166,9 @@ class PlatformPeer:
             await self.add(run, _created(run))
             if self.on_submit is not None:
                 self._later(self.on_submit(run))
+        if self.lost_submits:
+            self.lost_submits -= 1
+            return None
         return RunAccepted(
             run_id=run.run_id,
             project=run.project,

@@ -15,7 +15,7 @@ from cyclopts import App
 
 from towpath.cli import main
 from towpath.cli.access.gates_commands import verdicts
-from towpath.cli.app import make_app
+from towpath.cli.app import _COMMANDS, make_app
 from towpath.cli.shared.exit_codes import exit_code, format_problem
 from towpath.cli.shared.options import ConnectionOptions, running_server
 from towpath.cli.shared.output import Column, OutputPrinter
@@ -80,6 +80,34 @@ def test_help_imports_nothing_that_a_command_needs() -> None:
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     loaded = set(shown.splitlines()[-1].split())
     assert not loaded & {"pydantic", "httpx2", "nats", "faststream", "asyncpg", "cryptography", "yaml"}
+
+
+def modules_loaded_by(code: str) -> set[str]:
+    shown = subprocess.run(
+        [sys.executable, "-c", f"{code}; import sys; print(*sorted(sys.modules))"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return set(shown.stdout.splitlines()[-1].split())
+
+
+def test_listing_runs_imports_the_messages_of_a_list_and_no_others() -> None:
+    code = "import towpath.cli.runs.runs_commands; from towpath import Client; Client('http://127.0.0.1:1')"
+    loaded = modules_loaded_by(code)
+    assert "towpath_contracts.runs.views" in loaded
+    others = ("towpath_contracts.events", "towpath_contracts.tools", "towpath_contracts.tasks", "towpath_readings")
+    unused = ("towpath_contracts.budgets", "towpath.networks", "towpath.tasks", "towpath.tools", "yaml", "rich", "nats")
+    assert not [name for name in loaded if name.startswith((*others, *unused))]
+
+
+def test_commands_that_ask_a_platform_import_no_service_and_no_engine() -> None:
+    modules = sorted({path.partition(":")[0] for _, path, _ in _COMMANDS})
+    code = "; ".join(f"import towpath.cli.{name}" for name in modules)
+    parts = ("gateway", "orchestrator", "decider", "tas", "worker", "agent", "log_writer", "watchdog", "engine")
+    found = {name.partition(".")[0] for name in modules_loaded_by(code)}
+    assert not found & {f"towpath_{part}" for part in parts}
+    assert not found & {"faststream", "asyncpg", "fastapi", "uvicorn", "nats"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

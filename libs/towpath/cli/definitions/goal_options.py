@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
@@ -13,7 +13,9 @@ from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_readings.goals import GoalStep, GoalView
+
+if TYPE_CHECKING:
+    from towpath_readings.goals import GoalStep, GoalView
 
 Many = Annotated[tuple[str, ...], Parameter(negative="")]
 
@@ -104,7 +106,7 @@ async def goal(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
         _show_goal(out, state)
 
 
-def _show_goal(out: OutputPrinter, state: GoalView) -> None:
+def _show_goal(out: OutputPrinter, state: "GoalView") -> None:
     out.write("")
     for number, words in enumerate(state.acceptance_criteria):
         met = number in state.criteria_met
@@ -113,7 +115,7 @@ def _show_goal(out: OutputPrinter, state: GoalView) -> None:
         out.write(f"  {step_line(step)}", {True: "green", False: "red", None: "dim"}[step.success])
 
 
-def step_line(step: GoalStep) -> str:
+def step_line(step: "GoalStep") -> str:
     """Say one step in one line."""
     mark = {True: "✓", False: "✕", None: "◐"}[step.success]
     tools = ", ".join(str(call["tool"]) for call in step.execution_result)

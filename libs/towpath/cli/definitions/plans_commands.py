@@ -12,11 +12,11 @@ from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, ex
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import RunView
-from towpath_readings.plans import PlanView
 
 if TYPE_CHECKING:
     from towpath.client.client import Client
+    from towpath_contracts.runs.views import RunView
+    from towpath_readings.plans import PlanView
 
 app = App(name="plans", help="Check plans, and see how their steps stand.")
 
@@ -96,7 +96,7 @@ async def show(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
         show_steps(out, view)
 
 
-async def show_plan(client: "Client", run: RunView, out: OutputPrinter) -> None:
+async def show_plan(client: "Client", run: "RunView", out: OutputPrinter) -> None:
     """Show the steps of a run that carries out a plan or a workflow; nothing for any other run.
 
     Of a swarm only its log says whether it is a workflow: agents of a handoff and of a team find their own way.
@@ -113,7 +113,7 @@ async def show_plan(client: "Client", run: RunView, out: OutputPrinter) -> None:
     show_steps(out, view)
 
 
-def show_steps(out: OutputPrinter, view: PlanView) -> None:
+def show_steps(out: OutputPrinter, view: "PlanView") -> None:
     """Say of every step what became of it: status, agent, run, time; and what went wrong."""
     for step in view.steps:
         alone = step.agents[0] if step.type == "agent" and step.agents else None

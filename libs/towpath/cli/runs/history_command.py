@@ -3,15 +3,17 @@
 History may lag behind the run, and says how far it has read; the run's own log is `towpath runs events`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.output import Column
 from towpath.cli.shared.text import one_line
-from towpath.client.client import Client
 from towpath_contracts.base import JsonObject
 from towpath_contracts.runs.views import ExecutionHistory
+
+if TYPE_CHECKING:
+    from towpath.client.client import Client
 
 _RUN = (
     Column("run", "id"),
@@ -61,7 +63,7 @@ async def history(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS
     out.rows("steps", steps, _STEPS, empty="No step is recorded yet.")
 
 
-async def _read(client: Client, run_id: str) -> tuple[JsonObject | None, list[JsonObject]]:
+async def _read(client: "Client", run_id: str) -> tuple[JsonObject | None, list[JsonObject]]:
     whole: JsonObject | None = None
     steps: list[JsonObject] = []
     after: int | None = -1

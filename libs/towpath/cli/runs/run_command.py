@@ -17,8 +17,8 @@ from towpath.cli.shared.input_files import read_labels, read_quoted, read_script
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.client.client import Client
 from towpath.tools.declaration import seconds
-from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 
 FOREVER_S = 7 * 24 * 3600.0
 """The longest a run may take (SubmitTask.timeout_ms), so following it longer shows nothing new."""

@@ -1,21 +1,23 @@
-"""`towpath runs`: list, show, watch, page through and cancel runs."""
+"""`towpath runs`: list, show, watch, page through and cancel runs.
 
-from typing import Annotated, Any, Literal
+Printing events needs all their classes: what does so is imported by the commands that print them.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from towpath.cli.definitions import goal_options
 from towpath.cli.definitions.plans_commands import show_plan
 from towpath.cli.runs import stored_run_commands
-from towpath.cli.runs.event_lines import EventFormatter, answer_text
-from towpath.cli.runs.run_command import show_result
-from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, is_interactive
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line, plain_json
-from towpath_contracts.runs.tree import RunTreeNode
+
+if TYPE_CHECKING:
+    from towpath_contracts.runs.tree import RunTreeNode
 
 Kind = Literal["network", "swarm", "goal", "background", "plan"]
 
@@ -39,6 +41,12 @@ def _tokens(row: Any) -> str:
 def _parent(row: Any) -> str:
     parent = row.get("forked_from")
     return f"from {parent['run_id']} before step {parent['step']}" if parent else ""
+
+
+def _answer(row: Any) -> str:
+    from towpath.cli.runs.event_lines import answer_text
+
+    return answer_text(row["final"]) if row["final"] is not None else ""
 
 
 _LIST = (
@@ -65,7 +73,7 @@ _SHOW = (
     Column("created", "created_at"),
     Column("ended", "ended_at"),
     Column("used", _tokens),
-    Column("answer", lambda row: answer_text(row["final"]) if row["final"] is not None else ""),
+    Column("answer", _answer),
 )
 
 
@@ -124,6 +132,8 @@ async def show(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
         out.record(view.model_dump(mode="json"), _SHOW)
         if out.for_people:
             out.write("")
+            from towpath.cli.runs.event_lines import EventFormatter
+
             formatter = EventFormatter()
             async for entry in _stored_events(client, run_id, 0):
                 for line in formatter.lines(entry.event):
@@ -152,7 +162,7 @@ async def tree(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
         out.write("More runs stand below it than are shown. Ask for one of its child runs to see what is below that.")
 
 
-def _show_node(out: OutputPrinter, node: RunTreeNode, indent: str) -> None:
+def _show_node(out: OutputPrinter, node: "RunTreeNode", indent: str) -> None:
     text = one_line(node.user_message)[:60]
     what = f" [{one_line(node.subject or node.purpose, 40)}]" if node.subject or node.purpose else ""
     kind = "" if node.kind == "network" else f" {node.kind}"
@@ -173,6 +183,9 @@ async def watch(
         after: Begin after this event.
         children: Follow its child runs too, each under the names that lead to it.
     """
+    from towpath.cli.runs.run_command import show_result
+    from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, is_interactive
+
     async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
         out = common.out()

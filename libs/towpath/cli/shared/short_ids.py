@@ -1,10 +1,13 @@
 """Ids as people type them: whole, or only as many characters as it takes to tell them apart."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from towpath.client.client import Client
 from towpath_contracts.problems.registry import ProblemError, problem
+
+if TYPE_CHECKING:
+    from towpath.client.client import Client
 
 RECENT_RUNS = 1_000
 """How many runs a shortened id is looked up among; older ones need the whole id."""
@@ -12,7 +15,7 @@ RECENT_RUNS = 1_000
 _PAGE = 200
 
 
-async def resolve_run_id(client: Client, given: str) -> UUID:
+async def resolve_run_id(client: "Client", given: str) -> UUID:
     """Return the run that *given* means: a whole id, or the beginning or the end of a recent one's."""
     whole = _whole(given)
     if whole is not None:
@@ -28,7 +31,7 @@ async def resolve_run_id(client: Client, given: str) -> UUID:
     return unique_match(given, found, "run_not_found")
 
 
-async def resolve_gate_id(client: Client, given: str) -> UUID:
+async def resolve_gate_id(client: "Client", given: str) -> UUID:
     """Return the gate that *given* means, among all gates the platform lists."""
     whole = _whole(given)
     if whole is not None:

@@ -14,8 +14,9 @@ from pydantic import Field
 from towpath_contracts import ids, rpc
 from towpath_contracts.base import ClientMessage, JsonObject, Message, Name
 from towpath_contracts.decisions.request import RenderPromptAnswer, RenderPromptRequest
-from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, ToolCallFinished
+from towpath_contracts.events.log import LogEntry, ToolCallFinished
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.adapters.platform_client import PlatformClient

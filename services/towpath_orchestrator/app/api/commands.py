@@ -5,10 +5,10 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts import subjects
-from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.facts import AnyFact, CancelRequestedFact, GateResolvedFact
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION, SETTLE_CALL
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate
 from towpath_contracts.switches import OPERATOR, PAUSED, WakePaused
 from towpath_contracts.tools.access import RecordAction, SettleCall

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.event_pages import EventPage
-from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, ListIdleRuns
 from towpath_contracts.runs.records import ForkedFrom
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.tree import ChildPurpose, GetTree, RunTreeNode, tree_of
 from towpath_contracts.runs.views import (
     ChangedRunList,

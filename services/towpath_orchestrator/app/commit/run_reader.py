@@ -98,6 +98,7 @@ class BatchRunReader:
 
     async def _states(self, run_ids: list[UUID], seqs: dict[UUID, int]) -> dict[UUID, RunState]:
         found: dict[UUID, RunState] = {}
+        behind: list[RunState] = []
         for run_id in run_ids:
             stored = seqs.get(run_id)
             if stored is None:
@@ -111,24 +112,45 @@ class BatchRunReader:
             else:
                 self.mark_stale(run_id)
             # A state that was kept is one of its log: what another replica added to it is all that is missing.
-            behind = cached if cached is not None and cached.seq < stored else None
-            loaded = await self._load(run_id, behind)
-            if loaded is not None:
-                self._cache.put(loaded)
-                found[run_id] = loaded
+            older = cached if cached is not None and cached.seq < stored else await self._load_snapshot(run_id)
+            if older is not None:
+                behind.append(older)
+        if behind:
+            for run_id, state in (await self._catch_up(behind)).items():
+                self._cache.put(state)
+                found[run_id] = state
         return found
 
-    async def _load(self, run_id: UUID, behind: RunState | None) -> RunState | None:
-        """Load a run, or what *behind* lacks; one whose log can't be folded is parked, and the others go on."""
+    async def _catch_up(self, behind: list[RunState]) -> dict[UUID, RunState]:
+        """Fold what was stored since; where that fails each run is read alone, and the one at fault is parked."""
         try:
-            return await (self._store.load(run_id) if behind is None else self._store.catch_up(behind))
+            return await self._store.catch_up(behind)
         except DATABASE_DOWN:
             raise
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one log must not stop the loop
-            self._log.error("a run's log can't be read, it is parked", run_id=str(run_id), exc_info=error)
-            self._unreadable[run_id] = f"the run's log can't be read: {type(error).__name__}"
-            await self._pool.execute(QUERIES.park_unreadable, run_id)
+            if len(behind) == 1:
+                await self._park(behind[0].run_id, error)
+                return {}
+        found: dict[UUID, RunState] = {}
+        for state in behind:
+            found |= await self._catch_up([state])
+        return found
+
+    async def _load_snapshot(self, run_id: UUID) -> RunState | None:
+        """Load where a run's log is folded from; a run for which that can't be done is parked."""
+        try:
+            return await self._store.load_snapshot(run_id)
+        except DATABASE_DOWN:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one log must not stop the loop
+            await self._park(run_id, error)
             return None
+
+    async def _park(self, run_id: UUID, error: Exception) -> None:
+        """Keep a run out of the way whose log can't be folded; the others go on."""
+        self._log.error("a run's log can't be read, it is parked", run_id=str(run_id), exc_info=error)
+        self._unreadable[run_id] = f"the run's log can't be read: {type(error).__name__}"
+        await self._pool.execute(QUERIES.park_unreadable, run_id)
 
 
 class DatabaseClock:
