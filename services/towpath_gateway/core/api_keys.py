@@ -35,7 +35,11 @@ OPERATE_PLATFORM = "platform:operate"
 PLATFORM_SCOPES: tuple[str, ...] = (OPERATE_PLATFORM,)
 """What concerns all projects. No key gets one unless it is named, and only a key that has it can give it on."""
 
-ALL_SCOPES: tuple[str, ...] = (*SCOPES, *PLATFORM_SCOPES)
+ERASE_AUDIT = "audit:erase"
+"""Erasing payloads of the audit. No role has it and no key gets it unless it is named: whoever changes what the rules
+are must not be able to erase what was done under them."""
+
+ALL_SCOPES: tuple[str, ...] = (*SCOPES, ERASE_AUDIT, *PLATFORM_SCOPES)
 
 _READ_SCOPES = frozenset({"runs:read", "networks:read", "gates:read", "policy:read"})
 

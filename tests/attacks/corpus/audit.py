@@ -112,6 +112,16 @@ async def _bundle(client: httpx2.AsyncClient) -> list[str]:
         body = {"cursor": piece["cursor"], "previous": hashlib.sha256(lines[-1].encode()).hexdigest()}
 
 
+@attack(Position.KEY_HOLDER)
+async def erase_as_a_policy_admin(target: Target) -> str:
+    """Erase what was done under a policy as somebody who may change policies."""
+    async with target.client("aud-3", roles=["policy_admin"]) as admin:
+        answer = await admin.post("/v1/audit/erase", json={"reason": "tidy", "before": "2999-01-01T00:00:00Z"})
+        if answer.is_success:
+            raise AttackWorkedError(f"erased: {answer.text}")
+        return str(answer.json()["detail"])
+
+
 @attack(Position.DATABASE_ADMIN)
 async def rewrite_the_arguments_of_a_call(target: Target) -> str:
     """Rewrite in the ledger, and its digest with it, what an executed call did."""

@@ -3,6 +3,8 @@
 from tests.attacks.attack import AttackWorkedError, Position, attack
 from tests.attacks.target import Target, pending_gates
 
+from towpath_gateway.core.api_keys import ALL_SCOPES
+
 
 @attack(Position.KEY_HOLDER)
 async def key_for_a_caller_with_roles(target: Target) -> str:
@@ -38,12 +40,13 @@ async def key_without_a_trace(target: Target) -> str:
     """Make a key, revoke it while the tool-access service is down, and have the audit's details erased."""
     await target.platform.hold("tas")
     try:
-        async with target.client("kadmin3", roles=["policy_admin"]) as admin:
+        async with target.client("kadmin3", scopes=ALL_SCOPES) as admin:
             made = (await admin.post("/v1/keys", json={"caller": "ghost", "scopes": ["runs:read"]})).json()
             (await admin.delete(f"/v1/keys/{made['prefix']}")).raise_for_status()
             target.platform.release("tas")
             await target.platform.wait_ready()
-            await admin.post("/v1/audit/erase", json={"reason": "tidy", "before": "2999-01-01T00:00:00Z"})
+            erase = {"reason": "tidy", "before": "2999-01-01T00:00:00Z"}
+            (await admin.post("/v1/audit/erase", json=erase)).raise_for_status()
             phases = []
             for phase in ("key.created", "key.revoked"):
                 page = (await admin.get(f"/v1/audit?actor=kadmin3&phase={phase}")).json()

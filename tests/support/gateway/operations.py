@@ -38,7 +38,7 @@ OPERATIONS = [
     ("audit:read", "POST", "/v1/audit/export", {}),
     ("audit:read", "GET", "/v1/audit/checkpoint", None),
     ("audit:read", "GET", f"/v1/audit/proof/{uuid.uuid4()}", None),
-    ("policy:write", "POST", "/v1/audit/erase", {"reason": "r", "caller": "c"}),
+    ("audit:erase", "POST", "/v1/audit/erase", {"reason": "r", "caller": "c"}),
     ("policy:read", "GET", "/v1/policy", None),
     ("policy:read", "POST", "/v1/policy/check", {"network": "n", "agent_key": "a", "tool": "t"}),
     ("policy:read", "GET", "/v1/permissions/n/a", None),

@@ -1,6 +1,6 @@
 """The audit as a log: export it, take its checkpoint, erase payloads.
 
-A credential exports its own project's entries, and hashes of the rest; erasing needs the role `policy_admin`.
+A credential exports its own project's entries, and hashes of the rest; erasing needs the scope `audit:erase`.
 """
 
 from typing import Annotated
@@ -24,12 +24,11 @@ from towpath_contracts.tools.audit import (
     ProveRun,
 )
 from towpath_gateway.app.dependencies import (
+    AuditEraser,
     AuditReader,
     Dependencies,
-    PolicyWriter,
     documented,
     json_answer,
-    require_role,
     require_scope,
 )
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
@@ -117,9 +116,8 @@ async def prove_run(
     return json_answer(await dependencies.platform.request(rpc.AUDIT_PROVE, request, AUDIT_TIMEOUT_S))
 
 
-@router.post("/erase", response_model=AuditErased, responses=documented("role_missing"), summary="Erase payloads")
-async def erase_audit(wanted: EraseAuditBody, dependencies: Dependencies, principal: PolicyWriter) -> Response:
+@router.post("/erase", response_model=AuditErased, responses=documented(), summary="Erase payloads")
+async def erase_audit(wanted: EraseAuditBody, dependencies: Dependencies, principal: AuditEraser) -> Response:
     """Erase details and argument digests; entries and proofs stay, and the erasing is in the log itself."""
-    require_role(principal, "policy_admin")
     request = EraseAudit(project=principal.project, actor=principal.actor, **wanted.model_dump(exclude_unset=True))
     return json_answer(await dependencies.platform.request(rpc.AUDIT_ERASE, request, AUDIT_TIMEOUT_S))
