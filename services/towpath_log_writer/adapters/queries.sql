@@ -134,11 +134,13 @@ FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::text[], $6::int[],
   prompt_digest, raw_digest, prompt, raw_text, error)
 ON CONFLICT (run_id, request_id, attempt, call) DO NOTHING
 
+-- A worker speaks for runs of its own project only; what it logs before the run's first events came is taken in.
 -- name: add_tool_logs
 INSERT INTO history.tool_log (run_id, execution_id, id, project_id, tool, worker, at, level, message, fields)
 SELECT r.run_id, r.execution_id, r.id, r.project_id, r.tool, r.worker, r.at, r.level, r.message, r.fields::json
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::text[],
   $9::text[], $10::text[]) AS r (run_id, execution_id, id, project_id, tool, worker, at, level, message, fields)
+WHERE NOT EXISTS (SELECT FROM history.run_cursor c WHERE c.run_id = r.run_id AND c.project <> r.project_id)
 ON CONFLICT (run_id, execution_id, id) DO NOTHING
 
 -- name: swept_until
@@ -161,10 +163,6 @@ SELECT t.step_number, t.tool_execution::text AS tool_execution FROM (
   SELECT x.step_number, x.call_index, row_to_json(x) AS tool_execution FROM history.tool_execution x
   WHERE x.run_id = $1 AND x.step_number BETWEEN $2 AND $3) t
 ORDER BY t.step_number, t.call_index
-
--- name: tool_logs
-SELECT execution_id, row_to_json(l)::text AS log FROM history.tool_log l
-WHERE run_id = $1 AND execution_id = ANY($2::uuid[]) ORDER BY at, id LIMIT $3
 
 -- What the events say of a decision stands for model calls whose logs were lost, or that were never sent (scripts).
 -- name: llm_calls

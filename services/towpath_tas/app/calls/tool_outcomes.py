@@ -2,6 +2,8 @@
 
 A worker deletes an outcome when TAS confirms it, so a confirmation never leaves before the commit. An
 outcome that is only kept as evidence, or belongs to no call, is confirmed too: sending it again would change nothing.
+It is confirmed to workers of the project that the ledger has, or else a good ticket: no worker is told by another one,
+through this service, to forget what it has not reported.
 """
 
 import asyncio
@@ -46,13 +48,16 @@ class OutcomeIdentity(Message):
 
 @dataclass(slots=True)
 class PendingOutcome:
-    """An outcome in progress; `fault` says what is wrong with its ticket."""
+    """An outcome in progress; `fault` says what is wrong with its ticket, `project` is where it may be confirmed."""
 
     message: Msg
     outcome: ToolOutcome
     fault: str
+    project: str = ""
 
     def decide(self, context: LedgerContext) -> LedgerChange:
+        if context.call is not None:
+            self.project = context.call.project
         change = on_outcome(
             context.call,
             self.outcome,
@@ -120,13 +125,15 @@ class ToolOutcomeConsumer:
             outcome = ToolOutcome.model_validate_json(message.data)
         except ValidationError as error:
             reason = f"not a tool outcome: {describe_validation_error(error)}"
-            if await self._dead.set_aside(message, reason, await self._owner_of(message)):
-                await self._confirm_unreadable(message)
+            owner = await self._owner_of(message)
+            if await self._dead.set_aside(message, reason, owner):
+                await self._confirm_unreadable(message, owner.project or "")
             return None
         fault = self._tickets.fault(
             outcome.ticket, outcome.execution_id, outcome.attempt, outcome.run_id, at_start=False
         )
-        return PendingOutcome(message, outcome, fault)
+        project = "" if fault else self._tickets.read(outcome.ticket).project
+        return PendingOutcome(message, outcome, fault, project)
 
     async def _owner_of(self, message: Msg) -> DeadLetterOwner:
         """Return the run and project of an outcome if the ledger has the call that it names: anybody may name a run."""
@@ -135,9 +142,9 @@ class ToolOutcomeConsumer:
         except DATABASE_DOWN:
             return UNKNOWN_OWNER  # the dead letter can't be stored now either, so the message is redelivered
 
-    async def _confirm_unreadable(self, message: Msg) -> None:
+    async def _confirm_unreadable(self, message: Msg, project: str) -> None:
         """Confirm an outcome that can never be stored, if it can be identified, so that the worker deletes it."""
-        subject = _confirm_subject(message)
+        subject = confirm_subject(message, project)
         if not subject:
             return
         try:
@@ -162,7 +169,7 @@ class ToolOutcomeConsumer:
         crash_point("tas.outcome_written")
         confirmed: dict[str, list[str]] = defaultdict(list)
         for item, update in zip(items, updates, strict=True):
-            if await self._finish(item, update) and (subject := _confirm_subject(item.message)):
+            if await self._finish(item, update) and (subject := confirm_subject(item.message, item.project)):
                 confirmed[subject].append(item.outcome.key)
         for subject, keys in confirmed.items():
             await self._confirm(subject, *keys)
@@ -189,12 +196,13 @@ class ToolOutcomeConsumer:
         return True
 
 
-def _confirm_subject(message: Msg) -> str:
-    """Return the subject on which the worker waits, or an empty string if it is not an allowed one."""
+def confirm_subject(message: Msg, project: str) -> str:
+    """Return the subject on which the worker waits, or an empty string if it is not an allowed one of *project*."""
     subject: str = (message.headers or {}).get(CONFIRM_HEADER, "")
-    return subject if _is_inbox(subject) else ""
+    return subject if _is_inbox(subject, project) else ""
 
 
-def _is_inbox(subject: str) -> bool:
+def _is_inbox(subject: str, project: str) -> bool:
     """A worker names the subject of its confirmation: with any other it could make this service publish for it."""
-    return subject.startswith(("tool.confirm.", "_INBOX")) and not any(sign in subject for sign in " *>\r\n\t")
+    places = ("_INBOX", f"tool.confirm.{project}.") if project else ("_INBOX",)
+    return subject.startswith(places) and not any(sign in subject for sign in " *>\r\n\t")
