@@ -114,7 +114,7 @@ class Deployment:
         monitoring = free_port()
         text = (DEPLOY / "nats.conf").read_text("utf-8").replace("/data", str(self.folder / "streams"))
         text = text.replace("port: 4222", f'listen: "127.0.0.1:{self.nats_port}"')
-        (self.folder / "nats.conf").write_text(text.replace("0.0.0.0:8222", f"127.0.0.1:{monitoring}"), "utf-8")
+        (self.folder / "nats.conf").write_text(text.replace("127.0.0.1:8222", f"127.0.0.1:{monitoring}"), "utf-8")
         command = [str(BIN / "nats-server"), "-c", str(self.folder / "nats.conf")]
         ready = f"http://127.0.0.1:{monitoring}/healthz?js-enabled-only=true"
         self.start("nats", command, self.secrets("nats.env"), ready)

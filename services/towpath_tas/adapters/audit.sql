@@ -132,7 +132,7 @@ ORDER BY g.run_id, g.execution_id;
 
 -- name: erasable
 SELECT r.entry_id FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
-WHERE r.project = $1 AND r.phase NOT LIKE ALL (ARRAY['audit.%', 'key.%'])
+WHERE r.project = $1 AND r.phase NOT LIKE ALL (ARRAY['audit.%', 'key.%', 'policy.%'])
   AND ($2::uuid IS NULL OR r.run_id = $2) AND ($3::uuid IS NULL OR r.execution_id = $3)
   AND ($4::text IS NULL OR r.caller = $4) AND ($5::timestamptz IS NULL OR r.at < $5)
 ORDER BY r.entry_id LIMIT $6;

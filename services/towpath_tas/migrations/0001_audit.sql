@@ -229,7 +229,7 @@ BEGIN
   WITH gone AS (
     DELETE FROM tas.audit_payload p USING tas.audit_record r
       WHERE p.entry_id = ANY (ids) AND r.entry_id = p.entry_id AND r.project = of_project
-        AND r.phase NOT LIKE ALL (ARRAY['audit.%', 'key.%'])
+        AND r.phase NOT LIKE ALL (ARRAY['audit.%', 'key.%', 'policy.%'])
       RETURNING p.entry_id
   ) SELECT coalesce(array_agg(g.entry_id ORDER BY g.entry_id), '{}') INTO erased FROM gone g;
   IF cardinality(erased) > 0 THEN

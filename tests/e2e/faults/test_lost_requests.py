@@ -57,7 +57,7 @@ async def test_submits_in_flight_at_the_death_of_the_orchestrator_are_answered_a
         for kill in range(KILLS):
             first = kill * 8
             asked = [
-                *(asyncio.create_task(over_http(platform.gateway_url, first + n)) for n in range(4)),
+                *(asyncio.create_task(over_http(platform.client_url, first + n)) for n in range(4)),
                 *(asyncio.create_task(over_nats(client, first + 4 + n)) for n in range(4)),
             ]
             await asyncio.sleep(chance.random() * KILL_WITHIN_S)

@@ -7,7 +7,7 @@ from scale_page import text
 from scale_platform import QUICK, scene
 
 FEW = QUICK._replace(
-    replicas=(2,), together=4, lengths=(10, 20), queued=20, executed=10, active=5, parked=6, few=2, idle_s=0.2
+    replicas=(2,), together=4, lengths=(10, 20), queued=60, executed=40, active=5, parked=6, few=2, idle_s=0.2
 )
 HEAD = {"date": "2026-01-02", "machine": "one processor", "quick": True}
 
@@ -29,7 +29,7 @@ async def test_long_queued_and_parked_runs_are_measured() -> None:
     assert ends["steps"] == 2
     long = found["queued"]["long"]
     # One caller's runs of one network hold four fifths of the room.
-    assert (long["queued"], found["queued"]["short"]["queued"]) == (16, 6)
+    assert (long["queued"], found["queued"]["short"]["queued"]) == (56, 36)
     assert long["memory_mb_queued"]["orchestrator"] > 0
     many = found["parked"]["many"]
     assert (many["parked"], many["wakes"]) == (6, 2)
