@@ -6,6 +6,7 @@ is sent to its own address and to no other.
 
 import contextlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,7 +18,8 @@ DEFAULT_SERVER = "http://127.0.0.1:8787"
 """Where `towpath up` listens."""
 
 DATA_FOLDER = Path(".towpath")
-_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+TOKEN_FILE = "authorization"  # noqa: S105 - a name
+_HEADER = "Authorization: Bearer "
 
 
 def running_server_url(folder: Path = DATA_FOLDER) -> str | None:
@@ -30,20 +32,34 @@ def local_token(server: str, folder: Path = DATA_FOLDER) -> str | None:
     """Return the token of the platform that runs on *folder*, if it is the one at *server*; else None.
 
     A state file is left behind by a platform that was killed, and its port may be somebody else's by now. A platform
-    holds the lock of its folder as long as it lives.
+    holds the lock of its folder as long as it lives. What the state says of files is not followed, and a folder of
+    another user counts for nothing: it could name any file of this user, and any address to send it to.
     """
-    state = _state(folder)
-    if not _is_same_place(server, state.get("gateway_url")) or not _is_locked(folder / "lock"):
+    if not _is_same_place(server, _state(folder).get("gateway_url")) or not _is_locked(folder / "lock"):
         return None
-    return read_token(state)
+    token = folder / TOKEN_FILE
+    return _token_of(token) if all(_is_mine(path) for path in (folder, folder / "state.json", token)) else None
 
 
 def read_token(state: dict[str, Any]) -> str | None:
-    """Return the token that a platform's *state* leads to; None where it leads to none that this user may read."""
+    """Return the token that the *state* of a platform that this program started leads to; None without one."""
+    file = state.get("authorization_file")
+    return _token_of(Path(file)) if isinstance(file, str) else None
+
+
+def _token_of(file: Path) -> str | None:
     try:
-        return Path(state["authorization_file"]).read_text("ascii").rpartition(" ")[2].strip()
-    except (OSError, ValueError, KeyError, TypeError):
+        line = file.read_text("ascii")
+    except (OSError, ValueError):
         return None
+    return line.removeprefix(_HEADER).strip() if line.startswith(_HEADER) else None
+
+
+def _is_mine(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid == os.getuid()
+    except OSError:
+        return False
 
 
 def _state(folder: Path) -> dict[str, Any]:
@@ -55,11 +71,12 @@ def _state(folder: Path) -> dict[str, Any]:
 
 
 def _is_same_place(server: str, other: object) -> bool:
+    """Return whether both are one address, letter by letter: another name of this machine may be another listener."""
     if not isinstance(other, str):
         return False
     with contextlib.suppress(ValueError):
         mine, its = urlsplit(server), urlsplit(other)
-        return mine.scheme == its.scheme and mine.port == its.port and {mine.hostname, its.hostname} <= _LOOPBACK
+        return (mine.scheme, mine.hostname, mine.port) == (its.scheme, its.hostname, its.port)
     return False
 
 

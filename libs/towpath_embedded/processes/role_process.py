@@ -35,6 +35,9 @@ _INHERITED = (
 )
 """Beginnings of the variables that every role inherits."""
 
+_NAMED_FILES = frozenset({"TOWPATH_NATS_PASSWORD_FILE", "TOWPATH_DATABASE_URL_FILE"})
+"""Files with secrets of another platform: every role of this one is given its own."""
+
 _PROVIDERS = ("GEMINI_", "GOOGLE_", "OPENAI_", "ANTHROPIC_")
 """Beginnings of the variables that libraries of model providers read."""
 
@@ -169,6 +172,7 @@ def module_command(role: str, *words: str) -> tuple[str, ...]:
 def inherited(role: str) -> dict[str, str]:
     """Return what *role* sees of this process's own environment."""
     plain, secrets = without_secrets(os.environ)
+    plain = {name: value for name, value in plain.items() if name not in _NAMED_FILES}
     if role == "worker":
         passed_on = {name.strip() for name in plain.get(PASSED_ON, "").split(",")}
         return {**plain, **{name: secrets[name] for name in passed_on & set(secrets)}}

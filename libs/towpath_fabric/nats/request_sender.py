@@ -112,6 +112,8 @@ class RequestSender:
                 answer = await self._paused(exchange, min(deadline, now() + pause_s))
                 if answer is not None:
                     return answer
+                if now() >= deadline:
+                    raise TimeoutError
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
             else:
                 repeats -= 1
