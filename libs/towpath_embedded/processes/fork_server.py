@@ -90,7 +90,10 @@ def main(words: list[str]) -> None:
     requests = socket.socket(fileno=int(words[0]))
     parent = os.getppid()
     _preload(words[1:])
-    requests.sendall(READY)
+    try:
+        requests.sendall(READY)
+    except BrokenPipeError:  # the platform has ended meanwhile, and wants nothing any more
+        return
     mine = _fork_until_closed(requests)
     if mine is not None:
         _run_module(parent, *mine)
