@@ -36,11 +36,13 @@ class HttpEgressSettings(BaseSettings):
 
     def egress(self) -> EgressClient:
         """Return the rules."""
+        platform = PlatformAddressSettings()
         return EgressClient(
             allowed=_split(self.allow),
             allowed_private=_split(self.allow_private),
             max_bytes=self.max_bytes,
-            own_ports=PlatformAddressSettings().own_ports,
+            own_ports=platform.own_ports,
+            broker_port=_port_of(platform.nats_url),
         )
 
 
@@ -58,7 +60,7 @@ class PlatformAddressSettings(BaseSettings):
 
         Processes that are started again may change their ports, so the file is read each time.
         """
-        addresses = [self.nats_url]
+        addresses: list[str] = []
         if self.state_file is not None:
             try:
                 state = json.loads(self.state_file.read_text("utf-8"))

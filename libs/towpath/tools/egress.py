@@ -7,6 +7,7 @@ have a limit.
 """
 
 import asyncio
+import errno
 import functools
 import ipaddress
 import re
@@ -40,13 +41,15 @@ class EgressClient:
     """What may be reached. Patterns are host names, `*.example.com` for all below one, `*` for every public host.
 
     With `:PORT` behind it a pattern is for that port alone. *own_ports* returns the ports of the platform itself on
-    this machine, or None where nobody can say: then no address that is not public is reached.
+    this machine, or None where nobody can say: then no address of this machine is reached. *broker_port* is the
+    broker's, wherever it is: no address that is not public is reached there.
     """
 
     allowed: tuple[str, ...] = ()
     allowed_private: tuple[str, ...] = ()
     max_bytes: int = 1024 * 1024
     own_ports: Callable[[], Collection[int] | None] = frozenset
+    broker_port: int | None = None
 
     async def fetch(
         self,
@@ -91,14 +94,14 @@ class EgressClient:
             if is_public(address):
                 return EgressTarget(url=parsed, address=str(address), port=port)
             if _matches(host, port, self.allowed_private):
-                self._refuse_own_port(port)
+                self._refuse_own_port(address, port)
                 return EgressTarget(url=parsed, address=str(address), port=port)
         raise ToolError("http_address_not_allowed", f"the host {host} has no public address")
 
-    def _refuse_own_port(self, port: int) -> None:
-        own = self.own_ports()
-        if own is None or port in own:
-            raise ToolError("http_address_not_allowed", f"port {port} of this machine may be the platform's own")
+    def _refuse_own_port(self, address: Address, port: int) -> None:
+        own = self.own_ports() if _is_of_this_machine(address) else frozenset()
+        if own is None or port in own or port == self.broker_port:
+            raise ToolError("http_address_not_allowed", f"port {port} of {address} may be the platform's own")
 
     async def _once(
         self, method: str, target: "EgressTarget", headers: Mapping[str, str], body: bytes | None
@@ -159,6 +162,22 @@ def is_public(address: Address) -> bool:
     if inner is not None:
         return is_public(inner)
     return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def _is_of_this_machine(address: Address) -> bool:
+    """Return whether *address* leads here: a socket can be bound to those of this machine's interfaces only."""
+    inner = _carried(address)
+    if inner is not None:
+        return _is_of_this_machine(inner)
+    if address.is_unspecified or address.is_loopback:
+        return True
+    family = socket.AF_INET if isinstance(address, ipaddress.IPv4Address) else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as tried:
+            tried.bind((str(address), 0))
+    except OSError as error:
+        return error.errno != errno.EADDRNOTAVAIL  # whatever else: nobody can say
+    return True
 
 
 def _carried(address: Address) -> ipaddress.IPv4Address | None:

@@ -119,8 +119,11 @@ async def test_the_ports_of_the_platform_are_never_reached(tmp_path: Path, monke
     assert await refusal(egress, "http://127.0.0.1:81/") == "http_address_not_allowed", (
         "nobody can say whose port it is"
     )
+    await egress.resolve("http://10.77.1.2:81/")
     place.write_text(json.dumps(state))
     await egress.resolve("http://127.0.0.1:81/")
+    await egress.resolve("http://10.77.1.2:9001/")  # another machine has services of its own at these ports
+    assert await refusal(egress, "http://10.77.1.2:4222/") == "http_address_not_allowed", "the broker may be there"
     for port in (8787, 8222, 9001, 4222):
         for host in ("127.0.0.1", "[::1]", "127.8.8.8", "[::ffff:127.0.0.1]"):
             assert await refusal(egress, f"http://{host}:{port}/") == "http_address_not_allowed"
