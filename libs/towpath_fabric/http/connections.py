@@ -96,7 +96,13 @@ class BoundedHttpProtocol(H11Protocol):
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if self._is_between_requests():
+        if self._is_known and self._waits_for_nothing():
+            self._cancel_deadline()  # an answer went out before the body had come in, and now it has
+            self._idle.add(self)
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        elif self._is_between_requests():
             self._set_deadline()
         else:
             self._idle.discard(self)
@@ -125,6 +131,10 @@ class BoundedHttpProtocol(H11Protocol):
 
     def _is_between_requests(self) -> bool:
         return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None at first
+
+    def _waits_for_nothing(self) -> bool:
+        """Return whether what came in so far are whole requests, all answered."""
+        return self._is_between_requests() and self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
 
     def _set_deadline(self) -> None:
         if self._deadline is None:

@@ -108,6 +108,18 @@ async def test_a_stranger_has_less_time_for_the_next_request_than_who_has_a_key(
         assert await known.answer_to(GET) == b"ok"
 
 
+async def test_who_has_a_key_keeps_a_connection_on_which_a_body_was_refused() -> None:
+    """The answer goes out before the body is in; its rest comes in time, and then nothing is waited for."""
+    post = b"POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\nContent-Length: 100\r\n\r\n{"
+    async with serving(header_s=0.2) as port, connected(port, 2) as (whole, half):
+        assert await whole.answer_to(post) == b"ok"
+        assert await half.answer_to(post) == b"ok"
+        whole.writer.write(b"x" * 99)
+        assert await half.is_closed()
+        await asyncio.sleep(0.2)
+        assert await whole.answer_to(GET) == b"ok"
+
+
 async def test_a_flood_of_strangers_closes_the_oldest_of_them_and_nobody_else() -> None:
     async with serving(strangers=3) as port, connected(port, 2) as (known, pipelined):
         assert await known.answer_to(GET_WITH_KEY) == b"ok"
