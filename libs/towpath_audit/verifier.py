@@ -133,7 +133,10 @@ class _BundleVerifier:
             said = f"of its {hidden} hidden leaves nothing is said but that they are there"
         else:
             said = f"{hidden - self._own_hidden} hidden leaves are proved to be of other projects"
-            said += f", {self._own_hidden} are after the time that was asked for" if self._own_hidden else ""
+            if self._own_hidden:
+                said += (
+                    f", {self._own_hidden} are its own: whether they are after the time that was asked for isn't proved"
+                )
         self._report.notes.append(f"{shown}; {said}")
 
     def _on_header(self, number: int, line: Line) -> None:

@@ -215,8 +215,8 @@ END $$;
 
 -- FORGETTING
 
--- Erases payloads of a project, and says so in the log in the same transaction. What the log says of itself, of policies and of keys
--- stays.
+-- Erases payloads of a project, and says so in the log in the same transaction. What the log says of itself, of
+-- policies and of keys stays.
 CREATE FUNCTION tas.erase_payloads(of_project text, ids bigint[], by_actor text, why text) RETURNS bigint[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

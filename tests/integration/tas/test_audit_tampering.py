@@ -176,6 +176,14 @@ SWAPPED = (
 )
 
 
+HOSTILE = (
+    *(("approval.consumed", f'{{"approval_id": {value}}}') for value in ('"none"', "{}", "[7]", "null", "1e400")),
+    *(("tool.registered", f'{{"version": {value}}}') for value in ("99999999999999999999", "-1", '"1"', "null")),
+    ("approval.consumed", "[" * 100_000),
+)
+"""Phases, and what a person at psql may write for their details: it is told, and stops no export."""
+
+
 async def watched_columns(connection: Any) -> list[tuple[str, str, str]]:
     """Return table, column and type of everything in the schema that is to be watched."""
     rows = await connection.fetch(
@@ -230,6 +238,14 @@ async def test_whatever_is_changed_by_hand_is_found_and_located(tas: Running) ->
                 place = await found_at(exported)
             if place in {"", "the bundle"}:
                 missed.append(f"{what}: {place or 'holds'}")
+        for phase, detail in HOSTILE:
+            async with rolled_back(connection):
+                where = "entry_id IN (SELECT entry_id FROM tas.audit_record WHERE phase = $2)"
+                assert await connection.execute(
+                    f"UPDATE tas.audit_payload SET detail = $1 WHERE {where}", detail, phase
+                )
+                if await found_at(exported) in {"", "the bundle"}:
+                    missed.append(f"{phase}: {detail[:40]}")
         assert (await exported.report()).faults == []
     finally:
         await transaction.rollback()

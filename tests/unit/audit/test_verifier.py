@@ -141,7 +141,9 @@ def test_none_of_the_projects_own_entries_is_hidden_from_it() -> None:
     assert [fault.code for fault in verify(hiding("q", project="*")).faults] == ["own_entry_hidden"]
     later = verify(hiding("p", until="2026-11-22T00:00:00.000000Z"))
     assert later.holds
-    assert any("1 are after the time" in note for note in later.notes)
+    assert any(
+        "1 are its own: whether they are after the time that was asked for isn't proved" in note for note in later.notes
+    )
 
 
 def test_a_hidden_entry_that_does_not_fit_its_leaf_is_a_fault_there() -> None:

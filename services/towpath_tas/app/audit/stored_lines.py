@@ -5,7 +5,7 @@ hashed by it. Digests are made anew from the stored texts here: a digest that is
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +23,8 @@ CALL_PHASES = frozenset({"decision", "outcome"})
 
 TOOL_PHASES = frozenset({"tool.registered", "tool.proposed", "tool.accepted", "tool.refused"})
 
+_LATEST_VERSION = 2**31 - 1  # of a tool, as its table counts
+
 Found = dict[str, Any]
 
 
@@ -30,20 +32,18 @@ async def add_stored(connection: Any, shown: Sequence[Any], piece: ExportPiece) 
     """Add a line for each of the entries *shown* that recorded something which a table keeps."""
     entries = [(row, _detail(row)) for row in shown if row["entry_id"] is not None]
     calls = await _calls(connection, [row for row, _ in entries if _is_of_call(row)])
-    approvals = await _approvals(
-        connection, [detail["approval_id"] for _, detail in entries if "approval_id" in detail]
-    )
+    approvals = await _approvals(connection, {_approval_id(detail) for _, detail in entries} - {None})
     for row, detail in entries:
         if row["phase"] == "policy.applied":
             piece.add(bundle.stored(row["leaf_index"], await _policy(connection, row)))
-        elif row["phase"] in TOOL_PHASES and type(detail.get("version")) is int:
+        elif row["phase"] in TOOL_PHASES and "version" in detail:
             piece.add(bundle.stored(row["leaf_index"], await _tool(connection, row, detail["version"])))
         elif _is_of_call(row):
             found = calls.get(row["execution_id"])
             if found is None and row["phase"] == "outcome":
                 continue  # the decision of the call tells that its row is gone
             if found is not None and "approval_id" in detail:
-                found = _with_approval(found, row, approvals.get(detail["approval_id"]))
+                found = _with_approval(found, row, approvals.get(_approval_id(detail)))
             piece.add(bundle.stored(row["leaf_index"], found))
 
 
@@ -78,14 +78,22 @@ def _result_digest(fact: str | None) -> str | None:
     try:
         said = json.loads(fact or "{}")
         return said.get("result_digest") if said.get("blob") else digest(said.get("result"))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return None
 
 
-async def _approvals(connection: Any, ids: Sequence[str]) -> dict[str, Any]:
+async def _approvals(connection: Any, ids: Collection[UUID | None]) -> dict[UUID | None, Any]:
     if not ids:
         return {}
-    return {str(row["approval_id"]): row for row in await connection.fetch(QUERIES.stored_approvals, list(set(ids)))}
+    return {row["approval_id"]: row for row in await connection.fetch(QUERIES.stored_approvals, list(ids))}
+
+
+def _approval_id(detail: Found) -> UUID | None:
+    """Return the approval that an entry names; None where it names none, or what can be none."""
+    try:
+        return UUID(str(detail.get("approval_id")))
+    except ValueError:
+        return None
 
 
 def _with_approval(call: Found, entry: Any, row: Any) -> Found | None:
@@ -107,7 +115,7 @@ def _with_approval(call: Found, entry: Any, row: Any) -> Found | None:
 def _bound_digest(text: str) -> str | None:
     try:
         return digest(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -122,7 +130,9 @@ async def _policy(connection: Any, entry: Any) -> Found | None:
     return found
 
 
-async def _tool(connection: Any, entry: Any, version: int) -> Found | None:
+async def _tool(connection: Any, entry: Any, version: object) -> Found | None:
+    if type(version) is not int or not 0 < version <= _LATEST_VERSION:
+        return None
     row = await connection.fetchrow(QUERIES.stored_tool, entry["project"], entry["tool"], version)
     if row is None:
         return None
@@ -135,9 +145,9 @@ async def _tool(connection: Any, entry: Any, version: int) -> Found | None:
 
 
 def _detail(row: Any) -> Found:
-    """Return the details of an entry; none where they are erased."""
+    """Return the details of an entry; none where they are erased, or are no details: who changed them is told."""
     try:
         found = json.loads(row["detail"] or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
