@@ -126,6 +126,21 @@ async def test_what_the_agent_wrote_does_not_come_back_as_a_record(tas: Running)
         assert await verdict(tas, run, "orders.send", step=9, to="bob@bank.example") == "permitted"
 
 
+async def test_a_record_stays_one_for_grandchildren_when_a_child_has_used_it(tas: Running) -> None:
+    await careful(tas)
+    root = await begun(tas)
+    await returned(tas, root, "orders.ledger", ["bob@bank.example"], step=1)
+
+    def born(above: UUID, step: int) -> dict[str, Any]:
+        return {"parent": {"run_id": str(above), "root_id": str(root), "step": step, "index": 0, "depth": 1}}
+
+    child = await begun(tas, "Go on.", **born(root, 2))
+    await returned(tas, child, "orders.note", "noted", step=1, asked={"args": {"text": "bob@bank.example"}})
+    grandchild = await begun(tas, "Go on.", **born(child, 2))
+    for run_id in (child, grandchild):
+        assert await verdict(tas, run_id, "orders.send", to="bob@bank.example") == "permitted"
+
+
 async def test_another_runs_task_and_outputs_vouch_for_nothing(tas: Running) -> None:
     await careful(tas)
     other = await begun(tas, task="write to eve@evil.example")

@@ -188,6 +188,14 @@ def test_a_sentence_that_was_copied_is_found() -> None:
     assert seen(known, body="FYI.\nthe LAUNCH code is four seven eleven. ok")["worst"] == "untrusted"
 
 
+def test_a_text_of_more_sentences_than_are_looked_at_counts_as_copied() -> None:
+    many = " ".join(f"Line number {number} says nothing at all." for number in range(200))
+    assert seen(knowledge(), body=f"{many} One more of them.")["worst"] == "unknown", "there is nothing to copy"
+    known = knowledge(untrusted="The launch code is four seven eleven.")
+    assert seen(known, body=many)["worst"] == "unknown"
+    assert seen(known, body=f"{many} the LAUNCH code is four seven eleven.")["worst"] == "untrusted"
+
+
 def test_without_declared_sinks_every_argument_of_a_writing_tool_is_one() -> None:
     args = {"to": ["a@b.example"], "body": "x"}
     for effect_class, sinks, found in (

@@ -86,22 +86,19 @@ class RunProvenanceCache:
         """Add what the caller submitted, and what a fork or a child inherits: earlier calls of the runs above it.
 
         A model may have written the task of a child, so only the task of its root run is trusted. A later step of a
-        plan or workflow receives answers of earlier agents, which are not trusted.
+        plan or workflow receives answers of earlier agents, which are not trusted. Calls are added from the root
+        downwards, as they happened: what a record returned first is not the agents' own.
         """
         if task is None or task.project != run.project:
             return
         run.kept = True
         for text in task.quoted:
             await asyncio.to_thread(run.knowledge.add_untrusted, ValueSource(QUOTED_INPUTS), text)
-        vouching: RunInputs | None = None
-        for _ in range(MAX_ANCESTORS):
-            vouching = None if task.born else vouching or task
-            if task.parent is None:
-                if vouching is not None:
-                    _add_task(run.knowledge, vouching)
-                return
+        ancestors: list[tuple[UUID, int]] = []
+        vouching = None if task.born else task
+        while task.parent is not None and len(ancestors) < MAX_ANCESTORS:
+            ancestors.append(task.parent)
             above, before = task.parent
-            await self._read(source, {above: run}, before=before)
             found = (await read_tasks(source, [above])).get(above)
             if found is None or found.project != run.project:
                 break
@@ -109,7 +106,13 @@ class RunProvenanceCache:
                 for text in task.texts:
                     run.knowledge.add_untrusted(ValueSource(EARLIER_AGENTS, before - 1), text)
             task = found
-        run.knowledge.mark_incomplete()  # the run's ancestors are unknown: nothing in its task is trusted
+            vouching = None if task.born else vouching or task
+        for above, before in reversed(ancestors):
+            await self._read(source, {above: run}, before=before)
+        if task.parent is not None:
+            run.knowledge.mark_incomplete()  # the run's ancestors are unknown: nothing in its task is trusted
+        elif vouching is not None:
+            _add_task(run.knowledge, vouching)
 
     async def _read(self, source: QuerySource, runs: Mapping[UUID, _Run], *, before: int | None = None) -> None:
         for _ in range(MAX_PAGES):

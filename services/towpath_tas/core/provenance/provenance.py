@@ -293,10 +293,12 @@ class _CallSearch:
         return replace(traced, label=worst(label or UNKNOWN for label in known)) if known else traced
 
     def _copied(self, text: str) -> tuple[ValueSource, str] | None:
+        if not self._known.outputs:
+            return None
         for place, piece in enumerate(dict.fromkeys(_sentences(text))):
             letters = unhidden(piece)
             if place == MAX_PIECES:
-                return None
+                return self._known.outputs[0].source, f"more than {MAX_PIECES} sentences"
             if len(letters) >= MIN_COPIED:
                 source = next((output.source for output in self._known.outputs if self._in(letters, output)), None)
                 if source is not None and not self._task.holds(piece, budget=self._budget):
