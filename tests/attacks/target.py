@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import asyncpg
 import httpx2
-import nats
 from nats.aio.client import Client as NatsClient
 from pydantic import SecretStr
 from tests.attacks.tools import EFFECTS_VARIABLE, MAIL_VARIABLE
@@ -140,11 +139,15 @@ class Target:
 
     @asynccontextmanager
     async def broker(self, user: str | None = None) -> AsyncIterator[NatsClient]:
-        """Give a connection to the broker as one of its users, or without a credential."""
+        """Give a connection to the broker as one of its users, or without a credential.
+
+        nats-py leaves the socket of a refused connection open until the client is closed.
+        """
         url = self.platform.nats_url if user is None else self.platform.nats_url_of(user)
         prefix = b"_INBOX" if user is None else f"_INBOX_{user}".encode()
-        connection = await nats.connect(url, inbox_prefix=prefix, allow_reconnect=False)
+        connection = NatsClient()
         try:
+            await connection.connect(url, inbox_prefix=prefix, allow_reconnect=False)
             yield connection
         finally:
             await connection.close()
