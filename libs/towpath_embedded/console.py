@@ -57,6 +57,13 @@ class UpConsole:
         error.print(Text(problem.remedy, style="green"), soft_wrap=True)
 
 
+def _ways_in(state: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [
+        ("Token", state["authorization_file"], "for curl --header @FILE"),
+        ("Browser", state["sign_in_url"], "lets one browser in, once"),
+    ]
+
+
 def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str]]:
     kept = "thrown away at the end" if ephemeral else "kept between runs; towpath up --ephemeral to throw away"
     gateway = state["gateway_url"]
@@ -66,7 +73,7 @@ def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str
     ]
     return [
         *(rows if gateway else []),
-        *([("Browser", state["sign_in_url"], "lets one browser in, once")] if state.get("sign_in_url") else []),
+        *(_ways_in(state) if state.get("sign_in_url") else []),
         ("NATS", state["nats_url"], "JetStream; monitoring at " + state["nats_monitoring_url"]),
         ("Database", state["database_url"], "PostgreSQL on a private socket"),
         ("Data", state["data"], kept),

@@ -20,8 +20,9 @@ from towpath_gateway.settings import GatewaySettings
 from towpath_readings.spans import SpanLink, parse_traceparent
 
 LOCAL_REMEDY = (
-    "Send the header in the file authorization of the data folder: curl --header @.towpath/authorization. "
-    "The command line and the client read it where ./.towpath is that folder; else put its token into TOWPATH_API_KEY."
+    "Send the header in the file authorization of the data folder, which `towpath up` names: "
+    "curl --header @.towpath/authorization. The command line and the client read it where ./.towpath is that folder; "
+    "anywhere else put what stands behind Bearer in it into TOWPATH_API_KEY."
 )
 
 

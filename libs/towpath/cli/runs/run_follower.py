@@ -113,12 +113,12 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> N
         out.write(f"    changed since it was asked: {one_line(change)}", "yellow")
     digest = gate.detail.get("digest")
     while True:
-        word = prompt("    approve? [a]pprove [d]eny [s]kip ").strip().lower()[:1]
+        word = prompt("    approve? [a]pprove [d]eny [s]kip ").strip().lower()[:1].replace("y", "a")
         if word == "s":
             out.write(f"    still waiting; later: towpath gates approve {gate.gate_id}")
             return
         if word in {"a", "d"}:
-            reason = prompt("    reason: ").strip()
+            reason = prompt("    reason: " if word == "d" else "    reason (may be empty): ").strip()
             try:
                 if word == "a":
                     await client.gates.approve(gate.gate_id, reason=reason, digest=digest)
