@@ -21,7 +21,7 @@ with paused():
 
     from towpath.errors import DeclarationError, RefusedError, problem_of
     from towpath.toolbox import add_working_folder
-    from towpath.tools.builtin import PlatformAddressSettings
+    from towpath.tools.platform_address import PlatformAddressSettings
     from towpath.tools.sandbox import set_data_folder, set_default_mode
     from towpath_contracts.base import JsonObject
     from towpath_fabric.service import Service

@@ -4,11 +4,7 @@ Built-in tools are permitted, ticketed and recorded like any other; nothing is a
 """
 
 import functools
-import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -16,6 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from towpath.tools.context import ToolContext
 from towpath.tools.declaration import tool
 from towpath.tools.egress import EgressClient
+from towpath.tools.platform_address import PlatformAddressSettings, port_of
 from towpath_fabric.clock import wall
 
 TOOLSET = "builtin"
@@ -42,44 +39,8 @@ class HttpEgressSettings(BaseSettings):
             allowed_private=_split(self.allow_private),
             max_bytes=self.max_bytes,
             own_ports=platform.own_ports,
-            broker_port=_port_of(platform.nats_url),
+            broker_port=port_of(platform.nats_url),
         )
-
-
-class PlatformAddressSettings(BaseSettings):
-    """Where the platform of this worker is: TOWPATH_NATS_URL, and TOWPATH_STATE_FILE of one on this machine."""
-
-    model_config = SettingsConfigDict(env_prefix="TOWPATH_", extra="ignore", frozen=True)
-
-    nats_url: str = ""
-    health_port: int | None = None
-    state_file: Path | None = None
-
-    def own_ports(self) -> frozenset[int] | None:
-        """Return the ports of the platform on this machine as they are now; None where its file can't be read.
-
-        Processes that are started again may change their ports, so the file is read each time.
-        """
-        addresses: list[str] = []
-        if self.state_file is not None:
-            try:
-                state = json.loads(self.state_file.read_text("utf-8"))
-                addresses += [text for text in (*state.values(), *_health_urls(state)) if isinstance(text, str)]
-            except (OSError, ValueError, TypeError, KeyError, AttributeError):
-                return None
-        return frozenset(filter(None, (*map(_port_of, addresses), self.health_port)))
-
-
-def _health_urls(state: Any) -> Iterator[str]:
-    for process in state["processes"].values():
-        yield process.get("health_url", "")
-
-
-def _port_of(address: str) -> int | None:
-    try:
-        return urlsplit(address).port
-    except ValueError:
-        return None
 
 
 def _split(text: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import pytest
 from nats.aio.msg import Msg
@@ -19,6 +20,13 @@ READ = RpcMethod("tester", "read", ActionDone, ActionDone, repeatable=True)
 CHANGE = RpcMethod("tester", "change", ActionDone, ActionDone)
 HOLD = RpcMethod("tester", "hold", GetRun, ActionDone, repeatable=True)
 ASKED = ActionDone(detail="asked")
+
+
+@pytest.fixture(autouse=True)
+def own_subjects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test its own subjects: the broker may still know the one before as a member of the queue group."""
+    for name in ("READ", "CHANGE", "HOLD"):
+        monkeypatch.setitem(globals(), name, globals()[name]._replace(service=f"tester_{uuid4().hex[:8]}"))
 
 
 @pytest.fixture
@@ -90,10 +98,9 @@ async def test_a_silence_that_was_asked_for_is_no_reason_for_another_try(asker: 
     assert len(responder.received) == 1
 
 
-@pytest.mark.parametrize("method", [READ, CHANGE])
-async def test_what_nobody_received_waits_for_a_service_that_comes_back(
-    asker: Bus, service: Bus, method: RpcMethod
-) -> None:
+@pytest.mark.parametrize("name", ["READ", "CHANGE"])
+async def test_what_nobody_received_waits_for_a_service_that_comes_back(asker: Bus, service: Bus, name: str) -> None:
+    method: RpcMethod = globals()[name]
     answer = asyncio.create_task(asker.request(method, ASKED))
     await asyncio.sleep(0.2)
     responder = await serve(service, method, ActionDone(detail="back"))

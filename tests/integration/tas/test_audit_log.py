@@ -268,7 +268,7 @@ async def test_a_bundle_shows_one_project_and_one_time(log: AuditLog) -> None:
     early = verify(await log.export(until=since), checkpoints=log.kept.notes)
     assert early.faults == []
     assert early.figures["hidden"] == 3
-    assert any("1 hidden leaves are proved to be of other projects, 2 are after" in note for note in early.notes)
+    assert any("1 hidden leaves are proved to be of other projects, 2 are its own" in note for note in early.notes)
     other = verify(await log.export("bank"))
     assert (other.faults, other.figures["leaves"]) == ([], 2), "its entry, and the log's own about its key"
 
