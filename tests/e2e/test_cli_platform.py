@@ -202,7 +202,7 @@ def test_a_person_at_the_terminal_is_asked(server: str, tmp_path: Path) -> None:
     environment = {**os.environ, "TOWPATH_SERVER": server, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "200"}
     process = subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
-    said, answers = "", [("[s]kip", b"a\n"), ("reason:", b"looks right\n")]
+    said, answers = "", [("[s]kip", b"yes\n"), ("reason (may be empty):", b"looks right\n")]
     end = time.monotonic() + 60
     while time.monotonic() < end:
         if select.select([ours], [], [], 0.2)[0]:
