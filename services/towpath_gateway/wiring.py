@@ -10,6 +10,7 @@ from towpath_gateway.app.admission import Admission
 from towpath_gateway.app.application import create_app, public_paths
 from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.request_log import RequestLog
+from towpath_gateway.app.stream_pace import StreamPace
 from towpath_gateway.core.shares import ShareLimits, Shares
 from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
@@ -36,6 +37,7 @@ def build_service(settings: GatewaySettings) -> Service:
             ShareLimits(settings.max_streams, settings.max_streams_per_project, settings.max_streams_per_key),
             retry_after_s=5,
         ),
+        stream_pace=StreamPace(),
     )
     if settings.asks_for_nothing:
         service.log.warning(

@@ -12,6 +12,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_gateway.adapters.key_store import KeyStore
 from towpath_gateway.adapters.local_token import LocalToken
 from towpath_gateway.adapters.platform_client import PlatformClient
+from towpath_gateway.app.stream_pace import StreamPace
 from towpath_gateway.core.api_keys import LOCAL_PERSON, Principal, bearer, split_key
 from towpath_gateway.core.headers import refused_origin
 from towpath_gateway.core.shares import Shares
@@ -38,6 +39,7 @@ class GatewayDependencies:
     stopping: asyncio.Event
     request_shares: Shares
     stream_shares: Shares
+    stream_pace: StreamPace
     local_token: LocalToken | None = None
 
 

@@ -14,8 +14,9 @@ from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.clock import monotonic
-from towpath_gateway.adapters.platform_client import CHECK_S, PlatformClient
+from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.run_reader import RunStreamReader
+from towpath_gateway.app.stream_pace import PageTurns
 from towpath_gateway.core import sse
 from towpath_readings.stream.deltas import DeltaEvent
 from towpath_readings.stream.tree import TreeEntry, TreeStream
@@ -118,6 +119,7 @@ class RunStream:
         project: str,
         first: EventPage,
         layout: StreamFraming,
+        turns: PageTurns,
         *,
         after: int = 0,
         deltas: bool = False,
@@ -127,6 +129,7 @@ class RunStream:
         self._project = project
         self._first = first
         self._layout = layout
+        self._turns = turns
         self._after = after
         self._deltas = deltas
         self._arrived = asyncio.Event()
@@ -181,7 +184,9 @@ class RunStream:
                 yield sse.PING
 
     async def _begin(self, run_id: UUID, after: int = 0) -> RunStreamReader:
-        reader = RunStreamReader(self._platform, self._project, run_id, self._arrived, after=after, deltas=self._deltas)
+        reader = RunStreamReader(
+            self._platform, self._project, run_id, self._arrived, self._turns, after=after, deltas=self._deltas
+        )
         self._readers[run_id] = reader
         await reader.open()
         return reader
@@ -230,7 +235,7 @@ class RunStream:
 
     async def _is_silent_for_long(self, top: RunStreamReader) -> bool:
         """Wait for something to read, no longer than until the next look or ping; say whether a ping is due."""
-        checks = [reader.checked for run_id, reader in self._readers.items() if self._is_live(run_id)]
-        until = min([*(checked + CHECK_S for checked in checks), self._sent + PING_S])
+        checks = [reader.next_check for run_id, reader in self._readers.items() if self._is_live(run_id)]
+        until = min([*checks, self._sent + PING_S])
         await top.wait(max(0.0, until - monotonic()))
         return monotonic() - self._sent >= PING_S

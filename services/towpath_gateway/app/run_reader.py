@@ -1,7 +1,7 @@
 """Reads one run for a viewer: its log in order, and on request what a model is writing.
 
 What is read is exactly the log after the seq that the reader has; the bus only makes it fast. The run's seq is
-checked every CHECK_S and at its end. Pieces of a model's text are read only once the log has been.
+checked now and then (`stream_pace.py`) and at its end. Pieces of a model's text are read only once the log has been.
 """
 
 import asyncio
@@ -15,7 +15,8 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_fabric.clock import monotonic
 from towpath_gateway.adapters.event_feed import RunEventFeed, TokenFeed
-from towpath_gateway.adapters.platform_client import CHECK_S, PlatformClient
+from towpath_gateway.adapters.platform_client import PlatformClient
+from towpath_gateway.app.stream_pace import PageTurns
 from towpath_readings.stream.deltas import DeltaEvent, TokenDeltaFilter
 from towpath_readings.stream.tree import PARKED
 
@@ -29,19 +30,21 @@ class RunStreamReader:
         project: str,
         run_id: UUID,
         arrived: asyncio.Event,
+        turns: PageTurns,
         *,
         after: int = 0,
         deltas: bool = False,
     ) -> None:
-        """*arrived* is set when there may be something; *after* is the seq that the reader has."""
+        """*arrived* is set when there may be something, *turns* are whose pages are read; *after* is the seq it has."""
         self.run_id = run_id
         self.page: EventPage | None = None
         self.cursor = after
-        self.checked = monotonic()
+        self.next_check = monotonic() + turns.check_s
         self.has_read = True
         """Whether the last reading brought something, so that the next one may at once."""
         self._platform = platform
         self._project = project
+        self._turns = turns
         self._feed = RunEventFeed(platform.bus, run_id, platform.stopping, arrived)
         self._token_feed = TokenFeed(platform.bus, run_id, arrived) if deltas else None
         self._deltas = TokenDeltaFilter()
@@ -88,21 +91,25 @@ class RunStreamReader:
         arrived = self._feed.take()
         entries = self._in_order(arrived)
         missed = any(entry.seq > self.cursor for entry in arrived)
-        if self.is_behind or at_end or missed or monotonic() - self.checked >= CHECK_S:
+        if self.is_behind or at_end or missed or monotonic() >= self.next_check:
             entries += await self.read_page()
         self.has_read = bool(entries)
         return entries
 
     async def read_page(self) -> list[LogEntry]:
-        """Read what comes after the cursor; when nobody answers, the page stays and the next look comes in CHECK_S."""
-        self.checked = monotonic()
+        """Read what comes after the cursor; when nobody answers, the page stays until the next look."""
+        self.next_check = monotonic() + self._turns.check_s
         try:
-            page = await self._feed.unless_stopping(self._platform.page(self._project, self.run_id, self.cursor))
+            page = await self._feed.unless_stopping(self._page())
         except ProblemError as error:
             if error.problem.code != "unavailable":
                 raise
             return []
         return [] if page is None else self.accept_page(page)
+
+    async def _page(self) -> EventPage:
+        async with self._turns.turn:
+            return await self._platform.page(self._project, self.run_id, self.cursor)
 
     def superseded_by(self, entry: LogEntry) -> tuple[DeltaEvent, ...]:
         """Return the deltas that become void with *entry*, to be sent before it."""

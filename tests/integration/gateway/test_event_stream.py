@@ -23,6 +23,7 @@ from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app import event_stream
+from towpath_gateway.app.stream_pace import PageTurns, StreamPace
 from towpath_gateway.core.sse import BYE
 
 TASK = {"network": "support", "user_message": "hello"}
@@ -158,7 +159,8 @@ async def test_a_silent_stream_is_kept_open(
     try:
         platform = PlatformClient(bus, stopping, SpanRecorder("gateway", settings))
         first = await platform.page("default", run.run_id, 0)
-        stream = event_stream.RunStream(platform, "default", first, event_stream.SingleRunFraming(run.run_id)).frames()
+        framing, turns = event_stream.SingleRunFraming(run.run_id), PageTurns(StreamPace())
+        stream = event_stream.RunStream(platform, "default", first, framing, turns).frames()
         assert (await anext(stream)).startswith(b"retry:")
         assert (await anext(stream)).startswith(b"id: 1\n")
         begun = time.monotonic()

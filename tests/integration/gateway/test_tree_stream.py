@@ -38,6 +38,7 @@ from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_gateway.adapters.event_feed import MAX_DELTAS, TokenFeed
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.event_stream import RunStream, RunTreeFraming
+from towpath_gateway.app.stream_pace import PageTurns, StreamPace
 from towpath_readings.stream.tree import TreeEntry
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -343,7 +344,8 @@ async def test_a_client_that_goes_away_leaves_no_subscription_behind(nats_url: s
         platform = PlatformClient(bus, asyncio.Event(), SpanRecorder("gateway", settings))
         first = await platform.page("default", root.run_id, 0)
         asked = len(bus.nc._subs)
-        stream = RunStream(platform, "default", first, RunTreeFraming(root.run_id, {}), deltas=True)
+        turns = PageTurns(StreamPace())
+        stream = RunStream(platform, "default", first, RunTreeFraming(root.run_id, {}), turns, deltas=True)
 
         async def follow() -> None:
             async for _ in stream.frames():

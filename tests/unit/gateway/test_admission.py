@@ -9,6 +9,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_gateway.app.admission import Admission
 from towpath_gateway.app.application import create_app, public_paths
 from towpath_gateway.app.dependencies import GatewayDependencies
+from towpath_gateway.app.stream_pace import StreamPace
 from towpath_gateway.core.api_keys import Principal
 from towpath_gateway.core.shares import ShareLimits, Shares
 from towpath_gateway.metrics import GatewayMetrics
@@ -50,6 +51,7 @@ def door(**settings: Any) -> Admission:
         stopping=None,  # type: ignore[arg-type]
         request_shares=shares(),
         stream_shares=shares(),
+        stream_pace=StreamPace(),
     )
     return Admission(create_app(dependencies), dependencies, public_paths())
 

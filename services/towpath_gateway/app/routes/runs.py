@@ -26,7 +26,8 @@ from towpath_gateway.app.dependencies import (
     documented,
     json_answer,
 )
-from towpath_gateway.app.event_stream import RunStream, RunTreeFraming, SingleRunFraming
+from towpath_gateway.app.event_stream import RunStream, RunTreeFraming, SingleRunFraming, StreamFraming
+from towpath_gateway.app.stream_pace import PageTurns
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import Principal
 from towpath_gateway.core.headers import (
@@ -180,17 +181,12 @@ async def get_events(
     if children:
         if after:
             raise ProblemError(problem("request_invalid", "a stream with children resumes with Last-Event-ID alone"))
-        return await _tree_stream(dependencies, principal, run_id, last_event, deltas=deltas)
+        sent = last_tree_event_id(last_event)
+        start, framing = sent.get(run_id, 0), RunTreeFraming(run_id, sent)
+        return _EventStream(dependencies, principal, run_id, framing, start, read_from=0, deltas=deltas)
     start = last_event_id(last_event, after)
-    first = await dependencies.platform.page(principal.project, run_id, start)
-    _check_start(start, first)
-    return _EventStream(
-        dependencies,
-        principal,
-        RunStream(
-            dependencies.platform, principal.project, first, SingleRunFraming(run_id), after=start, deltas=deltas
-        ),
-    )
+    single = SingleRunFraming(run_id)
+    return _EventStream(dependencies, principal, run_id, single, start, read_from=start, deltas=deltas)
 
 
 @router.post(
@@ -248,33 +244,48 @@ async def get_history(
     return json_answer(ExecutionHistory(seq=0, history=None, steps=()))  # the run is there, its history is not yet
 
 
-async def _tree_stream(
-    dependencies: GatewayDependencies, principal: Principal, run_id: UUID, last_event: str | None, *, deltas: bool
-) -> Response:
-    sent = last_tree_event_id(last_event)
-    first = await dependencies.platform.page(principal.project, run_id, 0)
-    _check_start(sent.get(run_id, 0), first)
-    stream = RunStream(dependencies.platform, principal.project, first, RunTreeFraming(run_id, sent), deltas=deltas)
-    return _EventStream(dependencies, principal, stream)
+class _EventStream(Response):
+    """The frames of a run for a client, which count as one of its streams from before the first page is read."""
 
+    media_type = "text/event-stream"
 
-def _check_start(start: int, first: EventPage) -> None:
-    if start > first.seq:
-        raise ProblemError(problem("request_invalid", f"the run has {first.seq} events, not {start}"))
-
-
-class _EventStream(StreamingResponse):
-    """Frames for a client, which count as one of its streams while they are sent."""
-
-    def __init__(self, dependencies: GatewayDependencies, principal: Principal, stream: RunStream) -> None:
-        headers = {"X-Accel-Buffering": "no"}
-        super().__init__(stream.frames(), media_type="text/event-stream", headers=headers)
+    def __init__(
+        self,
+        dependencies: GatewayDependencies,
+        principal: Principal,
+        run_id: UUID,
+        framing: StreamFraming,
+        start: int,
+        *,
+        read_from: int,
+        deltas: bool,
+    ) -> None:
+        """The client has *start* events of the run; those after *read_from* are given to *framing*."""
+        super().__init__()
         self._dependencies = dependencies
         self._principal = principal
+        self._run_id = run_id
+        self._framing = framing
+        self._start = start
+        self._read_from = read_from
+        self._deltas = deltas
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer; raises ProblemError before anything is sent."""
         with (
             self._dependencies.stream_shares.held(self._principal),
+            self._dependencies.stream_pace.stream_of(self._principal) as turns,
             self._dependencies.metrics.streams.track_inprogress(),
         ):
-            await super().__call__(scope, receive, send)
+            stream = await self._open(turns)
+            headers = {"X-Accel-Buffering": "no"}
+            answer = StreamingResponse(stream.frames(), media_type=self.media_type, headers=headers)
+            await answer(scope, receive, send)
+
+    async def _open(self, turns: PageTurns) -> RunStream:
+        platform, project = self._dependencies.platform, self._principal.project
+        async with turns.turn:
+            first = await platform.page(project, self._run_id, self._read_from)
+        if self._start > first.seq:
+            raise ProblemError(problem("request_invalid", f"the run has {first.seq} events, not {self._start}"))
+        return RunStream(platform, project, first, self._framing, turns, after=self._read_from, deltas=self._deltas)

@@ -1,0 +1,38 @@
+"""Event streams of one key read few pages at once, and many streams look at the log less often."""
+
+import asyncio
+from contextlib import ExitStack
+
+import pytest
+
+from towpath_gateway.adapters.platform_client import CHECK_S
+from towpath_gateway.app.stream_pace import PAGES_PER_KEY, StreamPace
+from towpath_gateway.core.api_keys import Principal
+
+
+def holder(prefix: str | None) -> Principal:
+    return Principal(caller="c", actor="a", project="default", scopes=frozenset(), roles=frozenset(), key_prefix=prefix)
+
+
+async def test_streams_of_one_key_wait_for_its_own_turns_alone() -> None:
+    pace = StreamPace()
+    with ExitStack() as streams:
+        many = [streams.enter_context(pace.stream_of(holder("one"))) for _ in range(PAGES_PER_KEY + 1)]
+        other = streams.enter_context(pace.stream_of(holder("two")))
+        for turns in many[:-1]:
+            await turns.turn.acquire()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(many[-1].turn.acquire(), 0.01)
+        await asyncio.wait_for(other.turn.acquire(), 0.01)
+
+
+def test_the_more_streams_there_are_the_longer_each_waits_between_two_looks() -> None:
+    pace = StreamPace()
+    with ExitStack() as streams:
+        first = streams.enter_context(pace.stream_of(holder("one")))
+        assert first.check_s == CHECK_S
+        for _ in range(499):
+            streams.enter_context(pace.stream_of(holder("two")))
+        assert first.check_s == 10.0
+    assert first.check_s == CHECK_S
+    assert pace.streams == 0
