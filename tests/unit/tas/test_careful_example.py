@@ -1,4 +1,4 @@
-"""The careful rules of examples/careful, and what the page on tool access says of `origin`, are what the code does."""
+"""The careful rules of examples/careful, and what the page on provenance says of `origin`, are what the code does."""
 
 import re
 from typing import Any
@@ -163,7 +163,7 @@ def test_a_value_that_the_system_fills_in_is_not_shown_to_the_model() -> None:
 
 
 def test_every_word_and_member_that_the_page_names_is_there() -> None:
-    page = (ROOT / "docs" / "tool-access.md").read_text("utf-8")
+    page = (ROOT / "docs" / "provenance.md").read_text("utf-8")
     named = set(re.findall(r"`origin\.([a-z_]+)", page))
     assert named == set(known().origin(SEND, {"to": []}).context())
 

@@ -2,7 +2,7 @@
 
 A value is trusted only as a whole: the text of the task contains it, or a field of a system of record equals it. It
 stays trusted if untrusted output contains it too. What was not seen counts as unknown, never as trusted. What this
-can't detect (paraphrase, derived values, encodings, side channels) is listed in docs/tool-access.md.
+can't detect (paraphrase, derived values, encodings, side channels) is listed in docs/provenance.md.
 """
 
 import re
