@@ -1,5 +1,8 @@
 """`python -m towpath_embedded up|servers`: reads the arguments, and nothing else."""
 
+import atexit
+import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -126,4 +129,10 @@ def servers_command(
 
 
 if __name__ == "__main__":
-    sys.exit(app(result_action="return_value"))
+    status = app(result_action="return_value")
+    # Everything is stopped. To take hundreds of modules apart as well would hold up whoever waits for this process.
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it any more
+            stream.flush()
+    os._exit(status)
