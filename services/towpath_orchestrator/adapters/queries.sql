@@ -306,11 +306,12 @@ ORDER BY updated_at DESC LIMIT $2
 -- name: load_counts
 -- Who holds how much of the room, and how many wait for it. A run that waits for a person holds none, nor does one that
 -- waits for a child: what lives below it counts instead. `budgets` tells whether anybody has changed a limit; `queues`
--- how many of a caller's runs wait, of those that have a hundredth of $1 or more: at most a hundred callers.
+-- how many of a caller's runs wait, of those that have a hundredth of $2 or more: at most a hundred callers. No more than
+-- $1 of the queue are counted.
 SELECT q.queued, q.queues, p.waiting, a.caller, a.network, a.active,
   (SELECT version FROM runs.budget_version) AS budgets
 FROM (SELECT coalesce(sum(c.waits), 0)::bigint AS queued,
-        coalesce(json_object_agg(c.caller, c.waits) FILTER (WHERE c.waits * 100 >= $1), '{}')::text AS queues
+        coalesce(json_object_agg(c.caller, c.waits) FILTER (WHERE c.waits * 100 >= $2), '{}')::text AS queues
       FROM (SELECT w.caller, count(*) AS waits
             FROM (SELECT caller FROM runs.run WHERE status = 'queued' LIMIT $1) AS w GROUP BY w.caller) AS c) AS q
 CROSS JOIN (SELECT count(*) AS waiting FROM runs.run WHERE status = 'waiting') AS p

@@ -125,7 +125,9 @@ class AdmissionController:
         """Count, and begin whoever comes next. Returns the version of the budget limits, which is read on the way."""
         async with self._looking:
             started = self._policy.begin_count()
-            rows = await self._pool.fetch(QUERIES.load_counts, self._settings.max_queued_runs)
+            most = self._settings.max_queued_runs
+            limit = self._policy.queued_to_count(most, monotonic())
+            rows = await self._pool.fetch(QUERIES.load_counts, limit, most)
             held = Counter({(row["caller"], row["network"]): row["active"] for row in rows if row["active"]})
             first = rows[0]
             counts = RunCounts(
@@ -133,9 +135,12 @@ class AdmissionController:
                 queued=first["queued"],
                 queues=Counter(json.loads(first["queues"])),
                 waiting=first["waiting"],
+                whole=limit == most or first["queued"] < limit,
             )
             self._policy.finish_count(started, counts)
-            self._activity.counted(held.total() + counts.queued + counts.waiting)  # a parent's children are among them
+            self._activity.counted(
+                held.total() + self._policy.queued + counts.waiting
+            )  # a parent's children are among them
             self._metrics.active.set(held.total())
             self._metrics.queued.set(self._policy.queued)
             room = self._policy.room

@@ -24,6 +24,12 @@ FORGET_S = 1.0
 CALLERS_KEPT = 1_000
 """Callers whose last turn is remembered; of more callers than that, the rest count as never served."""
 
+COUNTED_OFTEN = 1_000
+"""Queued runs that each look counts: with more of them, what each counts would grow with the queue."""
+
+COUNT_ALL_EVERY_S = 1.0
+"""How often a longer queue is counted to its end. In between, what is queued here is added."""
+
 Holder = tuple[str, str]
 """Caller and network of a run."""
 
@@ -40,12 +46,16 @@ class AdmissionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCounts:
-    """Runs as the tables hold them: who holds room, how many wait for it, how many wait for people."""
+    """Runs as the tables hold them: who holds room, how many wait for it, how many wait for people.
+
+    Of a queue that is not `whole`, only the first were counted, whosever they are.
+    """
 
     held: Counter[Holder]
     queued: int
     queues: Counter[str]
     waiting: int
+    whole: bool = True
 
 
 class AdmissionPicker:
@@ -65,6 +75,7 @@ class AdmissionPicker:
         self._queueing: Counter[str] = Counter()
         self._admitted: OrderedDict[UUID, float] = OrderedDict()
         self._served: OrderedDict[str, None] = OrderedDict()
+        self._count_all_at = 0.0
 
     @property
     def room(self) -> int:
@@ -112,6 +123,13 @@ class AdmissionPicker:
         """Return whether *caller* has its share of the queue, where *coming* tasks of it are not stored yet."""
         return self.queues[caller] + max(0, coming - max(0, self.room)) >= self._limits.queued_share
 
+    def queued_to_count(self, most: int, now: float) -> int:
+        """Return how many queued runs to count now, at most *most*; *now* is in seconds of any steady clock."""
+        if now < self._count_all_at:
+            return min(most, COUNTED_OFTEN)
+        self._count_all_at = now + COUNT_ALL_EVERY_S
+        return most
+
     def begin_count(self) -> "UncountedRuns":
         """Note that the tables are counted now: what is begun from now on, and what is not committed, is added."""
         self._begun = Counter()
@@ -120,8 +138,11 @@ class AdmissionPicker:
     def finish_count(self, started: "UncountedRuns", counts: RunCounts) -> None:
         """Take over a count of the tables."""
         self.held = counts.held + started.unseen + self._begun
-        self.queued = counts.queued + started.queueing.total()
-        self.queues = counts.queues + started.queueing
+        if counts.whole:
+            self.queued = counts.queued + started.queueing.total()
+            self.queues = counts.queues + started.queueing
+        else:
+            self.queued = max(self.queued, counts.queued)
         self.crowded = counts.waiting >= self._limits.waiting
 
     def choose(self, candidates: Iterable[tuple[UUID, str, str]], now: float) -> Iterable[UUID]:

@@ -247,7 +247,7 @@ class RunRows:
         late.sort(key=lambda run: run["updated_at"], reverse=True)
         return [{"run_id": run["run_id"]} for run in late[:most]]
 
-    def load_counts(self, _session: Session, limit: int) -> list[Row]:
+    def load_counts(self, _session: Session, limit: int, most: int) -> list[Row]:
         queues = Counter([run["caller"] for run in self.runs.values() if run["status"] == "queued"][:limit])
         held: dict[tuple[str, str], int] = defaultdict(int)
         parents = {run.get("parent_run_id") for run in self.runs.values() if run["status"] in ALIVE}
@@ -256,7 +256,7 @@ class RunRows:
                 held[run["caller"], run["network"]] += 1
         waiting = sum(run["status"] == "waiting" for run in self.runs.values())
         counts: Row = {"queued": queues.total(), "waiting": waiting, "budgets": self.budget_version}
-        counts["queues"] = json.dumps({caller: waits for caller, waits in queues.items() if waits * 100 >= limit})
+        counts["queues"] = json.dumps({caller: waits for caller, waits in queues.items() if waits * 100 >= most})
         rows: list[Row] = [{**counts, "caller": c, "network": n, "active": count} for (c, n), count in held.items()]
         return rows or [{**counts, "caller": None, "network": None, "active": None}]
 
