@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.attacks.attack import Position
+from tests.support.places import ROOT
 from tests.unit.repository.test_deploy import DEPLOY, ONCE, ROLES, compose, image_environment
 
 ISOLATED = "com.docker.network.bridge.gateway_mode_ipv4"
@@ -214,3 +216,33 @@ def test_nothing_gets_into_the_image_without_a_hash() -> None:
     assert all("--require-hashes" in step or "--no-deps" in step for step in installs)
     assert all("--no-build-isolation" in step for step in installs if "pip wheel" in step)
     assert {"nats_store", *ONCE} <= set(compose()["services"])
+
+
+def table(heading: str) -> dict[str, dict[str, str]]:
+    """Return the rows of the table below *heading* of SECURITY.md, by their first cell, and cells by their column."""
+    lines = (ROOT / "SECURITY.md").read_text("utf-8").partition(f"## {heading}\n")[2].splitlines()
+    rows = [
+        line.strip("| ").split(" | ") for line in itertools.takewhile(lambda s: s[:2] != "##", lines) if line[:1] == "|"
+    ]
+    columns, _, *cells = rows
+    return {row[0].strip("`*"): dict(zip(columns, row, strict=True)) for row in cells}
+
+
+def test_the_security_page_says_of_each_process_what_it_really_may_do() -> None:
+    rights = yaml.safe_load((ROOT / "tests" / "authority" / "postgres.yaml").read_text("utf-8"))
+    accounts = yaml.safe_load((ROOT / "tests" / "authority" / "nats.yaml").read_text("utf-8"))
+    said = table("What each process may do")
+    assert set(said) == set(ROLES)
+    for role, row in said.items():
+        service = compose()["services"][role]
+        assert re.findall(r"`(\w+)`", row["networks"]) == service["networks"], role
+        schemas = set(rights.get(f"towpath_{role}", {}).get("schemas", ()))
+        assert set(re.findall(r"`(\w+)`", row["Postgres: schemas"])) == schemas, role
+        account = accounts[role]["account"]
+        assert ("account of its own" if role == "worker" else f"`{account}`") in row["NATS"], role
+        places = {volume.split(":")[1] for volume in service.get("volumes", ())}
+        assert ("its volume" in row["files"]) == ("/var/lib/towpath" in places), role
+
+
+def test_the_security_page_has_every_position_that_attacks_are_tried_from() -> None:
+    assert {position.value for position in Position} <= set(table("Who may attack, and what stops them"))

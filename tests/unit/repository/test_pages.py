@@ -6,7 +6,8 @@ from tests.support.places import ROOT
 
 from towpath_contracts.streams import STREAMS
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
+HEADS = ("README.md", "CONTRIBUTING.md", "AGENTS.md", "SECURITY.md", "deploy/README.md")
+PAGES = [*(ROOT / name for name in HEADS), *sorted((ROOT / "docs").rglob("*.md"))]
 README_LINES = 150
 MADE_LATER = {"deploy/secrets"}
 """Made by a command of deploy/, never in git."""
