@@ -12,7 +12,7 @@ from towpath_contracts.decisions import request as decisions_request
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.networks import spec
 from towpath_contracts.runs import idle_runs, records, tree, views
-from towpath_contracts.tools import access, audit, calls, internal_outcomes, policy
+from towpath_contracts.tools import access, audit, calls, erasures, internal_outcomes, policy
 
 PROBLEM_HEADER = "Towpath-Problem"
 REPEAT_HEADER = "Towpath-Repeat"
@@ -119,7 +119,9 @@ RECORD_ACTION = RpcMethod("tas", "record_action", access.RecordAction, views.Act
 AUDIT_EXPORT = RpcMethod("tas", "audit_export", audit.ExportAudit, audit.AuditPiece)
 AUDIT_CHECKPOINT = RpcMethod("tas", "audit_checkpoint", audit.GetCheckpoint, audit.CheckpointView)
 AUDIT_PROVE = RpcMethod("tas", "audit_prove", audit.ProveRun, audit.AuditProof)
-AUDIT_ERASE = RpcMethod("tas", "audit_erase", audit.EraseAudit, audit.AuditErased)
+REQUEST_ERASURE = RpcMethod("tas", "request_erasure", erasures.RequestErasure, erasures.ErasureView)
+DECIDE_ERASURE = RpcMethod("tas", "decide_erasure", erasures.DecideErasure, erasures.ErasureView)
+LIST_ERASURES = RpcMethod("tas", "list_erasures", erasures.ListErasures, erasures.ErasureList, repeatable=True)
 POLICY_VERSIONS = RpcMethod("tas", "policy_versions", policy.ListPolicyVersions, policy.PolicyVersions, repeatable=True)
 POLICY_CHANGES = RpcMethod("tas", "policy_changes", policy.ListPolicyVersions, policy.PolicyChangeLog, repeatable=True)
 ROLL_BACK_POLICY = RpcMethod("tas", "roll_back_policy", policy.RollBackPolicy, access.PolicyApplied)
@@ -180,7 +182,9 @@ METHODS: tuple[RpcMethod, ...] = (
     AUDIT_EXPORT,
     AUDIT_CHECKPOINT,
     AUDIT_PROVE,
-    AUDIT_ERASE,
+    REQUEST_ERASURE,
+    DECIDE_ERASURE,
+    LIST_ERASURES,
     SET_SWITCH,
     LIST_SWITCHES,
     POLICY_VERSIONS,

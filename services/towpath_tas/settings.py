@@ -43,7 +43,7 @@ class TasSettings(Settings):
     """A witness that checkpoints are posted to."""
 
     single_person: bool = False
-    """Whether who asked for a call may approve it, which the audit then says; on the embedded platform only."""
+    """Whether who asked for a call or an erasure may approve it, as the audit says; on the embedded platform only."""
 
     @model_validator(mode="after")
     def _one_person_has_one_machine(self) -> "TasSettings":
@@ -63,6 +63,9 @@ class TasSettings(Settings):
 
     audit_keep_days: int = 365
     """How long entries of the audit are kept; 0: for ever."""
+
+    erase_delay_h: float = Field(default=72.0, ge=0, le=8_760)
+    """Hours after which whoever asked for an erasure may confirm it without another person."""
 
     agent_orchestrate_enabled: bool = True
     """Whether there is a tool `agent_orchestrate`: else no network with it is published and no call permitted."""

@@ -10,6 +10,7 @@ A replica without a sealing key does not start: an audit that is not sealed woul
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated, Any
 
 from faststream import Path
@@ -35,6 +36,7 @@ from towpath_tas.adapters.checkpoints import CheckpointFilePublisher, Checkpoint
 from towpath_tas.adapters.keys import KeyFileError, load_key
 from towpath_tas.app.audit.audit_export import AuditLogRequests
 from towpath_tas.app.audit.audit_proofs import AuditProofs
+from towpath_tas.app.audit.erasures import Erasures
 from towpath_tas.app.audit.housekeeping import AuditRetention
 from towpath_tas.app.audit.sealer import CheckpointPublisher, Sealer
 from towpath_tas.app.calls.dead_letters import WorkerDeadLetters
@@ -48,6 +50,7 @@ from towpath_tas.app.calls.tool_requests import ToolRequestConsumer
 from towpath_tas.app.policy.tool_registration import ToolRegistrations
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.calls.internal_calls import platform_tools
+from towpath_tas.core.erasure_rules import ErasureRules
 from towpath_tas.metrics import TasMetrics
 from towpath_tas.settings import TasSettings
 
@@ -187,9 +190,14 @@ def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics
     bundles = AuditLogRequests(pool, sealer)
     serve(bus, rpc.AUDIT_EXPORT, bundles.export)
     serve(bus, rpc.AUDIT_CHECKPOINT, bundles.checkpoint)
-    serve(bus, rpc.AUDIT_ERASE, bundles.erase)
     serve(bus, rpc.AUDIT_PROVE, AuditProofs(pool, sealer).prove)
     service.loop(sealer.run)
+    rules = ErasureRules(delay=timedelta(hours=settings.erase_delay_h), single_person=settings.single_person)
+    erasures = Erasures(pool, rules, log)
+    serve(bus, rpc.REQUEST_ERASURE, erasures.request)
+    serve(bus, rpc.DECIDE_ERASURE, erasures.decide)
+    serve(bus, rpc.LIST_ERASURES, erasures.list)
+    service.loop(erasures.run)
     service.loop(AuditRetention(pool, log, keep_days=settings.audit_keep_days).run)
 
 

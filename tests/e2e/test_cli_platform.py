@@ -355,8 +355,13 @@ def test_the_audit_of_that_day_is_exported_and_verified_without_the_platform(
     proof = str(tmp_path / "proof.json")
     code, proved = ask("audit", "prove", run["run_id"], "--checkpoint", kept, "--file", proof)
     assert (code, proved["leaves"], proved["entries"] > 3) == (0, taken["size"], True)
-    code, erased = ask("audit", "erase", "--run", run["run_id"], "--reason", "request 4711", "--yes")
-    assert (code, erased["erased"] > 3) == (0, True)
+    code, asked = ask("audit", "erase", "--run", run["run_id"], "--reason", "request 4711")
+    assert (code, asked["status"], asked["erased"]) == (0, "requested", 0)
+    code, erased = ask("erasures", "confirm", asked["erasure_id"], "--yes")
+    assert (code, erased["status"], erased["erased"] > 3) == (0, "done", True)
+    assert ask("erasures", "show", asked["erasure_id"]) == (0, erased)
+    assert [one["erasure_id"] for one in ask("erasures", "list")[1]["erasures"]] == [asked["erasure_id"]]
+    assert ask("erasures", "withdraw", asked["erasure_id"])[1]["code"] == "erasure_settled"
     assert main(["audit", "export", "-o", bundle]) == 0
     capsys.readouterr()
     monkeypatch.setenv("TOWPATH_SERVER", "http://127.0.0.1:9")

@@ -14,12 +14,11 @@ import sys
 import time
 from collections import Counter
 
-from tests.support.tas.audit_log import PROJECT, AuditLog, Forger, audit_log, fill
+from tests.support.tas.audit_log import AuditLog, Forger, audit_log, fill
 from tests.support.tas.audit_mutants import inside, outside
 
 from towpath_audit.report import AuditReport
 from towpath_audit.verifier import verify
-from towpath_contracts.tools.audit import EraseAudit
 from towpath_embedded.servers.postgres import Postgres
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.postgres.migrations import migrate
@@ -42,8 +41,7 @@ async def bundles(entries: int) -> tuple[list[str], list[str], AuditLog]:
                     calls // 10,
                 )
                 for row in rows:
-                    said = EraseAudit(project=PROJECT, actor="dana", reason="r", execution_id=row["execution_id"])
-                    await log.exports.erase(said)
+                    await log.erase(execution_id=row["execution_id"])
                 return whole, await log.export(), log
         finally:
             await server.stop()

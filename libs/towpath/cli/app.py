@@ -36,6 +36,7 @@ _COMMANDS = (
     ("tools", "definitions.tools_commands:app", "Look at the tools that workers offer; decide those that wait."),
     ("mcp", "definitions.mcp_commands:app", "Look at what MCP servers offer, and what changed since it was accepted."),
     ("audit", "access.audit_commands:app", "Search what was decided and done."),
+    ("erasures", "access.erasures_commands:app", "See what is to be erased; confirm or withdraw it."),
     (
         "queues",
         "administration.queues_commands:app",

@@ -1,4 +1,4 @@
-"""The audit over HTTP: searching it, exporting it, its checkpoints, erasing payloads.
+"""The audit over HTTP: searching it, exporting it, its checkpoints, erasures.
 
 A method is one operation of the HTTP API, with its answer as a typed message; an export is as many as it takes.
 """
@@ -11,7 +11,8 @@ from uuid import UUID
 
 from towpath.client.transport import Transport
 from towpath_contracts.tools.access import AuditPage
-from towpath_contracts.tools.audit import AuditErased, AuditPiece, AuditProof, CheckpointView
+from towpath_contracts.tools.audit import AuditPiece, AuditProof, CheckpointView
+from towpath_contracts.tools.erasures import ErasureList, ErasureView
 
 
 class AuditResource:
@@ -54,16 +55,30 @@ class AuditResource:
         query = {"execution_id": None if execution_id is None else str(execution_id), "size": size}
         return AuditProof.model_validate(await self._transport.request("GET", f"/v1/audit/proof/{run_id}", query=query))
 
-    async def erase(self, reason: str, **which: Any) -> int:
-        """Erase the payloads that fit *which* (`run_id`, `execution_id`, `caller`, `before`), and return how many."""
+    async def request_erasure(self, reason: str, **which: Any) -> ErasureView:
+        """Ask for the payloads that fit *which* (`run_id`, `execution_id`, `caller`, `before`) to be erased."""
         named = {name: _text(value) for name, value in which.items() if value is not None}
-        erased = 0
-        while True:
-            body = {"reason": reason, **named}
-            answer = AuditErased.model_validate(await self._transport.request("POST", "/v1/audit/erase", body=body))
-            erased += answer.erased
-            if not answer.more:
-                return erased
+        body = {"reason": reason, **named}
+        return ErasureView.model_validate(await self._transport.request("POST", "/v1/erasures", body=body))
+
+    async def erasures(self, **filters: Any) -> ErasureList:
+        """Return erasures, newest first; *filters* are `status`, `before` and `limit`."""
+        query = {name: _text(value) for name, value in filters.items() if value is not None}
+        return ErasureList.model_validate(await self._transport.request("GET", "/v1/erasures", query=query))
+
+    async def erasure(self, erasure_id: UUID | str) -> ErasureView:
+        """Return one erasure: who asked, and how far it is."""
+        return ErasureView.model_validate(await self._transport.request("GET", f"/v1/erasures/{erasure_id}"))
+
+    async def confirm_erasure(self, erasure_id: UUID | str) -> ErasureView:
+        """Have an erasure carried out that another person asked for; nothing brings back what is erased."""
+        path = f"/v1/erasures/{erasure_id}/confirm"
+        return ErasureView.model_validate(await self._transport.request("POST", path))
+
+    async def withdraw_erasure(self, erasure_id: UUID | str) -> ErasureView:
+        """Drop a request that nobody has confirmed."""
+        path = f"/v1/erasures/{erasure_id}/withdraw"
+        return ErasureView.model_validate(await self._transport.request("POST", path))
 
 
 def _text(value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from towpath_contracts.base import JsonObject, Message, MessagePart
+from towpath_contracts.problems.audit_problems import AUDIT_PROBLEMS
 from towpath_contracts.problems.kind import ProblemKind
 from towpath_contracts.problems.network_problems import NETWORK_PROBLEMS
 
@@ -172,25 +173,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind(
         "gate_settled", 409, "The gate is already settled", "Nothing is left to do: towpath gates list --status all."
     ),
-    ProblemKind(
-        "audit_broken",
-        409,
-        "The audit does not fit its last checkpoint",
-        "Export and verify it: towpath audit export -o FILE. Nothing is sealed until that is settled.",
-    ),
-    ProblemKind(
-        "cursor_refused",
-        409,
-        "The cursor is not the one that was given",
-        "Send each piece's cursor and the SHA-256 of its last line back, with the times of the first request; or begin "
-        "again without a cursor.",
-    ),
-    ProblemKind(
-        "export_moved",
-        409,
-        "Something was erased or dropped while the audit was exported",
-        "Begin the export again: the bundle would show gaps that it could not explain.",
-    ),
+    *AUDIT_PROBLEMS,
     ProblemKind("fence_raised", 409, "The run was stopped", "Nothing of it can start any more; start a new run."),
     ProblemKind(
         "not_a_goal",

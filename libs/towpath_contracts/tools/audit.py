@@ -1,4 +1,4 @@
-"""The audit as a log that can be checked: exporting it, its checkpoints, erasing payloads.
+"""The audit as a log that can be checked: exporting it, its checkpoints, proofs.
 
 An export is read in pieces that any replica can make; whoever reads hands each piece's `cursor` back, and the
 digest of the last line, which chains the pieces to each other.
@@ -62,25 +62,6 @@ class CheckpointView(Message):
     at: datetime
     public_key: str
     fingerprint: str
-
-
-class EraseAudit(Message):
-    """Erase the payloads of the entries that fit all that is given. `before` is exclusive."""
-
-    project: str
-    actor: str
-    reason: str = Field(min_length=1, max_length=2_000)
-    run_id: UUID | None = None
-    execution_id: UUID | None = None
-    caller: str | None = None
-    before: AwareDatetime | None = None
-
-
-class AuditErased(Message):
-    """How many payloads are gone; `more` where another request is needed for the rest."""
-
-    erased: int
-    more: bool = False
 
 
 class ProveRun(Message):

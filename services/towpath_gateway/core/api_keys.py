@@ -36,8 +36,8 @@ PLATFORM_SCOPES: tuple[str, ...] = (OPERATE_PLATFORM,)
 """What concerns all projects. No key gets one unless it is named, and only a key that has it can give it on."""
 
 ERASE_AUDIT = "audit:erase"
-"""Erasing payloads of the audit. No role has it and no key gets it unless it is named: whoever changes what the rules
-are must not be able to erase what was done under them."""
+"""Asking for erasures of the audit and confirming them. No role has it and no key gets it unless it is named: whoever
+changes what the rules are must not be able to erase what was done under them."""
 
 ALL_SCOPES: tuple[str, ...] = (*SCOPES, ERASE_AUDIT, *PLATFORM_SCOPES)
 
@@ -123,6 +123,8 @@ def key_warnings(scopes: Collection[str], roles: Collection[str]) -> tuple[str, 
     if "keys:admin" in may and is_one_of & _DECIDING_ROLES:
         named = " ".join(sorted(is_one_of & _DECIDING_ROLES))
         found.append(f"it makes keys of its role {named} for others: its holder can count as several people")
+    if {ERASE_AUDIT, "keys:admin"} <= may:
+        found.append("it makes keys that erase: its holder can confirm as another person what they ask for")
     return tuple(found)
 
 

@@ -130,16 +130,6 @@ SELECT g.*, s.at AS decided_at, s.leaf AS decided_leaf
 FROM let_go g LEFT JOIN started s ON s.execution_id = g.execution_id
 ORDER BY g.run_id, g.execution_id;
 
--- name: erasable
-SELECT r.entry_id FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
-WHERE r.project = $1 AND r.phase NOT LIKE ALL (ARRAY['audit.%', 'key.%', 'policy.%'])
-  AND ($2::uuid IS NULL OR r.run_id = $2) AND ($3::uuid IS NULL OR r.execution_id = $3)
-  AND ($4::text IS NULL OR r.caller = $4) AND ($5::timestamptz IS NULL OR r.at < $5)
-ORDER BY r.entry_id LIMIT $6;
-
--- name: erase
-SELECT tas.erase_payloads($1, $2, $3, $4);
-
 -- name: droppable
 -- The last seal that is old enough and not too far: a drop is one transaction, and should not be a long one.
 SELECT max(s.size) FROM tas.audit_seal s, (SELECT min(leaf_index) AS first FROM tas.audit_leaf) l

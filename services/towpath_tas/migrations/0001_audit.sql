@@ -65,6 +65,27 @@ CREATE TABLE tas.audit_key (
   first_used timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- What somebody wants erased: by whom, why, and which payloads (what is null matches all). It is carried out once it is
+-- confirmed: by another person, or from `alone_from` on by whoever asked.
+CREATE TABLE tas.erasure (
+  erasure_id   uuid PRIMARY KEY,
+  project      text NOT NULL,
+  run_id       uuid,
+  execution_id uuid,
+  caller       text,
+  before       timestamptz,
+  reason       text NOT NULL,
+  status       text NOT NULL DEFAULT 'requested' CHECK (status IN ('requested', 'confirmed', 'done', 'withdrawn')),
+  requested_by text NOT NULL,
+  requested_at timestamptz NOT NULL,
+  alone_from   timestamptz NOT NULL,
+  decided_by   text NOT NULL DEFAULT '',
+  decided_at   timestamptz,
+  erased       bigint NOT NULL DEFAULT 0,
+  done_at      timestamptz
+);
+CREATE INDEX erasure_open ON tas.erasure (project, erasure_id) WHERE status IN ('requested', 'confirmed');
+
 CREATE VIEW tas.audit_entry AS
   SELECT r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation, r.network,
          r.agent_key, r.caller, r.actor, r.rule, r.policy_version, coalesce(p.args_digest, '') AS args_digest,
@@ -215,29 +236,42 @@ END $$;
 
 -- FORGETTING
 
--- Erases payloads of a project, and says so in the log in the same transaction. What the log says of itself, of
--- policies and of keys stays.
-CREATE FUNCTION tas.erase_payloads(of_project text, ids bigint[], by_actor text, why text) RETURNS bigint[]
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- Erases payloads that a confirmed erasure names, at most *at_most* of them, and says so in the log in the same
+-- transaction; the erasure is done where fewer are left. Returns how many are gone. What the log says of itself, of
+-- policies and of keys stays. The plan depends on what the erasure names, so it is made anew each time.
+CREATE FUNCTION tas.erase_payloads(of_erasure uuid, at_most integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
-  erased bigint[];
-  note tas.audit_new;
+  wanted tas.erasure;
+  gone bigint[];
 BEGIN
-  IF cardinality(ids) > 5000 THEN
+  IF at_most NOT BETWEEN 1 AND 5000 THEN
     RAISE EXCEPTION 'at most 5000 payloads are erased at once';
   END IF;
-  WITH gone AS (
-    DELETE FROM tas.audit_payload p USING tas.audit_record r
-      WHERE p.entry_id = ANY (ids) AND r.entry_id = p.entry_id AND r.project = of_project
-        AND r.phase NOT LIKE ALL (ARRAY['audit.%', 'key.%', 'policy.%'])
-      RETURNING p.entry_id
-  ) SELECT coalesce(array_agg(g.entry_id ORDER BY g.entry_id), '{}') INTO erased FROM gone g;
-  IF cardinality(erased) > 0 THEN
-    note := tas.audit_own_note(of_project, 'audit.erased', by_actor,
-                               json_build_object('entries', erased, 'reason', why)::text);
-    PERFORM tas.write_audit('{}', ARRAY[note]);
+  SELECT e.* INTO wanted FROM tas.erasure e WHERE e.erasure_id = of_erasure AND e.status = 'confirmed' FOR UPDATE;
+  IF wanted.erasure_id IS NULL THEN
+    RAISE EXCEPTION 'nobody confirmed erasure %', of_erasure;
   END IF;
-  RETURN erased;
+  WITH chosen AS (
+    SELECT r.entry_id FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
+    WHERE r.project = wanted.project AND r.phase NOT LIKE ALL (ARRAY['audit.%', 'key.%', 'policy.%'])
+      AND (wanted.run_id IS NULL OR r.run_id = wanted.run_id)
+      AND (wanted.execution_id IS NULL OR r.execution_id = wanted.execution_id)
+      AND (wanted.caller IS NULL OR r.caller = wanted.caller) AND (wanted.before IS NULL OR r.at < wanted.before)
+    ORDER BY r.entry_id LIMIT at_most
+  ), deleted AS (
+    DELETE FROM tas.audit_payload p USING chosen c WHERE p.entry_id = c.entry_id RETURNING p.entry_id
+  ) SELECT coalesce(array_agg(d.entry_id ORDER BY d.entry_id), '{}') INTO gone FROM deleted d;
+  IF cardinality(gone) > 0 THEN
+    PERFORM tas.write_audit('{}', ARRAY[tas.audit_own_note(wanted.project, 'audit.erased', wanted.decided_by,
+      json_build_object('entries', gone, 'reason', wanted.reason, 'erasure_id', of_erasure,
+                        'requested_by', wanted.requested_by)::text)]);
+  END IF;
+  UPDATE tas.erasure e SET erased = e.erased + cardinality(gone),
+      status = CASE WHEN cardinality(gone) < at_most THEN 'done' ELSE e.status END,
+      done_at = CASE WHEN cardinality(gone) < at_most THEN clock_timestamp() END
+    WHERE e.erasure_id = of_erasure;
+  RETURN cardinality(gone);
 END $$;
 
 -- Drops the segments of the log before leaf *cut*: a seal older than a day ends there. The seal itself stays, with the
@@ -312,6 +346,7 @@ $$;
 -- Nobody but `write_audit`, `take_leaves`, `erase_payloads` and `drop_segments` changes the log; they run as its owner.
 GRANT SELECT ON tas.audit_record, tas.audit_payload, tas.audit_unsealed, tas.audit_leaf TO towpath_tas;
 GRANT SELECT, INSERT ON tas.audit_entry, tas.audit_seal, tas.audit_key TO towpath_tas;
+GRANT SELECT, INSERT, UPDATE (status, decided_by, decided_at) ON tas.erasure TO towpath_tas;
 REVOKE EXECUTE ON FUNCTION tas.audit_commitment, tas.write_audit, tas.audit_own_note, tas.take_audit_entry,
   tas.audit_field, tas.audit_fields_digest, tas.audit_leaf_hash, tas.take_leaves, tas.erase_payloads, tas.drop_segments, tas.entry_at,
   tas.asked_in_run FROM PUBLIC;
@@ -323,4 +358,4 @@ DROP VIEW tas.audit_entry;
 DROP FUNCTION tas.asked_in_run, tas.entry_at, tas.drop_segments, tas.erase_payloads, tas.take_leaves, tas.audit_leaf_hash, tas.audit_fields_digest,
   tas.audit_field, tas.take_audit_entry, tas.audit_own_note, tas.write_audit, tas.audit_commitment;
 DROP TYPE tas.audit_new;
-DROP TABLE tas.audit_key, tas.audit_seal, tas.audit_leaf, tas.audit_unsealed, tas.audit_payload, tas.audit_record;
+DROP TABLE tas.erasure, tas.audit_key, tas.audit_seal, tas.audit_leaf, tas.audit_unsealed, tas.audit_payload, tas.audit_record;

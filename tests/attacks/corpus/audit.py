@@ -116,10 +116,26 @@ async def _bundle(client: httpx2.AsyncClient) -> list[str]:
 async def erase_as_a_policy_admin(target: Target) -> str:
     """Erase what was done under a policy as somebody who may change policies."""
     async with target.client("aud-3", roles=["policy_admin"]) as admin:
-        answer = await admin.post("/v1/audit/erase", json={"reason": "tidy", "before": "2999-01-01T00:00:00Z"})
+        answer = await admin.post("/v1/erasures", json={"reason": "tidy", "before": "2999-01-01T00:00:00Z"})
         if answer.is_success:
             raise AttackWorkedError(f"erased: {answer.text}")
         return str(answer.json()["detail"])
+
+
+@attack(Position.KEY_HOLDER)
+async def erase_alone(target: Target) -> str:
+    """Erase everything with one key of the scope audit:erase, and with another key of the same person."""
+    async with target.client("aud-4", scopes=["audit:erase"], as_caller=True) as eraser:
+        asked = await eraser.post("/v1/erasures", json={"reason": "tidy", "before": "2999-01-01T00:00:00Z"})
+        asked.raise_for_status()
+        path = f"/v1/erasures/{asked.json()['erasure_id']}"
+        answers = [await eraser.post(f"{path}/confirm")]
+        async with target.client("aud-4", scopes=["audit:erase"], as_caller=True) as again:
+            answers.append(await again.post(f"{path}/confirm"))
+        (await eraser.post(f"{path}/withdraw")).raise_for_status()
+        if any(answer.is_success for answer in answers):
+            raise AttackWorkedError(f"erased: {answers[-1].text}")
+        return str(answers[0].json()["detail"])
 
 
 @attack(Position.DATABASE_ADMIN)

@@ -18,7 +18,8 @@ from tests.support.waiting import eventually
 from towpath_audit.notes import Signer
 from towpath_audit.verifier import verify
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.tools.audit import EraseAudit, ExportAudit, GetCheckpoint
+from towpath_contracts.tools.audit import ExportAudit, GetCheckpoint
+from towpath_contracts.tools.erasures import DecideErasure, ListErasures, RequestErasure
 from towpath_fabric.clock import wall
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -188,21 +189,60 @@ async def test_erased_payloads_leave_every_proof_whole(log: AuditLog) -> None:
     await fill(log, 60)
     gone = await log.owner("SELECT DISTINCT execution_id FROM tas.audit_record WHERE execution_id IS NOT NULL LIMIT 6")
     for row in gone:
-        found = EraseAudit(project=PROJECT, actor="dana", reason="request 4711", execution_id=row["execution_id"])
-        assert (await log.exports.erase(found)).erased == 3
-    elsewhere = EraseAudit(project="other", actor="dana", reason="request 4711", caller="cäller")
-    assert (await log.exports.erase(elsewhere)).erased == 0
+        assert await log.erase(execution_id=row["execution_id"]) == 3
+    assert await log.erase(project="other", caller="cäller") == 0
     with pytest.raises(ProblemError, match="request_invalid"):
-        await log.exports.erase(EraseAudit(project=PROJECT, actor="dana", reason="all of it"))
+        await log.erase(reason="all of it")
     report = verify(await log.export(), checkpoints=log.kept.notes)
     assert report.faults == []
     assert report.figures["payloads_erased"] == 18
     shown = await log.owner("SELECT detail, args_digest FROM tas.audit_entry WHERE erased")
     assert {(row["detail"], row["args_digest"]) for row in shown} == {("{}", "")}
-    log_of_it = EraseAudit(project=PROJECT, actor="eve", reason="cover up", before=wall() + timedelta(days=1))
-    await log.exports.erase(log_of_it)
+    await log.erase(reason="cover up", before=wall() + timedelta(days=1))
     assert codes(await log.export(), checkpoints=log.kept.notes) == [], "the log's own entries can't be erased"
     assert await log.owner("SELECT 1 FROM tas.audit_entry WHERE phase = 'audit.erased' AND NOT erased") != []
+
+
+async def test_nothing_is_erased_before_another_person_confirms(log: AuditLog) -> None:
+    await fill(log, 3)
+    asked = await log.erasures.request(RequestErasure(project=PROJECT, actor="dana", reason="r", caller="cäller"))
+    said = DecideErasure(project=PROJECT, erasure_id=asked.erasure_id, verdict="confirm", actor="dana")
+    with pytest.raises(ProblemError, match="second_person_required"):
+        await log.erasures.decide(said)
+    with pytest.raises(asyncpg.RaiseError, match="nobody confirmed"):
+        await log.pool.execute("SELECT tas.erase_payloads($1, 5000)", asked.erasure_id)
+    with pytest.raises(ProblemError, match="erasure_not_found"):
+        await log.erasures.decide(said.model_copy(update={"project": "bank", "actor": "eve"}))
+    assert await log.owner("SELECT 1 FROM tas.audit_entry WHERE erased") == []
+    withdrawn = await log.erasures.decide(said.model_copy(update={"verdict": "withdraw"}))
+    assert (withdrawn.status, withdrawn.erased) == ("withdrawn", 0)
+    with pytest.raises(ProblemError, match="erasure_settled"):
+        await log.erasures.decide(said.model_copy(update={"actor": "eve"}))
+    for _ in range(2):
+        await log.erasures.request(RequestErasure(project=PROJECT, actor="dana", reason="r", caller="cäller"))
+    first = await log.erasures.list(ListErasures(project=PROJECT, limit=1))
+    rest = await log.erasures.list(ListErasures(project=PROJECT, before=first.next_before))
+    assert [one.status for one in rest.erasures] == ["requested", "withdrawn"]
+    phases = await log.owner(
+        "SELECT phase, actor FROM tas.audit_record WHERE phase LIKE 'audit.erase%' ORDER BY entry_id"
+    )
+    words = ("requested", "withdrawn", "requested", "requested")
+    assert [tuple(row) for row in phases] == [(f"audit.erase_{word}", "dana") for word in words]
+    assert codes(await log.export(), checkpoints=log.kept.notes) == []
+
+
+async def test_a_confirmed_erasure_is_finished_after_an_interruption(log: AuditLog) -> None:
+    await fill(log, 3)
+    asked = await log.erasures.request(RequestErasure(project=PROJECT, actor="dana", reason="r", caller="cäller"))
+    await log.owner(
+        "UPDATE tas.erasure SET status = 'confirmed', decided_by = 'eve' WHERE erasure_id = $1", asked.erasure_id
+    )
+    assert await log.pool.fetchval("SELECT tas.erase_payloads($1, 2)", asked.erasure_id) == 2
+    await log.erasures.finish()
+    (row,) = await log.owner("SELECT status, erased FROM tas.erasure")
+    assert tuple(row) == ("done", 9)
+    report = verify(await log.export(), checkpoints=log.kept.notes)
+    assert (report.faults, report.figures["payloads_erased"]) == ([], 9)
 
 
 async def test_what_the_owner_of_the_database_changes_is_found(log: AuditLog) -> None:
@@ -308,7 +348,7 @@ async def test_the_service_may_only_add_to_the_audit(log: AuditLog) -> None:
     with pytest.raises(asyncpg.RaiseError, match="older than a day"):
         await log.pool.execute("SELECT tas.drop_segments(10, 'eve')")
     with pytest.raises(asyncpg.RaiseError, match="at most 5000"):
-        await log.pool.execute("SELECT tas.erase_payloads('p', $1, 'eve', '')", list(range(5_001)))
+        await log.pool.execute("SELECT tas.erase_payloads($1, 5001)", uuid4())
 
 
 async def test_a_replica_of_the_version_before_adds_entries_as_it_did(log: AuditLog) -> None:

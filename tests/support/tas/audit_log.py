@@ -8,6 +8,7 @@ import copy
 import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
@@ -22,11 +23,14 @@ from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Checkpoint, Signer, open_note
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.tools.audit import ExportAudit
+from towpath_contracts.tools.erasures import DecideErasure, RequestErasure
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import open_pool
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.app.audit.audit_export import AuditLogRequests
+from towpath_tas.app.audit.erasures import Erasures
 from towpath_tas.app.audit.sealer import CheckpointPublisher, Sealer
+from towpath_tas.core.erasure_rules import ErasureRules
 from towpath_tas.metrics import TasMetrics
 
 ORIGIN = "towpath.test/audit"
@@ -65,6 +69,7 @@ class AuditLog:
     def __post_init__(self) -> None:
         self.sealer = self.another_sealer()
         self.exports = AuditLogRequests(self.pool, self.sealer)
+        self.erasures = Erasures(self.pool, ErasureRules(delay=timedelta(hours=72)), structlog.get_logger())
 
     def another_sealer(self, *, outlets: Sequence[CheckpointPublisher] = (), **settings: Any) -> Sealer:
         """What another replica would have; unless said otherwise it hands its checkpoints to `kept`."""
@@ -74,6 +79,14 @@ class AuditLog:
     def another_exports(self) -> AuditLogRequests:
         """What answers at another replica."""
         return AuditLogRequests(self.pool, self.another_sealer())
+
+    async def erase(self, *, project: str = PROJECT, reason: str = "request 4711", **which: Any) -> int:
+        """Have dana ask for an erasure and eve confirm it; return how many payloads are gone."""
+        asked = await self.erasures.request(RequestErasure(project=project, actor="dana", reason=reason, **which))
+        word = DecideErasure(project=project, erasure_id=asked.erasure_id, verdict="confirm", actor="eve")
+        done = await self.erasures.decide(word)
+        assert done.status == "done"
+        return done.erased
 
     async def write(self, *rows: tuple[Any, ...]) -> None:
         """Write entries as the service does, and the ledger's rows of the calls that they decide."""

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,7 @@ COMMANDS = [
         "streams authority",
     ),
     *("audit prove", "audit export", "audit verify", "audit checkpoint", "audit erase"),
+    *("erasures list", "erasures show", "erasures confirm", "erasures withdraw"),
     *("workers credential add", "workers credential list", "workers credential remove"),
     *("agents credential add", "agents credential list", "agents credential remove"),
     *("chaos", "doctor", "explain", "version"),
@@ -126,7 +128,7 @@ def test_a_status_that_no_gate_has_is_refused_with_those_there_are(capsys: pytes
 
 
 def test_nothing_is_erased_unasked(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["audit", "erase", "--caller", "mia", "--reason", "request 4711", "--server", nobody_listens()]
+    words = ["erasures", "confirm", str(uuid.uuid4()), "--server", nobody_listens()]
     assert main(words) == 2, "where nobody can be asked, nobody is reached either"
     assert "--yes" in capsys.readouterr().err
     assert main([*words, "--yes"]) == 6

@@ -9,10 +9,12 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from towpath_contracts.gate_notices import ListGateNotices
 from towpath_contracts.tools.access import AuditQuery
-from towpath_contracts.tools.audit import AuditExportCursor, EraseAudit, ExportAudit
+from towpath_contracts.tools.audit import AuditExportCursor, ExportAudit
+from towpath_contracts.tools.erasures import RequestErasure
 from towpath_contracts.tools.policy import DiffPolicy, GetToolCallStatistics
 from towpath_gateway.app.routes.access import search_audit
-from towpath_gateway.app.routes.audit_log import EraseAuditBody, ExportAuditBody
+from towpath_gateway.app.routes.audit_log import ExportAuditBody
+from towpath_gateway.app.routes.erasures import RequestErasureBody
 from towpath_gateway.app.routes.notices import list_notices
 from towpath_gateway.app.routes.policies import PolicyImpactBody, get_statistics
 
@@ -25,13 +27,13 @@ CURSOR = {"page": 1, "end_seal": 1, "size": 1, "seal_id": 1, "leaf": 1}
     [
         (ExportAudit, {"project": "p", "actor": "a"}, ("since", "until")),
         (AuditExportCursor, CURSOR, ("effects_since",)),
-        (EraseAudit, {"project": "p", "actor": "a", "reason": "r"}, ("before",)),
+        (RequestErasure, {"project": "p", "actor": "a", "reason": "r"}, ("before",)),
         (DiffPolicy, {"project": "p", "text": ""}, ("since", "until")),
         (GetToolCallStatistics, {"project": "p"}, ("since", "until")),
         (AuditQuery, {"project": "p"}, ("since", "until")),
         (ListGateNotices, {"project": "p"}, ("before",)),
         (ExportAuditBody, {}, ("since", "until")),
-        (EraseAuditBody, {"reason": "r"}, ("before",)),
+        (RequestErasureBody, {"reason": "r"}, ("before",)),
         (PolicyImpactBody, {"text": ""}, ("since", "until")),
     ],
 )

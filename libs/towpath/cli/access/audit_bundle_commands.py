@@ -4,14 +4,14 @@
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
 from cyclopts import Parameter
 
-from towpath.cli.runs.run_follower import is_interactive, prompt
+from towpath.cli.access.erasures_commands import ERASURE
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, OUTPUT_OPTIONS, ConnectionOptions, OutputOptions
@@ -175,12 +175,11 @@ async def erase(
     execution: UUID | None = None,
     caller: str | None = None,
     before: str | None = None,
-    yes: Flag = False,
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
-    """Erase the payloads of entries (details, digests of arguments); the entries and every proof stay.
+    """Ask for payloads of entries (details, digests of arguments) to be erased; the entries and every proof stay.
 
-    Nothing brings them back, so a person at a terminal is asked first; anybody else has to say --yes.
+    Nothing is erased until another person confirms it, or you do after the delay: towpath erasures confirm ID.
 
     Args:
         reason: Why; it stands in the log for ever, so it should name nobody.
@@ -188,26 +187,16 @@ async def erase(
         execution: Of this call.
         caller: Of calls on this caller's behalf.
         before: Of entries from before this time: 30d, 12h, or a time.
-        yes: Don't ask.
     """
     at = parse_time(before, "--before")
     if run is None and execution is None and caller is None and at is None:
         raise ProblemError(problem("request_invalid", "say whose payloads: --run, --execution, --caller or --before"))
-    if not yes and not is_interactive():
-        raise ProblemError(problem("request_invalid", "erased is gone for ever, and nobody is here to ask: say --yes"))
     async with common.connect() as client:
         run_id = None if run is None else await short_ids.resolve_run_id(client, run)
-        if not yes:
-            _confirm({"run": run_id, "call": execution, "caller": caller, "before": at})
-        erased = await client.audit.erase(reason, run_id=run_id, execution_id=execution, caller=caller, before=at)
-    common.out().record({"erased": erased}, (Column("payloads erased", "erased"),))
-
-
-def _confirm(which: Mapping[str, object]) -> None:
-    """Ask the person at the terminal; raises ProblemError where the answer is not yes."""
-    selection = ", ".join(f"{name} {value}" for name, value in which.items() if value is not None)
-    if prompt(f"Erase the payloads of {selection} for ever? [y/N] ").strip().lower() not in {"y", "yes"}:
-        raise ProblemError(problem("request_invalid", "nothing was erased"))
+        asked = await client.audit.request_erasure(
+            reason, run_id=run_id, execution_id=execution, caller=caller, before=at
+        )
+    common.out().record(asked.model_dump(mode="json"), ERASURE)
 
 
 def _keep(note: str, public_key: str, file: Path | None, key_file: Path | None) -> None:

@@ -149,10 +149,10 @@ for _name, _help, _epilogue in (
     ),
     (
         "erase",
-        "Erase payloads of entries; the entries and every proof stay.",
+        "Ask for payloads of entries to be erased; another person confirms it.",
         examples(
             "towpath audit erase --caller mia --reason 'request 4711'",
-            "towpath audit erase --before 365d --reason 'yearly' --yes",
+            "towpath audit erase --before 365d --reason 'yearly'",
         ),
     ),
 ):

@@ -1,6 +1,6 @@
-"""The audit as a log: export it, take its checkpoint, erase payloads.
+"""The audit as a log: export it, take its checkpoint, prove entries.
 
-A credential exports its own project's entries, and hashes of the rest; erasing needs the scope `audit:erase`.
+A credential exports its own project's entries, and hashes of the rest.
 """
 
 from typing import Annotated
@@ -13,18 +13,15 @@ from towpath_audit.bundle import EVERY_PROJECT
 from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage
 from towpath_contracts.tools.audit import (
-    AuditErased,
     AuditExportCursor,
     AuditPiece,
     AuditProof,
     CheckpointView,
-    EraseAudit,
     ExportAudit,
     GetCheckpoint,
     ProveRun,
 )
 from towpath_gateway.app.dependencies import (
-    AuditEraser,
     AuditReader,
     Dependencies,
     documented,
@@ -51,19 +48,6 @@ class ExportAuditBody(ClientMessage):
     every_project: bool = False
     cursor: AuditExportCursor | None = None
     previous: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
-
-
-class EraseAuditBody(ClientMessage):
-    """Whose audit payloads to erase: all that is given must fit, and something must be.
-
-    Whose payloads: all that is given must fit, and something must be. The reason stands in the log for ever.
-    """
-
-    reason: str = Field(min_length=1, max_length=2_000)
-    run_id: UUID | None = None
-    execution_id: UUID | None = None
-    caller: str | None = Field(default=None, max_length=128)
-    before: AwareDatetime | None = None
 
 
 @router.post(
@@ -114,10 +98,3 @@ async def prove_run(
     """Return the entries with their paths in the tree of a signed checkpoint: the newest, or that of `size` leaves."""
     request = ProveRun(project=principal.project, run_id=run_id, execution_id=execution_id, size=size)
     return json_answer(await dependencies.platform.request(rpc.AUDIT_PROVE, request, AUDIT_TIMEOUT_S))
-
-
-@router.post("/erase", response_model=AuditErased, responses=documented(), summary="Erase payloads")
-async def erase_audit(wanted: EraseAuditBody, dependencies: Dependencies, principal: AuditEraser) -> Response:
-    """Erase details and argument digests; entries and proofs stay, and the erasing is in the log itself."""
-    request = EraseAudit(project=principal.project, actor=principal.actor, **wanted.model_dump(exclude_unset=True))
-    return json_answer(await dependencies.platform.request(rpc.AUDIT_ERASE, request, AUDIT_TIMEOUT_S))

@@ -1,4 +1,4 @@
-"""Exports of the audit, piece by piece, and the erasure of payloads.
+"""Exports of the audit, piece by piece.
 
 A bundle discloses the entries of one project, or of all; of other leaves it holds what they hash, so that the Merkle
 tree can be recomputed. What a piece holds depends on its cursor alone, so any replica can make it.
@@ -21,11 +21,9 @@ from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Signer, write_time
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.audit import (
-    AuditErased,
     AuditExportCursor,
     AuditPiece,
     CheckpointView,
-    EraseAudit,
     ExportAudit,
     GetCheckpoint,
 )
@@ -45,15 +43,12 @@ MAX_SEALS = 400
 MAX_EFFECTS = 1_000
 """Rows read for one piece."""
 
-ERASE_BATCH = 5_000
-MAX_ERASED_PER_REQUEST = 100_000
-
 _CURSOR_FORMAT = b"towpath-audit-cursor-1\n"
 _ZERO_ID = UUID(int=0)
 
 
 class AuditLogRequests:
-    """Seals, exports and erases: requests about the log as a whole."""
+    """Seals and exports: requests about the log as a whole."""
 
     def __init__(self, pool: Any, sealer: Sealer) -> None:
         self._pool = pool
@@ -108,21 +103,6 @@ class AuditLogRequests:
             raise ProblemError(problem("export_moved", "payloads were erased, or retention dropped a segment"))
         seen: int = row["seen"]
         return max(cursor.watched, seen)
-
-    async def erase(self, request: EraseAudit) -> AuditErased:
-        """Erase the payloads that match, in batches that are each in the log; raises ProblemError without a filter."""
-        filters = (request.run_id, request.execution_id, request.caller, request.before)
-        if all(value is None for value in filters):
-            raise ProblemError(problem("request_invalid", "say whose payloads: run_id, execution_id, caller or before"))
-        erased = 0
-        while erased < MAX_ERASED_PER_REQUEST:
-            rows = await self._pool.fetch(QUERIES.erasable, request.project, *filters, ERASE_BATCH)
-            if not rows:
-                return AuditErased(erased=erased)
-            ids = [row["entry_id"] for row in rows]
-            gone = await self._pool.fetchval(QUERIES.erase, request.project, ids, request.actor, request.reason)
-            erased += len(gone)
-        return AuditErased(erased=erased, more=True)
 
     async def _begin(self, request: ExportAudit, piece: ExportPiece) -> AuditExportCursor:
         end_seal, size, watched = await self._end()

@@ -1,0 +1,115 @@
+"""`towpath erasures`: what somebody wants erased; confirmed by another person, or withdrawn."""
+
+from typing import Annotated
+from uuid import UUID
+
+from cyclopts import App, Parameter
+
+from towpath.cli.runs.run_follower import is_interactive, prompt
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
+from towpath.cli.shared.output import Column, Row
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.tools.erasures import ErasureStatus, ErasureView
+
+app = App(name="erasures", help="See what is to be erased; confirm or withdraw it.")
+
+
+def _what(row: Row) -> str:
+    named = ((name, row[name]) for name in ("run_id", "execution_id", "caller", "before"))
+    return ", ".join(f"{name.removesuffix('_id')} {value}" for name, value in named if value is not None)
+
+
+def _minute(name: str) -> Column:
+    return Column(name.replace("_", " "), lambda row: str(row[name] or "")[:16].replace("T", " "))
+
+
+ERASURE = (
+    Column("erasure", "erasure_id"),
+    Column("status", "status"),
+    Column("what", _what),
+    Column("requested by", "requested_by"),
+    _minute("requested_at"),
+    _minute("alone_from"),
+    Column("decided by", "decided_by"),
+    Column("payloads erased", "erased"),
+    Column("why", lambda row: row["reason"][:80]),
+)
+"""How an erasure is shown."""
+
+
+@app.command(name="list", help_epilogue=examples("towpath erasures list --status requested"))
+async def list_erasures(
+    *,
+    status: ErasureStatus | None = None,
+    before: UUID | None = None,
+    limit: int = 100,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
+) -> None:
+    """List erasures, newest first.
+
+    Args:
+        status: requested, confirmed (being carried out), done or withdrawn.
+        before: Older than this one: the next_before of the page before.
+        limit: How many, at most 500.
+    """
+    async with common.connect() as client:
+        page = await client.audit.erasures(status=status, before=before, limit=limit)
+    out = common.out()
+    out.rows(
+        "erasures", [one.model_dump(mode="json") for one in page.erasures], ERASURE, empty="Nothing is to be erased."
+    )
+    if page.next_before is not None and out.for_people:
+        out.write(f"more: --before {page.next_before}", "dim")
+
+
+@app.command(help_epilogue=examples("towpath erasures show 0192f3a0-…"))
+async def show(erasure: UUID, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+    """Show who wants what erased, and how far it is.
+
+    Args:
+        erasure: Its id.
+    """
+    async with common.connect() as client:
+        _show(common, await client.audit.erasure(erasure))
+
+
+@app.command(help_epilogue=examples("towpath erasures confirm 0192f3a0-…", "towpath erasures confirm 0192f3a0-… --yes"))
+async def confirm(
+    erasure: UUID,
+    /,
+    *,
+    yes: Annotated[bool, Parameter(negative="")] = False,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
+) -> None:
+    """Have something erased that another person asked for; your own request takes its delay.
+
+    Nothing brings it back, so a person at a terminal is asked first; anybody else has to say --yes.
+
+    Args:
+        erasure: Its id.
+        yes: Don't ask.
+    """
+    if not yes and not is_interactive():
+        raise ProblemError(problem("request_invalid", "erased is gone for ever, and nobody is here to ask: say --yes"))
+    async with common.connect() as client:
+        if not yes:
+            asked = (await client.audit.erasure(erasure)).model_dump(mode="json")
+            words = f"Erase the payloads of {_what(asked)} for ever, as {asked['requested_by']} asked? [y/N] "
+            if prompt(words).strip().lower() not in {"y", "yes"}:
+                raise ProblemError(problem("request_invalid", "nothing was erased"))
+        _show(common, await client.audit.confirm_erasure(erasure))
+
+
+@app.command(help_epilogue=examples("towpath erasures withdraw 0192f3a0-…"))
+async def withdraw(erasure: UUID, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+    """Drop a request that nobody has confirmed.
+
+    Args:
+        erasure: Its id.
+    """
+    async with common.connect() as client:
+        _show(common, await client.audit.withdraw_erasure(erasure))
+
+
+def _show(common: ConnectionOptions, erasure: ErasureView) -> None:
+    common.out().record(erasure.model_dump(mode="json"), ERASURE)

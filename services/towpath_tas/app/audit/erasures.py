@@ -1,0 +1,140 @@
+"""Erasures: asked for, confirmed or withdrawn, and carried out.
+
+Each step is one transaction with its entry of the audit. What was confirmed is carried out by whoever confirmed it, in
+batches; what an interruption leaves is finished by any replica.
+"""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
+from towpath_contracts.tools.erasures import (
+    DecideErasure,
+    ErasureList,
+    ErasureView,
+    ListErasures,
+    RequestErasure,
+)
+from towpath_fabric.ids import new_run_id
+from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
+from towpath_fabric.telemetry.logs import Logger
+from towpath_tas.adapters.ledger_tables import QUERIES as LEDGER
+from towpath_tas.adapters.ledger_tables import platform_audit_row
+from towpath_tas.core.erasure_rules import ErasureRules, decide, requested_detail, selection
+
+QUERIES = Queries.load("towpath_tas.adapters", "erasures.sql")
+
+MAX_OPEN = 1_000
+"""Erasures of one project that are not carried out yet: somebody has to read them."""
+
+BATCH = 5_000
+MAX_BATCHES_PER_REQUEST = 20
+"""Whoever confirms waits for as many; the rest follows."""
+
+FINISH_EVERY_S = 15.0
+
+
+class Erasures:
+    """Answers requests about erasures, and carries out those that are confirmed."""
+
+    def __init__(self, pool: Any, rules: ErasureRules, log: Logger) -> None:
+        self._pool = pool
+        self._rules = rules
+        self._log = log
+
+    async def request(self, request: RequestErasure) -> ErasureView:
+        """Store what is asked for; raises ProblemError where nothing is named, or too much waits already."""
+        if not selection(request):
+            raise ProblemError(problem("request_invalid", "say whose payloads: run_id, execution_id, caller or before"))
+        async with self._pool.acquire() as connection, connection.transaction():
+            waiting = await connection.fetchval(QUERIES.open_erasures, request.project)
+            if waiting >= MAX_OPEN:
+                raise ProblemError(
+                    problem("limit_exceeded", f"{waiting} erasures wait; confirm or withdraw some first")
+                )
+            now = await connection.fetchval(QUERIES.now)
+            erasure = ErasureView(
+                erasure_id=new_run_id(),
+                project=request.project,
+                status="requested",
+                reason=request.reason,
+                requested_by=request.actor,
+                requested_at=now,
+                alone_from=now + self._rules.delay,
+                run_id=request.run_id,
+                execution_id=request.execution_id,
+                caller=request.caller,
+                before=request.before,
+            )
+            await connection.execute(
+                QUERIES.add,
+                *(erasure.erasure_id, erasure.project, erasure.run_id, erasure.execution_id, erasure.caller),
+                *(erasure.before, erasure.reason, erasure.requested_by, erasure.requested_at, erasure.alone_from),
+            )
+            await _note(connection, erasure, "audit.erase_requested", request.actor, requested_detail(request, erasure))
+        return erasure
+
+    async def decide(self, request: DecideErasure) -> ErasureView:
+        """Confirm and carry out, or withdraw; raises ProblemError where this person can't, or it is settled."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            erasure = _found(await connection.fetchrow(QUERIES.lock, request.project, request.erasure_id), request)
+            now = await connection.fetchval(QUERIES.now)
+            decision = decide(erasure, request, self._rules, now)
+            if isinstance(decision, Problem):
+                raise ProblemError(decision)
+            if decision is not None:
+                await connection.execute(QUERIES.settle, erasure.erasure_id, decision.status, request.actor, now)
+                await _note(connection, erasure, decision.phase, request.actor, decision.detail)
+        if request.verdict == "confirm":
+            await self.carry_out(request.erasure_id, MAX_BATCHES_PER_REQUEST)
+        return _found(await self._pool.fetchrow(QUERIES.find, request.project, request.erasure_id), request)
+
+    async def list(self, request: ListErasures) -> ErasureList:
+        """Return a page of the project's erasures; raises ProblemError for one that is named and is none."""
+        if request.erasure_id is not None:
+            row = await self._pool.fetchrow(QUERIES.find, request.project, request.erasure_id)
+            return ErasureList(erasures=(_found(row, request),))
+        rows = await self._pool.fetch(
+            QUERIES.listed, request.project, request.status, request.before, request.limit + 1
+        )
+        page = tuple(ErasureView.model_validate(dict(row)) for row in rows[: request.limit])
+        return ErasureList(erasures=page, next_before=page[-1].erasure_id if len(rows) > request.limit else None)
+
+    async def carry_out(self, erasure_id: UUID, batches: int) -> None:
+        """Erase what a confirmed erasure names, at most so many batches of it; what is done stays as it is."""
+        for _ in range(batches):
+            try:
+                gone = await self._pool.fetchval(QUERIES.erase_payloads, erasure_id, BATCH)
+            except asyncpg.RaiseError:  # not confirmed, or done meanwhile by another replica
+                return
+            if gone < BATCH:
+                return
+
+    async def run(self) -> None:
+        """Finish what was interrupted, for ever."""
+        while True:
+            try:
+                await self.finish()
+            except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
+                self._log.warning("confirmed erasures were not finished", error=str(error))
+            await asyncio.sleep(FINISH_EVERY_S)
+
+    async def finish(self) -> None:
+        """Go on with what was confirmed and is not done."""
+        for row in await self._pool.fetch(QUERIES.unfinished):
+            await self.carry_out(row["erasure_id"], MAX_BATCHES_PER_REQUEST)
+
+
+def _found(row: Any, request: DecideErasure | ListErasures) -> ErasureView:
+    if row is None:
+        raise ProblemError(problem("erasure_not_found", f"{request.erasure_id} is no erasure of this project"))
+    return ErasureView.model_validate(dict(row))
+
+
+async def _note(connection: Any, erasure: ErasureView, phase: str, actor: str, detail: dict[str, Any]) -> None:
+    word = phase.rpartition("_")[2]
+    entry = platform_audit_row(erasure.project, phase, word, actor=actor, run_id=erasure.run_id, detail=detail)
+    await connection.execute(LEDGER.add_audit, [entry])
