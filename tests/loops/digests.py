@@ -22,6 +22,8 @@ DIGESTS = {
     "cycle_with_polls": "c961570ee9e53e1176a4fc494eb6f1b3fa6bffc7aa1460ee2dd9dead7aa42bd5",
     "cycle_with_volatile_results": "21d9f287e57483b2e645f3f90e627ee7f33571bfb9266e0195cb61c74e1fc5cc",
     "denied_again_and_again": "834e6779d5540e1649a1a2774aa7fd76f463e5c397b7fce95c5be9692efa7768",
+    "denied_by_one_rule": "3feef9fdfd54612f2ff88709cd947fe11693d93c57cac8e799c9913a4a4df9fb",
+    "denied_for_different_reasons": "d7a1b2590926105f4eee61ff6e5f822ae91bfd25a0b0e90ec563acecc0b58b22",
     "denied_then_something_else": "f18f96592aad3b4cf0e78af888b87ec9a319fc1f183a09028a541747b62a39e6",
     "edit_and_test_in_circles": "c1acb2afa026781a1370896caeaffcb9b04496948167ed19f798f1bc319fb6b7",
     "edits_that_undo_each_other": "359ac016c2735989da4243892c2b582d67e71be48c91bc41f0c4cb965cf808cc",

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from tests.loops.traces import Outcome, Trace, Turn, world
+from tests.loops.traces import DeniedByRule, Outcome, Trace, Turn, world
 
 from towpath_contracts import facts
 from towpath_contracts.events import log as ev
@@ -66,7 +66,8 @@ class Drive:
 
 def _fact(execution_id: UUID, outcome: Outcome) -> facts.AnyFact:
     if outcome.denied:
-        denial = Denial(violation_type=outcome.denied, reason="not yours")
+        named = {"tool": outcome.tool, "rule": outcome.rule} if isinstance(outcome, DeniedByRule) else {}
+        denial = Denial(violation_type=outcome.denied, reason="not yours", **named)
         return facts.ToolDeniedFact(run_id=RUN, execution_id=execution_id, denial=denial)
     if outcome.code:
         failure = ToolFailure(code=outcome.code, message=outcome.message, external=outcome.external)

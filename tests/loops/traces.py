@@ -29,6 +29,14 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeniedByRule(Outcome):
+    """A denial that names its tool and rule."""
+
+    tool: str
+    rule: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Turn:
     """One decision, as the text that a model wrote, and the outcomes of its calls; no text is an unreadable answer."""
 
@@ -155,7 +163,12 @@ def failed(message: str, *, code: str = "tool_exception", external: bool = False
 
 
 def denied(violation: str = "permission_denied") -> Outcome:
+    """A denial as earlier releases told it: neither tool nor rule is named."""
     return Outcome(denied=violation)
+
+
+def denied_by_rule(tool: str, rule: str) -> Outcome:
+    return DeniedByRule(denied="permission_denied", tool=tool, rule=rule)
 
 
 def work(rng: Random) -> Turn:

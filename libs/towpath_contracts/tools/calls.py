@@ -168,7 +168,8 @@ class Denial(MessagePart):
     """Why the tool-access service refused, and what would be allowed.
 
     The rungs of the ladder in their order: `alternatives`, best first, then `specialists`, then a person
-    (`escalation`). `allowed_tools` are the names of the alternatives.
+    (`escalation`). `allowed_tools` are the names of the alternatives. `tool` is what was refused, as a run is told it;
+    denials of earlier releases do not name it.
     """
 
     violation_type: str
@@ -179,6 +180,7 @@ class Denial(MessagePart):
     alternatives: tuple[AlternativeTool, ...] = ()
     specialists: tuple[Specialist, ...] = ()
     escalation: DenialEscalation | None = None
+    tool: str = Field(default="", exclude_if=lambda tool: not tool)
 
 
 class ToolRequest(Message):

@@ -11,6 +11,7 @@ from typing import Any
 from towpath_contracts.canonical import canonical_json, digest, digest_text
 from towpath_contracts.decisions.decision import ToolCall
 from towpath_contracts.events import log as ev
+from towpath_contracts.tools.calls import Denial
 from towpath_engine.state.run import StepCall
 
 COMPARED_CHARS = 200
@@ -56,12 +57,22 @@ def call_signature(calls: tuple[ToolCall, ...]) -> str:
 def error_signature(event: ev.ToolCallFinished | ev.ToolCallDenied) -> str:
     """Return the normalised signature of a failure: its class, or its text without numbers, addresses, quoted names."""
     if isinstance(event, ev.ToolCallDenied):
-        return f"denied:{event.denial.violation_type}"
+        return _denial_signature(event.denial)
     if event.failure is None:
         return event.status
     if event.failure.code != "tool_exception":
         return event.failure.code
     return f"{event.failure.code}:{_normalised(event.failure.message)}"
+
+
+def _denial_signature(denial: Denial) -> str:
+    """Return kind, tool and rule of a denial: whoever makes an agent try several forbidden things has made no loop.
+
+    One that does not name its tool is of an earlier release, whose runs counted by kind alone: replays stay the same.
+    """
+    if not denial.tool:
+        return f"denied:{denial.violation_type}"
+    return f"denied:{denial.violation_type}:{denial.tool}:{denial.rule or ''}".removesuffix(":")
 
 
 def _normalised(message: str) -> str:

@@ -90,11 +90,12 @@ def reported(call: LedgerCall, outcome: ToolOutcome, result_digest: str | None) 
 
 
 def denied(call: LedgerCall, denial: Denial) -> str:
+    """Return the fact of a denial. It names the tool: a run counts denials of different tools apart."""
     return ToolDeniedFact(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:denied",
         execution_id=call.execution_id,
-        denial=denial,
+        denial=denial.model_copy(update={"tool": call.tool}),
         policy_version=call.policy_version,
     ).model_dump_json()
 

@@ -3,7 +3,19 @@
 from random import Random
 
 from tests.loops.families.shapes import READERS, args_of, third
-from tests.loops.traces import AFTER_LATEST, Loop, Turn, call, decided, denied, failed, looping, route, word
+from tests.loops.traces import (
+    AFTER_LATEST,
+    Loop,
+    Turn,
+    call,
+    decided,
+    denied,
+    denied_by_rule,
+    failed,
+    looping,
+    route,
+    word,
+)
 
 
 @looping
@@ -67,6 +79,13 @@ def equal_errors_between_outages(rng: Random) -> Loop:
 @looping
 def denied_again_and_again(rng: Random) -> Loop:
     return third([call(rng.choice(("send", "write", "move")), args_of(rng), denied()) for _ in range(3 + AFTER_LATEST)])
+
+
+@looping
+def denied_by_one_rule(rng: Random) -> Loop:
+    """The same tool and rule, with other arguments each time."""
+    tool, rule = rng.choice(("send", "write", "move")), f"careful/{word(rng)}"
+    return third([call(tool, args_of(rng), denied_by_rule(tool, rule)) for _ in range(3 + AFTER_LATEST)])
 
 
 @looping

@@ -3,7 +3,21 @@
 from random import Random
 
 from tests.loops.families.shapes import READERS
-from tests.loops.traces import Turn, benign, call, calls, denied, failed, fresh, page, route, word, words, work
+from tests.loops.traces import (
+    Turn,
+    benign,
+    call,
+    calls,
+    denied,
+    denied_by_rule,
+    failed,
+    fresh,
+    page,
+    route,
+    word,
+    words,
+    work,
+)
 
 LONG = "Your message was accepted for delivery and will be sent within the next few minutes. Thank you."
 """An acknowledgement with something in it, and yet the same for every message."""
@@ -194,6 +208,14 @@ def denied_then_something_else(rng: Random) -> tuple[Turn, ...]:
     for _ in range(rng.randrange(2, 6)):
         turns += [call("send", {"to": fresh(rng)}, denied()), work(rng)]
     return tuple(turns)
+
+
+@benign
+def denied_for_different_reasons(rng: Random) -> tuple[Turn, ...]:
+    """Something that was read makes the agent try several forbidden things; then it goes on with its task."""
+    tools, rules = ("send", "write", "move"), ("strangers", "made-up", "deleting")
+    tried = rng.sample([(tool, rule) for tool in tools for rule in rules], rng.randrange(4, 8))
+    return (*(call(tool, {"to": fresh(rng)}, denied_by_rule(tool, rule)) for tool, rule in tried), work(rng))
 
 
 @benign

@@ -174,8 +174,9 @@ class Machine:
     def unknown(self, index: int = 0) -> list[ev.AnyEvent]:
         return self.finish(index, None, status="unknown", worker="w1")
 
-    def deny(self, index: int = 0, violation: str = "permission_denied") -> list[ev.AnyEvent]:
-        denial = Denial(violation_type=violation, reason="not yours", allowed_tools=("echo",), suggestion="use echo")
+    def deny(self, index: int = 0, violation: str = "permission_denied", **more: Any) -> list[ev.AnyEvent]:
+        told = {"reason": "not yours", "allowed_tools": ("echo",), "suggestion": "use echo", **more}
+        denial = Denial(violation_type=violation, **told)
         return self.feed(facts.ToolDeniedFact(run_id=RUN, execution_id=self.call_id(index), denial=denial))
 
     def want_approval(self, approval_id: UUID, index: int = 0, hours: float = 1, **more: Any) -> list[ev.AnyEvent]:

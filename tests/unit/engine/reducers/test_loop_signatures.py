@@ -54,6 +54,31 @@ def test_equal_denials_are_equal_errors() -> None:
     assert loops(machine) == [("errors", 3, "nudge")]
 
 
+def test_denials_of_different_tools_or_by_different_rules_are_no_loop() -> None:
+    machine = Machine()
+    for tool, rule in (
+        ("echo", "a"),
+        ("lookup", "a"),
+        ("echo", "b"),
+        ("lookup", None),
+        ("echo", None),
+        ("lookup", "b"),
+    ):
+        machine.decide(use(tool, text=f"{tool} {rule}"))
+        machine.deny(tool=tool, rule=rule)
+    assert loops(machine) == [] and not machine.state.is_final
+
+
+def test_denials_of_one_tool_by_one_rule_are_a_loop_that_ends_only_after_the_note() -> None:
+    machine = Machine()
+    for number in range(4):
+        assert not machine.state.is_final
+        machine.decide(use("echo", text=str(number)))
+        machine.deny(tool="echo", rule="careful/untrusted-values")
+    assert [(count, action) for _, count, action in loops(machine)] == [(3, "nudge"), (4, "stop")]
+    assert machine.state.detectors.error_signature == "denied:permission_denied:echo:careful/untrusted-values"
+
+
 def test_three_unknown_tools_are_one_error_whatever_their_names() -> None:
     machine = Machine()
     for name in ("alpha", "beta"):
