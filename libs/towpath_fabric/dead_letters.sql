@@ -26,3 +26,12 @@ WHERE (status <> 'dead' AND settled_at < now() - interval '30 days') OR at < now
 INSERT INTO runs.handling_failure (stream, sequence, failures, last) VALUES ($1, $2, 1, now())
 ON CONFLICT (stream, sequence) DO UPDATE SET failures = runs.handling_failure.failures + 1, last = now()
 RETURNING failures
+
+-- name: begin_handling
+-- Marks a message that is about to be handled alone; says how many marks processes have left behind that did not end it.
+INSERT INTO runs.handling_failure (stream, sequence, failures, unfinished, last) VALUES ($1, $2, 0, 1, now())
+ON CONFLICT (stream, sequence) DO UPDATE SET unfinished = runs.handling_failure.unfinished + 1, last = now()
+RETURNING unfinished - 1
+
+-- name: end_handling
+UPDATE runs.handling_failure SET unfinished = $3 WHERE stream = $1 AND sequence = $2

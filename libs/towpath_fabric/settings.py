@@ -83,6 +83,9 @@ class Settings(BrokerSettings):
     embedded: bool = False
     otlp_endpoint: str | None = None
     stop_grace_s: float = 10.0
+    max_handling_deaths: int = Field(default=3, ge=1)
+    """Deaths of a process that handled one message alone, after which the message is set aside. It is handled alone
+    after two other deliveries that ended without an answer, so the default is five deaths in all."""
     http_hosts: str = ""
     """Names with a dot that `/metrics`, `/readyz` and the like are answered under, with commas between them."""
     http_header_s: float = Field(default=10.0, gt=0)

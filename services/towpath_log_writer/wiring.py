@@ -6,8 +6,9 @@ from towpath_fabric.nats.pull_consumer import PullConsumer
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.streams import ensure_consumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
+from towpath_fabric.redelivery.poison_messages import MarkStatements, poison_guards
 from towpath_fabric.service import Service
-from towpath_log_writer.adapters.history_tables import HistoryStore, SweepProgressStore
+from towpath_log_writer.adapters.history_tables import QUERIES, HistoryStore, SweepProgressStore
 from towpath_log_writer.app.history_queries import HistoryQueries
 from towpath_log_writer.app.history_writer import HistoryWriter
 from towpath_log_writer.app.repair import HistoryRepairer
@@ -16,6 +17,8 @@ from towpath_log_writer.metrics import LogWriterMetrics
 from towpath_log_writer.settings import LogWriterSettings
 
 ROLE = "log_writer"
+
+MARKS = MarkStatements(QUERIES.begin_handling, QUERIES.end_handling)
 
 
 def build_service(settings: LogWriterSettings) -> Service:
@@ -31,7 +34,8 @@ def build_service(settings: LogWriterSettings) -> Service:
         sweeps = SweepProgressStore(PinnedDatabaseConnection(pool))
         repairer = HistoryRepairer(bus, sweeps, writer, log, has_backlog=backlog.is_large)
         on_reconnect(bus.nc, repairer.moved)
-        reader = HistoryEventReader(events, writer, repairer, backlog, settings, metrics, log)
+        guard = poison_guards(pool, log, max_deaths=settings.max_handling_deaths, marks=MARKS)
+        reader = HistoryEventReader(events, guard(EVENTS_CONSUMER), writer, repairer, backlog, settings, metrics, log)
         queries = HistoryQueries(pool)
         bus.subscriber(GET_HISTORY)(queries.get_history)
         bus.subscriber(GET_LLM_CALLS)(queries.get_llm_calls)
@@ -39,7 +43,7 @@ def build_service(settings: LogWriterSettings) -> Service:
             await consumer.start()
             service.on_stop(consumer.stop)
         service.loop(reader.run)
-        service.loop(DebugLogReader(logs, tables, settings, metrics, log).run)
+        service.loop(DebugLogReader(logs, guard(LOGS_CONSUMER), tables, settings, metrics, log).run)
         service.loop(repairer.repair)
         service.loop(lambda: repairer.sweep(settings.history_sweep_s))
 

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
 from towpath_fabric.dead_letters import DeadLetters
 from towpath_fabric.ports import Database, MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
+from towpath_fabric.redelivery.poison_messages import poison_guards
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.model_prices import ModelPrices
 from towpath_orchestrator.adapters.run_store import RunStore
@@ -111,10 +113,11 @@ class OrchestratorWiring:
 
         accounting = BudgetAccounting(limits, metrics.refused)
         texts = WorkspaceTextStore(pool, store)
-        inbox_letters = DeadLetters(pool, "INBOX", metrics.dead, log, local_facts.add_dead)
-        inbox = Inbox(ports.inbox, local_facts, inbox_letters, metrics, cache.caller_of, batch_size=settings.batch_size)
+        guard = poison_guards(pool, log, max_deaths=settings.max_handling_deaths)
+        dead = DeadLetters(pool, "INBOX", metrics.dead, log, local_facts.add_dead)
+        of_inbox = ports.inbox, local_facts, dead, metrics, cache.caller_of, guard(INBOX_CONSUMER)
         commit_loop = CommitLoop(
-            inbox=inbox,
+            inbox=Inbox(*of_inbox, batch_size=settings.batch_size),
             local_facts=local_facts,
             reader=BatchRunReader(pool, lane, store, cache, accounting, metrics, log),
             store=store,
@@ -155,7 +158,7 @@ class OrchestratorWiring:
             ReconnectResend(bus, cache, dispatcher, ports.ensure).run,
             reconciler.clean_up,
             StartupResend(pool, store, dispatcher, log, most=settings.max_active_runs).run,
-            TaskQueueConsumer(ports.tasks, intake, checker, task_letters, log).run,
+            TaskQueueConsumer(ports.tasks, intake, checker, task_letters, guard(TASKS_CONSUMER), log).run,
         )
 
     async def answer(self) -> Callable[[], Awaitable[None]]:

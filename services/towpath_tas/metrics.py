@@ -8,12 +8,26 @@ STAY_BUCKETS_S = (
 )
 """Fine where a call passes, so that a median can be read from it (`bench/tas_step.py`)."""
 
+LONG_CPU_S = 0.05
+"""CPU that a batch of decisions takes in a thread at most before it counts as long."""
+
 
 class TasMetrics:
     """Prometheus metrics of one replica; no label ever holds an id."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.decisions = Counter("towpath_tas_decisions", "Decisions on calls", ["verdict"], registry=registry)
+        self.decided = Counter(
+            "towpath_tas_calls_decided", "Calls and outcomes that were decided about, each time", registry=registry
+        )
+        self.decision_cpu_seconds = Counter(
+            "towpath_tas_decision_cpu_seconds", "CPU of the threads that decided about them", registry=registry
+        )
+        self.long_decisions = Counter(
+            "towpath_tas_long_decisions",
+            "Batches of decisions that took more than LONG_CPU_S of CPU",
+            registry=registry,
+        )
         self.outcomes = Counter("towpath_tas_outcomes", "Ends of calls in the ledger", ["status"], registry=registry)
         self.evidence = Counter("towpath_tas_evidence", "Outcomes kept as evidence only", registry=registry)
         self.claims = Counter("towpath_tas_claims", "Claims answered", ["answer"], registry=registry)
@@ -46,3 +60,10 @@ class TasMetrics:
             buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2),
             registry=registry,
         )
+
+    def count_decisions(self, decisions: int, cpu_s: float) -> None:
+        """Count a batch of decisions that took *cpu_s* seconds of a thread's CPU."""
+        self.decided.inc(decisions)
+        self.decision_cpu_seconds.inc(cpu_s)
+        if cpu_s > LONG_CPU_S:
+            self.long_decisions.inc()

@@ -21,6 +21,7 @@ from towpath_contracts.base import Message
 from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
+from towpath_contracts.streams import TOOLOUT_CONSUMER, TOOLREQ_CONSUMER
 from towpath_contracts.subjects import for_toolset, tool_exec
 from towpath_contracts.tools.calls import RegisterTools, ToolsRegistered
 from towpath_fabric.dead_letters import DeadLetters, NotifyRun
@@ -28,6 +29,7 @@ from towpath_fabric.nats.bus import Bus
 from towpath_fabric.ports import Database, MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.redelivery.poison_messages import poison_guards
 from towpath_fabric.service import Service
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
@@ -100,6 +102,7 @@ class CallWiring:
         self._commands = LedgerCommands(pool, ledger, dispatcher, single_person=settings.single_person)
         self._switches = SwitchCommands(pool, bus, dispatcher, log)
         self.dead_letters = WorkerDeadLetters(pool, bus, ledger, dispatcher, metrics, log)
+        guard = poison_guards(pool, log, max_deaths=settings.max_handling_deaths)
         requests = ToolRequestConsumer(
             *(
                 ports.asked,
@@ -107,6 +110,7 @@ class CallWiring:
                 ledger,
                 dispatcher,
                 self._dead("TOOLREQ", self.dead_letters.send_fact),
+                guard(TOOLREQ_CONSUMER),
                 metrics,
                 log,
             ),
@@ -122,6 +126,7 @@ class CallWiring:
                 self.tickets,
                 bus,
                 self._dead("TOOLOUT"),
+                guard(TOOLOUT_CONSUMER),
             ),
             *(metrics, log),
             batch_size=size,

@@ -22,7 +22,7 @@ _ANY_FENCE = Mutation(symbol="towpath_tas:_decision_context", old="fence=found.f
 """Nobody looks at the stored fence."""
 
 _ACK_BEFORE_COMMIT = Mutation(
-    symbol="towpath_orchestrator:Inbox.take",
+    symbol="towpath_orchestrator:Inbox._take",
     old="return facts",
     new="await self.acknowledge(facts); return facts",
 )

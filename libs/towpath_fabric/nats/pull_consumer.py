@@ -39,6 +39,8 @@ CHECK_S = 0.25
 LONGEST_PAUSE_S = 2.0
 """Between two attempts to declare a consumer that is missing, from CHECK_S on."""
 
+FLUSH_S = 2
+
 Rebind = Callable[[], Awaitable[None]]
 
 
@@ -248,6 +250,12 @@ async def term(message: Msg) -> None:
 async def in_progress(message: Msg) -> None:
     """Extend the ack wait; only while the work makes progress."""
     await _respond(message, b"+WPI")
+
+
+async def flush(message: Msg) -> None:
+    """Wait until the broker has what was sent on the message's connection, acks among it; at most FLUSH_S."""
+    with contextlib.suppress(TimeoutError, nats_errors.Error):
+        await message._client.flush(timeout=FLUSH_S)
 
 
 async def _respond(message: Msg, response: bytes) -> None:

@@ -183,3 +183,14 @@ SELECT call FROM (
 ) calls
 ORDER BY step_number, at, attempt, nth
 OFFSET $3 LIMIT $4
+
+-- name: begin_handling
+INSERT INTO history.handling_mark (stream, sequence, unfinished, last) VALUES ($1, $2, 1, now())
+ON CONFLICT (stream, sequence) DO UPDATE SET unfinished = history.handling_mark.unfinished + 1, last = now()
+RETURNING unfinished - 1
+
+-- name: end_handling
+-- What was set aside keeps its row.
+WITH kept AS (
+  UPDATE history.handling_mark SET unfinished = $3 WHERE stream = $1 AND sequence = $2 AND $3::integer > 0)
+DELETE FROM history.handling_mark WHERE stream = $1 AND sequence = $2 AND $3::integer = 0

@@ -1,11 +1,11 @@
 """Reads events and logs from their streams, in batches, and acknowledges what is stored.
 
-A batch is acknowledged after its commit. A message that can't be read is acknowledged too: the run log still has its
-events, and the sweep will find them.
+A batch is acknowledged after its commit. A message that can't be read, or whose handling ends the process each time, is
+acknowledged too: the run log still has its events, and the sweep will find them.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import asyncpg
 from nats.aio.msg import Msg
@@ -18,6 +18,7 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.redelivery.poison_messages import PoisonGuard, Refuse, apart
 from towpath_fabric.telemetry.logs import Logger
 from towpath_log_writer.adapters.history_tables import INVALID_DATA, HistoryStore
 from towpath_log_writer.app.history_writer import WAITS_S, HistoryWriter
@@ -62,12 +63,27 @@ async def gather_batch(consumer: PullConsumer, most: int, linger_s: float) -> li
     return messages
 
 
+async def handle_in_order(
+    messages: list[Msg], guard: PoisonGuard, handle: Callable[[list[Msg]], Awaitable[None]], skip: Refuse
+) -> None:
+    """Have *handle* take *messages* together, or one by one where any is watched: an ack counts for all before it."""
+    _, watched = apart(messages)
+    if not watched:
+        await handle(messages)
+        return
+    for message in messages:
+        async with guard.alone(message, skip) as admitted:
+            if admitted:
+                await handle([message])
+
+
 class HistoryEventReader:
     """Brings events from the stream into history."""
 
     def __init__(
         self,
         consumer: PullConsumer,
+        guard: PoisonGuard,
         writer: HistoryWriter,
         repairer: HistoryRepairer,
         backlog: StreamBacklog,
@@ -76,6 +92,7 @@ class HistoryEventReader:
         log: Logger,
     ) -> None:
         self._consumer = consumer
+        self._guard = guard
         self._writer = writer
         self._repairer = repairer
         self._backlog = backlog
@@ -91,10 +108,17 @@ class HistoryEventReader:
             crash_point("log_writer.taken")
             self._repairer.moved()
             self._backlog.observe(int(messages[-1].metadata.num_pending or 0))
-            self._repairer.request_repair(await self._writer.add(self._read(messages)))
-            crash_point("log_writer.before_ack")
-            await ack(messages[-1])  # stands for all before it (`ack_all`)
-            await crash_point_after_flush("log_writer.acked")
+            await handle_in_order(messages, self._guard, self._store, self._skip)
+
+    async def _store(self, messages: list[Msg]) -> None:
+        self._repairer.request_repair(await self._writer.add(self._read(messages)))
+        crash_point("log_writer.before_ack")
+        await ack(messages[-1])  # stands for all before it (`ack_all`)
+        await crash_point_after_flush("log_writer.acked")
+
+    async def _skip(self, message: Msg, _reason: str, _reads: bool) -> None:
+        self._metrics.messages.labels("EVENTS", "set_aside").inc()
+        await ack(message)
 
     def _read(self, messages: Iterable[Msg]) -> list[RawTransitionEvents]:
         batches = []
@@ -117,12 +141,14 @@ class DebugLogReader:
     def __init__(
         self,
         consumer: PullConsumer,
+        guard: PoisonGuard,
         tables: HistoryStore,
         settings: LogWriterSettings,
         metrics: LogWriterMetrics,
         log: Logger,
     ) -> None:
         self._consumer = consumer
+        self._guard = guard
         self._tables = tables
         self._settings = settings
         self._metrics = metrics
@@ -133,11 +159,18 @@ class DebugLogReader:
         linger_s = self._settings.history_linger_ms / 1000
         while True:
             messages = await gather_batch(self._consumer, self._settings.history_batch, linger_s)
-            calls, logs = self._read(messages)
-            crash_point("log_writer.logs_taken")
-            await self._store(calls, logs)
-            crash_point("log_writer.logs_written")
-            await ack(messages[-1])
+            await handle_in_order(messages, self._guard, self._handle, self._skip)
+
+    async def _handle(self, messages: list[Msg]) -> None:
+        calls, logs = self._read(messages)
+        crash_point("log_writer.logs_taken")
+        await self._store(calls, logs)
+        crash_point("log_writer.logs_written")
+        await ack(messages[-1])
+
+    async def _skip(self, message: Msg, _reason: str, _reads: bool) -> None:
+        self._metrics.messages.labels("LOGS", "set_aside").inc()
+        await ack(message)
 
     def _read(self, messages: Iterable[Msg]) -> tuple[list[LlmCallLog], list[ToolLog]]:
         calls: list[LlmCallLog] = []

@@ -133,6 +133,15 @@ CREATE TABLE history.skipped_event (
   PRIMARY KEY (run_id, seq)
 );
 
+-- Messages whose handling was begun alone and not ended so often, since the process died meanwhile.
+CREATE TABLE history.handling_mark (
+  stream     text NOT NULL,
+  sequence   bigint NOT NULL,
+  unfinished integer NOT NULL,
+  last       timestamptz NOT NULL,
+  PRIMARY KEY (stream, sequence)
+);
+
 -- Until when every run that moved is known to be in these tables.
 CREATE TABLE history.sweep (
   one   boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -144,8 +153,9 @@ GRANT SELECT, INSERT, UPDATE ON history.agent_execution_history, history.agent_e
   history.run_cursor TO towpath_log_writer;
 -- What is only ever added can't be changed; the one row of `sweep` is there already.
 GRANT SELECT, INSERT ON history.llm_call, history.tool_log, history.skipped_event TO towpath_log_writer;
+GRANT SELECT, INSERT, UPDATE, DELETE ON history.handling_mark TO towpath_log_writer;
 GRANT SELECT, UPDATE ON history.sweep TO towpath_log_writer;
 
 -- migrate:down
-DROP TABLE history.sweep, history.skipped_event, history.run_cursor, history.tool_log, history.llm_call,
+DROP TABLE history.handling_mark, history.sweep, history.skipped_event, history.run_cursor, history.tool_log, history.llm_call,
   history.tool_execution, history.agent_execution_steps, history.agent_execution_history;

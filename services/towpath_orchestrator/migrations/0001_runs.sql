@@ -211,11 +211,14 @@ CREATE INDEX notice_project ON runs.notice (project, created_at);
 
 -- MESSAGES THAT NOBODY COULD HANDLE
 
+-- `failures`: times that handling a message failed. `unfinished`: times that its handling was begun and not ended, since the
+-- process died meanwhile.
 CREATE TABLE runs.handling_failure (
-  stream   text NOT NULL,
-  sequence bigint NOT NULL,
-  failures integer NOT NULL,
-  last     timestamptz NOT NULL,
+  stream     text NOT NULL,
+  sequence   bigint NOT NULL,
+  failures   integer NOT NULL,
+  unfinished integer NOT NULL DEFAULT 0,
+  last       timestamptz NOT NULL,
   PRIMARY KEY (stream, sequence)
 );
 

@@ -1,8 +1,9 @@
 """Conditions in CEL, the Common Expression Language.
 
 An expression is compiled once, may only use the names that a condition may see, and never raises when it is evaluated:
-any error is `UNCLEAR`. Every CEL expression terminates, but nested macros can take long, so conditions that come from
-callers (in the grant of a task) may not use macros.
+any error is `UNCLEAR`. Every CEL expression terminates, but some take long and can't be interrupted: one that would
+exceed the budget of its decision is `UNCLEAR` and not evaluated (`condition_work`). Conditions that come from callers
+(in the grant of a task) may not use macros.
 """
 
 import functools
@@ -11,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from towpath_tas.core.policy.condition_work import work_of
 from towpath_tas.core.policy.conditions import VARIABLES, Condition, ConditionContext, ConditionResult
 from towpath_tas.core.provenance.provenance_messages import MEMBERS, unknown_members
 
@@ -43,7 +45,7 @@ def _library() -> Any:
 class CelCondition:
     """A rule's condition written in CEL, compiled once and evaluated for every call."""
 
-    __slots__ = ("_names", "_program", "text")
+    __slots__ = ("_names", "_program", "_work", "text")
 
     def __init__(self, text: str) -> None:
         """Compile *text*; raises ValueError with what is wrong."""
@@ -51,6 +53,7 @@ class CelCondition:
             msg = f"the condition has {len(text)} characters, at most {MAX_CHARS} are allowed"
             raise ValueError(msg)
         self.text = text
+        self._work = work_of(text)
         self._program = _library().compile(text)
         self._names = VARIABLES & set(self._program.variables())
         unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO_VARIABLE.findall(text))
@@ -68,6 +71,10 @@ class CelCondition:
 
     def __call__(self, context: Mapping[str, Any]) -> ConditionResult:
         """Evaluate on *context*; see `Condition`."""
+        if self._work is not None:
+            context = context if isinstance(context, ConditionContext) else ConditionContext(context)
+            if not context.spend(self._work):
+                return ConditionResult.UNCLEAR
         try:
             if isinstance(context, ConditionContext) and self._names <= context.ready:
                 answer = self._program.execute(context.prepared)

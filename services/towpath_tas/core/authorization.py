@@ -33,6 +33,8 @@ from towpath_tas.core.denials import (
     denied_drifted,
     denied_grant,
     denied_long_check,
+    denied_long_conditions,
+    denied_poison,
     denied_schema,
     denied_too_costly,
     denied_unknown,
@@ -209,10 +211,14 @@ class ProjectAuthorizer:
             return self._no(query, denied_too_costly(query.tool, len(query.call_origin.values)), tool)
         context = ConditionContext(query.context())
         if not granted(query.grants, query.tool, tool.spec.operation, context, self.compile_grant):
-            return self._no(query, denied_grant(query.tool, tool.spec.operation), tool)
+            too_long = context.too_costly
+            denial = denied_long_conditions(query.tool) if too_long else denied_grant(query.tool, tool.spec.operation)
+            return self._no(query, denial, tool)
         drawn = _limit_usage(query, used, rates)
         found = tool.spec.discovered
         verdict = self.matrix.decide(query.principal, query.tool, tool.spec.operation, context, drawn, discovered=found)
+        if context.too_costly:
+            return self._no(query, denied_long_conditions(query.tool), tool)
         if verdict.effect == "deny":
             return self._no_by_rule(query, tool, verdict, drawn)
         named = verdict.rule
@@ -245,6 +251,10 @@ class ProjectAuthorizer:
         except TooMuchWorkError:
             return denied_long_check(query.tool)
         return denied_arguments(query.tool, problems) if problems else None
+
+    def deny_poison(self, query: AuthorizationQuery) -> AuthorizationDecision:
+        """Deny a call whose authorization has ended processes, without looking at its arguments or at any condition."""
+        return self._no(query, denied_poison(query.tool), self.registry.tools.get(query.tool))
 
     def _unknown(self, query: AuthorizationQuery) -> AuthorizationDecision:
         others = self._others(query)

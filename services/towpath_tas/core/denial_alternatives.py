@@ -132,6 +132,8 @@ def escalation(violation: str, verdict: MatrixVerdict | None) -> DenialEscalatio
             return DenialEscalation(why="the task was submitted with fewer rights, and only another task can have more")
         case DenialCode.TOO_COSTLY:
             return DenialEscalation(why="nobody can permit a call that takes too long to be checked")
+        case DenialCode.POISON:
+            return DenialEscalation(why="an operator has to find out why its authorization ends the service")
         case DenialCode.SCHEMA:
             return DenialEscalation(why="the tool's owner has to mend its schema")
         case DenialCode.ARGUMENTS | DenialCode.TOOL_UNKNOWN | DenialCode.OPERATION_UNKNOWN:

@@ -93,6 +93,22 @@ def denied_long_check(tool: str) -> Denial:
     return _denial(DenialCode.TOO_COSTLY, reason, None, (), suggestion)
 
 
+def denied_long_conditions(tool: str) -> Denial:
+    """The conditions of its rules or grants can't be evaluated on its arguments in good time."""
+    reason = f"the conditions for {tool} would take too long to be evaluated on these arguments"
+    suggestion = f"Call {tool} with fewer or shorter arguments, several times if need be."
+    return _denial(DenialCode.TOO_COSTLY, reason, None, (), suggestion)
+
+
+def denied_poison(tool: str) -> Denial:
+    """Whether it is allowed could not be found out: each try ended the service."""
+    reason = f"this call of {tool} could not be authorized: each try ended the tool-access service"
+    suggestion = (
+        "Do not repeat it; try another tool or smaller arguments. An operator finds the call among the dead letters."
+    )
+    return _denial(DenialCode.POISON, reason, None, (), suggestion)
+
+
 def denied_schema(tool: str, fault: str) -> Denial:
     """The tool was registered with a schema that is not accepted any more."""
     reason = f"the schema of {tool} can't be used: {fault[:500]}"

@@ -16,6 +16,7 @@ from towpath_fabric.dead_letters import DeadLetters
 from towpath_fabric.nats.pull_consumer import PullConsumer
 from towpath_fabric.nats.streams import ensure_streams
 from towpath_fabric.postgres.pool import open_pool
+from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_orchestrator.app.commit.inbox import FEW, Inbox, InboxFact
 from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.metrics import OrchestratorMetrics
@@ -26,6 +27,11 @@ FLOOD, OTHER = 1, 1_000
 
 def caller_of(run_id: UUID | None) -> str:
     return "other" if run_id is not None and run_id.int >= OTHER else "flood"
+
+
+async def take(inbox: Inbox) -> list[InboxFact]:
+    async with inbox.next_batch() as batch:
+        return batch
 
 
 def callers(batch: list[InboxFact]) -> list[str]:
@@ -61,23 +67,24 @@ async def test_a_newcomers_facts_are_in_the_next_batch_and_batches_stay_small_wh
         local_facts = LocalFactQueue(arrived)
         feed = PullConsumer(nc, INBOX_CONSUMER, arrived=arrived)
         letters = DeadLetters(pool, "INBOX", metrics.dead, log)
-        inbox = Inbox(feed, local_facts, letters, metrics, caller_of, batch_size=64)
+        guard = PoisonGuard(pool, INBOX_CONSUMER, asyncio.Lock(), log, max_deaths=3)
+        inbox = Inbox(feed, local_facts, letters, metrics, caller_of, guard, batch_size=64)
         await feed.start()
         try:
             await decide(nc, FLOOD, 100)
             await received(feed, 100)
-            assert callers(await inbox.take()) == ["flood"] * 64, "a caller alone has whole batches"
+            assert callers(await take(inbox)) == ["flood"] * 64, "a caller alone has whole batches"
 
             await decide(nc, OTHER, 1)
             await received(feed, 37)
-            assert callers(await inbox.take()).count("other") == 1
+            assert callers(await take(inbox)).count("other") == 1
 
             await decide(nc, FLOOD + 100, 60)
             await decide(nc, OTHER + 1, 2)
             for number in range(20):
                 local_facts.add(RunAdmittedFact(run_id=UUID(int=FLOOD + 200 + number)))
             await received(feed, 62)
-            batch = callers(await inbox.take())
+            batch = callers(await take(inbox))
             assert batch == ["flood"] * FEW + ["flood", "other"] * 2 + ["flood"] * (FEW - 2), "few of each, in turns"
         finally:
             await feed.stop()

@@ -66,6 +66,8 @@ class LedgerRows:
         found[QUERIES.now] = lambda _session: [(database.now(),)]
         found[dead_letters.QUERIES.add_dead_letter] = runs.add_dead_letter
         found[dead_letters.QUERIES.count_failure] = runs.count_failure
+        found[dead_letters.QUERIES.begin_handling] = runs.begin_handling
+        found[dead_letters.QUERIES.end_handling] = runs.end_handling
         found[dead_letters.QUERIES.forget_letters] = runs.nothing
         database.statements |= found
 

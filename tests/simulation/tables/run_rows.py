@@ -42,6 +42,7 @@ class RunRows:
         self.blobs: dict[tuple[str, str], bytes] = {}
         self.dead_letters: list[Row] = []
         self.failures: dict[tuple[str, int], int] = defaultdict(int)
+        self.unfinished: dict[tuple[str, int], int] = defaultdict(int)
         self.callers: dict[str, str] = {}
         self.over_at: dict[UUID, datetime] = {}
         self.ignore_seq = False
@@ -365,6 +366,14 @@ class RunRows:
     def count_failure(self, _session: Session, stream: str, sequence: int) -> list[Row]:
         self.failures[stream, sequence] += 1
         return [{"failures": self.failures[stream, sequence]}]
+
+    def begin_handling(self, _session: Session, stream: str, sequence: int) -> list[Row]:
+        self.unfinished[stream, sequence] += 1
+        return [{"left": self.unfinished[stream, sequence] - 1}]
+
+    def end_handling(self, _session: Session, stream: str, sequence: int, left: int) -> list[Row]:
+        self.unfinished[stream, sequence] = left
+        return []
 
 
 def _gate_row(gate: Row, at: datetime) -> Row:

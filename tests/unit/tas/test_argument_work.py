@@ -19,11 +19,11 @@ BOMB = {"$defs": {"n": TWICE}, "$ref": "#/$defs/n"}
 ALLOW = Rule(name="all", tool="*", effect="allow", digest="d")
 
 
-def decided(parameters: dict[str, Any], args: dict[str, Any], times: int = 1) -> AuthorizationDecision:
+def decided(
+    parameters: dict[str, Any], args: dict[str, Any], times: int = 1, rules: tuple[Rule, ...] = (ALLOW,)
+) -> AuthorizationDecision:
     tool = ToolVersion(spec=ToolSpec(name="long", toolset="t", parameters=parameters), version=1, digest="d")
-    law = ProjectAuthorizer(
-        Matrix((ALLOW,), compile_condition, 1), ProjectToolRegistry([tool], matches, 1), compile_grant
-    )
+    law = ProjectAuthorizer(Matrix(rules, compile_condition, 1), ProjectToolRegistry([tool], matches, 1), compile_grant)
     query = AuthorizationQuery(
         run_id=None,
         project="default",

@@ -24,6 +24,7 @@ from towpath_fabric.fair_request_queue import FairQueueLimits
 from towpath_fabric.nats.pull_consumer import ack, nak
 from towpath_fabric.ports import MessageBus, MessageConsumer
 from towpath_fabric.postgres.pool import DATABASE_DOWN, INVALID_DATA
+from towpath_fabric.redelivery.poison_messages import PoisonGuard, apart
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.app.api.budgets import BudgetRequests
 from towpath_orchestrator.app.api.commands import HeldCallResumer, RunCommands
@@ -216,18 +217,30 @@ class TaskQueueConsumer:
     """Takes tasks from the TASKS stream; a task that can't be accepted becomes a dead letter."""
 
     def __init__(
-        self, consumer: MessageConsumer, intake: TaskIntake, checker: TaskChecker, dead: DeadLetters, log: Logger
+        self,
+        consumer: MessageConsumer,
+        intake: TaskIntake,
+        checker: TaskChecker,
+        dead: DeadLetters,
+        guard: PoisonGuard,
+        log: Logger,
     ) -> None:
         self._consumer = consumer
         self._intake = intake
         self._checker = checker
         self._dead = dead
+        self._guard = guard
         self._log = log
 
     async def run(self) -> None:
         """Accept tasks for ever."""
         while True:
-            await asyncio.gather(*(self._accept(message) for message in await self._consumer.take(64)))
+            together, watched = apart(await self._consumer.take(64))
+            await asyncio.gather(*(self._accept(message) for message in together))
+            for message in watched:
+                async with self._guard.alone(message, self._refuse) as admitted:
+                    if admitted:
+                        await self._accept(message)
 
     async def _accept(self, message: Msg) -> None:
         crash_point("orchestrator.enqueued_taken")
@@ -255,7 +268,7 @@ class TaskQueueConsumer:
             await ack(message)
             await crash_point_after_flush("orchestrator.enqueued_acked")
 
-    async def _refuse(self, message: Msg, reason: str) -> None:
+    async def _refuse(self, message: Msg, reason: str, _reads: bool = True) -> None:
         self._log.warning("an enqueued task was refused", subject=message.subject, reason=reason)
         await self._dead.set_aside(message, reason, await self._owner_of(message))
 

@@ -72,16 +72,19 @@ class CommitLoop:
     async def run(self) -> None:
         """Take and process batches for ever."""
         while True:
-            items = await self._inbox.take()
-            while items:
-                try:
-                    await self._process(items)
-                    items = []
-                except DATABASE_DOWN as error:
-                    self._log.warning("postgres is away, waiting", error=str(error))
-                    self._inbox.pause(paused=True)
-                    await asyncio.sleep(DATABASE_RETRY_S)
-            self._inbox.pause(paused=False)
+            async with self._inbox.next_batch() as items:
+                await self._process_until_stored(items)
+
+    async def _process_until_stored(self, items: list[InboxFact]) -> None:
+        while items:
+            try:
+                await self._process(items)
+                items = []
+            except DATABASE_DOWN as error:
+                self._log.warning("postgres is away, waiting", error=str(error))
+                self._inbox.pause(paused=True)
+                await asyncio.sleep(DATABASE_RETRY_S)
+        self._inbox.pause(paused=False)
 
     async def _process(self, items: list[InboxFact]) -> None:
         """Fold one batch; contested runs are redone a few times, then their facts go back to the broker."""

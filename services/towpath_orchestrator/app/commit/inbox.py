@@ -8,8 +8,9 @@ batch takes whatever waits, which costs least. Where facts of several came latel
 has many runs under way doesn't make commits long for whoever has few.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+import contextlib
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -17,9 +18,10 @@ from nats.aio.msg import Msg
 
 from towpath_contracts.facts import AnyFact
 from towpath_fabric.crash_points import crash_point
-from towpath_fabric.dead_letters import DeadLetterOwner, DeadLetters, owner_of_message
+from towpath_fabric.dead_letters import DeadLetterOwner, DeadLetters, owner_in_run, owner_of_message
 from towpath_fabric.nats.pull_consumer import ack, deliveries, nak
 from towpath_fabric.ports import MessageConsumer
+from towpath_fabric.redelivery.poison_messages import PoisonGuard, apart
 from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.core.inbox_messages import read_inbox_message, run_in_subject
 from towpath_orchestrator.metrics import OrchestratorMetrics
@@ -92,6 +94,7 @@ class Inbox:
         dead_letters: DeadLetters,
         metrics: OrchestratorMetrics,
         caller_of: Callable[[UUID | None], str],
+        guard: PoisonGuard,
         *,
         batch_size: int,
     ) -> None:
@@ -102,19 +105,39 @@ class Inbox:
         self._metrics = metrics
         self._batch_size = batch_size
         self._caller_of = caller_of
+        self._guard = guard
+        self._watched: deque[Msg] = deque()
         self._shares = RecentCallerShares()
 
-    async def take(self) -> list[InboxFact]:
-        """Wait for something to do and return at most a batch of it, this process's own facts first.
+    @contextlib.asynccontextmanager
+    async def next_batch(self) -> AsyncIterator[list[InboxFact]]:
+        """Wait for something to do; the context handles at most a batch of it, this process's own facts first.
 
-        Where facts of several callers come, few of each are taken, in turns.
+        Where facts of several callers come, few of each are taken, in turns. A fact that may be what ended processes
+        comes alone.
         """
+        if not self._watched:
+            yield await self._take()
+            return
+        message = self._watched.popleft()
+        async with self._guard.alone(message, self._refuse) as admitted:
+            yield await self._read([message]) if admitted else []
+
+    async def _take(self) -> list[InboxFact]:
         arrived = self._local_facts.arrived
         while not self._local_facts and not self._feed.waiting:
             arrived.clear()
             await arrived.wait()
         own, messages = self._next_batch()
-        facts = [local_fact(fact) for fact in own]
+        together, watched = apart(messages)
+        self._watched.extend(watched)
+        facts = [*(local_fact(fact) for fact in own), *await self._read(together)]
+        self._shares.note_batch(self._caller_of(item.fact.run_id) for item in facts)
+        return facts
+
+    async def _read(self, messages: Iterable[Msg]) -> list[InboxFact]:
+        """Return the facts of *messages*; what is none is set aside."""
+        facts = []
         for message in messages:
             crash_point("orchestrator.pulled")
             read = read_inbox_message(message.subject, message.data)
@@ -123,8 +146,13 @@ class Inbox:
                 await self._dead_letters.set_aside(message, read.reason, about)
             else:
                 facts.append(InboxFact(fact=read.fact, text=read.text, message=message))
-        self._shares.note_batch(self._caller_of(item.fact.run_id) for item in facts)
         return facts
+
+    async def _refuse(self, message: Msg, reason: str, reads: bool) -> None:
+        """Set a poison message aside; its run sends again what waits for it, or ends."""
+        run_id = run_in_subject(message.subject)
+        owner = owner_in_run(run_id, message.data) if reads and run_id is not None else DeadLetterOwner(run_id=run_id)
+        await self._dead_letters.set_aside(message, reason, owner)
 
     def _next_batch(self) -> tuple[list[AnyFact], list[Msg]]:
         size = self._batch_size

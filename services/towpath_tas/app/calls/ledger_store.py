@@ -7,7 +7,7 @@ So the cache saves queries and never decides anything, and replicas need not kno
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -36,7 +36,7 @@ from towpath_tas.adapters.ledger_tables import (
 from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.app.calls.value_origins import RunProvenanceCache
 from towpath_tas.app.policy_cache import PolicyCache, seen_versions
-from towpath_tas.core.authorization import ProjectAuthorizer
+from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.call import FINAL, LedgerCall, LedgerChange
 from towpath_tas.metrics import TasMetrics
 
@@ -144,7 +144,7 @@ class LedgerStore:
                 return
             await self._read_contexts(lane, todo)
             crash_point("tas.looked")
-            decided = await self._decide_with_origins(lane, [update for update in todo if self._decide(update)])
+            decided = await self._decide_with_origins(lane, self._decide_all(todo))
             await self._decide_with_usage(lane, decided)
             await self._decide_with_directories(lane, decided)
             crash_point("tas.decided")
@@ -176,6 +176,13 @@ class LedgerStore:
             update.context = _decision_context(
                 call, found, self.clock.now(), await self._policy_cache.of(lane, project)
             )
+
+    def _decide_all(self, updates: Collection[CallUpdate]) -> list[CallUpdate]:
+        """Decide *updates*; returns those that need not be decided again from a row that was read."""
+        began = time.thread_time()
+        decided = [update for update in updates if self._decide(update)]
+        self._metrics.count_decisions(len(updates), time.thread_time() - began)
+        return decided
 
     def _decide(self, update: CallUpdate) -> bool:
         """Decide one update; False if it must be decided again from a row that was read."""
@@ -211,8 +218,14 @@ class LedgerStore:
             context.known = known[update.run_id]
             query = context.needs_origin
             if query is not None and context.known.takes_long(len(query.args_text)):
-                await asyncio.to_thread(context.with_origin, query)  # other messages and requests go on meanwhile
-        return [update for update in decided if update not in wanting or self._decide(update)]
+                await asyncio.to_thread(self._find_origin, context, query)  # others go on meanwhile
+        left_out = set(wanting).difference(self._decide_all(wanting))
+        return [update for update in decided if update not in left_out]
+
+    def _find_origin(self, context: LedgerContext, query: AuthorizationQuery) -> None:
+        began = time.thread_time()
+        context.with_origin(query)
+        self._metrics.count_decisions(0, time.thread_time() - began)
 
     async def _decide_with_directories(self, lane: PinnedDatabaseConnection, decided: Sequence[CallUpdate]) -> None:
         """Decide denials again, with the agents of their network: the denial names agents that may do it."""

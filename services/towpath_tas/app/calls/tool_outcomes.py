@@ -8,6 +8,7 @@ through this service, to forget what it has not reported.
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries, nak
 from towpath_fabric.ports import MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.redelivery.poison_messages import PoisonGuard, apart
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.app.calls.dead_letters import confirmed
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
@@ -88,6 +90,7 @@ class ToolOutcomeConsumer:
         tickets: TicketIssuer,
         bus: MessageBus,
         dead: DeadLetters,
+        guard: PoisonGuard,
         metrics: TasMetrics,
         log: Logger,
         *,
@@ -100,6 +103,7 @@ class ToolOutcomeConsumer:
         self._tickets = tickets
         self._bus = bus
         self._dead = dead
+        self._guard = guard
         self._metrics = metrics
         self._log = log
         self._batch_size = batch_size
@@ -109,31 +113,43 @@ class ToolOutcomeConsumer:
             messages = await self._consumer.take(self._batch_size)
             self._metrics.batch.labels("outcome").observe(len(messages))
             crash_point("tas.outcome_taken")
-            items = [item for message in messages if (item := await self._parsed(message)) is not None]
-            while items:
-                try:
-                    await self._handle(items)
-                    items = []
-                except DATABASE_DOWN as error:
-                    self._log.warning("postgres is away, outcomes wait", error=str(error))
-                    self._consumer.paused = True
-                    await asyncio.sleep(DATABASE_WAIT_S)
-            self._consumer.paused = False
+            together, watched = apart(messages)
+            if together:
+                await self._handle_until_stored(together)
+            for message in watched:
+                async with self._guard.alone(message, self._refuse) as admitted:
+                    if admitted:
+                        await self._handle_until_stored([message])
+
+    async def _handle_until_stored(self, messages: Iterable[Msg]) -> None:
+        items = [item for message in messages if (item := await self._parsed(message)) is not None]
+        while items:
+            try:
+                await self._handle(items)
+                items = []
+            except DATABASE_DOWN as error:
+                self._log.warning("postgres is away, outcomes wait", error=str(error))
+                self._consumer.paused = True
+                await asyncio.sleep(DATABASE_WAIT_S)
+        self._consumer.paused = False
 
     async def _parsed(self, message: Msg) -> PendingOutcome | None:
         try:
             outcome = ToolOutcome.model_validate_json(message.data)
         except ValidationError as error:
-            reason = f"not a tool outcome: {describe_validation_error(error)}"
-            owner = await self._owner_of(message)
-            if await self._dead.set_aside(message, reason, owner):
-                await self._confirm_unreadable(message, owner.project or "")
+            await self._refuse(message, f"not a tool outcome: {describe_validation_error(error)}")
             return None
         fault = self._tickets.fault(
             outcome.ticket, outcome.execution_id, outcome.attempt, outcome.run_id, at_start=False
         )
         project = "" if fault else self._tickets.read(outcome.ticket).project
         return PendingOutcome(message, outcome, fault, project)
+
+    async def _refuse(self, message: Msg, reason: str, reads: bool = True) -> None:
+        """Set an outcome aside and confirm it, so that its worker forgets it. The run's next request for it decides."""
+        owner = await self._owner_of(message) if reads else UNKNOWN_OWNER
+        if await self._dead.set_aside(message, reason, owner) and reads:
+            await self._confirm_unreadable(message, owner.project or "")
 
     async def _owner_of(self, message: Msg) -> DeadLetterOwner:
         """Return the run and project of an outcome if the ledger has the call that it names: anybody may name a run."""

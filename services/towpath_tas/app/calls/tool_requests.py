@@ -21,6 +21,7 @@ from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries, nak
 from towpath_fabric.ports import MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.redelivery.poison_messages import PoisonGuard, apart
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_readings.spans import authorization_span
@@ -45,6 +46,8 @@ class ReceivedToolRequest:
     request: ToolRequest
     query: AuthorizationQuery
     args_digest: str
+    poison: str = ""
+    """Why its call is denied without being looked at; empty for any other request."""
 
     def decide(self, context: LedgerContext) -> LedgerChange:
         """Call the core; on the first decision about a call, the shadow policy is evaluated too."""
@@ -53,13 +56,13 @@ class ReceivedToolRequest:
             self.request,
             self.query,
             self.args_digest,
-            context.authorize,
+            context.bundle.deny_poison if self.poison else context.authorize,
             context.active_switch(self.query.principal, self.query.tool),
             now=context.now,
             fence=context.fence,
             approval=context.approval,
         )
-        if context.bundle.shadow is None or context.call is not None:
+        if context.bundle.shadow is None or context.call is not None or self.poison:
             return change
         return with_shadow_note(change, context.with_origin(self.query), context.bundle)
 
@@ -87,6 +90,7 @@ class ToolRequestConsumer:
         ledger: LedgerStore,
         dispatcher: LedgerEffectPublisher,
         dead: DeadLetters,
+        guard: PoisonGuard,
         metrics: TasMetrics,
         log: Logger,
         *,
@@ -99,6 +103,7 @@ class ToolRequestConsumer:
         self._ledger = ledger
         self._dispatcher = dispatcher
         self._dead = dead
+        self._guard = guard
         self._metrics = metrics
         self._log = log
         self._batch_size = batch_size
@@ -108,16 +113,34 @@ class ToolRequestConsumer:
             messages = await self._consumer.take(self._batch_size)
             self._metrics.batch.labels("request").observe(len(messages))
             crash_point("tas.request_taken")
-            items = [item for message in messages if (item := await self._parsed(message)) is not None]
-            while items:
-                try:
-                    await self._handle(items)
-                    items = []
-                except DATABASE_DOWN as error:
-                    self._log.warning("postgres is away, requests wait", error=str(error))
-                    self._consumer.paused = True
-                    await asyncio.sleep(DATABASE_WAIT_S)
-            self._consumer.paused = False
+            together, watched = apart(messages)
+            if together:
+                await self._handle_until_stored(together)
+            for message in watched:
+                async with self._guard.alone(message, self._deny) as admitted:
+                    if admitted:
+                        await self._handle_until_stored([message])
+
+    async def _handle_until_stored(self, messages: Iterable[Msg], poison: str = "") -> None:
+        items = [item for message in messages if (item := await self._parsed(message)) is not None]
+        for item in items:
+            item.poison = poison
+        while items:
+            try:
+                await self._handle(items)
+                items = []
+            except DATABASE_DOWN as error:
+                self._log.warning("postgres is away, requests wait", error=str(error))
+                self._consumer.paused = True
+                await asyncio.sleep(DATABASE_WAIT_S)
+        self._consumer.paused = False
+
+    async def _deny(self, message: Msg, reason: str, reads: bool) -> None:
+        """Deny the call of a poison message; where even that ends the process, keep the message and nothing else."""
+        if reads:
+            await self._handle_until_stored([message], reason)
+        else:
+            await self._dead.set_aside(message, reason)
 
     async def _parsed(self, message: Msg) -> ReceivedToolRequest | None:
         try:
@@ -170,11 +193,12 @@ class ToolRequestConsumer:
         await self._dispatcher.send(update.change, update.usage_run_id)
         self._metrics.stay_seconds.labels("request").observe(age_s(item.message))
         await crash_point_after_flush("tas.request_before_ack")
-        if update.change.dead_letter_reason:
+        reason = update.change.dead_letter_reason or item.poison
+        if reason:
             known = DeadLetterOwner(
                 run_id=update.run_id, project=item.request.project
             )  # the change itself informs the run
-            await self._dead.set_aside(item.message, update.change.dead_letter_reason, known)
+            await self._dead.set_aside(item.message, reason, known)
         else:
             await ack(item.message)
             await crash_point_after_flush("tas.request_acked")

@@ -190,6 +190,7 @@ class Matrix:
         discovered: bool = False,
     ) -> tuple[RuleEvaluation, ...]:
         """Return for every rule for this tool how it was evaluated."""
+        context = context if isinstance(context, ConditionContext) else ConditionContext(context)
         traces = []
         for rule in self.rules:
             misses = self._misses(rule, principal, tool, operation)

@@ -1,0 +1,1 @@
+"""What is delivered again and again."""

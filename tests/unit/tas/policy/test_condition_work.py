@@ -1,0 +1,124 @@
+"""Conditions whose evaluation would take long are not evaluated: the call is denied with a code of its own."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.tas.test_argument_work import ALLOW, decided
+
+from towpath_tas.adapters.cel import CelCondition, compile_condition
+from towpath_tas.core.policy.condition_work import MAX_WORK, sizes_of, work_of
+from towpath_tas.core.policy.conditions import ConditionContext, ConditionResult
+
+LIST = [f"v{number}" for number in range(1_000)]
+LONG = LIST * 20
+TEXT = "a" * 250_000
+SMALL = {"l": LIST[:20], "s": "short", "n": [1, 2, 3]}
+ARGS = {"l": LONG, "m": LONG, "s": TEXT, "p": r"\w{500}", "o": {name: {"a": name} for name in LIST}}
+
+NESTED = [
+    f"args.l.{outer}(x, args.l.{inner}(y, x != y && y != 'q'))"
+    for outer in ("all", "exists", "exists_one", "map", "filter")
+    for inner in ("all", "exists", "exists_one", "map", "filter")
+]
+HOSTILE = [
+    *NESTED,
+    *(f"args.l.{macro}(x, x + x).size() > 3" for macro in ("map", "filter")),
+    "args.l.map(x, {'a': x, 'b': [x, x]}).size() > 3",
+    "args.l.all(x, x in args.m)",
+    "args.l.all(x, !(x in args.m))",
+    "args.l.exists(x, args.s.contains(x))",
+    "args.l.exists(x, args.s.endsWith(x + 'b'))",
+    "args.l.all(x, args.s != x + args.s)",
+    "args.l.all(x, args.l != args.m)",
+    "args.l.all(x, x.matches('^v[0-9]+$'))",
+    r"args.l.all(x, x.matches('\\w{30}'))",
+    "args.l.all(x, x.matches(args.p))",
+    "args.l.all(x, args.s.matches(x))",
+    "args.o.all(k, args.o.all(j, args.o[k] != args.o[j]))",
+    "args.l.all(x, args.o.exists(k, args.o[k].a == x))",
+    "args.l.map(x, args.l).all(y, y.all(z, z != 'q'))",
+    "args.l.map(x, [x]).map(x, x + x).map(x, x + x).size() == 1",
+    "[args.s]" + ".map(x, x + x)" * 40 + ".size() == 1",
+    "[args.l]" + ".map(x, x + x)" * 20 + ".size() == 1",
+    "[1, 2, 3, 4, 5, 6, 7, 8].all(a, " * 8 + "true" + ")" * 8,
+    "args.l.all(a, " * 12 + "a != 'q'" + ")" * 12,
+    *("+".join(["args.s"] * count) + " == 'x'" for count in (100, 300, 500)),
+    *("(" + "+".join(["args.l"] * count) + ").size() == 1" for count in (100, 300)),
+    *(
+        "&&".join([f"args.s.matches('{pattern}')"] * 10)
+        for pattern in (r"\\w{300}b", r"(\\w{30}){30}", "[^a-z]{900}(?i)a{900}")
+    ),
+    "&&".join(["args.s.matches(args.p)"] * 10),
+    r"args.s.matches('(((\\pL{9}){9}){9}){9}')",
+    "args.l.filter(x, args.l.filter(y, y == x).size() > 0).size() > 0",
+    "args.l.exists_one(x, args.l.exists_one(y, args.l.exists_one(z, z == x && x == y)))",
+    "args.l.all(x, run.labels.all(y, args.m.all(z, z != y)))",
+    "args.l.all(x, size(args.l.map(y, y)) > 0)",
+    "args.l.map(x, args.s + x).size() > 0",
+    "args.l.map(x, args.s + args.s).all(y, y.contains('b'))",
+]
+
+
+def seen(args: dict[str, Any]) -> ConditionContext:
+    run = {"id": "", "project": "p", "network": "n", "step": 1, "labels": {"a": "b"}}
+    return ConditionContext({"args": args, "run": run, "agent": {}, "caller": "c", "origin": {}})
+
+
+def test_there_are_sixty_hostile_conditions() -> None:
+    assert len(HOSTILE) >= 60
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_condition_is_refused_or_cheap(text: str) -> None:
+    context, condition = seen(ARGS), CelCondition(text)
+    began = time.thread_time()
+    result = condition(context)
+    took_s = time.thread_time() - began
+    if context.too_costly:
+        assert result is ConditionResult.UNCLEAR
+    assert took_s < 0.5, f"{took_s:.3f} s for {text[:100]}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "args.l.all(x, x.startsWith('v'))",
+        "args.l.all(x, x in args.n || x.contains('v'))",
+        "args.l.exists(x, x == 'v5') && args.l.filter(x, x == 'v5').size() == 1",
+        "args.l.all(x, x.matches('^[a-z][0-9]{1,6}$'))",
+        r"args.s.matches('^[\\w.]{1,40}@[\\w-]{1,40}\\.example$') || args.n[0] + args.n[1] + args.n[2] < 10",
+        "args.l.all(x, args.l.exists_one(y, y == x))",
+    ],
+)
+def test_an_honest_condition_on_arguments_of_usual_size_is_evaluated(text: str) -> None:
+    context = seen(SMALL)
+    assert CelCondition(text)(context) is not ConditionResult.UNCLEAR
+    assert not context.too_costly
+
+
+@pytest.mark.parametrize("effect", ["allow", "deny", "require_approval"])
+def test_a_call_whose_conditions_would_take_too_long_is_denied_with_a_code_of_its_own(effect: Any) -> None:
+    heavy = replace(ALLOW, name="heavy", effect=effect, when="args.l.all(x, args.l.exists_one(y, y == x))")
+    decision = decided({}, {"l": LIST * 3}, rules=(ALLOW, heavy))
+    assert decision.denial is not None
+    assert (decision.effect, decision.denial.violation_type) == ("deny", "too_costly")
+    assert "conditions" in decision.denial.reason
+
+
+def test_a_condition_without_macros_joins_or_patterns_is_not_counted() -> None:
+    for text in ("args.amount <= 50.0 && caller == 'x'", "'all(' == args.x", "args.a.contains('+') || args.b + 1 > 2"):
+        assert work_of(text) is None
+
+
+def test_signs_in_texts_count_nothing_and_long_lists_of_a_condition_do() -> None:
+    assert work_of("args.a == 'x.all(y, z)' && args.b == \"a + b + c\"") is None
+    work = work_of("[" + ",".join("1" * 500) + "].all(x, [" + ",".join("1" * 500) + "].all(y, x == y))")
+    assert work is not None and work.estimate(sizes_of([])) > MAX_WORK
+
+
+def test_the_budget_is_one_for_all_conditions_of_a_decision() -> None:
+    context, condition = seen({"l": LIST * 10}), compile_condition("args.l.all(x, x != 'q')")
+    results = [condition(context) for _ in range(30)]
+    assert results[0] is ConditionResult.YES and results[-1] is ConditionResult.UNCLEAR and context.too_costly
