@@ -135,4 +135,4 @@ if __name__ == "__main__":
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it any more
             stream.flush()
-    os._exit(status)
+    os._exit(status or 0)  # None after --help

@@ -68,6 +68,11 @@ class Queries:
             raise AttributeError(name) from None
 
 
+SESSION_SETTINGS = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
+"""A statement is planned once, when its tables may be nearly empty. Without the last one it would read them whole from
+then on, until they are analysed, however long they have become."""
+
+
 async def open_pool(dsn: str, size: int, application: str) -> "asyncpg.Pool[Any]":
     """Open a small pool. JSON travels as text on both sides, so it is encoded once, by pydantic.
 
@@ -79,7 +84,7 @@ async def open_pool(dsn: str, size: int, application: str) -> "asyncpg.Pool[Any]
         max_size=size,
         command_timeout=30,
         reset=_keep,
-        server_settings={"application_name": application, "plan_cache_mode": "force_generic_plan", "jit": "off"},
+        server_settings={"application_name": application, **SESSION_SETTINGS},
     )
 
 

@@ -70,6 +70,7 @@ UNWATCHED = {
 UNWATCHED_TABLES = {
     "audit_unsealed": "the queue before the seal: nothing is proved of an entry that has no leaf yet",
     "blob_piece": "uploads that are not finished",
+    "erasure": "what is asked for now; every step is an entry, and a payload is gone only where an entry names it",
     "fence": "stops calls; what it did is in the entries of the calls",
     "project_state": "counters that tell replicas to read anew",
     "rate_count": "counts of the current window",

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 from tests.conftest import DatabaseUrl
 
+from towpath_fabric.postgres.pool import SESSION_SETTINGS
 from towpath_orchestrator.adapters.run_store import QUERIES
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -118,8 +119,7 @@ async def test_no_statement_looks_through_the_runs_that_have_ended(owner: Any, d
         await add(owner, status, [None] * many, moved=datetime.now(UTC), wake=soon)
     await owner.execute("VACUUM ANALYZE runs.run")
     some: list[UUID] = [row["run_id"] for row in await owner.fetch("SELECT run_id FROM runs.run LIMIT 50")]
-    settings = {"plan_cache_mode": "force_generic_plan", "jit": "off"}
-    orchestrator = await asyncpg.connect(database("orchestrator"), server_settings=settings)
+    orchestrator = await asyncpg.connect(database("orchestrator"), server_settings=SESSION_SETTINGS)
     try:
         for name, values in (
             ("times", (some,)),
@@ -141,6 +141,35 @@ async def test_no_statement_looks_through_the_runs_that_have_ended(owner: Any, d
                 (part["Actual Rows"] + part.get("Rows Removed by Filter", 0)) * part["Actual Loops"] for part in scans
             )
             assert looked_at < FINISHED / 10, f"{name} looks at {looked_at} rows"
+    finally:
+        await orchestrator.close()
+
+
+async def test_statements_planned_while_there_were_no_runs_do_not_read_the_table_later(
+    owner: Any, database: DatabaseUrl
+) -> None:
+    one: list[UUID | None] = [UUID(int=7)]
+    orchestrator = await asyncpg.connect(database("orchestrator"), server_settings=SESSION_SETTINGS)
+
+    async def read_whole() -> int:
+        """How often the session has read the whole table of runs."""
+        for name, values in (
+            ("times", (one,)),
+            ("claim_overdue", (256,)),
+            ("load_counts", (1_000, 100_000)),
+            ("next_queued", (50, 800, [], False, 1_000)),
+            ("commit_plain_batch", transition_of(one)),
+        ):
+            await orchestrator.fetch(getattr(QUERIES, name), *values)
+        await orchestrator.execute("SELECT pg_stat_force_next_flush()")
+        found: int = await owner.fetchval("SELECT seq_scan FROM pg_stat_user_tables WHERE relid = 'runs.run'::regclass")
+        return found
+
+    try:
+        await read_whole()  # plans each of them
+        await add(owner, "queued", numbered(1, 2_000))
+        before = await read_whole()
+        assert await read_whole() == before
     finally:
         await orchestrator.close()
 
