@@ -138,9 +138,8 @@ class AdmissionController:
                 whole=limit == most or first["queued"] < limit,
             )
             self._policy.finish_count(started, counts)
-            self._activity.counted(
-                held.total() + self._policy.queued + counts.waiting
-            )  # a parent's children are among them
+            # A parent's children are among these.
+            self._activity.counted(held.total() + self._policy.queued + counts.waiting)
             self._metrics.active.set(held.total())
             self._metrics.queued.set(self._policy.queued)
             room = self._policy.room

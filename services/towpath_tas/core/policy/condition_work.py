@@ -95,7 +95,7 @@ class ConditionWork:
         total = 0.0
         for depth, level in enumerate(self.levels):
             once = level.parts * PART + level.patterns
-            once += level.collecting * MOVED * rounds * rounds
+            once += level.collecting * MOVED * rounds * rounds * sum(inner.parts for inner in self.levels[depth + 1 :])
             once += level.joined * growth * (sizes.text / CHARS + sizes.longest * MOVED)
             if depth:
                 once += level.seen * (sizes.values * MOVED + sizes.text / CHARS)

@@ -118,6 +118,13 @@ def test_signs_in_texts_count_nothing_and_long_lists_of_a_condition_do() -> None
     assert work is not None and work.estimate(sizes_of([])) > MAX_WORK
 
 
+def test_a_map_counts_what_it_collects_for_each_element() -> None:
+    for elements, collected in ((500, 100), (1_000, 20)):
+        context = seen({"l": LIST[:elements]})
+        CelCondition("args.l.map(x, [" + ",".join(["x"] * collected) + "]).size() > 3")(context)
+        assert context.too_costly, f"{collected} of each of {elements}"
+
+
 def test_the_budget_is_one_for_all_conditions_of_a_decision() -> None:
     context, condition = seen({"l": LIST * 10}), compile_condition("args.l.all(x, x != 'q')")
     results = [condition(context) for _ in range(30)]
