@@ -92,9 +92,9 @@ def main(words: list[str]) -> None:
     _preload(words[1:])
     try:
         requests.sendall(READY)
-    except BrokenPipeError:  # the platform has ended meanwhile, and wants nothing any more
+        mine = _fork_until_closed(requests)
+    except ConnectionError:  # the platform has ended, perhaps before it read that this is ready, and wants nothing more
         return
-    mine = _fork_until_closed(requests)
     if mine is not None:
         _run_module(parent, *mine)
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import uuid
@@ -291,6 +292,22 @@ async def test_nothing_outlives_a_killed_platform(tmp_path: Path) -> None:
         parent.kill()
         await parent.wait()
     await eventually(lambda: not any(runs(pid) for pid in pids), within_s=WAIT_S)
+
+
+@pytest.mark.parametrize("is_ready", [False, True])
+def test_the_server_is_silent_where_the_platform_ends_at_once(is_ready: bool) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        server = subprocess.Popen(
+            [sys.executable, "-P", "-m", fork_server.__name__, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stderr=subprocess.PIPE,
+        )
+    if is_ready:  # it ends with the word of the server unread, which the server is told as a reset
+        ours.recv(len(fork_server.READY), socket.MSG_PEEK)
+    ours.close()
+    _, printed = server.communicate(timeout=60)
+    assert (server.returncode, printed) == (0, b"")
 
 
 def _run_python(program: str, directory: Path) -> list[str]:
