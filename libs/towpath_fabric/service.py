@@ -37,9 +37,6 @@ BackgroundLoop = Callable[[], Coroutine[Any, Any, None]]
 LifecycleHook = Callable[[], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-CLOSE_POOL_S = 0.5
-"""How long the pool waits when it is closed; nothing uses it any more, and kept connections are dropped."""
-
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 KEYLESS_PATHS = HEALTH_PATHS | {"/asyncapi.json", "/openapi.json"}
@@ -191,8 +188,8 @@ class Service:
             await asyncio.gather(watchdog, return_exceptions=True)
             await self.telemetry.flush()
             if self.pool is not None:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self.pool.close(), CLOSE_POOL_S)
+                # Nothing uses it any more, and `close` would wait for the connections that loops had pinned.
+                self.pool.terminate()
 
     async def _start_parts(self) -> None:
         if self.settings.database_url is not None:
