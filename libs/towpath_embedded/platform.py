@@ -38,6 +38,7 @@ READY_TIMEOUT_S = 60.0
 TRIM_S = 10.0  # a log outgrows its limit by what is written in this time
 SERVICES = ("log_writer", "tas", "orchestrator", "decider", "gateway", "watchdog")
 SERVERS = ("nats", "postgres")
+EPHEMERAL_STOP_GRACE_S = "1"  # what is at work is thrown away with everything else
 _USERS_OF = {"worker": "tools", "agent": "agents"}
 """Beginnings of the credentials of user code that is there when the broker starts.
 
@@ -346,6 +347,8 @@ class Platform:
         for name in ("TOWPATH_DATABASE_URL", "TOWPATH_TICKET_KEY_FILE", "TOWPATH_SEAL_KEY_FILE"):
             environment.pop(name, None)
         environment.update(secrets)
+        if not self._durable:
+            environment.setdefault("TOWPATH_STOP_GRACE_S", EPHEMERAL_STOP_GRACE_S)
         return {**environment, **self._set_for(role)}
 
     def _set_for(self, role: str) -> dict[str, str]:

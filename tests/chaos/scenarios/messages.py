@@ -29,6 +29,7 @@ QUIET_S: Final = 120.0
 """How long the queues may take to be empty: a message is tried five times before it is set aside."""
 
 TWO_OF_EACH: Final = {"orchestrator": 2, "tas": 2}
+MOST_ROUNDS: Final = 6
 
 
 async def send_hostile_messages(
@@ -98,35 +99,44 @@ async def _empty(work: SteadyLoad) -> dict[str, int]:
 async def repeat_messages(
     work: SteadyLoad, findings: ScenarioFindings, *, seed: int, runs: int, longest_s: float
 ) -> None:
-    """Let *runs* go undisturbed, and the same again under noise; both must end equal.
+    """Let *runs* go undisturbed, and the same again under noise; all must end equal.
 
-    With two of each service the copies meet both at once: each seq has one winner, and the other reads again.
+    With two of each service the copies meet both at once: each seq has one winner, and the other reads again. When
+    they meet is left to chance, so the noise goes on, MOST_ROUNDS at most, until each kind of meeting was seen: it
+    must have happened, or nothing was shown.
     """
     calm = await _same_runs(work, runs, "calm")
     await work.until_ended(timeout_s=SETTLE_S)
+    noisy: list[list[str]] = []
+    meetings: dict[str, int] = {}
     async with noise(work.platform, Random(seed), longest_s=longest_s) as made:
-        noisy = await _same_runs(work, runs, "noisy")
-        await work.until_ended(timeout_s=SETTLE_S)
+        while len(noisy) < MOST_ROUNDS and not (noisy and all(meetings.values())):
+            noisy.append(await _same_runs(work, runs, f"noisy-{len(noisy)}"))
+            await work.until_ended(timeout_s=SETTLE_S)
+            meetings = await _count_meetings(work)
+    findings.figures.update(meetings)
+    findings.require(all(meetings.values()), f"two of a service never met: {meetings}")
     findings.require(await _empty(work) == {}, f"messages were left in the queues: {await _queues(work)}")
     findings.figures.update({f"copies_{stream.lower()}": made.copies[stream] for stream in STREAMS})
     findings.require(all(made.copies[stream] for stream in STREAMS), f"too little was repeated: {made.copies}")
     record = await read_record(work.platform.dsn(), work.run_ids)
-    found = [describe_difference(record, *pair) for pair in zip(calm, noisy, strict=True)]
-    differing = [sentence for sentence in found if sentence]
+    pairs = [pair for again in noisy for pair in zip(calm, again, strict=True)]
+    differing = [sentence for pair in pairs if (sentence := describe_difference(record, *pair))]
     findings.figures["differing"] = len(differing)
     findings.problems += differing[:3]
 
 
-async def count_conflicts(work: SteadyLoad, findings: ScenarioFindings) -> None:
-    """Count how often one replica met what another had done; it must have happened, or nothing was shown."""
+async def _count_meetings(work: SteadyLoad) -> dict[str, int]:
+    """Count how often one replica met what another had done."""
+    found: dict[str, int] = {}
     for role, name, figure in (
         ("orchestrator", "towpath_seq_conflicts_total", "seq_conflicts"),
         ("orchestrator", "towpath_state_reloads_total", "state_reloads"),
         ("tas", "towpath_tas_redone_total", "ledger_redone"),
     ):
         names = [process for process in work.platform.processes if process.split("-")[0] == role]
-        findings.figures[figure] = sum([await asyncio.to_thread(metric, work, process, name) for process in names])
-        findings.require(bool(findings.figures[figure]), f"two of {role} never met: {name} is 0")
+        found[figure] = sum([await asyncio.to_thread(metric, work, process, name) for process in names])
+    return found
 
 
 def metric(work: SteadyLoad, process: str, name: str) -> int:
@@ -168,7 +178,6 @@ async def _repeated(context: ScenarioContext) -> ScenarioReport:
         findings = ScenarioFindings()
         runs, longest_s = (150, 60.0) if context.long else (30, 3.0)
         await repeat_messages(work, findings, seed=context.seed, runs=runs, longest_s=longest_s)
-        await count_conflicts(work, findings)
         return await finish(work, findings)
 
 

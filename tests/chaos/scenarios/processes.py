@@ -38,6 +38,9 @@ REPORTED_S: Final = 1.0
 SLOW: Final = {"worker": {PAUSE_VARIABLE: "0.3"}}
 """With tools of this length a worker holds claims at any moment."""
 
+TIME_TO_END: Final = {"TOWPATH_STOP_GRACE_S": "10"}
+"""What services have by default: those of a platform that keeps nothing end sooner."""
+
 QUEUES: Final = {"INBOX": "orchestrator", "TOOLREQ": "tas", "TOOLOUT": "tas", "DECIDE": "decide_default"}
 """What only Postgres repeats here. Of TOOLEXEC the broker remembers every id for two minutes, also of what it
 was purged of, so that a call dispatched again would be dropped: no fault does that, only this scenario."""
@@ -246,7 +249,7 @@ async def _stopped(context: ScenarioContext) -> ScenarioReport:
 
 async def _drained(context: ScenarioContext) -> ScenarioReport:
     findings, notices = ScenarioFindings(), list[str]()
-    grace = {"TOWPATH_STOP_GRACE_S": "30"} if context.long else {}
+    grace = {"TOWPATH_STOP_GRACE_S": "30"} if context.long else TIME_TO_END
     options = {"replicas": PAIRS, "role_environment": SLOW, "environment": grace, "notice": notices.append}
     async with SteadyLoad(context.folder, workers=2, **options) as work:
         groups = [(name,) for name in (*FIRST, *SECOND)] * 3 if context.long else [FIRST, SECOND]

@@ -11,6 +11,7 @@ from tests.chaos.scenarios.processes import (
     SECOND,
     SLOW,
     STOPPED,
+    TIME_TO_END,
     TOOL_QUEUES,
     drain_processes,
     freeze_processes,
@@ -20,8 +21,8 @@ from tests.chaos.scenarios.processes import (
 
 async def test_what_stood_still_is_overtaken_and_a_clean_end_leaves_no_doubt(folder: Path) -> None:
     findings, notices = ScenarioFindings(), list[str]()
-    options = {"replicas": PAIRS, "role_environment": SLOW, "notice": notices.append, "starts": "fork"}
-    async with SteadyLoad(folder, workers=2, **options) as work:
+    options = {"replicas": PAIRS, "role_environment": SLOW, "environment": TIME_TO_END, "starts": "fork"}
+    async with SteadyLoad(folder, workers=2, notice=notices.append, **options) as work:
         await drain_processes(work, findings, notices, [FIRST, SECOND], runs=6)
         await freeze_processes(work, findings, STOPPED, runs=12)
         report = await finish(work, findings)
