@@ -42,8 +42,8 @@ ANSWER_BYTES_KEPT = 32 * 1024 * 1024
 AWAY_PAUSE_S = 1.0
 """Delay before redelivery of a request that could not be handled because a part of the platform was unreachable."""
 
-STOP_WAIT_S = 6.0
-"""How long running requests may take when the process stops; the supervisor kills it after 15 s."""
+STOP_WAIT_SHARE = 0.6
+"""The share of the time to stop that running requests may take; the rest is for handing back what is left of them."""
 
 AnswerFact = DecisionMadeFact | DecisionFailedFact
 
@@ -187,7 +187,7 @@ class DecisionRequestLoop:
             await self._consumer.stop()
         tasks = [job.task for job in self._jobs.values() if job.task is not None]
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=STOP_WAIT_S)
+            _, late = await asyncio.wait(tasks, timeout=self._bus.stop_grace_s * STOP_WAIT_SHARE)
             for task in late:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -105,6 +105,7 @@ class Bus:
 
     def __init__(self, role: str, settings: Settings) -> None:
         self.role = role
+        self.stop_grace_s = settings.stop_grace_s
         self.replies = ReplyBuilder(role)
         self.broker = make_broker(role, settings, self.replies)
         self._nc: Client | None = None
