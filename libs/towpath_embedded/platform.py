@@ -343,6 +343,7 @@ class Platform:
             secrets["TOWPATH_TICKET_KEY_FILE"] = str(self.data / "ticket.key")
             secrets["TOWPATH_SEAL_KEY_FILE"] = str(self.data / "seal.key")
             secrets["TOWPATH_CHECKPOINT_FILE"] = str(self.data / "checkpoints.txt")
+            secrets["TOWPATH_AUTH"] = "on" if self.access.asks_for_keys else "auto"
         # A secret that this process was given for another purpose is not passed on.
         for name in ("TOWPATH_DATABASE_URL", "TOWPATH_TICKET_KEY_FILE", "TOWPATH_SEAL_KEY_FILE"):
             environment.pop(name, None)

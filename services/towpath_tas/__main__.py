@@ -29,6 +29,7 @@ with paused():
     from towpath_tas.app.policy.policy_versions import PolicyVersionRequests
     from towpath_tas.app.policy.shadow_policy import ShadowPolicyRequests
     from towpath_tas.app.policy.tool_registration import ToolRegistrations
+    from towpath_tas.core.tools.registry import WorkerTrust
     from towpath_tas.metrics import TasMetrics
     from towpath_tas.settings import TasSettings
     from towpath_tas.wiring import CallWiring, TasConnections, note_signer, serve, serve_toolsets, start_audit
@@ -77,7 +78,8 @@ class ToolAccessService:
             AuditQueries(pool),
             CallBlobRequests(pool, calls.tickets),
         )
-        tools = ToolRegistrations(pool, bus, calls.tickets, trusting=self._settings.embedded)
+        trust = WorkerTrust.on(embedded=self._settings.embedded, keys=self._settings.auth == "on")
+        tools = ToolRegistrations(pool, bus, calls.tickets, trust)
         serve(bus, rpc.CHECK_ACCESS, access.check)
         serve(bus, rpc.GET_PERMISSIONS, access.permissions)
         serve(bus, rpc.CHECK_GRANT, access.check_grant)

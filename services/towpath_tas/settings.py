@@ -1,6 +1,7 @@
 """Settings of the tool-access service, in addition to those of every service."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
@@ -23,6 +24,9 @@ class TasSettings(Settings):
     """A matrix that is applied at start and whenever the file changes (the embedded platform)."""
 
     policy_project: str = "default"
+
+    auth: Literal["auto", "on", "off"] = "auto"
+    """Whether the gateway asks for keys. Where it does, workers of an embedded platform are no policy admins."""
 
     seal_key_file: Path | None = None
     """The Ed25519 key that signs the audit's checkpoints, shared by all replicas; embedded: beside the ticket key."""

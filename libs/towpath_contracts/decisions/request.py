@@ -226,7 +226,10 @@ class TokenDelta(Message):
 
 
 class ToolLog(Message):
-    """Worker to log-writer on `log.tool.<project>.<toolset>`: what a tool wrote while it ran (may be lost)."""
+    """Worker to log-writer on `log.tool.<project>.<toolset>`: what a tool wrote while it ran (may be lost).
+
+    A line that names another project or toolset than its subject is not taken.
+    """
 
     execution_id: UUID
     run_id: UUID
@@ -237,3 +240,4 @@ class ToolLog(Message):
     level: str = "info"
     message: str = ""
     fields: dict[str, Any] = Field(default_factory=dict)
+    toolset: str = ""

@@ -79,13 +79,17 @@ class GetPermissions(Message):
 
 
 class ToolPermission(MessagePart):
-    """One tool and the verdicts that rules give for it; `conditional` when arguments decide."""
+    """One tool and the verdicts that rules give for it; `conditional` when arguments decide.
+
+    `doubt` is why somebody should look at a tool that was accepted on trust.
+    """
 
     tool: str
     operation: str
     verdict: str
     conditional: bool = False
     rules: tuple[str, ...] = ()
+    doubt: str = ""
 
 
 class AgentPermissions(Message):
@@ -182,12 +186,16 @@ class ToolVersionProposal(MessagePart):
 
 
 class ToolsDescribed(Message):
-    """Found specs; names without one are missing. `held` names the version that holds a tool's calls."""
+    """Found specs; names without one are missing. `held` names the version that holds a tool's calls.
+
+    `doubts`, where proposals were asked for, is why somebody should look at tools that were accepted on trust.
+    """
 
     tools: tuple[ToolSpec, ...]
     versions: dict[str, int] = Field(default_factory=dict)
     held: dict[str, int] = Field(default_factory=dict)
     proposals: tuple[ToolVersionProposal, ...] = ()
+    doubts: dict[str, str] = Field(default_factory=dict)
 
 
 class RaiseFence(Message):

@@ -248,6 +248,7 @@ def _tool_log(log: ToolLog) -> tuple[Any, ...]:
         log.execution_id,
         effect_id(log.execution_id, content),  # the same line, delivered twice, has the same id
         log.project,
+        log.toolset,
         log.tool,
         plain(log.worker),
         log.at,

@@ -134,13 +134,18 @@ FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::text[], $6::int[],
   prompt_digest, raw_digest, prompt, raw_text, error)
 ON CONFLICT (run_id, request_id, attempt, call) DO NOTHING
 
--- A worker speaks for runs of its own project only; what it logs before the run's first events came is taken in.
+-- A worker speaks for runs of its own project and calls of the named tool only; what it logs before their first events
+-- came is taken in. `toolset` is that of the worker's credential.
 -- name: add_tool_logs
-INSERT INTO history.tool_log (run_id, execution_id, id, project_id, tool, worker, at, level, message, fields)
-SELECT r.run_id, r.execution_id, r.id, r.project_id, r.tool, r.worker, r.at, r.level, r.message, r.fields::json
-FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::text[],
-  $9::text[], $10::text[]) AS r (run_id, execution_id, id, project_id, tool, worker, at, level, message, fields)
+INSERT INTO history.tool_log (run_id, execution_id, id, project_id, toolset, tool, worker, at, level, message, fields)
+SELECT r.run_id, r.execution_id, r.id, r.project_id, r.toolset, r.tool, r.worker, r.at, r.level, r.message,
+  r.fields::json
+FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],
+  $9::text[], $10::text[], $11::text[])
+  AS r (run_id, execution_id, id, project_id, toolset, tool, worker, at, level, message, fields)
 WHERE NOT EXISTS (SELECT FROM history.run_cursor c WHERE c.run_id = r.run_id AND c.project <> r.project_id)
+  AND NOT EXISTS (SELECT FROM history.tool_execution t
+    WHERE t.run_id = r.run_id AND t.execution_id = r.execution_id AND t.tool <> r.tool)
 ON CONFLICT (run_id, execution_id, id) DO NOTHING
 
 -- name: swept_until

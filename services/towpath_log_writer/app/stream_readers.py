@@ -181,7 +181,7 @@ class DebugLogReader:
                     calls.append(LlmCallLog.model_validate_json(message.data))
                 elif message.subject.startswith(TOOL_LOG):
                     log = ToolLog.model_validate_json(message.data)
-                    if message.subject.split(".")[2] == log.project:  # a worker speaks for its own project only
+                    if message.subject == subjects.log_tool(log.project, log.toolset):  # a worker's own, by its rights
                         logs.append(log)
             except ValidationError:
                 self._metrics.messages.labels("LOGS", "unreadable").inc()

@@ -107,6 +107,7 @@ CREATE TABLE history.tool_log (
   execution_id uuid NOT NULL,
   id           uuid NOT NULL,
   project_id   text NOT NULL,
+  toolset      text NOT NULL,                    -- of the credential that sent it, not what the line says
   tool         text NOT NULL,
   worker       text NOT NULL,
   at           timestamptz NOT NULL,

@@ -112,9 +112,13 @@ FROM unnest($3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::j
 
 -- name: tools
 SELECT DISTINCT ON (t.name) t.name, t.version, t.digest, t.spec, t.owner,
+       CASE WHEN t.decided_at IS NULL THEN t.reason ELSE '' END AS doubt,
        coalesce((SELECT max(h.version) FROM tas.tool h WHERE h.project = t.project AND h.name = t.name AND h.held), 0)
          AS held_by
 FROM tas.tool t WHERE t.project = $1 AND t.status = 'accepted' ORDER BY t.name, t.version DESC;
+
+-- name: toolset_known
+SELECT EXISTS (SELECT FROM tas.tool WHERE project = $1 AND toolset = $2);
 
 -- name: tool_versions
 SELECT name, version, digest, spec, status, reason, owner, held FROM tas.tool

@@ -121,4 +121,4 @@ def seen_versions(project: str, bundle: ProjectAuthorizer) -> AuthorizationVersi
 def _tool(row: Any) -> ToolVersion:
     spec = ToolSpec.model_validate_json(row["spec"])
     version = ToolVersion(spec=spec, version=row["version"], digest=row["digest"], owner=row["owner"])
-    return replace(version, held_by=row["held_by"])
+    return replace(version, held_by=row["held_by"], doubt=row["doubt"])

@@ -52,6 +52,7 @@ class ToolLogWriter:
                 level=level,
                 message=message[:MAX_MESSAGE_CHARS],
                 fields=_plain(fields),
+                toolset=invocation.toolset,
             )
             body = redact(line.model_dump_json()).encode()
             if len(body) <= MAX_LINE_BYTES:

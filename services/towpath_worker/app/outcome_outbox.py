@@ -6,7 +6,7 @@ timed out) settles what is `unknown`. It never replaces the first one, which is 
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 
 from nats.aio.msg import Msg
@@ -34,6 +34,7 @@ class _UnconfirmedOutcome:
     """One unconfirmed outcome."""
 
     body: bytes
+    headers: dict[str, str]
     deliveries: list[Msg]
     sent_s: float = 0.0
     heartbeat_s: float = field(default_factory=monotonic)
@@ -43,16 +44,17 @@ class OutcomeSender:
     """Sends outcomes and holds them until they are confirmed. `open` before the first one.
 
     *progress* is set whenever something was confirmed, *active* when something is sent. Confirmations come on
-    *confirm_subject*, this worker's own.
+    *confirm_subjects*, this worker's own, by toolset.
     """
 
-    def __init__(self, bus: Bus, progress: asyncio.Event, active: asyncio.Event, confirm_subject: str) -> None:
+    def __init__(
+        self, bus: Bus, progress: asyncio.Event, active: asyncio.Event, confirm_subjects: Mapping[str, str]
+    ) -> None:
         self._bus = bus
-        self._confirm_subject = confirm_subject
+        self._confirm_subjects = confirm_subjects
         self._progress = progress
         self._active = active
         self._held: dict[str, _UnconfirmedOutcome] = {}
-        self._headers: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -62,12 +64,13 @@ class OutcomeSender:
 
     async def open(self) -> None:
         """Listen for confirmations. Not on an inbox: a service may answer a question, but not write to any inbox."""
-        await self._bus.nc.subscribe(self._confirm_subject, cb=self._on_confirmed)
-        self._headers = {CONFIRM_HEADER: self._confirm_subject}
+        for subject in self._confirm_subjects.values():
+            await self._bus.nc.subscribe(subject, cb=self._on_confirmed)
 
-    async def post(self, key: str, body: bytes, deliveries: list[Msg]) -> None:
-        """Send the outcome *key* and hold it with the *deliveries* that it will acknowledge."""
-        held = self._held[key] = _UnconfirmedOutcome(body, deliveries)
+    async def post(self, key: str, toolset: str, body: bytes, deliveries: list[Msg]) -> None:
+        """Send the outcome *key* of a call of *toolset*, and hold it with the *deliveries* that it will acknowledge."""
+        headers = {CONFIRM_HEADER: self._confirm_subjects[toolset]}
+        held = self._held[key] = _UnconfirmedOutcome(body, headers, deliveries)
         self._active.set()
         crash_point("worker.outcome_kept")
         await self._send(held)
@@ -105,7 +108,7 @@ class OutcomeSender:
 
     async def _send(self, held: _UnconfirmedOutcome) -> None:
         held.sent_s = monotonic()
-        await self._bus.publish(TOOL_OUTCOME, held.body, self._headers)
+        await self._bus.publish(TOOL_OUTCOME, held.body, held.headers)
         await crash_point_after_flush("worker.outcome_sent")
 
     async def _on_confirmed(self, message: Msg) -> None:
@@ -156,7 +159,7 @@ class LateOutcomeReporter:
         # A key of its own: the first outcome may be confirmed twice, and that does not confirm this one.
         late = outcome.model_copy(update={"late": True})
         self._log.warning("a tool ended after its time", tool=call.invocation.tool, execution_id=call.key)
-        await self._outbox.post(late.key, late.model_dump_json().encode(), [])
+        await self._outbox.post(late.key, call.invocation.toolset, late.model_dump_json().encode(), [])
 
     def _reported(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

@@ -106,8 +106,9 @@ class Worker:
         self._slots = CallSlots(options.concurrency, self._active)
         self._progress = asyncio.Event()
         self._toolsets = tuple(dict.fromkeys((*toolbox.toolsets(), *(source.toolset for source in sources))))
-        confirm_subject = subjects.tool_confirm(options.project, self._toolsets[0], uuid4().hex)
-        self._outbox = OutcomeSender(bus, self._progress, self._active, confirm_subject)
+        place = uuid4().hex
+        confirm_subjects = {name: subjects.tool_confirm(options.project, name, place) for name in self._toolsets}
+        self._outbox = OutcomeSender(bus, self._progress, self._active, confirm_subjects)
         self._registration = ToolsetRegistrar(
             bus, toolbox, worker=options.name, owner=options.owner, project=options.project, log=log
         )

@@ -134,7 +134,7 @@ async def test_model_calls_are_taken_from_logs_and_where_these_are_missing_from_
 
 async def test_what_a_tool_wrote_is_kept_once(place: Place, writer: ServiceProcess) -> None:
     run, foreign = new_run(), new_run()
-    await place.log.tell(place.log.keep(foreign, h.whole_run(foreign, 1, "other"), "other"))
+    await place.log.tell(place.log.keep(foreign, h.whole_run(foreign, 2, "other"), "other"))
 
     async def is_known() -> bool:
         return bool(await place.rows(f"SELECT 1 FROM history.run_cursor WHERE run_id = '{foreign}'"))
@@ -149,12 +149,16 @@ async def test_what_a_tool_wrote_is_kept_once(place: Place, writer: ServiceProce
         at=h.BEGIN,
         message="found\x00 her",
         fields={"n": 1},
+        toolset="default",
     )
     js = place.log.nc.jetstream()
     forged = line.model_copy(update={"message": "said by a worker of another project"})
     await js.publish(subjects.log_tool("stranger", "default"), forged.model_dump_json().encode())
     theirs = line.model_copy(update={"run_id": foreign, "execution_id": execution_id(foreign, 1, 0)})
     await js.publish(subjects.log_tool(line.project, "default"), theirs.model_dump_json().encode())
+    await js.publish(subjects.log_tool(line.project, "mail"), line.model_dump_json().encode())
+    of_another_tool = theirs.model_copy(update={"project": "other", "tool": "mail.send"})
+    await js.publish(subjects.log_tool("other", "default"), of_another_tool.model_dump_json().encode())
     for _ in range(3):
         await js.publish(subjects.log_tool(line.project, "default"), line.model_dump_json().encode())
     query = "SELECT message, fields::text FROM history.tool_log"

@@ -1,7 +1,6 @@
 """Policies, tools, approvals and the audit of a real TAS process."""
 
 import asyncio
-import base64
 import json
 import uuid
 from collections.abc import Callable
@@ -327,32 +326,6 @@ async def test_the_service_can_not_rewrite_its_audit(tas: Running, shared_tas: A
                 await connection.execute(statement)
     finally:
         await connection.close()
-
-
-async def test_in_production_a_weaker_tool_waits_for_an_admin(
-    nats_server: Nats, database: Callable[..., str], folder: Path
-) -> None:
-    key = folder / "ticket.key"
-    key.write_text(base64.b64encode(bytes(32)).decode())
-    key.chmod(0o600)
-    async with running(nats_server, database, folder, embedded="0", seal_key_file=str(key)) as tas:
-        caller = tas.caller
-        await caller.set_up()
-        weaker = tool("orders.refund", "pure", operation="write")
-        standing = (await caller.register(weaker)).standings[0]
-        assert (standing.status, standing.version) == ("pending", 2)
-        assert "weaken from irreversible to pure" in standing.reason
-        assert (await caller.call("orders.refund")).effect_class == "irreversible"
-        assert (await caller.register(weaker)).standings[0] == standing, "offered again, still pending"
-        assert (await caller.register(tool("orders.find", "pure", operation="read"), owner="x")).standings[
-            0
-        ].status == "pending"
-        fields = {"project": "default", "name": "orders.refund", "version": 2, "actor": "paula"}
-        await caller.ask(rpc.DECIDE_PROPOSAL, **fields, accept=True)
-        assert (await caller.call("orders.refund")).effect_class == "pure"
-        with pytest.raises(ProblemError, match="not_found"):
-            await caller.ask(rpc.DECIDE_PROPOSAL, **fields, accept=False)
-        assert [entry.phase for entry in await caller.audit(tool="orders.refund", actor="paula")] == ["tool.accepted"]
 
 
 async def test_a_policy_file_is_followed_and_a_bad_one_changes_nothing(

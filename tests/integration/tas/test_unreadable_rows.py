@@ -56,12 +56,13 @@ async def test_no_request_stops_the_service_whatever_it_says_of_itself(tas: Runn
     assert {letter["project"] for letter in found} == {None}
 
 
-async def test_an_unreadable_outcome_is_its_projects_only_where_the_ledger_knows_the_call(tas: Running) -> None:
+async def test_an_unreadable_outcome_is_its_projects_only_where_it_has_the_ticket_of_the_call(tas: Running) -> None:
     caller = tas.caller
     invocation = await caller.call("orders.find")
-    mine = {"run_id": str(invocation.run_id), "execution_id": str(invocation.execution_id), "attempt": 1}
+    named = {"run_id": str(invocation.run_id), "execution_id": str(invocation.execution_id), "attempt": 1}
+    mine = {**named, "ticket": invocation.ticket}
     strange = {**mine, "execution_id": str(uuid.uuid4()), "attempt": 2}
-    for body in (mine, strange):
+    for body in (mine, named, strange):
         await send(tas, {**body, "status": "happy", "project": "other"})
     await caller.confirmation(f"{strange['execution_id']}:2")
     kept = await query(
@@ -71,7 +72,7 @@ async def test_an_unreadable_outcome_is_its_projects_only_where_the_ledger_knows
         str(invocation.run_id).encode(),
     )
     found = [(letter["run_id"], letter["project"]) for letter in kept]
-    assert found == [(invocation.run_id, invocation.project), (None, None)]
+    assert found == [(invocation.run_id, invocation.project), (None, None), (None, None)]
 
 
 async def send(tas: Running, body: dict[str, object], confirm_to: str = "") -> None:

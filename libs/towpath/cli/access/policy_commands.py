@@ -42,6 +42,7 @@ _PERMISSIONS = (
     Column("operation", "operation"),
     Column("verdict", lambda row: f"{row['verdict']}{', on conditions' if row['conditional'] else ''}"),
     Column("rules", lambda row: " ".join(row["rules"])),
+    Column("look at", "doubt"),
 )
 _SIGNS = {"added": "+", "removed": "-", "altered": "~"}
 

@@ -44,7 +44,10 @@ async def list_tools(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
 
 @app.command(help_epilogue=examples("towpath tools proposals", "towpath tools proposals -o json"))
 async def proposals(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
-    """List versions of tools that nobody has accepted; one that holds calls is of a server that defines it anew."""
+    """List versions of tools that nobody has looked at: those that wait, and those that were accepted on trust.
+
+    One that holds calls is of a server that defines it anew.
+    """
     async with common.connect() as client:
         described = await client.tools.list(proposals=True)
     columns = (
@@ -56,6 +59,11 @@ async def proposals(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
         Column("why", "reason"),
     )
     rows = [one.model_dump(mode="json") for one in described.proposals]
+    for spec in described.tools:
+        if spec.name in described.doubts:
+            why, number = described.doubts[spec.name], described.versions.get(spec.name)
+            accepted = {"status": "accepted", "version": number, "reason": why, "held": False, "worker": ""}
+            rows.append({"spec": spec.model_dump(mode="json"), **accepted})
     common.out().rows("proposals", rows, columns, empty="Nothing waits: every offered tool is accepted.")
 
 
@@ -85,7 +93,7 @@ async def diff(name: str, /, *, number: Version, common: ConnectionOptions = CON
 async def accept(
     name: str, /, *, number: Version, reason: str = "", common: ConnectionOptions = CONNECTION_OPTIONS
 ) -> None:
-    """Take a version of a tool that waits: a weaker effect class, trusted output, or another worker's tool.
+    """Take a version of a tool that waits: a weaker effect class, trusted output, a new tool that no rule names.
 
     Args:
         name: The tool.

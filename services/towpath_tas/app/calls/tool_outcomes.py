@@ -2,8 +2,9 @@
 
 A worker deletes an outcome when TAS confirms it, so a confirmation never leaves before the commit. An
 outcome that is only kept as evidence, or belongs to no call, is confirmed too: sending it again would change nothing.
-It is confirmed to workers of the project that the ledger has, or else a good ticket: no worker is told by another one,
-through this service, to forget what it has not reported.
+It is confirmed to workers of the project and toolset that the ledger has, or of the project of a good ticket. Without a
+good ticket it has to name a start that was granted, where one was, and an unreadable one is nobody's: no worker is told
+by another one, through this service, to forget what it has not reported.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
 from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerStore
 from towpath_tas.core.call import LedgerChange
-from towpath_tas.core.calls.outcomes import on_outcome
+from towpath_tas.core.calls.outcomes import may_forget, on_outcome
 from towpath_tas.core.calls.switch_holds import hold
 from towpath_tas.metrics import TasMetrics
 
@@ -45,21 +46,28 @@ class OutcomeIdentity(Message):
 
     execution_id: UUID
     attempt: int
+    run_id: UUID | None = None
     late: bool = False
+    ticket: str = ""
 
 
 @dataclass(slots=True)
 class PendingOutcome:
-    """An outcome in progress; `fault` says what is wrong with its ticket, `project` is where it may be confirmed."""
+    """An outcome in progress; `fault` says what is wrong with its ticket.
+
+    `project` and `toolset` are whose workers it may be confirmed to; without a toolset, to all of the project.
+    """
 
     message: Msg
     outcome: ToolOutcome
     fault: str
     project: str = ""
+    toolset: str = ""
 
     def decide(self, context: LedgerContext) -> LedgerChange:
         if context.call is not None:
-            self.project = context.call.project
+            known = not self.fault or may_forget(context.call, self.outcome)
+            self.project, self.toolset = (context.call.project, context.call.toolset) if known else ("", "")
         change = on_outcome(
             context.call,
             self.outcome,
@@ -147,27 +155,26 @@ class ToolOutcomeConsumer:
 
     async def _refuse(self, message: Msg, reason: str, reads: bool = True) -> None:
         """Set an outcome aside and confirm it, so that its worker forgets it. The run's next request for it decides."""
-        owner = await self._owner_of(message) if reads else UNKNOWN_OWNER
-        if await self._dead.set_aside(message, reason, owner) and reads:
-            await self._confirm_unreadable(message, owner.project or "")
+        named = _named_by(message) if reads else None
+        owner = await self._owner_of(message, named)
+        if await self._dead.set_aside(message, reason, owner) and named is not None:  # else nobody could be told
+            subject = confirm_subject(message, owner.project or "")
+            if subject:
+                await self._confirm(subject, outcome_key(named.execution_id, named.attempt, late=named.late))
 
-    async def _owner_of(self, message: Msg) -> DeadLetterOwner:
-        """Return the run and project of an outcome if the ledger has the call that it names: anybody may name a run."""
+    async def _owner_of(self, message: Msg, named: OutcomeIdentity | None) -> DeadLetterOwner:
+        """Return the run and project of an unreadable outcome if it has the ticket of a call that the ledger has.
+
+        Anybody may name a call.
+        """
+        if named is None or named.run_id is None:
+            return UNKNOWN_OWNER
+        if self._tickets.fault(named.ticket, named.execution_id, named.attempt, named.run_id, at_start=False):
+            return UNKNOWN_OWNER
         try:
             return await confirmed(self._dead.pool, owner_of_message(message.data))
         except DATABASE_DOWN:
             return UNKNOWN_OWNER  # the dead letter can't be stored now either, so the message is redelivered
-
-    async def _confirm_unreadable(self, message: Msg, project: str) -> None:
-        """Confirm an outcome that can never be stored, if it can be identified, so that the worker deletes it."""
-        subject = confirm_subject(message, project)
-        if not subject:
-            return
-        try:
-            named = OutcomeIdentity.model_validate_json(message.data)
-        except ValidationError:
-            return
-        await self._confirm(subject, outcome_key(named.execution_id, named.attempt, late=named.late))
 
     async def _confirm(self, subject: str, *keys: str) -> None:
         await self._bus.publish(subject, OutcomeConfirmed(keys=keys).model_dump_json().encode())
@@ -185,7 +192,9 @@ class ToolOutcomeConsumer:
         crash_point("tas.outcome_written")
         confirmed: dict[str, list[str]] = defaultdict(list)
         for item, update in zip(items, updates, strict=True):
-            if await self._finish(item, update) and (subject := confirm_subject(item.message, item.project)):
+            if await self._finish(item, update) and (
+                subject := confirm_subject(item.message, item.project, item.toolset)
+            ):
                 confirmed[subject].append(item.outcome.key)
         for subject, keys in confirmed.items():
             await self._confirm(subject, *keys)
@@ -212,13 +221,22 @@ class ToolOutcomeConsumer:
         return True
 
 
-def confirm_subject(message: Msg, project: str) -> str:
-    """Return the subject on which the worker waits, or an empty string if it is not an allowed one of *project*."""
+def confirm_subject(message: Msg, project: str, toolset: str = "") -> str:
+    """Return the subject on which the worker waits, or an empty string if it is no allowed one.
+
+    It must be one of *toolset* of *project*; of any toolset where that is empty, and of no project where that is. A
+    worker names the subject itself: with any other it could make this service publish for it.
+    """
     subject: str = (message.headers or {}).get(CONFIRM_HEADER, "")
-    return subject if _is_inbox(subject, project) else ""
+    own = ".".join(filter(None, ("tool.confirm", project, toolset)))
+    places = ("_INBOX", f"{own}.") if project else ("_INBOX",)
+    allowed = subject.startswith(places) and not any(sign in subject for sign in " *>\r\n\t")
+    return subject if allowed else ""
 
 
-def _is_inbox(subject: str, project: str) -> bool:
-    """A worker names the subject of its confirmation: with any other it could make this service publish for it."""
-    places = ("_INBOX", f"tool.confirm.{project}.") if project else ("_INBOX",)
-    return subject.startswith(places) and not any(sign in subject for sign in " *>\r\n\t")
+def _named_by(message: Msg) -> OutcomeIdentity | None:
+    """Return what an unreadable outcome says it is the outcome of; None where even that can't be read."""
+    try:
+        return OutcomeIdentity.model_validate_json(message.data)
+    except ValidationError:
+        return None

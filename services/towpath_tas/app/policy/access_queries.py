@@ -110,10 +110,12 @@ class AccessQueries:
         bundle = await self._policy_cache.current(self._pool, request.project)
         principal = CallPrincipal(request.network, request.agent_key, request.agent_type, "*", request.project)
         found = []
-        for spec in (*(tool.spec for tool in bundle.registry.tools.values()), *await self._delegates(request)):
+        known = bundle.registry.tools
+        for spec in (*(tool.spec for tool in known.values()), *await self._delegates(request)):
             rules = bundle.matrix.candidates(principal, spec.name, spec.operation, discovered=spec.discovered)
             if rules:
-                found.append(_permission(spec.name, spec.operation, rules))
+                tool = known.get(spec.name)
+                found.append(_permission(spec.name, spec.operation, rules, "" if tool is None else tool.doubt))
         return AgentPermissions(policy_version=bundle.matrix.version, permissions=tuple(found))
 
     async def _delegates(self, request: GetPermissions) -> tuple[ToolSpec, ...]:
@@ -135,6 +137,7 @@ class AccessQueries:
             tools=tuple(tool.spec for tool in tools),
             versions={tool.spec.name: tool.version for tool in tools},
             held={tool.spec.name: tool.held_by for tool in tools if tool.held_by},
+            doubts={tool.spec.name: tool.doubt for tool in tools if tool.doubt} if request.proposals else {},
             proposals=await self._proposals(request.project) if request.proposals else (),
         )
 
@@ -156,7 +159,7 @@ class AccessQueries:
         return tuple(found)
 
 
-def _permission(tool: str, operation: str, rules: tuple[Rule, ...]) -> ToolPermission:
+def _permission(tool: str, operation: str, rules: tuple[Rule, ...], doubt: str) -> ToolPermission:
     """Return the strictest effect that holds without conditions, else the one that conditions may give."""
     certain = {rule.effect for rule in rules if rule.when is None}
     possible = {rule.effect for rule in rules}
@@ -167,4 +170,8 @@ def _permission(tool: str, operation: str, rules: tuple[Rule, ...]) -> ToolPermi
             verdict = "require_approval"
     conditional = any(rule.when is not None for rule in rules) and "deny" not in certain
     names = tuple(rule.name for rule in rules)
-    return ToolPermission(tool=tool, operation=operation, verdict=verdict, conditional=conditional, rules=names)
+    if verdict == "deny":
+        doubt = ""  # nobody can use it
+    return ToolPermission(
+        tool=tool, operation=operation, verdict=verdict, conditional=conditional, rules=names, doubt=doubt
+    )

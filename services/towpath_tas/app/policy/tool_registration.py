@@ -5,6 +5,7 @@ increments the registry version, so that no decision uses an outdated definition
 """
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +26,11 @@ from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 from towpath_tas.adapters.cel import matches
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.app.calls.dispatcher import TicketIssuer
+from towpath_tas.core.policy.matrix import Rule
+from towpath_tas.core.policy.patterns import opened_by_pattern
+from towpath_tas.core.policy.policy_file import rule_from_row
 from towpath_tas.core.tools.arguments import ArgumentChecker, SchemaTooDeepError
-from towpath_tas.core.tools.registry import ToolVersion, has_drifted, judge_proposal, spec_digest
+from towpath_tas.core.tools.registry import ToolVersion, WorkerTrust, has_drifted, judge_proposal, spec_digest
 
 MAX_TOOLS = 512
 """Tools in one registration; a worker with more should be several workers."""
@@ -36,36 +40,42 @@ MAX_TOOLS = 512
 class _StoredTool:
     """What is stored of one tool: its current version, its newest number, undecided and refused versions by digest.
 
-    `held_by` is the version that holds the calls of the current one, or 0.
+    `held_by` is the version that holds the calls of the current one, or 0. `opened_by` is the rule whose pattern alone
+    opens a new tool of a known toolset.
     """
 
     current: ToolVersion | None = None
     newest: int = 0
     held_by: int = 0
     undecided: dict[str, tuple[int, str]] = field(default_factory=dict)
+    opened_by: Rule | None = None
 
 
 class ToolRegistrations:
     """Handles registrations of tools and decisions about them."""
 
-    def __init__(self, pool: Any, bus: Bus, tickets: TicketIssuer, *, trusting: bool) -> None:
+    def __init__(self, pool: Any, bus: Bus, tickets: TicketIssuer, trust: WorkerTrust) -> None:
         self._pool = pool
         self._bus = bus
         self._tickets = tickets
-        self._trusting = trusting
+        self._trust = trust
 
     async def register(self, request: RegisterTools) -> ToolsRegistered:
         """Store what a worker proposes, and make sure that its queue exists; raises ProblemError for an invalid one."""
         await asyncio.to_thread(_check, request)  # up to a megabyte of schemas
         await self._ensure_queue(request.project, request.toolset)
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.fetchrow(QUERIES.lock_project, request.project)
+            state = await connection.fetchrow(QUERIES.lock_project, request.project)
             known = await _read_stored(connection, request.project, [spec.name for spec in request.tools])
+            toolset_known = await connection.fetchval(QUERIES.toolset_known, request.project, request.toolset)
+            if toolset_known and any(one.current is None for one in known.values()):
+                await _find_opening_rules(connection, request, known, state["policy_version"])
+            trusting = self._trust.covers(toolset_known=toolset_known)
             standings: list[ToolRegistrationResult] = []
             audits: list[tuple[Any, ...]] = []
             moved = False
             for spec in request.tools:
-                standing = await self._take(connection, request, spec, known[spec.name], audits)
+                standing = await self._take(connection, request, spec, known[spec.name], audits, trusting=trusting)
                 standings.append(standing)
                 held = await self._hold(connection, request, spec, standing, known[spec.name], audits)
                 moved = moved or held or standing.status == "accepted"
@@ -132,10 +142,17 @@ class ToolRegistrations:
         return True
 
     async def _take(
-        self, connection: Any, request: RegisterTools, spec: ToolSpec, known: _StoredTool, audits: list[tuple[Any, ...]]
+        self,
+        connection: Any,
+        request: RegisterTools,
+        spec: ToolSpec,
+        known: _StoredTool,
+        audits: list[tuple[Any, ...]],
+        *,
+        trusting: bool,
     ) -> ToolRegistrationResult:
         new_digest = spec_digest(spec)
-        standing = judge_proposal(spec, request.owner, known.current, trusting=self._trusting)
+        standing = judge_proposal(spec, request.owner, known.current, trusting=trusting, opened_by=known.opened_by)
         if standing.status == "unchanged" and known.current is not None:
             return ToolRegistrationResult(
                 name=spec.name, version=known.current.version, digest=new_digest, status="unchanged"
@@ -217,3 +234,14 @@ async def _read_stored(connection: Any, project: str, names: Sequence[str]) -> d
             one.undecided[row["digest"]] = (row["version"], reason)
         one.held_by = row["version"] if row["held"] else one.held_by
     return known
+
+
+async def _find_opening_rules(
+    connection: Any, request: RegisterTools, known: dict[str, _StoredTool], policy_version: int
+) -> None:
+    """Note which new tools only a pattern of the policy in force opens."""
+    stored = await connection.fetch(QUERIES.rules, request.project, policy_version)
+    rules = [rule_from_row(json.loads(row["rule"])) for row in stored]
+    for spec in request.tools:
+        if known[spec.name].current is None:
+            known[spec.name].opened_by = opened_by_pattern(rules, request.project, spec)

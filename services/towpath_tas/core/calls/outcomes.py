@@ -244,6 +244,15 @@ def _of_unheard_grant(call: LedgerCall, outcome: ToolOutcome) -> ToolOutcome:
     return outcome.model_copy(update={"status": "failed", "failure": _TICKET_ENDED})
 
 
+def may_forget(call: LedgerCall, outcome: ToolOutcome) -> bool:
+    """Return whether *outcome*, whose ticket is not good, may be confirmed to workers of *call*'s toolset.
+
+    Where a start was granted it has to name one: whoever made it holds the real outcome, and would forget that. Else
+    nothing is lost, and a worker whose ticket's key is gone would send for ever.
+    """
+    return _was_granted(call, outcome) or not any(claim.granted for claim in call.claims)
+
+
 def _from_holder(call: LedgerCall, outcome: ToolOutcome) -> bool:
     if call.effect_class is EffectClass.PURE:
         return True

@@ -5,9 +5,10 @@ other: its results are used for warnings only.
 """
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from towpath_tas.core.policy.matrix import glob_matches
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_tas.core.policy.matrix import Rule, glob_matches, names_discovered
 
 _SIGNS = "*?["
 
@@ -33,6 +34,23 @@ def matching(pattern: str, names: Collection[str]) -> list[str]:
     if not is_pattern(pattern):
         return [pattern] if pattern in names else []
     return [name for name in names if glob_matches(pattern, name)]
+
+
+def opened_by_pattern(rules: Iterable[Rule], project: str, spec: ToolSpec) -> Rule | None:
+    """Return a rule whose pattern, and nothing else, lets agents of *project* call *spec*; None where there is none.
+
+    Nobody who wrote the *rules* has to have heard of that tool. A rule of any effect that names it shows that they had.
+    """
+    opening = None
+    for rule in rules:
+        if not glob_matches(rule.project, project):
+            continue
+        if rule.tool == spec.name:
+            return None
+        fits = glob_matches(rule.tool, spec.name) and glob_matches(rule.operation, spec.operation)
+        if fits and rule.effect == "allow" and opening is None and (not spec.discovered or names_discovered(rule)):
+            opening = rule
+    return opening
 
 
 def did_you_mean(pattern: str, names: Sequence[str]) -> str:

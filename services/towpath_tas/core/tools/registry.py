@@ -2,13 +2,15 @@
 
 Nobody makes a tool less strict by proposing it. A weaker effect class, trusted output, a new report, a lost `sensitive`
 or `system_params`, a lower cost, a schema that takes what the old one refused, new words for a tool that writes, or
-another owner waits for a policy admin; everything that only adds or tightens is accepted at once. A discovered tool
-whose server has redefined it waits too, and holds the calls meanwhile: the accepted one does not exist any more.
+another owner waits for a policy admin; everything that only adds or tightens is accepted at once. So does a new tool of
+a known toolset that only the pattern of an older rule opens. A discovered tool whose server has redefined it waits too,
+and holds the calls meanwhile: the accepted one does not exist any more.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
@@ -16,6 +18,7 @@ from towpath_contracts.canonical import digest
 from towpath_contracts.networks.child_tools import DELEGATE, platform_tool
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
+from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.tools.arguments import ArgumentChecker, PatternMatcher
 from towpath_tas.core.tools.schema_changes import loosened, vouched_values
 
@@ -55,13 +58,17 @@ _LATER_FIELDS: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolVersion:
-    """A stored version of a tool. `held_by` is the version that its server offers now and nobody has accepted."""
+    """A stored version of a tool. `held_by` is the version that its server offers now and nobody has accepted.
+
+    `doubt` is why it would have waited for a person on a platform that does not trust who starts its workers.
+    """
 
     spec: ToolSpec
     version: int
     digest: str
     owner: str = ""
     held_by: int = 0
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +81,27 @@ class ToolRegistrationDecision:
     status: Literal["accepted", "unchanged", "pending"]
     reason: str = ""
     holds: bool = False
+
+
+class WorkerTrust(Enum):
+    """Whose doubtful proposals are accepted, with the doubt noted."""
+
+    ALWAYS = "always"
+    """Of every worker: it is started by the person whose platform it is."""
+    FIRST = "first"
+    """Of a toolset that is new: later on, keys tell persons from workers."""
+    NEVER = "never"
+
+    @classmethod
+    def on(cls, *, embedded: bool, keys: bool) -> "WorkerTrust":
+        """Return whom a platform trusts: an *embedded* one has a person, and with *keys* perhaps several."""
+        if not embedded:
+            return cls.NEVER
+        return cls.FIRST if keys else cls.ALWAYS
+
+    def covers(self, *, toolset_known: bool) -> bool:
+        """Return whether a worker of a toolset is trusted."""
+        return self is WorkerTrust.ALWAYS or (self is WorkerTrust.FIRST and not toolset_known)
 
 
 def platform_tool_version(name: str) -> ToolVersion | None:
@@ -148,16 +176,20 @@ def effective_class(spec: ToolSpec) -> EffectClass:
 
 
 def judge_proposal(
-    spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool
+    spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool, opened_by: Rule | None = None
 ) -> ToolRegistrationDecision:
     """Return what becomes of *spec*, proposed by *owner*, compared with the *current* version.
 
-    *trusting* is the embedded platform: whoever starts a worker there is the policy admin, but did not change what a
-    server defines.
+    *trusting*: whoever starts a worker is the policy admin, but did not change what a server defines. *opened_by* is
+    the rule whose pattern alone opens a new tool of a known toolset.
     """
     if current is not None and current.digest == spec_digest(spec) and current.owner == owner:
         return ToolRegistrationDecision(status="unchanged")
     doubts = _doubts(spec, owner, current)
+    if opened_by is not None:
+        doubts.append(
+            f"no rule names it, and rule {opened_by.name}, whose pattern {opened_by.tool} opens it, is older than it"
+        )
     if has_drifted(spec, current):
         reason = "; ".join(["its server defines it anew", *doubts])
         return ToolRegistrationDecision(status="pending", reason=reason, holds=True)

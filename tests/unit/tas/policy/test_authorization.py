@@ -15,7 +15,7 @@ from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQ
 from towpath_tas.core.denials import rank
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
 from towpath_tas.core.tools.arguments import ArgumentChecker
-from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion, judge_proposal, spec_digest
+from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion, WorkerTrust, judge_proposal, spec_digest
 
 PARAMETERS = {
     "type": "object",
@@ -250,3 +250,18 @@ def test_a_new_tool_is_taken_unless_it_claims_to_be_trusted() -> None:
         judge_proposal(OLD.model_copy(update={"trusted_output": True}), "team", None, trusting=False).status
         == "pending"
     )
+
+
+def test_a_new_tool_that_only_a_pattern_opens_waits_and_is_noted_where_workers_are_trusted() -> None:
+    for trusting, status in ((False, "pending"), (True, "accepted")):
+        judged = judge_proposal(OLD, "team", None, trusting=trusting, opened_by=ALLOW)
+        assert (judged.status, "rule all, whose pattern orders.* opens it" in judged.reason) == (status, True)
+
+
+@pytest.mark.parametrize(
+    ("embedded", "keys", "new", "known"),
+    [(True, False, True, True), (True, True, True, False), (False, True, False, False)],
+)
+def test_workers_are_trusted_by_where_the_platform_runs(*, embedded: bool, keys: bool, new: bool, known: bool) -> None:
+    trust = WorkerTrust.on(embedded=embedded, keys=keys)
+    assert (trust.covers(toolset_known=False), trust.covers(toolset_known=True)) == (new, known)

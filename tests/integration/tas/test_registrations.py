@@ -1,0 +1,88 @@
+"""Tools that wait for a policy admin outside the embedded platform: weaker ones, and new ones that no rule names."""
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.support.tas.tas_caller import OPEN, tool
+from tests.support.tas.tas_running import Running, running, shared_tas, tas
+
+from towpath_contracts import rpc
+from towpath_contracts.problems.registry import ProblemError
+from towpath_embedded.servers.nats import Nats
+
+__all__ = ["shared_tas", "tas"]
+
+NAMED = f"""{OPEN}
+  - {{name: closing, tool: orders.close, effect: allow}}
+"""
+
+
+async def test_in_production_a_weaker_tool_waits_for_an_admin_and_so_does_one_that_no_rule_names(
+    nats_server: Nats, database: Callable[..., str], folder: Path
+) -> None:
+    key = folder / "ticket.key"
+    key.write_text(base64.b64encode(bytes(32)).decode())
+    key.chmod(0o600)
+    async with running(nats_server, database, folder, embedded="0", seal_key_file=str(key)) as tas:
+        caller = tas.caller
+        await caller.apply(OPEN)
+        first = (await caller.register()).standings
+        assert {one.status for one in first} == {"accepted"}, "a toolset that is new waits for nobody"
+        weaker = tool("orders.refund", "pure", operation="write")
+        standing = (await caller.register(weaker)).standings[0]
+        assert (standing.status, standing.version) == ("pending", 2)
+        assert "weaken from irreversible to pure" in standing.reason
+        assert (await caller.call("orders.refund")).effect_class == "irreversible"
+        assert (await caller.register(weaker)).standings[0] == standing, "offered again, still pending"
+        assert (await caller.register(tool("orders.find", "pure", operation="read"), owner="x")).standings[
+            0
+        ].status == "pending"
+        fields = {"project": "default", "name": "orders.refund", "version": 2, "actor": "paula"}
+        await caller.ask(rpc.DECIDE_PROPOSAL, **fields, accept=True)
+        assert (await caller.call("orders.refund")).effect_class == "pure"
+        with pytest.raises(ProblemError, match="not_found"):
+            await caller.ask(rpc.DECIDE_PROPOSAL, **fields, accept=False)
+        assert [entry.phase for entry in await caller.audit(tool="orders.refund", actor="paula")] == ["tool.accepted"]
+        new = (await caller.register(tool("orders.sneak", "pure"), tool("orders.close", "pure"))).standings
+        assert [one.status for one in new] == ["pending", "pending"]
+        assert "no rule names it, and rule everything" in new[0].reason
+        assert (
+            "tool_unknown"
+            in (await caller.fact(await caller.put(caller.request("orders.sneak")), "tool.denied"))["denial"][
+                "violation_type"
+            ]
+        )
+        sneak = {"project": "default", "name": "orders.sneak", "version": 1, "actor": "paula"}
+        await caller.ask(rpc.DECIDE_PROPOSAL, **sneak, accept=True)
+        await caller.call("orders.sneak")
+        await caller.apply(NAMED)
+        assert (await caller.register(tool("orders.close", "pure"))).standings[0].status == "accepted", (
+            "a rule names it"
+        )
+
+
+async def test_where_keys_tell_persons_from_workers_only_a_new_toolset_is_trusted(
+    nats_server: Nats, database: Callable[..., str], folder: Path
+) -> None:
+    async with running(nats_server, database, folder, auth="on") as tas:
+        caller = tas.caller
+        await caller.apply(OPEN)
+        trusted = tool("orders.find", "pure", operation="read", trusted_output=True)
+        assert (await caller.register(trusted)).standings[0].status == "accepted"
+        weaker = trusted.model_copy(update={"operation": "call"})
+        offered = (await caller.register(weaker, tool("orders.sneak", "pure"))).standings
+        assert [one.status for one in offered] == ["pending", "pending"]
+
+
+async def test_what_was_accepted_on_trust_is_told(tas: Running) -> None:
+    caller = tas.caller
+    assert (await caller.register(tool("orders.sneak", "pure"))).standings[0].status == "accepted"
+    described = await caller.ask(rpc.DESCRIBE_TOOLS, project=caller.project, proposals=True)
+    assert list(described.doubts) == ["orders.sneak"]
+    asked = {"project": caller.project, "network": "support", "agent_key": "billing"}
+    permissions = (await caller.ask(rpc.GET_PERMISSIONS, **asked)).permissions
+    doubts = {one.tool: one.doubt for one in permissions if one.doubt}
+    assert doubts == described.doubts
+    assert "everything, whose pattern orders.* opens it" in doubts["orders.sneak"]
