@@ -124,8 +124,6 @@ def refused_host(headers: Iterable[tuple[bytes, bytes]], known: Collection[str])
     elsewhere by a stranger; and a request without a Host is none of a browser.
     """
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
-    if len(hosts) > 1:
-        return "the request has more than one Host"
     name = _host_name(hosts[0]) if hosts else ""
     if "." not in name or _is_address(name) or name in known:
         return None

@@ -5,9 +5,11 @@ the key that was refused. Such texts reach models, records and people, so every 
 """
 
 import functools
+import io
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -57,6 +59,28 @@ def add_secrets(*secrets: str) -> None:
     new = {part for secret in secrets for part in (secret, *secret.splitlines()) if len(part) >= MIN_CHARS} - _added
     if new:
         _added |= new
+
+
+class _RedactedOutput(io.TextIOWrapper):
+    """A text stream that writes no secret. One that is written in pieces, or below Python's streams, is not seen."""
+
+    def __init__(self, replaced: io.TextIOWrapper) -> None:
+        """Write where *replaced* did, and keep it: with it the place would be closed."""
+        super().__init__(replaced.buffer, replaced.encoding, "backslashreplace", line_buffering=True)
+        self._replaced = replaced
+
+    def write(self, text: str, /) -> int:
+        super().write(redact(text))
+        return len(text)
+
+
+def redact_output() -> None:
+    """Have `redact` applied to what this process prints from now on: tools print into its log."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.flush()
+            setattr(sys, name, _RedactedOutput(stream))
 
 
 def redact_json(value: Any) -> Any:

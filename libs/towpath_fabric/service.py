@@ -259,6 +259,10 @@ class Service:
         known = frozenset(name.strip().lower() for name in self.settings.http_hosts.split(","))
 
         async def front(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http" and sum(name == b"host" for name, _ in scope["headers"]) > 1:
+                # A proxy may have believed the other one (RFC 9112, 3.2).
+                await AsgiResponse(b"the request has more than one Host\n", 400)(scope, receive, send)
+                return
             if scope["type"] == "http" and scope["path"] in KEYLESS_PATHS:
                 refused = refused_host(scope["headers"], known)
                 if refused is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from towpath_fabric.garbage_collector import paused
 from towpath_fabric.process_protection import forget_credentials, protect_process
+from towpath_fabric.redaction import redact_output
 
 if __name__ == "__main__":
     protect_process()
@@ -63,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = WorkerSettings.load(**given).model_copy(update={"database_url": None})
         forget_credentials()
+        redact_output()
         set_default_mode(settings.worker_sandbox)
         if (state := PlatformAddressSettings().state_file) is not None:
             set_data_folder(state.parent)

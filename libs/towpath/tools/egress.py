@@ -26,10 +26,15 @@ MAX_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 KEEPS_METHOD = frozenset({307, 308})
 FORBIDDEN_HEADERS = frozenset({"host", "connection", "transfer-encoding", "content-length", "proxy-authorization"})
-SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
+TRAVELLING_HEADERS = frozenset(
+    {"accept", "accept-language", "content-language", "content-type", "if-modified-since", "range", "user-agent"}
+)
+"""Headers that a redirect may take to another origin: keys stand in headers of any name."""
 HIDDEN_HEADERS = frozenset({"set-cookie", "set-cookie2"})
 """Session secrets have no place in a record that people and models read."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_SPECIAL = tuple(map(ipaddress.ip_network, ("168.63.129.16/32", "192.0.0.0/24", "3fff::/20")))
+"""Not public, though Python's tables may say so: Azure's own services, Oracle's metadata, documentation."""
 _WITH_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d{1,5})")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -161,6 +166,8 @@ def is_public(address: Address) -> bool:
     inner = _carried(address)
     if inner is not None:
         return is_public(inner)
+    if any(address in network for network in _SPECIAL):
+        return False
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
@@ -195,10 +202,10 @@ def _carried(address: Address) -> ipaddress.IPv4Address | None:
 
 
 def headers_for(following: httpx2.URL, before: httpx2.URL, headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the headers for a redirect: secrets do not travel to another origin."""
+    """Return the headers for a redirect: to another origin only those go that hold no secret."""
     if (following.scheme, following.netloc) == (before.scheme, before.netloc):
         return headers
-    return {name: value for name, value in headers.items() if name.lower() not in SECRET_HEADERS}
+    return {name: value for name, value in headers.items() if name.lower() in TRAVELLING_HEADERS}
 
 
 def _parse(url: str) -> httpx2.URL:

@@ -1,6 +1,11 @@
 """Secrets of this process are removed from error texts."""
 
-from towpath_fabric.redaction import REDACTED, replace_secrets, secret_values
+import io
+import sys
+
+import pytest
+
+from towpath_fabric.redaction import REDACTED, add_secrets, redact_output, replace_secrets, secret_values
 
 ENVIRONMENT = {
     "SHOP_API_TOKEN": "tok-123456789",
@@ -27,3 +32,14 @@ def test_a_secret_is_replaced_in_text_and_in_json() -> None:
 def test_a_longer_secret_is_not_left_half_and_without_secrets_nothing_changes() -> None:
     assert replace_secrets(frozenset({"aaaaaaaa", "aaaaaaaabbbb"}), "aaaaaaaabbbb") == REDACTED
     assert replace_secrets(frozenset(), "anything") == "anything"
+
+
+def test_what_a_tool_prints_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    add_secrets("printed-secret-1")
+    written = {name: io.BytesIO() for name in ("stdout", "stderr")}
+    for name, kept in written.items():
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(kept, "utf-8"))
+    redact_output()
+    for name in written:
+        getattr(sys, name).write("the key is printed-secret-1\n")
+    assert [kept.getvalue() for kept in written.values()] == [f"the key is {REDACTED}\n".encode()] * 2

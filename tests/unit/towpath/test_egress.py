@@ -4,11 +4,12 @@ import ipaddress
 import json
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from towpath import ToolError
 from towpath.tools.builtin import HttpEgressSettings
-from towpath.tools.egress import EgressClient, is_public
+from towpath.tools.egress import EgressClient, headers_for, is_public
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,10 @@ from towpath.tools.egress import EgressClient, is_public
         "fd00:ec2::254",
         "ff02::1",
         "2001:db8::1",
+        "168.63.129.16",
+        "192.0.0.192",
+        "3fff::1",
+        "::ffff:168.63.129.16",
     ],
 )
 def test_an_address_that_is_not_public_is_known_in_every_form(address: str) -> None:
@@ -51,6 +56,21 @@ def test_an_address_that_is_not_public_is_known_in_every_form(address: str) -> N
 @pytest.mark.parametrize("address", ["93.184.216.34", "8.8.8.8", "2606:2800:220:1::1", "::ffff:8.8.8.8"])
 def test_a_public_address_is_known(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))
+
+
+@pytest.mark.parametrize(
+    ("following", "kept"),
+    [
+        ("https://a.example/other", {"X-Api-Key", "Authorization", "Accept", "X-Goog-Token"}),
+        ("https://b.example/", {"Accept"}),
+        ("http://a.example/", {"Accept"}),
+        ("https://a.example:8443/", {"Accept"}),
+    ],
+)
+def test_a_redirect_takes_no_key_to_another_origin(following: str, kept: set[str]) -> None:
+    sent = {"X-Api-Key": "k", "Authorization": "Bearer k", "Accept": "text/html", "X-Goog-Token": "k"}
+    found = headers_for(httpx2.URL(following), httpx2.URL("https://a.example/"), sent)
+    assert {*found} == kept
 
 
 async def refusal(egress: EgressClient, url: str) -> str:
