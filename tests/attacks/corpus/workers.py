@@ -18,7 +18,7 @@ from tests.attacks.target import Target, pending_gates
 from towpath_contracts import rpc, subjects
 
 CREDENTIAL = "tools_1"
-"""The credential of the target's worker: toolsets `desk` and `http` of the project `default`."""
+"""The credential of the target's worker: toolsets `desk` and `builtin` of the project `default`."""
 
 ANSWERED_S = 0.3
 """Whoever is refused by the broker hears nothing; what arrives at all arrives sooner."""
@@ -100,12 +100,12 @@ async def confirmations_of_what_others_hold(target: Target) -> str:
     async def note(message: Msg) -> None:
         heard.append(message.data)
 
-    place = subjects.tool_confirm("default", "http", "w1")
+    place, refused = subjects.tool_confirm("default", "builtin", "w1"), list[str]()
     async with target.client() as client:
         run = await target.run(client, [("desk.refund", {"order": "8", "amount": 1})], "Refund order 8.")
         (gate,) = await pending_gates(client, run["run_id"])
         named = {"execution_id": gate["execution_id"], "run_id": run["run_id"], "attempt": 1}
-        async with _worker(target) as worker:
+        async with _worker(target, refused) as worker:
             await worker.subscribe(place, cb=note)
             for body in (
                 named,
@@ -114,6 +114,8 @@ async def confirmations_of_what_others_hold(target: Target) -> str:
                 await _report(worker, body, confirm_to=place)
             await asyncio.sleep(ANSWERED_S)
         await client.post(f"/v1/runs/{run['run_id']}/cancel", json={})
+    if refused:
+        raise ValueError(f"this credential can't listen there: {refused}")
     if heard:
         raise AttackWorkedError(f"confirmed to others: {heard[0]!r}")
     return "nothing was confirmed"
