@@ -78,6 +78,7 @@ def publish_fixtures(
             "spec": one.model_dump_json(),
             "owner": "ann",
             "held_by": 0,
+            "doubt": "",
         }
         for one in TOOLS
     ]
