@@ -10,7 +10,8 @@ before and removed after. Only the end of the process leaves the mark behind, so
     two more left --------------> refused without being read: reading it may be what ends the process
 
 One watched message is handled at a time in a process, whichever stream it comes from, and its ack wait is extended
-meanwhile, so that no other replica has it too. While the database is away no mark can be stored, and none is counted.
+meanwhile, so that no other replica has it too. While the database is away the message waits for its mark, and a mark
+whose answer was lost is not counted as a death.
 """
 
 import asyncio
@@ -86,27 +87,41 @@ class PoisonGuard:
             extending = asyncio.create_task(self._extend(message))
             try:
                 yield True
-            except asyncio.CancelledError:  # the process stops
-                await self._end(message, 0)
+            except asyncio.CancelledError:  # the process stops: while the database is away the mark stays, as a death
+                with contextlib.suppress(*DATABASE_DOWN):
+                    await self._write(message, 0)
                 raise
             finally:
                 extending.cancel()
-            await self._end(message, 0)
+            await self._write_until_stored(message, 0)
 
     async def _begin(self, message: Msg) -> int:
+        """Store a mark; return how many deaths have left one behind."""
+        own = 0  # marks of this process that may be stored although their answers were lost: they are no deaths
         while True:
             try:
                 left: int = await self._pool.fetchval(self._marks.begin, self._spec.stream, delivery_number(message))
             except DATABASE_DOWN as error:
+                own += 1
                 self._log.warning("postgres is away, a message waits", stream=self._spec.stream, error=str(error))
                 await asyncio.sleep(RETRY_S)
-            else:
-                return left
+                continue
+            deaths = max(0, left - own)
+            if deaths < left:
+                await self._write_until_stored(message, deaths + 1)
+            return deaths
 
-    async def _end(self, message: Msg, left: int) -> None:
-        """Remove the mark; while the database is away it stays, as one death too many and no more."""
-        with contextlib.suppress(*DATABASE_DOWN):
-            await self._pool.execute(self._marks.end, self._spec.stream, delivery_number(message), left)
+    async def _write(self, message: Msg, marks: int) -> None:
+        await self._pool.execute(self._marks.end, self._spec.stream, delivery_number(message), marks)
+
+    async def _write_until_stored(self, message: Msg, marks: int) -> None:
+        while True:
+            try:
+                await self._write(message, marks)
+            except DATABASE_DOWN:
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
 
     async def _set_aside(self, message: Msg, deaths: int, refuse: Refuse) -> None:
         reads = deaths < self._max_deaths + UNREAD_AFTER
@@ -119,7 +134,7 @@ class PoisonGuard:
             is_read=reads,
         )
         await refuse(message, poison_reason(deaths), reads)
-        await self._end(message, deaths)
+        await self._write_until_stored(message, deaths)
 
     async def _extend(self, message: Msg) -> None:
         """Extend the ack wait as long as this process lives and its event loop runs."""

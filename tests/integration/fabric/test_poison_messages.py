@@ -18,6 +18,7 @@ from towpath_contracts.streams import INBOX_CONSUMER
 from towpath_fabric.nats.pull_consumer import PullConsumer, nak, term
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 from towpath_fabric.postgres.pool import open_pool
+from towpath_fabric.redelivery import poison_messages
 from towpath_fabric.redelivery.poison_messages import PoisonGuard
 
 SPEC = replace(INBOX_CONSUMER, ack_wait_s=0.3)
@@ -127,6 +128,42 @@ class Watched:
         return admitted
 
 
+class LosesAnswers:
+    """A database that does what it is asked for, and whose first answers are lost."""
+
+    def __init__(self, pool: Any, lost: int) -> None:
+        self.pool = pool
+        self.lost = {"fetchval": lost, "execute": lost}
+
+    async def _answer(self, method: str, *query: Any) -> Any:
+        answer = await getattr(self.pool, method)(*query)
+        if self.lost[method]:
+            self.lost[method] -= 1
+            raise ConnectionResetError("the answer was lost")
+        return answer
+
+    async def fetchval(self, *query: Any) -> Any:
+        return await self._answer("fetchval", *query)
+
+    async def execute(self, *query: Any) -> Any:
+        return await self._answer("execute", *query)
+
+
+class Unreachable:
+    """A database that stores marks, and can't be reached when the first are to be removed."""
+
+    def __init__(self, pool: Any, times: int) -> None:
+        self.fetchval = pool.fetchval
+        self.pool = pool
+        self.times = times
+
+    async def execute(self, *query: Any) -> Any:
+        if self.times:
+            self.times -= 1
+            raise ConnectionRefusedError("the database is away")
+        return await self.pool.execute(*query)
+
+
 @pytest.fixture
 async def watched(database: DatabaseUrl, nc: Any) -> AsyncIterator[Watched]:
     pool = await open_pool(database("tas"), 1, "test")
@@ -161,3 +198,30 @@ async def test_a_message_whose_refusal_ends_the_process_is_refused_unread(watche
     for _ in range(3):
         await watched.come()
     assert [reads for _, reads in watched.refused] == [True, True, False]
+
+
+async def test_a_mark_whose_answer_was_lost_is_no_death(
+    watched: Watched, database: DatabaseUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poison_messages, "RETRY_S", 0.01)
+    pool = await open_pool(database("tas"), 1, "test")
+    try:
+        watched.guard = PoisonGuard(LosesAnswers(pool, 3), SPEC, asyncio.Lock(), structlog.get_logger(), max_deaths=2)
+        deaths = [await watched.come(RuntimeError()) for _ in range(3)]
+    finally:
+        pool.terminate()
+    assert deaths == [True, True, False], "two deaths accuse it, and nothing else does"
+
+
+async def test_a_mark_that_could_not_be_removed_is_removed_when_the_database_is_back(
+    watched: Watched, database: DatabaseUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poison_messages, "RETRY_S", 0.01)
+    pool = await open_pool(database("tas"), 1, "test")
+    try:
+        for _ in range(3):
+            broken = Unreachable(pool, 2)
+            watched.guard = PoisonGuard(broken, SPEC, asyncio.Lock(), structlog.get_logger(), max_deaths=2)
+            assert await watched.come()
+    finally:
+        pool.terminate()
