@@ -120,6 +120,12 @@ FROM tas.tool t WHERE t.project = $1 AND t.status = 'accepted' ORDER BY t.name, 
 -- name: toolset_known
 SELECT EXISTS (SELECT FROM tas.tool WHERE project = $1 AND toolset = $2);
 
+-- Which toolsets have accepted tools whose names begin with these words.
+-- name: names_taken
+SELECT DISTINCT split_part(name, '.', 1) AS head, toolset FROM tas.tool
+WHERE project = $1 AND status = 'accepted' AND strpos(name, '.') > 0 AND split_part(name, '.', 1) = ANY ($2::text[])
+ORDER BY head, toolset;
+
 -- name: tool_versions
 SELECT name, version, digest, spec, status, reason, owner, held FROM tas.tool
 WHERE project = $1 AND name = ANY ($2::text[]) ORDER BY name, version;
@@ -141,7 +147,8 @@ WHERE project = $1 AND (status = 'pending' OR held) ORDER BY name, version LIMIT
 
 -- name: decide_tool
 UPDATE tas.tool SET status = $4, decided_at = clock_timestamp(), decided_by = $5, reason = $6
-WHERE project = $1 AND name = $2 AND version = $3 AND status = 'pending' RETURNING name;
+WHERE project = $1 AND name = $2 AND version = $3
+  AND (status = 'pending' OR (status = 'refused' AND $4 = 'accepted')) RETURNING name;
 
 -- name: toolsets
 SELECT DISTINCT project, toolset FROM tas.tool WHERE status = 'accepted';

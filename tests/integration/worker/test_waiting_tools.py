@@ -63,6 +63,34 @@ async def test_in_production_a_weaker_tool_waits_for_an_admin_and_so_does_one_th
         )
 
 
+async def test_a_name_of_another_toolset_waits_and_what_a_person_refused_stays_refused_until_one_accepts_it(
+    nats_server: Nats, database: Callable[..., str], folder: Path
+) -> None:
+    key = folder / "ticket.key"
+    key.write_text(base64.b64encode(bytes(32)).decode())
+    key.chmod(0o600)
+    async with running(nats_server, database, folder, embedded="0", seal_key_file=str(key)) as tas:
+        caller = tas.caller
+        await caller.apply(NAMED)
+        await caller.register()
+        other = tool("orders.close", "pure", toolset="desk")
+        standing = (await caller.register(other)).standings[0]
+        assert standing.status == "pending", "also where a rule names it, and though `desk` is new"
+        assert "names that begin with orders. are those of toolset orders" in standing.reason
+        asked = {"project": "default", "name": "orders.close", "version": 1, "actor": "paula"}
+        await caller.ask(rpc.DECIDE_PROPOSAL, **asked, accept=False, reason="not theirs")
+        again = (await caller.register(other)).standings[0]
+        assert (again.status, again.reason) == ("pending", "refused: not theirs")
+        sneak = tool("orders.sneak", "pure")
+        assert (await caller.register(sneak)).standings[0].status == "pending"
+        asked["name"] = "orders.sneak"
+        await caller.ask(rpc.DECIDE_PROPOSAL, **asked, accept=False, reason="no")
+        await caller.apply(NAMED.replace("orders.close", "orders.sneak"))
+        assert (await caller.register(sneak)).standings[0].reason == "refused: no", "a rule names it now"
+        await caller.ask(rpc.DECIDE_PROPOSAL, **asked, accept=True)
+        assert (await caller.register(sneak)).standings[0].status == "unchanged"
+
+
 async def test_where_keys_tell_persons_from_workers_only_a_new_toolset_is_trusted(
     nats_server: Nats, database: Callable[..., str], folder: Path
 ) -> None:

@@ -30,7 +30,15 @@ from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.patterns import opened_by_pattern
 from towpath_tas.core.policy.policy_file import rule_from_row
 from towpath_tas.core.tools.arguments import ArgumentChecker, SchemaTooDeepError
-from towpath_tas.core.tools.registry import ToolVersion, WorkerTrust, has_drifted, judge_proposal, spec_digest
+from towpath_tas.core.tools.registry import (
+    ToolVersion,
+    WorkerTrust,
+    foreign_toolset,
+    has_drifted,
+    judge_proposal,
+    name_head,
+    spec_digest,
+)
 
 MAX_TOOLS = 512
 """Tools in one registration; a worker with more should be several workers."""
@@ -41,14 +49,16 @@ class _StoredTool:
     """What is stored of one tool: its current version, its newest number, undecided and refused versions by digest.
 
     `held_by` is the version that holds the calls of the current one, or 0. `opened_by` is the rule whose pattern alone
-    opens a new tool of a known toolset.
+    opens a new tool of a known toolset, `name_taken_by` the toolset whose names begin as that of a new one.
     """
 
     current: ToolVersion | None = None
     newest: int = 0
     held_by: int = 0
     undecided: dict[str, tuple[int, str]] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
     opened_by: Rule | None = None
+    name_taken_by: str = ""
 
 
 class ToolRegistrations:
@@ -68,8 +78,10 @@ class ToolRegistrations:
             state = await connection.fetchrow(QUERIES.lock_project, request.project)
             known = await _read_stored(connection, request.project, [spec.name for spec in request.tools])
             toolset_known = await connection.fetchval(QUERIES.toolset_known, request.project, request.toolset)
-            if toolset_known and any(one.current is None for one in known.values()):
-                await _find_opening_rules(connection, request, known, state["policy_version"])
+            if any(one.current is None for one in known.values()):
+                await _find_names_taken(connection, request, known)
+                if toolset_known:
+                    await _find_opening_rules(connection, request, known, state["policy_version"])
             trusting = self._trust.covers(toolset_known=toolset_known)
             standings: list[ToolRegistrationResult] = []
             audits: list[tuple[Any, ...]] = []
@@ -152,7 +164,15 @@ class ToolRegistrations:
         trusting: bool,
     ) -> ToolRegistrationResult:
         new_digest = spec_digest(spec)
-        standing = judge_proposal(spec, request.owner, known.current, trusting=trusting, opened_by=known.opened_by)
+        standing = judge_proposal(
+            spec,
+            request.owner,
+            known.current,
+            trusting=trusting,
+            opened_by=known.opened_by,
+            name_taken_by=known.name_taken_by,
+            refused=known.undecided[new_digest][1] if new_digest in known.refused else "",
+        )
         if standing.status == "unchanged" and known.current is not None:
             return ToolRegistrationResult(
                 name=spec.name, version=known.current.version, digest=new_digest, status="unchanged"
@@ -232,8 +252,21 @@ async def _read_stored(connection: Any, project: str, names: Sequence[str]) -> d
         else:
             reason = row["reason"] if row["status"] == "pending" else f"refused: {row['reason']}"
             one.undecided[row["digest"]] = (row["version"], reason)
+            if row["status"] == "refused":
+                one.refused.add(row["digest"])
         one.held_by = row["version"] if row["held"] else one.held_by
     return known
+
+
+async def _find_names_taken(connection: Any, request: RegisterTools, known: dict[str, _StoredTool]) -> None:
+    """Note which new tools have names that begin as those of another toolset."""
+    heads = sorted({name_head(spec.name) for spec in request.tools if known[spec.name].current is None} - {""})
+    toolsets: dict[str, set[str]] = {}
+    for row in await connection.fetch(QUERIES.names_taken, request.project, heads):
+        toolsets.setdefault(row["head"], set()).add(row["toolset"])
+    for spec in request.tools:
+        if known[spec.name].current is None:
+            known[spec.name].name_taken_by = foreign_toolset(spec, toolsets)
 
 
 async def _find_opening_rules(

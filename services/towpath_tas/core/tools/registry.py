@@ -3,8 +3,9 @@
 Nobody makes a tool less strict by proposing it. A weaker effect class, trusted output, a new report, a lost `sensitive`
 or `system_params`, a lower cost, a schema that takes what the old one refused, new words for a tool that writes, or
 another owner waits for a policy admin; everything that only adds or tightens is accepted at once. So does a new tool of
-a known toolset that only the pattern of an older rule opens. A discovered tool whose server has redefined it waits too,
-and holds the calls meanwhile: the accepted one does not exist any more.
+a known toolset that only the pattern of an older rule opens, and one whose name begins as those of another toolset.
+What a person has refused stays refused until a person accepts it. A discovered tool whose server has redefined it waits
+too, and holds the calls meanwhile: the accepted one does not exist any more.
 """
 
 import re
@@ -176,16 +177,28 @@ def effective_class(spec: ToolSpec) -> EffectClass:
 
 
 def judge_proposal(
-    spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool, opened_by: Rule | None = None
+    spec: ToolSpec,
+    owner: str,
+    current: ToolVersion | None,
+    *,
+    trusting: bool,
+    opened_by: Rule | None = None,
+    name_taken_by: str = "",
+    refused: str = "",
 ) -> ToolRegistrationDecision:
     """Return what becomes of *spec*, proposed by *owner*, compared with the *current* version.
 
     *trusting*: whoever starts a worker is the policy admin, but did not change what a server defines. *opened_by* is
-    the rule whose pattern alone opens a new tool of a known toolset.
+    the rule whose pattern alone opens a new tool of a known toolset, *name_taken_by* the toolset whose names begin as
+    that of a new tool. *refused* is why a person did not accept this very spec.
     """
     if current is not None and current.digest == spec_digest(spec) and current.owner == owner:
         return ToolRegistrationDecision(status="unchanged")
     doubts = _doubts(spec, owner, current)
+    if refused:
+        doubts.insert(0, refused)
+    if name_taken_by:
+        doubts.append(f"names that begin with {name_head(spec.name)}. are those of toolset {name_taken_by}")
     if opened_by is not None:
         doubts.append(
             f"no rule names it, and rule {opened_by.name}, whose pattern {opened_by.tool} opens it, is older than it"
@@ -193,9 +206,21 @@ def judge_proposal(
     if has_drifted(spec, current):
         reason = "; ".join(["its server defines it anew", *doubts])
         return ToolRegistrationDecision(status="pending", reason=reason, holds=True)
-    if doubts and not trusting:
+    if refused or (doubts and not trusting):
         return ToolRegistrationDecision(status="pending", reason="; ".join(doubts))
     return ToolRegistrationDecision(status="accepted", reason="; ".join(doubts))
+
+
+def name_head(name: str) -> str:
+    """Return what stands before the first dot of a tool's name; nothing where there is no dot."""
+    head, dot, _ = name.partition(".")
+    return head if dot else ""
+
+
+def foreign_toolset(spec: ToolSpec, toolsets_by_head: Mapping[str, Iterable[str]]) -> str:
+    """Return another toolset that has names which begin as that of *spec*, if its own toolset has none."""
+    taken = sorted(toolsets_by_head.get(name_head(spec.name), ()))
+    return "" if not taken or spec.toolset in taken else taken[0]
 
 
 def has_drifted(spec: ToolSpec, current: ToolVersion | None) -> bool:

@@ -15,7 +15,14 @@ from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQ
 from towpath_tas.core.denials import rank
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
 from towpath_tas.core.tools.arguments import ArgumentChecker
-from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion, WorkerTrust, judge_proposal, spec_digest
+from towpath_tas.core.tools.registry import (
+    ProjectToolRegistry,
+    ToolVersion,
+    WorkerTrust,
+    foreign_toolset,
+    judge_proposal,
+    spec_digest,
+)
 
 PARAMETERS = {
     "type": "object",
@@ -256,6 +263,22 @@ def test_a_new_tool_that_only_a_pattern_opens_waits_and_is_noted_where_workers_a
     for trusting, status in ((False, "pending"), (True, "accepted")):
         judged = judge_proposal(OLD, "team", None, trusting=trusting, opened_by=ALLOW)
         assert (judged.status, "rule all, whose pattern orders.* opens it" in judged.reason) == (status, True)
+
+
+def test_a_new_tool_whose_name_begins_as_those_of_another_toolset_alone_waits() -> None:
+    toolsets = {"orders": {"shop", "desk"}, "pay": {"pay"}}
+    offered = [
+        OLD.model_copy(update={"name": name, "toolset": "shop"}) for name in ("orders.x", "pay.x", "mail.x", "pay")
+    ]
+    assert [foreign_toolset(spec, toolsets) for spec in offered] == ["", "pay", "", ""]
+    judged = judge_proposal(OLD, "team", None, trusting=False, name_taken_by="pay")
+    assert (judged.status, judged.reason) == ("pending", "names that begin with orders. are those of toolset pay")
+    assert judge_proposal(OLD, "team", None, trusting=True, name_taken_by="pay").status == "accepted"
+
+
+def test_what_a_person_refused_is_not_accepted_because_rules_or_trust_changed() -> None:
+    judged = judge_proposal(OLD, "team", None, trusting=True, refused="refused: no")
+    assert (judged.status, judged.reason) == ("pending", "refused: no")
 
 
 @pytest.mark.parametrize(
