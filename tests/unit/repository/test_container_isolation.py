@@ -106,6 +106,7 @@ def test_every_network_is_private_but_the_deciders_way_out_and_the_gateways_way_
     assert all(networks[name]["driver_opts"] == {ISOLATED: "isolated"} for name in private)
     assert members(compose())["door"] == {"gateway"}
     assert can_leave(compose()) == {"decider"}
+    assert compose()["services"]["gateway"]["dns"] == ["192.0.2.1"], "names are a way out, too"
 
 
 def test_a_worker_meets_the_broker_and_nobody_else() -> None:
