@@ -212,8 +212,8 @@ class ProjectAuthorizer:
         context = ConditionContext(query.context())
         if not granted(query.grants, query.tool, tool.spec.operation, context, self.compile_grant):
             too_long = context.too_costly
-            denial = denied_long_conditions(query.tool) if too_long else denied_grant(query.tool, tool.spec.operation)
-            return self._no(query, denial, tool)
+            missing = denied_grant(query.tool, tool.spec.operation, query.grants)
+            return self._no(query, denied_long_conditions(query.tool) if too_long else missing, tool)
         drawn = _limit_usage(query, used, rates)
         found = tool.spec.discovered
         verdict = self.matrix.decide(query.principal, query.tool, tool.spec.operation, context, drawn, discovered=found)

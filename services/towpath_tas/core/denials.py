@@ -5,15 +5,18 @@ discloses no more of a rule than its name and condition.
 """
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from towpath_contracts.tools.calls import Denial, ToolSpec
-from towpath_contracts.tools.grants import Grants, chain_covers
+from towpath_contracts.tools.grants import Grants, chain_covers, covers_operation
 from towpath_contracts.tools.violations import DenialCode
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, MatrixVerdict, Rule
 
 MAX_ALLOWED = 10
 """Tools named in a denial; models choose badly from long lists."""
+
+MAX_CONDITIONS_CHARS = 400
+"""Of the conditions of a grant that a denial repeats."""
 
 
 def allowed_tools(
@@ -123,10 +126,29 @@ def denied_drifted(tool: str, version: int) -> Denial:
     return _denial(DenialCode.DRIFTED, reason, None, (), suggestion)
 
 
-def denied_grant(tool: str, operation: str) -> Denial:
-    """The task was submitted with fewer rights."""
+def denied_grant(tool: str, operation: str, grants: Grants) -> Denial:
+    """The task was submitted with fewer rights: its grants don't name the call, or name it on conditions alone."""
+    if chain_covers(grants, tool, operation):
+        unmet = " or ".join(_conditions(tool, operation, grants))[:MAX_CONDITIONS_CHARS]
+        reason = f"this task was granted {tool} ({operation}) only where {unmet}"
+        suggestion = (
+            f"Call {tool} where that holds, or respond and say what was missing: its caller can submit another task, "
+            "which is granted more."
+        )
+        return _denial(DenialCode.NOT_GRANTED, reason, None, (), suggestion)
     reason = f"this task was not granted {tool} ({operation})"
-    return _denial(DenialCode.NOT_GRANTED, reason, None, (), "Use only what this task was granted, or respond.")
+    suggestion = (
+        f"Use only what this task was granted, or respond and say that {tool} was missing: its caller can submit "
+        "another task, whose grant names it."
+    )
+    return _denial(DenialCode.NOT_GRANTED, reason, None, (), suggestion)
+
+
+def _conditions(tool: str, operation: str, grants: Grants) -> Iterator[str]:
+    for grant in grants:
+        near = [entry.get("when") for entry in grant if covers_operation(entry, tool, operation)]
+        if None not in near:
+            yield from map(str, near)
 
 
 def denied_by_person(tool: str, reason: str, rule: str, *, expired: bool) -> Denial:

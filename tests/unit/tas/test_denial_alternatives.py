@@ -140,3 +140,18 @@ def test_it_says_which_person_could_open_it() -> None:
     wrong = denied(rule("a", tool="*"), args={}, args_text="{}")
     assert (wrong.violation_type, wrong.escalation is not None and wrong.escalation.role) == ("invalid_arguments", "")
     assert (wrong.alternatives, wrong.specialists) == ((), ())
+
+
+def test_a_denial_by_a_grant_says_what_is_missing_and_who_can_add_it() -> None:
+    open_ = rule("all", tool="*", agent="*")
+    other = denied(open_, grants=(({"tool": "orders.find"},),))
+    assert other.violation_type == "not_granted"
+    assert other.reason == "this task was not granted orders.refund (call)"
+    assert "its caller can submit another task, whose grant names it" in other.suggestion
+    small, own = {"tool": "orders.*", "when": "args.amount < 1"}, {"tool": "orders.refund", "when": "args.amount < 2"}
+    bound = denied(open_, grants=((small, own), ({"tool": "*"},)))
+    assert bound.reason == (
+        "this task was granted orders.refund (call) only where args.amount < 1 or args.amount < 2"
+    ), "a grant that names it without a condition is not the reason"
+    long = {"tool": "orders.refund", "when": " && ".join(["args.amount < 1"] * 60)}
+    assert len(denied(open_, grants=((long,),)).reason) < 500
