@@ -73,7 +73,7 @@ NOT_FOR_PEOPLE: frozenset[rpc.RpcMethod] = frozenset(
     {
         *(rpc.CLAIM_START, rpc.RAISE_FENCE, rpc.SETTLE_CALL, rpc.REGISTER_TOOLS, rpc.BLOB_PUT, rpc.RECORD_ACTION),
         *(rpc.DEAD_LETTER_CALLS, rpc.DEAD_LETTER_RUNS, rpc.REPUBLISH, rpc.EVENTS_SINCE, rpc.SWEEP_RUNS),
-        *(rpc.WAKE_PAUSED, rpc.CHECK_GRANT, rpc.RECORD_OUTCOME, rpc.BLOB_GET_CALLS, rpc.IDLE_RUNS),
+        *(rpc.WAKE_PAUSED, rpc.COUNT_USED_TOOLS, rpc.RECORD_OUTCOME, rpc.BLOB_GET_CALLS, rpc.IDLE_RUNS),
     }
 )
 """Methods that services ask each other; the gateway may ask every other one."""
@@ -147,7 +147,7 @@ SERVICES: dict[str, NatsUserRights] = {
             subjects.RUN_INBOX_ALL,  # its own queue: a dead letter goes back where it came from
             subjects.TASK_ENQUEUE_ALL,
             *_asks(rpc.RAISE_FENCE, rpc.SETTLE_CALL, rpc.DESCRIBE_TOOLS, rpc.CHECK_GRANT),
-            *_asks(rpc.REPUBLISH, rpc.RECORD_ACTION, rpc.RECORD_OUTCOME),
+            *_asks(rpc.REPUBLISH, rpc.RECORD_ACTION, rpc.RECORD_OUTCOME, rpc.COUNT_USED_TOOLS),
             *_pulls(*_own("INBOX"), *_own("TASKS")),
             *_DECLARES,
         ),

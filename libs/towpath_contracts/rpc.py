@@ -10,6 +10,7 @@ from towpath_contracts import agents, budgets, dead_letters, gate_notices, switc
 from towpath_contracts.base import Message
 from towpath_contracts.decisions import request as decisions_request
 from towpath_contracts.events.event_pages import EventPage
+from towpath_contracts.grant_proposals import proposals
 from towpath_contracts.networks import spec
 from towpath_contracts.runs import idle_runs, records, tree, views
 from towpath_contracts.tools import access, audit, calls, erasures, internal_outcomes, policy
@@ -72,6 +73,8 @@ LIST_NOTICES = RpcMethod(
 RETRY_NOTICE = RpcMethod("orchestrator", "retry_notice", gate_notices.RetryGateNotice, views.ActionDone)
 FORK_RUN = RpcMethod("orchestrator", "fork_run", records.ForkRun, tasks.RunAccepted)
 
+GRANT_FROM_RUNS = RpcMethod("orchestrator", "grant_from_runs", proposals.GetGrantFromRuns, proposals.GrantProposal)
+
 SERVE_AGENT = RpcMethod(
     "orchestrator", "serve_agent", agents.DeclareAgentQueue, agents.AgentQueueDeclared, repeatable=True
 )
@@ -131,6 +134,8 @@ SET_SHADOW = RpcMethod("tas", "set_shadow", policy.SetShadow, policy.ShadowView)
 GET_SHADOW = RpcMethod("tas", "get_shadow", policy.GetShadow, policy.ShadowView, repeatable=True)
 GET_STATISTICS = RpcMethod("tas", "get_statistics", policy.GetToolCallStatistics, policy.ToolCallStatistics)
 
+COUNT_USED_TOOLS = RpcMethod("tas", "count_used_tools", proposals.CountUsedTools, proposals.UsedTools)
+
 GET_LLM_CALLS = RpcMethod("log_writer", "get_llm_calls", views.GetLlmCalls, views.LlmCalls, repeatable=True)
 GET_HISTORY = RpcMethod("log_writer", "get_history", views.GetHistory, views.ExecutionHistory, repeatable=True)
 
@@ -159,6 +164,7 @@ METHODS: tuple[RpcMethod, ...] = (
     SETTLE_DEAD_LETTER,
     DEAD_LETTER_RUNS,
     WAKE_PAUSED,
+    GRANT_FROM_RUNS,
     SET_BUDGET,
     SHOW_BUDGETS,
     RENDER_PROMPT,
@@ -195,6 +201,7 @@ METHODS: tuple[RpcMethod, ...] = (
     SET_SHADOW,
     GET_SHADOW,
     GET_STATISTICS,
+    COUNT_USED_TOOLS,
     DEAD_LETTER_CALLS,
     REPUBLISH,
     GET_LLM_CALLS,

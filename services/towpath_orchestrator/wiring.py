@@ -25,12 +25,14 @@ from towpath_orchestrator.app.api.budgets import BudgetRequests
 from towpath_orchestrator.app.api.commands import HeldCallResumer, RunCommands
 from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
 from towpath_orchestrator.app.api.forks import RunForks
+from towpath_orchestrator.app.api.grant_history import GrantHistory
 from towpath_orchestrator.app.api.handlers import (
     ClientRequests,
     TaskQueueConsumer,
     serve_budgets,
     serve_clients,
     serve_dead_letters,
+    serve_grants,
     serve_records,
     serve_services,
     serve_submits,
@@ -141,9 +143,9 @@ class OrchestratorWiring:
         self._queries = RunQueries(pool, announcer.changes, announcer.endings)
         self._commands = RunCommands(self._queries, bus)
         self.dead_letters = DeadLetterRequests(pool, bus, local_facts, metrics, log)
+        self._grants = GrantHistory(pool, store, bus, self._registry)
         self._budgets = BudgetRequests(pool, bus, limits)
-        self._replays = ReplayRequests(pool)
-        self._switches = HeldCallResumer(pool, local_facts)
+        self._replays, self._switches = ReplayRequests(pool), HeldCallResumer(pool, local_facts)
         self._forks = RunForks(pool, intake, bus, settings, find_version)
 
         reconciler = Reconciler(pool, local_facts, admission, settings, log, limits, self.activity)
@@ -170,4 +172,5 @@ class OrchestratorWiring:
         serve_records(self._bus, self._replays, self._forks)
         serve_switches(self._bus, self._switches)
         serve_budgets(self._bus, self._budgets)
+        serve_grants(self._bus, self._grants)
         return await serve_submits(self._bus, clients, self._settings, self._windows)

@@ -105,7 +105,9 @@ class ToolAccessService:
         serve(bus, rpc.DIFF_POLICY, PolicyDiffRequests(pool, calls.policy_cache).diff)
         serve(bus, rpc.SET_SHADOW, shadow.set)
         serve(bus, rpc.GET_SHADOW, shadow.view)
-        serve(bus, rpc.GET_STATISTICS, PolicyStatisticsQueries(pool).statistics)
+        statistics = PolicyStatisticsQueries(pool)
+        serve(bus, rpc.GET_STATISTICS, statistics.statistics)
+        serve(bus, rpc.COUNT_USED_TOOLS, statistics.used_tools)
 
     async def _ensure(self) -> None:
         """Declare streams and consumers, including those of every toolset that any project has registered."""

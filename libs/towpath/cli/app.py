@@ -30,6 +30,7 @@ _COMMANDS = (
     ("gates", "access.gates_commands:app", "Decide what waits for a person."),
     ("networks", "definitions.networks_commands:app", "Validate, publish and look at networks."),
     ("policy", "access.policy_commands:app", "Apply and ask the permission matrix."),
+    ("grants", "definitions.grants_commands:app", "Make a grant for a task: from its plan, past runs or a model."),
     ("workspace", "runs.workspace_commands:app", "Show, compare and export the files of a run."),
     ("switches", "access.switches_commands:app", "Pause a project, a network, a tool or a caller; resume it."),
     ("budgets", "access.budgets_commands:app", "Limit what callers and the project spend; see what is spent."),

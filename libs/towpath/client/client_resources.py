@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from towpath.client.audit import AuditResource
     from towpath.client.budgets import BudgetResource
+    from towpath.client.grants import GrantResource
     from towpath.client.policy import PolicyResource
     from towpath.client.resources import (
         DeadLetterResource,
@@ -46,6 +47,13 @@ class ClientResources:
         from towpath.client.policy import PolicyResource
 
         return PolicyResource(self._transport)
+
+    @cached_property
+    def grants(self) -> "GrantResource":
+        """Proposals of what one task may use."""
+        from towpath.client.grants import GrantResource
+
+        return GrantResource(self._transport)
 
     @cached_property
     def audit(self) -> "AuditResource":

@@ -30,6 +30,7 @@ NETWORK_PROBLEMS = (
         "force_respond names no agent that may respond",
         "Name an agent with allow_respond.",
     ),
+    ProblemKind("network_reserved", 422, "The name belongs to a network of the platform", "Give yours another name."),
     ProblemKind("flow_invalid", 422, "The flow can't be read", "Write stages as a >> b and (a | b) >> c."),
     ProblemKind("flow_cycle", 422, "A member stands in two stages", "Name every member once: a flow goes one way."),
     ProblemKind("flow_duplicate", 422, "A member stands twice in a stage", "Name every member once."),

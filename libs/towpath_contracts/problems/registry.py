@@ -164,6 +164,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind(
         "policy_invalid", 422, "The matrix can't be applied", "Correct every entry of errors; nothing was changed."
     ),
+    ProblemKind(
+        "grant_not_proposed",
+        422,
+        "No grant can be proposed",
+        "Look at the run that is named, name another model, or write the grant by hand (docs/policies.md).",
+    ),
     ProblemKind("mcp_invalid", 422, "The MCP servers can't be served", "Correct every entry of errors."),
     ProblemKind(
         "policy_moved", 409, "Another version of the matrix is in force", "Look at it again: towpath policy show."

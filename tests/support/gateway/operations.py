@@ -34,6 +34,8 @@ OPERATIONS = [
     ("gates:resolve", "POST", f"/v1/gates/{uuid.uuid4()}/edit", {"args": {}}),
     ("gates:read", "GET", "/v1/notices", None),
     ("runs:operate", "POST", f"/v1/notices/{uuid.uuid4()}/retry", None),
+    ("runs:write", "POST", "/v1/grants/propose", TASK),
+    ("runs:read", "GET", "/v1/grants/from-runs/support", None),
     ("audit:read", "GET", "/v1/audit", None),
     ("audit:read", "POST", "/v1/audit/export", {}),
     ("audit:read", "GET", "/v1/audit/checkpoint", None),

@@ -32,6 +32,7 @@ COMMANDS = [
     *("queues dead list", "queues dead show", "queues dead requeue", "queues dead discard"),
     *("switches list", "switches pause", "switches resume"),
     *("budgets show", "budgets set", "budgets lift"),
+    *("grants from-network", "grants from-plan", "grants from-runs", "grants propose"),
     *("gates list", "gates show", "gates approve", "gates deny", "gates resolve", "gates watch", "gates notices"),
     *("networks validate", "networks publish", "networks list", "networks show"),
     *("policy apply", "policy check", "policy show", "tools list", "tools accept", "tools refuse", "audit search"),

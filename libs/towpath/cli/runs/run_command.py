@@ -8,6 +8,7 @@ from uuid import UUID
 from cyclopts import Group, Parameter
 
 from towpath.cli.definitions.goal_options import GoalOptions
+from towpath.cli.definitions.grant_options import GrantOptions
 from towpath.cli.definitions.objective_options import ObjectiveOptions
 from towpath.cli.definitions.plan_options import PlanOptions
 from towpath.cli.definitions.plans_commands import show_plan
@@ -110,6 +111,7 @@ _TASK = TaskOptions()
 _GOAL = GoalOptions()
 _OBJECTIVE = ObjectiveOptions()
 _PLAN = PlanOptions()
+_GRANT = GrantOptions()
 _UNTIL = WaitOptions()
 
 
@@ -123,6 +125,7 @@ async def run(
     aim: GoalOptions = _GOAL,
     objective: ObjectiveOptions = _OBJECTIVE,
     steps: PlanOptions = _PLAN,
+    rights: GrantOptions = _GRANT,
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> int:
     """Submit a task and follow it; the exit code says how it ended.
@@ -134,7 +137,9 @@ async def run(
     limit_s = how.limit_s()
     options = task.options() | aim.options() | objective.options() | steps.options()
     out = common.out()
+    rights.check()
     async with common.connect() as client:
+        options |= await rights.options(client, out, network, message, options)
         accepted = await client.submit(network, message, **options)
         if how.detach:
             if out.for_people:

@@ -30,6 +30,7 @@ from towpath_orchestrator.app.api.budgets import BudgetRequests
 from towpath_orchestrator.app.api.commands import HeldCallResumer, RunCommands
 from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
 from towpath_orchestrator.app.api.forks import RunForks
+from towpath_orchestrator.app.api.grant_history import GrantHistory
 from towpath_orchestrator.app.api.network_registry import NetworkRegistry
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.replay_requests import ReplayRequests
@@ -179,6 +180,11 @@ def serve_services(bus: MessageBus, queries: RunQueries, commands: RunCommands, 
 def serve_switches(bus: MessageBus, switches: HeldCallResumer) -> None:
     """Answer the tool-access service when a switch holds nothing any more."""
     bus.subscriber(rpc.WAKE_PAUSED)(switches.wake)
+
+
+def serve_grants(bus: MessageBus, history: GrantHistory) -> None:
+    """Answer what grant past runs would have needed."""
+    bus.subscriber(rpc.GRANT_FROM_RUNS)(history.propose)
 
 
 def serve_budgets(bus: MessageBus, budgets: BudgetRequests) -> None:

@@ -1,7 +1,7 @@
 """The network registry: validate, publish, versions.
 
 A version is immutable and one above the last; publishing what is already current changes nothing. Every problem is
-reported at once.
+reported at once. One network belongs to the platform: every project has it, and nobody publishes it.
 """
 
 from pydantic import ValidationError
@@ -9,12 +9,14 @@ from pydantic import ValidationError
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.decisions.request import PromptContext
 from towpath_contracts.events.log import RunCreated
+from towpath_contracts.grant_proposals.asked_grants import GRANT_NETWORK, GRANT_NETWORK_VERSION, GRANT_SNAPSHOT
 from towpath_contracts.networks.spec import NetworkList, NetworkSnapshot, NetworkSpec, NetworkVersion, PublishNetwork
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import DESCRIBE_TOOLS
 from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
 from towpath_contracts.tools.access import DescribeTools, GetPolicy, ToolsDescribed
 from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
 from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
 from towpath_engine.replay import create
 from towpath_engine.requests.network_context import build_context
@@ -64,10 +66,28 @@ class NetworkRegistry:
     async def _look(self, wanted: list[Wanted]) -> dict[Wanted, NetworkVersion]:
         found = {}
         for project, name, version in wanted:
+            if name == GRANT_NETWORK:
+                if version in (None, GRANT_NETWORK_VERSION):
+                    found[project, name, version] = await self._built_in(project)
+                continue
             row = await self._pool.fetchrow(QUERIES.network_version, project, name, version)
             if row is not None:
                 found[project, name, version] = NetworkVersion(**dict(row), current=version is None)
         return found
+
+    async def _built_in(self, project: str) -> NetworkVersion:
+        """Return the platform's own network; its snapshot is stored like others, since its runs name it."""
+        body = snapshot_body(GRANT_SNAPSHOT)
+        address = digest(body)
+        await self._pool.execute(QUERIES.add_snapshot, address, canonical_json(body))
+        return NetworkVersion(
+            project=project,
+            name=GRANT_NETWORK,
+            version=GRANT_NETWORK_VERSION,
+            digest=address,
+            published_at=await self._pool.fetchval(QUERIES.now),
+            published_by=PLATFORM_OWNER,
+        )
 
     async def publish(self, request: PublishNetwork) -> NetworkVersion:
         """Check and compile a network and store it as the next version, unless `dry_run`."""
@@ -77,7 +97,10 @@ class NetworkRegistry:
             invalid = problem_from_validation(error, "network").errors
             raise ProblemError(problem("network_invalid", f"{len(invalid)} problem(s)", errors=invalid)) from error
         tools = await self._tools(request.project, spec)
-        found = [*check(spec, tools), *check_prompts(spec)]
+        own = ProblemDetail(
+            pointer="/name", code="network_reserved", detail=f"{spec.name} is a network of the platform"
+        )
+        found = [*((own,) if spec.name == GRANT_NETWORK else ()), *check(spec, tools), *check_prompts(spec)]
         if found:
             detail = f"{spec.name}: {len(found)} problem(s): " + "; ".join(entry.detail for entry in found)
             raise ProblemError(problem("network_invalid", detail, errors=tuple(found)))
@@ -135,7 +158,7 @@ class NetworkRegistry:
         version = await self.find(request.project, request.network, request.version)
         snapshot = await self._store.snapshot(version.digest)
         spec = await self._pool.fetchval(QUERIES.network_spec, request.project, version.name, version.version)
-        source = NetworkSpec.model_validate_json(spec).model_dump(mode="json")
+        source = None if spec is None else NetworkSpec.model_validate_json(spec).model_dump(mode="json")
         return version.model_copy(update={"snapshot": snapshot, "spec": source})
 
     async def preview(self, request: PreviewPrompt) -> PromptContextPreview:

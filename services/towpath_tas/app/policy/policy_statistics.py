@@ -7,6 +7,7 @@ costs little however long the audit is. A very large one is cut at its old end, 
 from datetime import timedelta
 from typing import Any
 
+from towpath_contracts.grant_proposals.proposals import CountUsedTools, UsedTool, UsedTools
 from towpath_contracts.tools.policy import GetToolCallStatistics, ToolCallCounts, ToolCallStatistics
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.policy.policy_diff import HISTORY, ID_TIME_SLACK, entry_at, shifted
@@ -15,6 +16,9 @@ MAX_SCANNED = 1_000_000
 """Entries counted for one answer: a few seconds of Postgres."""
 
 MAX_ROWS = 1_000
+MAX_CONSTANT_CHARS = 512
+"""Of an argument that all calls gave alike, as JSON; a condition can't hold more."""
+
 DAY = timedelta(days=1)
 COUNTS = (
     *("allowed", "denied", "gated", "approved", "refused", "expired"),
@@ -23,7 +27,7 @@ COUNTS = (
 
 
 class PolicyStatisticsQueries:
-    """Answers `policy stats`."""
+    """Answers `policy stats`, and which tools some runs have used."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -48,6 +52,22 @@ class PolicyStatisticsQueries:
             total=_figures_of(totals[0], ()),
             rows=tuple(_figures_of(row, by) for row in rows if not row["whole"]),
             complete=complete,
+        )
+
+    async def used_tools(self, request: CountUsedTools) -> UsedTools:
+        """Count the calls of some runs that succeeded, tool by tool; the 1,000 that most runs used at most."""
+        runs = list(request.runs)
+        rows = await self._pool.fetch(HISTORY.used_tools, request.project, list(request.roots), runs, MAX_ROWS)
+        constants: dict[tuple[str, str], dict[str, str]] = {}
+        if request.sinks:
+            named = [list(column) for column in zip(*request.sinks, strict=True)]
+            alike = (request.project, runs, *named, MAX_CONSTANT_CHARS)
+            for row in await self._pool.fetch(HISTORY.constant_arguments, *alike):
+                constants.setdefault((row["tool"], row["operation"]), {})[row["argument"]] = row["value"]
+        return UsedTools(
+            tools=tuple(
+                UsedTool(**dict(row), constants=constants.get((row["tool"], row["operation"]), {})) for row in rows
+            )
         )
 
 
