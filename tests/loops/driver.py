@@ -64,6 +64,18 @@ class Drive:
             self._feed(_fact(execution_id, outcome))
 
 
+def end_of(trace: Trace, *, restarts: bool) -> tuple[int, str]:
+    """Return the step in which the run of *trace* ended, and why; 0 where it goes on."""
+    drive = Drive()
+    for step, turn in enumerate(trace.turns, 1):
+        if restarts and step in trace.restarts:
+            drive.restart()
+        drive.take(turn)
+        if drive.state.is_final:
+            return step, drive.state.reason
+    return 0, ""
+
+
 def _fact(execution_id: UUID, outcome: Outcome) -> facts.AnyFact:
     if outcome.denied:
         named = {"tool": outcome.tool, "rule": outcome.rule} if isinstance(outcome, DeniedByRule) else {}

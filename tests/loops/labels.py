@@ -5,10 +5,10 @@ All were fixed before the detectors were tuned. A family may be added, with its 
 
 from hashlib import sha256
 
-from tests.loops.families import calls, cycles, errors, handoffs, look_alikes, results
-from tests.loops.traces import BENIGN, LOOPING, Trace, benign_trace, looping_trace
+from tests.loops.families import calls, cycles, denials, errors, handoffs, look_alikes, results
+from tests.loops.traces import BENIGN, LOOPING, TOLD, Trace, benign_trace, looping_trace
 
-FAMILIES = (calls, errors, cycles, results, handoffs, look_alikes)
+FAMILIES = (calls, errors, denials, cycles, results, handoffs, look_alikes)
 """Modules whose import registers their families."""
 
 SUITE_SEEDS = range(4)
@@ -21,7 +21,7 @@ LEAST_PRECISION = 0.99
 
 
 def traces(seeds: range) -> list[Trace]:
-    """Return every family's trace of every seed."""
+    """Return the trace of every seed of every family in which a finding is right or wrong by its label."""
     return [trace for family in families_by_name() for trace in traces_of(family, seeds)]
 
 
@@ -32,8 +32,13 @@ def traces_of(family: str, seeds: range) -> list[Trace]:
 
 
 def families_by_name() -> list[str]:
-    """Return the names of all families, those that loop first."""
+    """Return the names of the families that loop, then of those that do not."""
     return [*sorted(LOOPING), *sorted(BENIGN)]
+
+
+def told_traces(seeds: range) -> list[Trace]:
+    """Return the trace of every seed of the families of TOLD."""
+    return [trace for family in sorted(TOLD) for trace in traces_of(family, seeds)]
 
 
 def digest_of(family: str) -> str:

@@ -3,11 +3,11 @@
 from tests.loops.digests import DIGESTS, MIXED
 from tests.loops.labels import SUITE_SEEDS, digest_of, digest_of_traces, families_by_name, traces
 from tests.loops.mixed import mixed
-from tests.loops.traces import BENIGN, LOOPING
+from tests.loops.traces import BENIGN, LOOPING, TOLD
 
 
 def test_the_traces_and_labels_are_as_they_were_fixed() -> None:
-    digests = {family: digest_of(family) for family in families_by_name()}
+    digests = {family: digest_of(family) for family in (*families_by_name(), *TOLD)}
     new = [f'"{family}": "{digest}",' for family, digest in sorted(digests.items()) if family not in DIGESTS]
     assert new == [], "\n".join(("add to tests/loops/digests.py:", *new))
     assert digests == DIGESTS, "traces and labels are fixed: leave a family as it is, and add another"

@@ -83,6 +83,8 @@ Family = Callable[[Random], Loop | tuple[Turn, ...]]
 
 LOOPING: dict[str, Family] = {}
 BENIGN: dict[str, Family] = {}
+TOLD: dict[str, Family] = {}
+"""Families whose runs begin like a loop: a note to the model is right, and the end of the run is wrong."""
 
 
 def looping(family: Callable[[Random], Loop]) -> Callable[[Random], Loop]:
@@ -94,6 +96,12 @@ def looping(family: Callable[[Random], Loop]) -> Callable[[Random], Loop]:
 def benign(family: Callable[[Random], tuple[Turn, ...]]) -> Callable[[Random], tuple[Turn, ...]]:
     """Register a family whose runs only look as if they did."""
     BENIGN[family.__name__] = family
+    return family
+
+
+def told(family: Callable[[Random], tuple[Turn, ...]]) -> Callable[[Random], tuple[Turn, ...]]:
+    """Register a family of TOLD."""
+    TOLD[family.__name__] = family
     return family
 
 
@@ -204,9 +212,9 @@ def looping_trace(name: str, seed: int) -> Trace:
 
 
 def benign_trace(name: str, seed: int) -> Trace:
-    """Make the trace of a benign family; it ends with an answer."""
+    """Make the trace of a benign family, or of one of TOLD; it ends with an answer."""
     rng = Random(f"{name}:{seed}")
-    made = BENIGN[name](rng)
+    made = (BENIGN | TOLD)[name](rng)
     assert isinstance(made, tuple)
     before = tuple(_preamble(rng))
     turns = (*before, *made, respond())

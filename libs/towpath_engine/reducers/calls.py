@@ -92,11 +92,20 @@ def _close_call(state: RunState, event: ev.ToolCallFinished | ev.ToolCallDenied,
         calls=calls,
         pending=tuple(p for p in state.pending if p.effect_id != event.execution_id),
         gates=tuple(g for g in state.gates if g.execution_id != event.execution_id),
-        tool_errors=state.tool_errors + (1 if failed else 0),
+        tool_errors=state.tool_errors + (1 if failed and not _names_tool(event) else 0),
         last_output=state.last_output if failed else response_of(event),
         worked=state.worked if failed else _worked(state, event.tool),
     )
     return _joined(changed) if all(c.status for c in calls) else _turns_begun(state, changed, at)
+
+
+def _names_tool(event: ev.ToolCallFinished | ev.ToolCallDenied) -> bool:
+    """Whether *event* is a denial that names its tool: no tool ran, so none has failed.
+
+    Whoever makes a model try many forbidden things must not end its run by them. Denials of earlier releases don't name
+    their tool and count as they did then: replays stay the same.
+    """
+    return isinstance(event, ev.ToolCallDenied) and bool(event.denial.tool)
 
 
 def _turns_begun(before: RunState, after: RunState, at: datetime) -> RunState:

@@ -14,6 +14,7 @@ from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_engine.reducers.loop_signatures import (
     SHORT,
     call_signature,
+    denied_calls,
     errors_of,
     handoff_signature,
     refusal_signature,
@@ -41,6 +42,9 @@ MAX_HANDOFFS = 10
 
 TELLING = 80
 """Characters in a result that make it worth noticing when it comes again: acknowledgements have fewer."""
+
+DENIED_KEPT = 32
+"""Denied calls that are remembered, the newest."""
 
 LONGEST_POLL_WAIT_S = 30
 """Polling backs off to this: 1, 2, 4, … seconds before each further look."""
@@ -90,7 +94,7 @@ def after_step(detectors: LoopCounters, calls: tuple[StepCall, ...], tools: Tool
         return cleared if polling else _after_success(cleared, calls, tools)
     if any(call.external for call in calls):
         return detectors if polling else replace(detectors, call_count=max(0, detectors.call_count - 1))
-    counted = _after_error(detectors, errors_of(calls), step)
+    counted = _after_error(detectors, errors_of(calls), step, denied_calls(calls))
     return counted if polling else _seen(counted, step_signature(calls))
 
 
@@ -99,7 +103,16 @@ def _cleared(detectors: LoopCounters, step: int) -> LoopCounters:
     before = (
         detectors.error_before if step == detectors.error_step else (detectors.error_signature, detectors.error_count)
     )
-    return replace(detectors, error_signature="", error_count=0, error_told=0, error_step=step, error_before=before)
+    return replace(
+        detectors,
+        error_signature="",
+        error_count=0,
+        error_told=0,
+        error_step=step,
+        error_before=before,
+        denied_calls=(),
+        denied_again=False,
+    )
 
 
 def after_validation(detectors: LoopCounters, event: ev.StepResultValidated) -> LoopCounters:
@@ -140,14 +153,21 @@ def after_refusal(detectors: LoopCounters, code: str, feedback: str, step: int) 
     return _seen(_after_error(detectors, signature, step), "e:" + digest_text(signature)[SHORT])
 
 
-def _after_error(detectors: LoopCounters, signature: str, step: int) -> LoopCounters:
-    """Count an error once for each step: where a step has several attempts, the last one's takes the others' place."""
+def _after_error(detectors: LoopCounters, signature: str, step: int, denied: tuple[str, ...] = ()) -> LoopCounters:
+    """Count an error once for each step: where a step has several attempts, the last one's takes the others' place.
+
+    *denied* are the calls of a step in which nothing but denials happened, remembered until something else does.
+    """
     before = (detectors.error_signature, detectors.error_count)
     if step == detectors.error_step:
         before = detectors.error_before
     same = signature == before[0]
+    known = detectors.denied_calls if denied else ()
+    fresh = tuple(call for call in denied if call not in known)
     return replace(
         detectors,
+        denied_calls=(*known, *fresh)[-DENIED_KEPT:],
+        denied_again=len(fresh) < len(denied),
         error_signature=signature,
         error_count=before[1] + 1 if same else 1,
         error_told=detectors.error_told if same else 0,

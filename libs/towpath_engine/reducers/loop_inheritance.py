@@ -26,6 +26,7 @@ def counters_for_child(detectors: LoopCounters) -> JsonObject | None:
         detectors,
         error_step=0,
         error_before=_NONE.error_before,
+        denied_again=False,
         cycle=(),
         handoffs=(),
         handoff_count=0,

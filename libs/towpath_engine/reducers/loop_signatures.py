@@ -75,6 +75,21 @@ def _denial_signature(denial: Denial) -> str:
     return f"denied:{denial.violation_type}:{denial.tool}:{denial.rule or ''}".removesuffix(":")
 
 
+def denied_calls(calls: tuple[StepCall, ...]) -> tuple[str, ...]:
+    """Return what was denied in a step and by which rules; nothing where a call failed in another way.
+
+    Nor where a denial does not name its tool: see `_denial_signature`.
+    """
+    if not all(call.status == "denied" and _names_tool(call.result) for call in calls):
+        return ()
+    texts = {f"{call.error_signature}\n{canonical_json(call.call.args)}" for call in calls}
+    return tuple(sorted(digest_text(text)[SHORT] for text in texts))
+
+
+def _names_tool(denial: Any) -> bool:
+    return isinstance(denial, dict) and bool(denial.get("tool"))
+
+
 def _normalised(message: str) -> str:
     text = message[:COMPARED_CHARS]
     found = next((name for name, pattern in _PATTERNS if pattern.search(text)), None)
@@ -102,9 +117,9 @@ def result_signature(call: StepCall) -> str:
 
 
 def step_signature(calls: tuple[StepCall, ...]) -> str:
-    """Return what a step did and what came of it; of a step that failed, only how."""
+    """Return what a step did and what came of it; of a step that failed, only how, and of one that was denied, what."""
     if all(call.error_signature for call in calls):
-        return "e:" + digest_text(errors_of(calls))[SHORT]
+        return "e:" + digest_text("|".join(denied_calls(calls)) or errors_of(calls))[SHORT]
     parts = sorted(
         f"{c.call.tool}:{canonical_json(c.call.args)}:{c.error_signature or result_signature(c)}" for c in calls
     )

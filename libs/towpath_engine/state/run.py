@@ -179,6 +179,8 @@ class LoopCounters:
     without work in between, `polls` the polling decisions in a row. `*_told` is the count at which something was done
     about a loop, `nudged` names loops as often as something was. `replan` asks for another plan at the next step.
     The counts of errors at the begin of step `error_step` are kept: of a step with several attempts the last counts.
+    `denied_calls` are those that were denied, and by what, since a step ended otherwise than by denials; `denied_again`
+    says that the last step asked for one of them again.
     """
 
     call_signature: str = ""
@@ -189,6 +191,8 @@ class LoopCounters:
     error_told: int = 0
     error_step: int = 0
     error_before: tuple[str, int] = ("", 0)
+    denied_calls: tuple[str, ...] = ()
+    denied_again: bool = False
     window: tuple[str, ...] = ()
     cycle: tuple[str, ...] = ()
     result_signature: str = ""

@@ -59,7 +59,11 @@ def _find_errors(detectors: LoopCounters) -> DetectedLoop | None:
     )
     if not signature or count < LOOP_THRESHOLD or count <= detectors.error_told:
         return None
-    return None if count == LOOP_THRESHOLD and loop.key in detectors.nudged else loop
+    if loop.key not in detectors.nudged:
+        return loop
+    # Whoever makes a model try several forbidden things must not end its run: only asking for the same again does.
+    other_denials = detectors.denied_calls and not detectors.denied_again
+    return None if count == LOOP_THRESHOLD or other_denials else loop
 
 
 def _find_cycle(detectors: LoopCounters) -> DetectedLoop | None:

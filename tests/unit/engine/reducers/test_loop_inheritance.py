@@ -12,6 +12,7 @@ INHERITED: dict[str, Any] = {
     "error_signature": "e",
     "error_count": 2,
     "error_told": 1,
+    "denied_calls": ("d",),
     "nudged": ("errors:e",),
     "window": ("c:a", "c:b"),
     "result_signature": "r",
@@ -22,6 +23,7 @@ INHERITED: dict[str, Any] = {
 DROPPED: dict[str, Any] = {
     "error_step": 4,
     "error_before": ("e", 1),
+    "denied_again": True,
     "cycle": ("c:a", "c:b"),
     "handoffs": ("r:a",),
     "handoff_count": 1,

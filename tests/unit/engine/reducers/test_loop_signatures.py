@@ -69,14 +69,24 @@ def test_denials_of_different_tools_or_by_different_rules_are_no_loop() -> None:
     assert loops(machine) == [] and not machine.state.is_final
 
 
-def test_denials_of_one_tool_by_one_rule_are_a_loop_that_ends_only_after_the_note() -> None:
+def test_denials_of_one_tool_by_one_rule_are_one_error() -> None:
     machine = Machine()
-    for number in range(4):
-        assert not machine.state.is_final
+    for number in range(3):
         machine.decide(use("echo", text=str(number)))
         machine.deny(tool="echo", rule="careful/untrusted-values")
-    assert [(count, action) for _, count, action in loops(machine)] == [(3, "nudge"), (4, "stop")]
+    assert loops(machine) == [("errors", 3, "nudge")]
     assert machine.state.detectors.error_signature == "denied:permission_denied:echo:careful/untrusted-values"
+
+
+def test_neither_the_order_of_keys_nor_of_calls_makes_a_denied_call_another_one() -> None:
+    machine = Machine(max_steps=50)
+    asked = [use_all(("echo", {"text": "a", "n": "1"}), ("echo", {"text": "b", "n": "1"}))]
+    asked += [use("echo", text=text) for text in ("c", "d")] + [use("echo", n="1", text="b")]
+    for decision in asked:
+        machine.decide(decision)
+        for index in range(len(machine.state.calls)):
+            machine.deny(index, tool="echo", rule="careful")
+    assert [action for _, _, action in loops(machine)] == ["nudge", "stop"]
 
 
 def test_three_unknown_tools_are_one_error_whatever_their_names() -> None:

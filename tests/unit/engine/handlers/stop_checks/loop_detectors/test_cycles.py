@@ -66,6 +66,16 @@ def test_new_results_make_a_cycle_of_calls_progress() -> None:
     assert loops(machine) == []
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_denied_steps_are_a_cycle_only_if_the_same_calls_come_round(same: bool) -> None:
+    machine = Machine(max_steps=50)
+    for number in range(6):
+        tool = ("echo", "lookup")[number % 2]
+        machine.decide(use(tool, text="x" if same else f"{number}"))
+        machine.deny(tool=tool, rule="careful")
+    assert loops(machine) == ([("cycle", 2, "nudge")] if same else [])
+
+
 def test_equal_steps_and_handoffs_alone_are_no_cycle() -> None:
     assert cycle_of(("c:a",) * 13) == ()
     assert cycle_of(("r:a", "r:b") * 6) == ()
