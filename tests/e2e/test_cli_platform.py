@@ -174,7 +174,9 @@ def test_a_stored_run_replays_here_and_there_and_can_be_forked(
     assert ask("queues", "dead", "show", "77")[1]["code"] == "not_found"
 
 
-def test_a_denial_needs_a_reason_and_the_model_sees_it(ask: Ask, tmp_path: Path) -> None:
+def test_a_denial_needs_a_reason_and_the_model_sees_it(
+    ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_id, gate_id = waiting(ask, tmp_path)
     code, refused = ask("gates", "deny", gate_id, "--reason", " ")
     assert (code, refused["code"]) == (2, "reason_required")
@@ -184,6 +186,9 @@ def test_a_denial_needs_a_reason_and_the_model_sees_it(ask: Ask, tmp_path: Path)
     assert (code, run["status"]) == (0, "completed"), "a denial is a result for the model and never ends a run"
     _, audit = ask("audit", "search", "--run", run_id, "--tool", "orders.refund", "--phase", "outcome")
     assert audit["entries"] == []
+    assert ask("runs", "show", run_id)[1]["calls"] == {"asked": 2, "allowed": 1, "denied": 1, "held": 1}
+    assert main(["runs", "show", run_id, "-o", "table"]) == 0
+    assert re.search(r"^ *calls +2 asked · 1 allowed · 1 denied · 1 held$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_a_cancelled_run_stops_and_its_exit_code_says_so(ask: Ask, tmp_path: Path) -> None:

@@ -138,6 +138,30 @@ async def test_an_approval_waits_for_another_person(platform: Platform, alice: h
         assert any(phase.startswith("approval") for phase in phases), phases
 
 
+async def test_a_run_says_how_many_calls_were_asked_for_allowed_denied_and_held(
+    platform: Platform, alice: httpx2.AsyncClient
+) -> None:
+    refused = use("orders.refund", order_id="8812", amount=-1)  # by the tool's schema
+    task = {**TASK, "script": [FIND, refused, REFUND, {**REFUND, "action_reasoning": "again"}, ANSWER]}
+    run_id = (await alice.post("/v1/runs", json=task)).json()["run_id"]
+
+    async def calls() -> Any:
+        return (await alice.get(f"/v1/runs/{run_id}")).json()["calls"]
+
+    async with client_of(platform, await key_for(platform, f"bob-{uuid.uuid4().hex[:6]}")) as bob:
+        first = await pending_gate(alice, run_id)
+        assert await calls() == {"asked": 3, "allowed": 1, "denied": 1, "held": 1}, "while it waits"
+        yes = await bob.post(f"/v1/gates/{first['gate_id']}/approve", json={"digest": first["detail"]["digest"]})
+        assert yes.status_code == 200, yes.text
+        second = await pending_gate(alice, run_id, after=first["gate_id"])
+        no = await bob.post(f"/v1/gates/{second['gate_id']}/deny", json={"reason": "once is enough"})
+        assert no.status_code == 200, no.text
+    ended = (await alice.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=20"})).json()
+    assert (ended["status"], ended["calls"]) == ("completed", {"asked": 4, "allowed": 2, "denied": 2, "held": 2})
+    listed = (await alice.get("/v1/runs")).json()["runs"]
+    assert next(run["calls"] for run in listed if run["run_id"] == run_id) == ended["calls"]
+
+
 async def test_other_projects_see_and_reach_nothing(platform: Platform, alice: httpx2.AsyncClient) -> None:
     run_id = (await alice.post("/v1/runs", json={**TASK, "script": [REFUND, ANSWER]})).json()["run_id"]
     gate = await pending_gate(alice, run_id)
@@ -199,10 +223,10 @@ async def test_a_stream_is_whole_although_orchestrators_are_killed(
     assert sum(state.restarts for state in platform.processes.values()) >= 2
 
 
-async def pending_gate(client: httpx2.AsyncClient, run_id: str) -> dict[str, Any]:
+async def pending_gate(client: httpx2.AsyncClient, run_id: str, after: str = "") -> dict[str, Any]:
     for _ in range(200):
         gates = (await client.get(f"/v1/gates?run_id={run_id}")).json()["gates"]
-        if gates:
+        if gates and gates[0]["gate_id"] != after:
             return dict(gates[0])
         await asyncio.sleep(0.05)
     raise AssertionError("no gate was opened")

@@ -33,6 +33,20 @@ class ToolCallOutcome(MessagePart):
     source: str = ""
 
 
+class CallCounts(MessagePart):
+    """What became of the tool calls of a run, without those of its child runs.
+
+    `asked` are the calls of its decisions that were valid. `allowed` have ended otherwise than by a denial, with
+    success or without, and `denied` by one; the rest are open, or were voided by the end of the run. `held` waited for
+    a person or a switch at some time, whatever became of them.
+    """
+
+    asked: int = 0
+    allowed: int = 0
+    denied: int = 0
+    held: int = 0
+
+
 class GetRun(Message):
     """One run of a project; `wait_ms` > 0 waits for its end (at most 30 s a call).
 
@@ -105,6 +119,7 @@ class RunView(Message):
     effects: tuple[ToolCallOutcome, ...] = ()
     effects_left_out: int = 0
     waits: tuple[str, ...] = ()
+    calls: CallCounts = CallCounts()
 
 
 class RunPage(Message):

@@ -10,6 +10,7 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.decisions.request import FullToolOutput, OlderOutput
 from towpath_contracts.events import log as ev
+from towpath_contracts.runs.views import CallCounts
 from towpath_contracts.text import as_text, truncate
 from towpath_engine.reducers.loop_counters import after_calls, after_polling, after_step, poll_wait_s
 from towpath_engine.reducers.loop_signatures import error_signature
@@ -58,7 +59,9 @@ def _open_calls(state: RunState, instruction: CallToolsInstruction, at: datetime
         wanted = tuple(replace(p, deadline=None) if p.effect_id in queued else p for p in wanted)
     detectors = state.detectors
     detectors = after_polling(detectors) if polling else after_calls(detectors, instruction.calls)
-    return replace(state, pending=(*state.pending, *wanted), calls=calls, detectors=detectors)
+    counts = state.call_counts
+    counts = counts.model_copy(update={"asked": counts.asked + len(calls)})
+    return replace(state, pending=(*state.pending, *wanted), calls=calls, detectors=detectors, call_counts=counts)
 
 
 def _files_for(state: RunState, tool: str) -> str:
@@ -93,6 +96,7 @@ def _close_call(state: RunState, event: ev.ToolCallFinished | ev.ToolCallDenied,
         pending=tuple(p for p in state.pending if p.effect_id != event.execution_id),
         gates=tuple(g for g in state.gates if g.execution_id != event.execution_id),
         tool_errors=state.tool_errors + (1 if failed and not _names_tool(event) else 0),
+        call_counts=_counted(state.call_counts, call_status(event)),
         last_output=state.last_output if failed else response_of(event),
         worked=state.worked if failed else _worked(state, event.tool),
     )
@@ -106,6 +110,14 @@ def _names_tool(event: ev.ToolCallFinished | ev.ToolCallDenied) -> bool:
     their tool and count as they did then: replays stay the same.
     """
     return isinstance(event, ev.ToolCallDenied) and bool(event.denial.tool)
+
+
+def _counted(counts: CallCounts, status: str) -> CallCounts:
+    """Count what became of a call; one that was voided was neither allowed nor denied."""
+    if status == "void":
+        return counts
+    what = "denied" if status == "denied" else "allowed"
+    return counts.model_copy(update={what: getattr(counts, what) + 1})
 
 
 def _turns_begun(before: RunState, after: RunState, at: datetime) -> RunState:

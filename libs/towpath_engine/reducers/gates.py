@@ -33,7 +33,11 @@ def apply_gate_opened(state: RunState, event: ev.GateOpened, at: datetime) -> Ru
         replace(p, resend_at=at + timedelta(seconds=GATE_RESEND_S)) if p.effect_id == event.execution_id else p
         for p in state.pending
     )
-    return replace(state, gates=(*state.gates, gate), pending=pending)
+    counts = state.call_counts
+    call = state.open_call(event.execution_id)
+    if call is not None and not call.closed_gates:  # its first gate: another closes the one before
+        counts = counts.model_copy(update={"held": counts.held + 1})
+    return replace(state, gates=(*state.gates, gate), pending=pending, call_counts=counts)
 
 
 def _waited_for_no_longer(state: RunState) -> RunState:

@@ -20,6 +20,7 @@ from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.child_tools import starts_child
 from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.run_limits import MAX_PARALLEL
+from towpath_contracts.runs.views import CallCounts
 from towpath_engine.state.background import BackgroundRunState
 from towpath_engine.state.budget import BudgetState
 from towpath_engine.state.goal import GoalState
@@ -34,6 +35,7 @@ OLDER_KEPT = 20
 """Older outputs that are shown by id and preview; the rest is only counted."""
 
 
+_NO_CALLS = CallCounts()
 _NO_USAGE = Usage()
 NO_COST = Cost(usd=0.0, price_known=True)
 
@@ -246,6 +248,7 @@ class RunState:
     handoff: str | None = None
     handoff_from: str | None = None
     tool_errors: int = 0
+    call_counts: CallCounts = _NO_CALLS
     cursors: dict[str, int] = field(default_factory=dict)
     detectors: LoopCounters = LoopCounters()
     usage: Usage = _NO_USAGE

@@ -47,6 +47,7 @@ def run_columns(batch: list[Transition]) -> list[list[Any]]:
         [s.started_at for s in states],
         [s.ended_at for s in states],
         [outcome_of(s) for s in states],
+        [s.call_counts.model_dump_json() for s in states],
     ]
 
 

@@ -5,7 +5,7 @@ FROM (SELECT 1) AS one LEFT JOIN runs.run r ON r.run_id = ANY ($1::uuid[])
 
 -- name: commit_batch
 -- One statement, one commit: every run whose seq is still the expected one moves on, with its events, facts, gates,
--- children and what it spends. Nothing moves where limits were set since the transitions were made ($22 is the version
+-- children and what it spends. Nothing moves where limits were set since the transitions were made ($23 is the version
 -- that they know of): a limit holds from the moment it is set. A part that the batch does not need is an empty array.
 --
 -- Runs are locked in run_id order, so that two orchestrators can't deadlock; the accounts are locked after them, in key
@@ -18,14 +18,14 @@ FROM (SELECT 1) AS one LEFT JOIN runs.run r ON r.run_id = ANY ($1::uuid[])
 -- that did not fit with the reason, and the accounts of which so much is spent that somebody wants to be warned.
 WITH wanted AS (
   SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::timestamptz[],
-                       $8::text[], $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[])
-    AS w (run_id, expected, seq, status, reason, fence, wake_at, agent_key, step, started_at, ended_at, outcome)
-  WHERE (SELECT version FROM runs.budget_version) = $22
+                       $8::text[], $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[])
+    AS w (run_id, expected, seq, status, reason, fence, wake_at, agent_key, step, started_at, ended_at, outcome, calls)
+  WHERE (SELECT version FROM runs.budget_version) = $23
 ), locked AS (
   SELECT r.run_id FROM runs.run r JOIN wanted w ON w.run_id = r.run_id AND w.expected = r.seq
   ORDER BY r.run_id FOR UPDATE OF r
 ), charge AS (
-  SELECT c.* FROM json_to_recordset($28::json) AS c (run_id uuid, project text, scope text, key text, unpriced text,
+  SELECT c.* FROM json_to_recordset($29::json) AS c (run_id uuid, project text, scope text, key text, unpriced text,
     usd_micros_asked bigint, usd_micros_freed bigint, usd_micros_spent bigint, usd_micros_estimated bigint,
     tokens_asked bigint, tokens_freed bigint, tokens_spent bigint, tokens_estimated bigint,
     model_calls_asked bigint, model_calls_freed bigint, model_calls_spent bigint, model_calls_estimated bigint,
@@ -74,47 +74,48 @@ WITH wanted AS (
 ), moved AS (
   UPDATE runs.run r SET
     seq = w.seq, status = w.status, reason = w.reason, fence = w.fence, wake_at = w.wake_at, agent_key = w.agent_key,
-    step = w.step, started_at = w.started_at, ended_at = w.ended_at, outcome = w.outcome::json, updated_at = $13
+    step = w.step, started_at = w.started_at, ended_at = w.ended_at, outcome = w.outcome::json, calls = w.calls::jsonb,
+    updated_at = $14
   FROM wanted w JOIN held h ON h.run_id = w.run_id
   WHERE r.run_id = w.run_id AND r.seq = w.expected
   RETURNING r.run_id
 ), new_events AS (
   INSERT INTO runs.run_event (run_id, seq, at, type, event)
-  SELECT e.run_id, e.seq, $13, e.type, e.event::json
-  FROM unnest($14::uuid[], $15::bigint[], $16::text[], $17::text[]) AS e (run_id, seq, type, event)
+  SELECT e.run_id, e.seq, $14, e.type, e.event::json
+  FROM unnest($15::uuid[], $16::bigint[], $17::text[], $18::text[]) AS e (run_id, seq, type, event)
   JOIN moved ON moved.run_id = e.run_id
 ), new_facts AS (
   INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
-  SELECT f.run_id, f.first_seq, $13, f.fact::json, $21
-  FROM unnest($18::uuid[], $19::bigint[], $20::text[]) AS f (run_id, first_seq, fact)
+  SELECT f.run_id, f.first_seq, $14, f.fact::json, $22
+  FROM unnest($19::uuid[], $20::bigint[], $21::text[]) AS f (run_id, first_seq, fact)
   JOIN moved ON moved.run_id = f.run_id
 ), opened AS (
   INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, execution_id, approval_id,
                          opened_at, expires_at)
   SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, g.status, g.reason, g.detail::json, g.execution_id,
-         g.approval_id, $13, g.expires_at
-  FROM json_to_recordset($23::json) AS g (gate_id uuid, run_id uuid, project text, network text, gate_type text,
+         g.approval_id, $14, g.expires_at
+  FROM json_to_recordset($24::json) AS g (gate_id uuid, run_id uuid, project text, network text, gate_type text,
     status text, reason text, detail text, execution_id uuid, approval_id uuid, expires_at timestamptz)
   JOIN moved ON moved.run_id = g.run_id
   ON CONFLICT (gate_id) DO NOTHING
 ), closed AS (
-  UPDATE runs.gate g SET status = c.status, verdict = c.verdict, closed_at = $13, closed_by = c.by, closed_reason = c.reason
-  FROM json_to_recordset($24::json) AS c (gate_id uuid, run_id uuid, status text, verdict text, by text, reason text)
+  UPDATE runs.gate g SET status = c.status, verdict = c.verdict, closed_at = $14, closed_by = c.by, closed_reason = c.reason
+  FROM json_to_recordset($25::json) AS c (gate_id uuid, run_id uuid, status text, verdict text, by text, reason text)
   JOIN moved ON moved.run_id = c.run_id
   WHERE g.gate_id = c.gate_id
 ), voided AS (
-  UPDATE runs.gate g SET status = 'void', closed_at = $13, closed_reason = 'the run ended'
+  UPDATE runs.gate g SET status = 'void', closed_at = $14, closed_reason = 'the run ended'
   FROM moved JOIN wanted w ON w.run_id = moved.run_id
   WHERE g.run_id = moved.run_id AND w.ended_at IS NOT NULL AND g.status = 'pending'
-    AND g.gate_id NOT IN (SELECT c.gate_id FROM json_to_recordset($24::json) AS c (gate_id uuid))
+    AND g.gate_id NOT IN (SELECT c.gate_id FROM json_to_recordset($25::json) AS c (gate_id uuid))
 ), children AS (
   INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority,
                         agent_key, step, max_steps, user_message, labels, debug, created_at, started_at, updated_at,
                         parent_run_id, root_run_id, depth)
   SELECT c.run_id, c.project, c.kind, c.network, c.version, c.snapshot_digest, c.status, c.seq, c.wake_at, c.caller,
-         c.priority, c.agent_key, c.step, c.max_steps, c.user_message, c.labels, c.debug, $13, c.started_at, $13,
+         c.priority, c.agent_key, c.step, c.max_steps, c.user_message, c.labels, c.debug, $14, c.started_at, $14,
          c.parent_run_id, c.root_run_id, c.depth
-  FROM json_to_recordset($25::json) AS c (run_id uuid, project text, kind text, network text, version int,
+  FROM json_to_recordset($26::json) AS c (run_id uuid, project text, kind text, network text, version int,
     snapshot_digest text, status text, seq bigint, wake_at timestamptz, caller text, priority int, agent_key text,
     step int, max_steps int, user_message text, labels jsonb, debug bool, started_at timestamptz, parent_run_id uuid,
     root_run_id uuid, depth int)
@@ -123,13 +124,13 @@ WITH wanted AS (
   RETURNING run_id
 ), child_events AS (
   INSERT INTO runs.run_event (run_id, seq, at, type, event)
-  SELECT e.run_id, e.seq, $13, e.type, e.event::json
-  FROM json_to_recordset($26::json) AS e (run_id uuid, seq bigint, type text, event text)
+  SELECT e.run_id, e.seq, $14, e.type, e.event::json
+  FROM json_to_recordset($27::json) AS e (run_id uuid, seq bigint, type text, event text)
   JOIN children ON children.run_id = e.run_id
 ), child_facts AS (
   INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
-  SELECT f.run_id, f.first_seq, $13, f.fact::json, $21
-  FROM json_to_recordset($27::json) AS f (run_id uuid, first_seq bigint, fact text)
+  SELECT f.run_id, f.first_seq, $14, f.fact::json, $22
+  FROM json_to_recordset($28::json) AS f (run_id uuid, first_seq bigint, fact text)
   JOIN children ON children.run_id = f.run_id
 ), charged AS (
   UPDATE runs.budget b SET
@@ -168,31 +169,32 @@ WHERE c.usd_micros_spent > 0 AND c.usd_micros_spent >= c.soft * c.usd_micros_lim
 
 -- name: commit_plain_batch
 -- Most batches: no gate is or was open, no child starts, no run spends from an account. It is commit_batch without the
--- parts for these, and takes its first 22 values: leaving them out saves two fifths of the statement's time.
+-- parts for these, and takes its first 23 values: leaving them out saves two fifths of the statement's time.
 WITH wanted AS (
   SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::timestamptz[],
-                       $8::text[], $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[])
-    AS w (run_id, expected, seq, status, reason, fence, wake_at, agent_key, step, started_at, ended_at, outcome)
-  WHERE (SELECT version FROM runs.budget_version) = $22
+                       $8::text[], $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[])
+    AS w (run_id, expected, seq, status, reason, fence, wake_at, agent_key, step, started_at, ended_at, outcome, calls)
+  WHERE (SELECT version FROM runs.budget_version) = $23
 ), held AS (
   SELECT r.run_id FROM runs.run r JOIN wanted w ON w.run_id = r.run_id AND w.expected = r.seq
   ORDER BY r.run_id FOR UPDATE OF r
 ), moved AS (
   UPDATE runs.run r SET
     seq = w.seq, status = w.status, reason = w.reason, fence = w.fence, wake_at = w.wake_at, agent_key = w.agent_key,
-    step = w.step, started_at = w.started_at, ended_at = w.ended_at, outcome = w.outcome::json, updated_at = $13
+    step = w.step, started_at = w.started_at, ended_at = w.ended_at, outcome = w.outcome::json, calls = w.calls::jsonb,
+    updated_at = $14
   FROM wanted w JOIN held h ON h.run_id = w.run_id
   WHERE r.run_id = w.run_id AND r.seq = w.expected
   RETURNING r.run_id
 ), new_events AS (
   INSERT INTO runs.run_event (run_id, seq, at, type, event)
-  SELECT e.run_id, e.seq, $13, e.type, e.event::json
-  FROM unnest($14::uuid[], $15::bigint[], $16::text[], $17::text[]) AS e (run_id, seq, type, event)
+  SELECT e.run_id, e.seq, $14, e.type, e.event::json
+  FROM unnest($15::uuid[], $16::bigint[], $17::text[], $18::text[]) AS e (run_id, seq, type, event)
   JOIN moved ON moved.run_id = e.run_id
 ), new_facts AS (
   INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
-  SELECT f.run_id, f.first_seq, $13, f.fact::json, $21
-  FROM unnest($18::uuid[], $19::bigint[], $20::text[]) AS f (run_id, first_seq, fact)
+  SELECT f.run_id, f.first_seq, $14, f.fact::json, $22
+  FROM unnest($19::uuid[], $20::bigint[], $21::text[]) AS f (run_id, first_seq, fact)
   JOIN moved ON moved.run_id = f.run_id
 )
 SELECT 'moved' AS what, run_id, NULL AS detail FROM moved

@@ -35,6 +35,7 @@ CREATE TABLE runs.run (
   ended_at        timestamptz,
   updated_at      timestamptz NOT NULL,
   outcome         json,
+  calls           jsonb NOT NULL DEFAULT '{}',   -- how many were asked for, allowed, denied, held
   parent_run_id   uuid,                          -- these two are NULL for a run that a caller submitted
   root_run_id     uuid,
   depth           smallint NOT NULL DEFAULT 0,

@@ -46,7 +46,7 @@ def charge(run: uuid.UUID, place: tuple[str, str], **amounts: Any) -> dict[str, 
 
 def values(runs: dict[uuid.UUID, int], charges: list[dict[str, Any]]) -> list[Any]:
     """Return the values of a commit that moves *runs* on from the seq that each is thought to have."""
-    rows = [(run, seq, seq + 1, "running", "", 0, None, "a", 1, NOW, None, None) for run, seq in runs.items()]
+    rows = [(run, seq, seq + 1, "running", "", 0, None, "a", 1, NOW, None, None, "{}") for run, seq in runs.items()]
     columns: list[Any] = [list(column) for column in zip(*rows, strict=True)]
     return [*columns, NOW, [], [], [], [], [], [], [], "5", 0, "[]", "[]", "[]", "[]", "[]", json.dumps(charges)]
 

@@ -67,7 +67,9 @@ def born(parent: RunState, *agents: str) -> list[Transition]:
 
 def commit(seq: int, children: list[Transition], *charges: dict[str, Any]) -> tuple[str, list[Any]]:
     """Return the statement and its values that move RUN on from *seq*, and OTHER, which has no part in it."""
-    rows = [(run, at, at + 1, "running", "", 0, None, "a", 1, NOW, None, None) for run, at in ((RUN, seq), (OTHER, 1))]
+    rows = [
+        (run, at, at + 1, "running", "", 0, None, "a", 1, NOW, None, None, "{}") for run, at in ((RUN, seq), (OTHER, 1))
+    ]
     columns: list[Any] = [list(column) for column in zip(*rows, strict=True)]
     values = [*columns, NOW, [], [], [], [], [], [], [], "5", 0, "[]", "[]"]
     return QUERIES.commit_batch, [*values, *child_columns(children), json.dumps(charges)]

@@ -21,7 +21,7 @@ from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.records import ForkOptions, ForkRun
-from towpath_contracts.runs.views import GetEvents, GetRun, ListGates, ResolveGate, RunView
+from towpath_contracts.runs.views import CallCounts, GetEvents, GetRun, ListGates, ResolveGate, RunView
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.calls import ToolInvocation
 from towpath_embedded.servers.nats import Nats
@@ -143,6 +143,7 @@ async def test_a_run_waits_for_a_switch_through_a_kill_and_goes_on_at_once_when_
     run_id = (await place.submit("Refund it.", use("orders.refund")))["run_id"]
     view = await place.until(run_id, lambda view: view.status == "waiting")
     assert view.waits == ("paused: tool orders.* is paused by ann: it leaks",)
+    assert view.calls == CallCounts(asked=1, held=1)
     (gate,) = (await place.peers.ask(rpc.LIST_GATES, ListGates(project="default"))).gates
     vote = ResolveGate(project="default", gate_id=gate.gate_id, verdict="approved", actor="bob", reason="go on")
     with pytest.raises(AssertionError, match="only the switch opens it"):
@@ -158,6 +159,7 @@ async def test_a_run_waits_for_a_switch_through_a_kill_and_goes_on_at_once_when_
         for each in (run_id, other):
             view = await place.until(each, lambda view: view.ended_at is not None)
             assert (view.status, view.waits, view.step) == ("completed", (), 2)
+            assert view.calls == CallCounts(asked=1, allowed=1, held=1), "held once, however often it was asked for"
         assert {len(sent) for sent in place.caller.invocations.values()} == {1}
         events = (await place.peers.ask(rpc.EVENTS, GetEvents(project="default", run_id=run_id))).entries
         closed = [entry.event for entry in events if entry.event.type == "gate_closed"]

@@ -77,17 +77,17 @@ class BudgetRows:
 
     def commit(self, session: Session, *v: Any) -> list[Row]:
         """`commit_batch`: runs that do not fit are left out, the others move and are charged."""
-        if self.runs.outdated(v[21]):
+        if self.runs.outdated(v[22]):
             return []
         wanted = dict(zip(v[0], v[1], strict=True))
         charges: list[Row] = [
-            row for row in json.loads(v[27]) if self._is_at(UUID(row["run_id"]), wanted[UUID(row["run_id"])])
+            row for row in json.loads(v[28]) if self._is_at(UUID(row["run_id"]), wanted[UUID(row["run_id"])])
         ]
         short = [] if self.unguarded else self._short(charges)
         left_out = {UUID(one["run_id"]) for one in short}
-        columns = list(zip(*[row for row in zip(*v[:12], strict=True) if row[0] not in left_out], strict=True))
-        kept = [list(column) for column in columns] if columns else [[] for _ in range(12)]
-        moved = {row["run_id"] for row in self.runs.commit_batch(session, *kept, *v[12:])}
+        columns = list(zip(*[row for row in zip(*v[:13], strict=True) if row[0] not in left_out], strict=True))
+        kept = [list(column) for column in columns] if columns else [[] for _ in range(13)]
+        moved = {row["run_id"] for row in self.runs.commit_batch(session, *kept, *v[13:])}
         changed = self._charge([row for row in charges if UUID(row["run_id"]) in moved])
         rows: list[Row] = [{"what": "moved", "run_id": run_id, "detail": None} for run_id in moved]
         rows += [{"what": "short", "run_id": UUID(one["run_id"]), "detail": json.dumps(one)} for one in short]

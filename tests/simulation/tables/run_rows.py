@@ -24,6 +24,8 @@ Row = dict[str, Any]
 
 
 _TIMES = ("wake_at", "started_at")
+_UNMOVED: Row = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "calls": "{}"}
+"""What a run is born with, where nothing else is said."""
 
 
 class RunRows:
@@ -70,14 +72,14 @@ class RunRows:
         return [{"what": "moved", "run_id": run_id, "detail": None} for run_id in self._move(*v)]
 
     def _move(self, *v: Any) -> dict[UUID, Any]:
-        if self.outdated(v[21]):
+        if self.outdated(v[22]):
             return {}
         names = ("run_id", "expected", "seq", "status", "reason", "fence", "wake_at", "agent_key", "step")
-        wanted = {row[0]: row for row in zip(*v[:12], strict=True)}
-        at = v[12]
+        wanted = {row[0]: row for row in zip(*v[:13], strict=True)}
+        at = v[13]
         moved = {r: row for r, row in wanted.items() if r in self.runs and self._expected(r, row[1])}
-        events = [row for row in zip(*v[13:17], strict=True) if row[0] in moved]
-        facts = [row for row in zip(*v[17:20], strict=True) if row[0] in moved]
+        events = [row for row in zip(*v[14:18], strict=True) if row[0] in moved]
+        facts = [row for row in zip(*v[18:21], strict=True) if row[0] in moved]
         for run_id, seq, _type, _text in events:
             if not self.ignore_seq:
                 refuse_twice(self.events[run_id], seq, "run_event_pkey")
@@ -87,19 +89,19 @@ class RunRows:
         for run_id, row in moved.items():
             values = dict(zip(names, row, strict=False))
             del values["expected"]
-            ends = {"started_at": row[9], "ended_at": row[10], "outcome": row[11], "updated_at": at}
+            ends = {"started_at": row[9], "ended_at": row[10], "outcome": row[11], "calls": row[12], "updated_at": at}
             if row[10] is not None and self.runs[run_id]["ended_at"] is None:
                 self.over_at[run_id] = self.database.now()
             self.runs[run_id].update(values | ends)
         self._add_events(events, at)
-        self._add_facts(facts, at, v[20])
+        self._add_facts(facts, at, v[21])
         return moved
 
     def commit_batch(self, _session: Session, *v: Any) -> list[Row]:
         """Runs, events and facts, gates, children; `BudgetRows` does the charges."""
-        moved, at = self._move(*v), v[12]
-        self._gates(moved, at, json.loads(v[22]), json.loads(v[23]))
-        self._start_children({str(run_id) for run_id in moved}, at, *v[24:26])
+        moved, at = self._move(*v), v[13]
+        self._gates(moved, at, json.loads(v[23]), json.loads(v[24]))
+        self._start_children({str(run_id) for run_id in moved}, at, *v[25:27])
         return [{"what": "moved", "run_id": run_id, "detail": None} for run_id in moved]
 
     def _start_children(self, parents: set[str], at: datetime, runs: str, events: str) -> None:
@@ -107,7 +109,7 @@ class RunRows:
         for name, row in born.items():
             times = {key: None if row[key] is None else datetime.fromisoformat(row[key]) for key in _TIMES}
             ids = {key: UUID(row[key]) for key in ("run_id", "parent_run_id", "root_run_id")}
-            ends = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "created_at": at, "updated_at": at}
+            ends = {**_UNMOVED, "created_at": at, "updated_at": at}
             self.runs[UUID(name)] = {**row, "labels": json.dumps(row["labels"]), **ids, **times, **ends}
             self.database.seen.note("child_born")
         first = [one for one in json.loads(events) if one["run_id"] in born]
@@ -173,7 +175,7 @@ class RunRows:
                 continue
             if key is not None:
                 self.keys[full] = {"run_id": values["run_id"], "request_digest": digest, "created_at": at}
-            ends = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "created_at": at, "updated_at": at}
+            ends = {**_UNMOVED, "created_at": at, "updated_at": at}
             values["kind"] = row[19]
             values |= {"parent_run_id": None, "root_run_id": None, "depth": 0}
             self.runs[values["run_id"]] = {**values, **ends}

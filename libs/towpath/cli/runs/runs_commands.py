@@ -38,6 +38,10 @@ def _tokens(row: Any) -> str:
     return f"{row['usage']['model_calls']} calls · {row['usage']['total_tokens']} tokens{money}"
 
 
+def _calls(row: Any) -> str:
+    return " · ".join(f"{many} {what}" for what, many in row["calls"].items() if many)
+
+
 def _parent(row: Any) -> str:
     parent = row.get("forked_from")
     return f"from {parent['run_id']} before step {parent['step']}" if parent else ""
@@ -72,6 +76,7 @@ _SHOW = (
     Column("labels", lambda row: " ".join(f"{name}={value}" for name, value in row["labels"].items())),
     Column("created", "created_at"),
     Column("ended", "ended_at"),
+    Column("calls", _calls),
     Column("used", _tokens),
     Column("answer", _answer),
 )

@@ -18,6 +18,7 @@ from towpath_contracts.runs.records import ForkedFrom
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.tree import ChildPurpose, GetTree, RunTreeNode, tree_of
 from towpath_contracts.runs.views import (
+    CallCounts,
     ChangedRunList,
     GatePage,
     GateView,
@@ -114,6 +115,7 @@ def view(row: Any) -> RunView:
         parent_run_id=row["parent_run_id"],
         root_run_id=row["root_run_id"],
         depth=row["depth"],
+        calls=CallCounts.model_validate_json(row["calls"]),
     )
 
 

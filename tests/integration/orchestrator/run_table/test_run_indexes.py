@@ -58,7 +58,7 @@ def transition_of(runs: list[UUID | None], *, status: str = "running") -> list[A
     many = len(runs)
     ended = [None if status == "running" else NOW] * many
     columns = [runs, [1] * many, [3] * many, [status] * many, [""] * many, [0] * many, [NOW + timedelta(1)] * many]
-    columns += [["a"] * many, [7] * many, [NOW] * many, ended, [None] * many]
+    columns += [["a"] * many, [7] * many, [NOW] * many, ended, [None] * many, ["{}"] * many]
     events = [runs * 2, [2] * many + [3] * many, ["decision_made"] * 2 * many, ["{}"] * 2 * many]
     return [*columns, NOW, *events, runs, [2] * many, ["{}"] * many, "1", 0]
 
