@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from towpath.tools.arguments import SystemParameter
     from towpath.tools.context import ToolContext
     from towpath.tools.declaration import Tool, tool
+    from towpath.tools.egress_rules import EgressLimits
     from towpath.tools.probes import DidNotHappen, Happened, Unclear
     from towpath.tools.process import ProcessResult, run_process
     from towpath.tools.sandbox import Sandbox
@@ -49,6 +50,7 @@ _HOMES = {
     "DeclarationError": "towpath.errors",
     "DeniedError": "towpath.errors",
     "DidNotHappen": "towpath.tools.probes",
+    "EgressLimits": "towpath.tools.egress_rules",
     "Goal": "towpath.tasks.goals",
     "Happened": "towpath.tools.probes",
     "HostMount": "towpath.tasks.mounts",
@@ -90,6 +92,7 @@ __all__ = [
     "DeclarationError",
     "DeniedError",
     "DidNotHappen",
+    "EgressLimits",
     "Goal",
     "Happened",
     "HostMount",

@@ -22,8 +22,9 @@ with paused():
 
     from towpath.errors import DeclarationError, RefusedError, problem_of
     from towpath.toolbox import add_working_folder
+    from towpath.tools.egress_rules import split_patterns
     from towpath.tools.platform_address import PlatformAddressSettings
-    from towpath.tools.sandbox import set_data_folder, set_default_mode
+    from towpath.tools.sandbox import set_data_folder, set_defaults
     from towpath_contracts.base import JsonObject
     from towpath_fabric.service import Service
     from towpath_worker.settings import WorkerSettings
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = WorkerSettings.load(**given).model_copy(update={"database_url": None})
         forget_credentials()
         redact_output()
-        set_default_mode(settings.worker_sandbox)
+        set_defaults(settings.worker_sandbox, split_patterns(settings.worker_sandbox_egress))
         if (state := PlatformAddressSettings().state_file) is not None:
             set_data_folder(state.parent)
         servers = _read_servers(options.mcp) if options.mcp else None

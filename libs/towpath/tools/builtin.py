@@ -7,50 +7,21 @@ import functools
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from towpath.tools.context import ToolContext
 from towpath.tools.declaration import tool
 from towpath.tools.egress import EgressClient
-from towpath.tools.platform_address import PlatformAddressSettings, port_of
+from towpath.tools.egress_settings import HttpEgressSettings
 from towpath_fabric.clock import wall
 
 TOOLSET = "builtin"
 
 
-class HttpEgressSettings(BaseSettings):
-    """What `http.request` may reach: TOWPATH_HTTP_ALLOW, TOWPATH_HTTP_ALLOW_PRIVATE, TOWPATH_HTTP_MAX_BYTES.
-
-    Both lists are separated by commas or spaces, and empty by default; `HOST:PORT` allows one port. A host that may
-    have a private address must stand in both.
-    """
-
-    model_config = SettingsConfigDict(env_prefix="TOWPATH_HTTP_", extra="ignore", frozen=True)
-
-    allow: str = ""
-    allow_private: str = ""
-    max_bytes: int = Field(default=1024 * 1024, ge=1, le=8 * 1024 * 1024)
-
-    def egress(self) -> EgressClient:
-        """Return the rules."""
-        platform = PlatformAddressSettings()
-        return EgressClient(
-            allowed=_split(self.allow),
-            allowed_private=_split(self.allow_private),
-            max_bytes=self.max_bytes,
-            own_ports=platform.own_ports,
-            broker_port=port_of(platform.nats_url),
-        )
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(text.replace(",", " ").split())
-
-
 @functools.cache
 def _egress() -> EgressClient:
     """Read the rules once: they are the operator's and do not change while the worker runs."""
-    return HttpEgressSettings().egress()
+    settings = HttpEgressSettings()
+    return EgressClient(settings.rules(), max_bytes=settings.max_bytes)
 
 
 class HttpToolResponse(BaseModel):

@@ -4,17 +4,14 @@ A context only informs; everything in it was checked against the ticket before t
 """
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 from towpath.tools.process import ProcessResult, run_process
+from towpath.tools.write_log import WriteLog
 from towpath_fabric.clock import monotonic
-
-WriteLog = Callable[[str, str, dict[str, Any]], None]
-"""Takes level, message and fields of one line; may be called from any thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +55,7 @@ class ToolContext:
         limit_s = options.pop("timeout_s", None)
         left_s = self.remaining_s
         timeout_s = left_s if limit_s is None else min(float(limit_s), left_s)
+        options.setdefault("write_log", self.write_log)
         return await run_process(*command, timeout_s=timeout_s if timeout_s != float("inf") else None, **options)
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:

@@ -1,26 +1,19 @@
 """Fetching over HTTP for tools, so that a model can't reach what it should not.
 
-Only hosts that are allowed by name, and ports where the list names some; a name is resolved once and exactly that
-address is connected to; addresses that are not public are refused, also inside IPv6 forms, unless the host is allowed
-to have one, and then never the platform's own ports; each redirect is checked like the first address; bytes and seconds
-have a limit.
+What may be reached is said by `EgressRules`; exactly the address that was checked is connected to; each redirect is
+checked like the first address; bytes and seconds have a limit.
 """
 
 import asyncio
-import errno
 import functools
-import ipaddress
-import re
-import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import Any
 
 import httpx2
 
 from towpath.errors import ToolError
+from towpath.tools.egress_rules import EgressRules
 
 MAX_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -32,29 +25,15 @@ TRAVELLING_HEADERS = frozenset(
 """Headers that a redirect may take to another origin: keys stand in headers of any name."""
 HIDDEN_HEADERS = frozenset({"set-cookie", "set-cookie2"})
 """Session secrets have no place in a record that people and models read."""
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_SPECIAL = tuple(map(ipaddress.ip_network, ("168.63.129.16/32", "192.0.0.0/24", "3fff::/20")))
-"""Not public, though Python's tables may say so: Azure's own services, Oracle's metadata, documentation."""
-_WITH_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d{1,5})")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EgressClient:
-    """What may be reached. Patterns are host names, `*.example.com` for all below one, `*` for every public host.
+    """Fetches what *rules* let it reach; of an answer at most *max_bytes*."""
 
-    With `:PORT` behind it a pattern is for that port alone. *own_ports* returns the ports of the platform itself on
-    this machine, or None where nobody can say: then no address of this machine is reached. *broker_port* is the
-    broker's, wherever it is: no address that is not public is reached there.
-    """
-
-    allowed: tuple[str, ...] = ()
-    allowed_private: tuple[str, ...] = ()
+    rules: EgressRules
     max_bytes: int = 1024 * 1024
-    own_ports: Callable[[], Collection[int] | None] = frozenset
-    broker_port: int | None = None
 
     async def fetch(
         self,
@@ -90,23 +69,8 @@ class EgressClient:
     async def resolve(self, url: str) -> "EgressTarget":
         """Return where *url* leads, once host and address were checked."""
         parsed = _parse(url)
-        host = parsed.host.lower().rstrip(".")
         port = parsed.port or _DEFAULT_PORTS[parsed.scheme]
-        if not _matches(host, port, self.allowed):
-            hint = "Only hosts named in TOWPATH_HTTP_ALLOW can be reached, at the ports that it names."
-            raise ToolError("http_host_not_allowed", f"the host {host} is not allowed at port {port}", hint=hint)
-        for address in await _addresses(host, port):
-            if is_public(address):
-                return EgressTarget(url=parsed, address=str(address), port=port)
-            if _matches(host, port, self.allowed_private):
-                self._refuse_own_port(address, port)
-                return EgressTarget(url=parsed, address=str(address), port=port)
-        raise ToolError("http_address_not_allowed", f"the host {host} has no public address")
-
-    def _refuse_own_port(self, address: Address, port: int) -> None:
-        own = self.own_ports() if _is_of_this_machine(address) else frozenset()
-        if own is None or port in own or port == self.broker_port:
-            raise ToolError("http_address_not_allowed", f"port {port} of {address} may be the platform's own")
+        return EgressTarget(url=parsed, address=await self.rules.address_of(parsed.host, port), port=port)
 
     async def _once(
         self, method: str, target: "EgressTarget", headers: Mapping[str, str], body: bytes | None
@@ -161,46 +125,6 @@ def _tls() -> ssl.SSLContext:
     return httpx2.create_ssl_context(trust_env=False)
 
 
-def is_public(address: Address) -> bool:
-    """Return whether *address* lies on the public network, looking into the IPv6 forms that carry an IPv4 address."""
-    inner = _carried(address)
-    if inner is not None:
-        return is_public(inner)
-    if any(address in network for network in _SPECIAL):
-        return False
-    return address.is_global and not address.is_multicast and not address.is_reserved
-
-
-def _is_of_this_machine(address: Address) -> bool:
-    """Return whether *address* leads here: a socket can be bound to those of this machine's interfaces only."""
-    inner = _carried(address)
-    if inner is not None:
-        return _is_of_this_machine(inner)
-    if address.is_unspecified or address.is_loopback:
-        return True
-    family = socket.AF_INET if isinstance(address, ipaddress.IPv4Address) else socket.AF_INET6
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as tried:
-            tried.bind((str(address), 0))
-    except OSError as error:
-        return error.errno != errno.EADDRNOTAVAIL  # whatever else: nobody can say
-    return True
-
-
-def _carried(address: Address) -> ipaddress.IPv4Address | None:
-    if isinstance(address, ipaddress.IPv4Address):
-        return None
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    if address.sixtofour is not None:
-        return address.sixtofour
-    if address.teredo is not None:
-        return address.teredo[1]
-    if address in _NAT64:
-        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
-    return None
-
-
 def headers_for(following: httpx2.URL, before: httpx2.URL, headers: Mapping[str, str]) -> Mapping[str, str]:
     """Return the headers for a redirect: to another origin only those go that hold no secret."""
     if (following.scheme, following.netloc) == (before.scheme, before.netloc):
@@ -218,31 +142,6 @@ def _parse(url: str) -> httpx2.URL:
     if parsed.userinfo:
         raise ToolError("http_url_invalid", "a URL with a user name is not fetched; use a header")
     return parsed
-
-
-def _matches(host: str, port: int, patterns: tuple[str, ...]) -> bool:
-    for pattern in patterns:
-        name, of_port = _split_port(pattern.lower())
-        if fnmatchcase(host, name) and of_port in {None, port}:
-            return True
-    return False
-
-
-def _split_port(pattern: str) -> tuple[str, int | None]:
-    """Return the host and the port of a pattern; an IPv6 address with a port stands in brackets."""
-    found = _WITH_PORT.fullmatch(pattern)
-    name, port = (found["host"], int(found["port"])) if found else (pattern, None)
-    return name.removeprefix("[").removesuffix("]"), port
-
-
-async def _addresses(host: str, port: int) -> list[Address]:
-    """Resolve *host* once, in the order the system gives."""
-    try:
-        found: list[Any] = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, ValueError) as error:  # ValueError: a name that can't be written for the resolver
-        message = f"the host {host} has no address: {error}"
-        raise ToolError("http_host_unknown", message, retryable=True, external=True) from error
-    return [ipaddress.ip_address(entry[4][0].partition("%")[0]) for entry in found]
 
 
 async def _read(chunks: AsyncIterator[bytes], most: int) -> tuple[bytes, bool]:

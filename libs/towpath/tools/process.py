@@ -6,22 +6,33 @@ whole group, and what does not end in time is killed. What a program prints has 
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
+import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from towpath.errors import ToolError
+from towpath.tools.egress_settings import HttpEgressSettings
 from towpath.tools.sandbox import (
     Sandbox,
     SandboxMode,
     SandboxUnavailableError,
+    default_egress,
     default_mode,
     in_sandbox,
     sandbox_environment,
 )
+from towpath.tools.sandbox_port import OpenedSandbox
+from towpath.tools.write_log import WriteLog
+
+if TYPE_CHECKING:
+    from towpath.tools.egress_proxy import EgressProxy
+
+_logger = logging.getLogger(__name__)
 
 MAX_OUTPUT_BYTES = 1024 * 1024
 GRACE_S = 3.0
@@ -47,6 +58,24 @@ class ProcessResult:
         return self.stdout.decode("utf-8", "replace")
 
 
+@dataclass(slots=True)
+class StartedProgram:
+    """A program that runs, and what it has beside its process in a sandbox with egress."""
+
+    process: asyncio.subprocess.Process
+    opened: OpenedSandbox | None = None
+    egress: "EgressProxy | None" = None
+
+    def kill(self) -> None:
+        """End its process group, all that is left in its sandbox, and its way out."""
+        signal_group(self.process.pid, signal.SIGKILL)
+        if self.opened is not None:
+            self.opened.end()
+        if self.egress is not None:
+            self.egress.close()
+        self.opened = self.egress = None
+
+
 async def run_process(
     *command: str | Path,
     input: bytes = b"",  # noqa: A002 - the name that subprocess uses
@@ -57,12 +86,14 @@ async def run_process(
     max_output_bytes: int = MAX_OUTPUT_BYTES,
     check: bool = False,
     sandbox: Sandbox | SandboxMode | None = None,
+    write_log: WriteLog | None = None,
 ) -> ProcessResult:
     """Run *command* in a session of its own, without a shell, and return how it ended.
 
     *env* replaces the environment; without one the program gets only PATH, HOME and the locale, never the worker's own
     secrets. *sandbox* says what of this machine it may reach (`towpath.Sandbox`), or only whether there is to be one;
-    without it the worker's operator decides. In a sandbox *cwd* can be read.
+    without it the worker's operator decides. In a sandbox *cwd* can be read. *write_log* takes a line for each
+    connection that a sandbox with egress was allowed or refused; without one it goes to this process's own log.
 
     When the call is cancelled or *timeout_s* is over, its process group gets SIGTERM and, *grace_s* seconds later,
     SIGKILL; a sandbox ends at once. At most *max_output_bytes* of either output are kept. Raises ToolError:
@@ -70,7 +101,8 @@ async def run_process(
     no room for it), `sandbox_unavailable` (one is required, and there is none), `process_timeout` and, with *check*,
     `process_failed`. A program that leaves its session on purpose is not reached, unless it is in a sandbox.
     """
-    process = await _start(command, cwd, env, as_sandbox(sandbox))
+    program = await _start(command, cwd, env, as_sandbox(sandbox), write_log or _log_line)
+    process = program.process
     readers = [asyncio.create_task(_read(stream, max_output_bytes)) for stream in (process.stdout, process.stderr)]
     try:
         async with asyncio.timeout(timeout_s):
@@ -81,7 +113,7 @@ async def run_process(
         message = f"{command[0]} did not end within {timeout_s:g} s"
         raise ToolError("process_timeout", message, retryable=True, external=True) from error
     finally:
-        await _end(process, readers, grace_s)
+        await _end(program, readers, grace_s)
     (stdout, more_out), (stderr, more_err) = outputs
     if check and code != 0:
         raise ToolError("process_failed", f"{command[0]} ended with {code}: {stderr[-500:].decode('utf-8', 'replace')}")
@@ -89,10 +121,14 @@ async def run_process(
 
 
 async def _start(
-    command: tuple[str | Path, ...], cwd: str | Path | None, env: Mapping[str, str] | None, sandbox: Sandbox
-) -> asyncio.subprocess.Process:
+    command: tuple[str | Path, ...],
+    cwd: str | Path | None,
+    env: Mapping[str, str] | None,
+    sandbox: Sandbox,
+    write_log: WriteLog,
+) -> StartedProgram:
     environment = dict(env) if env is not None else plain_environment()
-    starting = asyncio.ensure_future(start_program(command, cwd, environment, sandbox))
+    starting = asyncio.ensure_future(start_program(command, cwd, environment, sandbox, write_log))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -108,31 +144,60 @@ async def start_program(
     cwd: str | Path | None,
     environment: Mapping[str, str],
     sandbox: Sandbox,
+    write_log: WriteLog,
     **options: Any,
-) -> asyncio.subprocess.Process:
+) -> StartedProgram:
     """Start *command* with pipes and in a session of its own, in its sandbox if it is to have one; raises OSError."""
     with in_sandbox(command, cwd, environment, sandbox) as started:
-        return await asyncio.create_subprocess_exec(
+        inside = sandbox_environment(environment, proxy=started.gate is not None)
+        process = await asyncio.create_subprocess_exec(
             *started.words,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=started.folder,
-            env=sandbox_environment(environment) if started.descriptors else environment,
+            env=inside if started.descriptors else environment,
             start_new_session=True,
             pass_fds=started.descriptors,
             **options,
         )
+        program = StartedProgram(process)
+        if started.gate is None:
+            return program
+        try:
+            program.opened = await started.gate.open()
+            if program.opened is not None:
+                program.egress = _egress(program.opened.listener, sandbox, write_log)
+        except BaseException as error:
+            program.kill()
+            await process.wait()
+            if isinstance(error, OSError):
+                raise SandboxUnavailableError(f"no way out for the egress of its sandbox: {error}") from error
+            raise
+        return program
+
+
+def _egress(listener: socket.socket, sandbox: Sandbox, write_log: WriteLog) -> "EgressProxy":
+    """Return the proxy for a sandbox: its own list, and all that the operator's rules say beside it."""
+    from towpath.tools.egress_proxy import EgressProxy  # noqa: PLC0415 - brings an HTTP parser, which few programs need
+
+    rules = replace(HttpEgressSettings().rules(), allowed=sandbox.egress, list_name="`egress` of the sandbox")
+    return EgressProxy(listener, rules, sandbox.egress_limits, write_log)
+
+
+def _log_line(level: str, message: str, fields: dict[str, Any]) -> None:
+    told = " ".join(f"{name}={value}" for name, value in fields.items())
+    _logger.log(logging.WARNING if level == "warning" else logging.INFO, "%s %s", message, told)
 
 
 def as_sandbox(sandbox: Sandbox | SandboxMode | None) -> Sandbox:
     """Return what was said, or what holds for the whole worker."""
-    return sandbox if isinstance(sandbox, Sandbox) else Sandbox(mode=sandbox or default_mode())
+    return sandbox if isinstance(sandbox, Sandbox) else Sandbox(mode=sandbox or default_mode(), egress=default_egress())
 
 
-def _kill_started(starting: "asyncio.Future[asyncio.subprocess.Process]") -> None:
+def _kill_started(starting: "asyncio.Future[StartedProgram]") -> None:
     if not starting.cancelled() and starting.exception() is None:
-        signal_group(starting.result().pid, signal.SIGKILL)
+        starting.result().kill()
 
 
 def _start_error(error: OSError) -> str:
@@ -172,16 +237,15 @@ async def _read(stream: asyncio.StreamReader | None, limit: int) -> tuple[bytes,
     return bytes(kept), size > limit
 
 
-async def _end(
-    process: asyncio.subprocess.Process, readers: list["asyncio.Task[tuple[bytes, bool]]"], grace_s: float
-) -> None:
+async def _end(program: StartedProgram, readers: list["asyncio.Task[tuple[bytes, bool]]"], grace_s: float) -> None:
     """Leave nothing of the program behind; a second cancel in the meantime does not spare it."""
+    process = program.process
     left: set[asyncio.Task[Any]] = {asyncio.create_task(process.wait()), *readers}
     try:
         if process.returncode is None and signal_group(process.pid, signal.SIGTERM):
             await asyncio.wait(left, timeout=grace_s)
     finally:
-        signal_group(process.pid, signal.SIGKILL)  # also children that outlive the program itself
+        program.kill()  # also children that outlive the program itself
         try:
             await asyncio.wait(left, timeout=_REAPED_S)
         finally:

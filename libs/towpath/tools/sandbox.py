@@ -1,7 +1,8 @@
 """Runs a program in a sandbox of namespaces, made by bubblewrap: no network, none of this machine's files, no secrets.
 
 Inside there are `/usr`, the program itself, what was named, and an empty home and `/tmp`; no process, socket or key of
-outside is in reach. What was not granted is missing there, and not forbidden: programs say "no such file".
+outside is in reach. What was not granted is missing there, and not forbidden: programs say "no such file". Addresses
+that were granted are reached through a proxy of the worker's alone, which listens at the sandbox's loopback.
 """
 
 import contextlib
@@ -17,6 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from towpath.errors import DeclarationError
+from towpath.tools.egress_rules import DEFAULT_LIMITS, EgressLimits, pattern_faults
+from towpath.tools.sandbox_port import PROXY_ENVIRONMENT, SandboxGate, sandbox_gate
 from towpath.tools.system_call_filter import system_call_filter
 from towpath_fabric.clock import monotonic
 
@@ -59,6 +63,9 @@ _LIMITS: Final = (
 class Sandbox:
     """What a program may have. A path in *files* can be read, one in *writable* also changed; `~` is the home.
 
+    *egress* names the hosts that it reaches, as `HOST:PORT`, over HTTP and HTTPS through a proxy; without it and
+    without *network*, which is the whole network of this machine, it reaches none.
+
     Limits hold for each process, that of processes for all together (not where root runs the worker). *max_cpu_s* is
     seconds of processor time, 0 for no limit. *mode* says what happens where there is no sandbox: `required` fails,
     `preferred` runs the program without one, `none` always does.
@@ -66,6 +73,8 @@ class Sandbox:
 
     mode: SandboxMode = "required"
     network: bool = False
+    egress: tuple[str, ...] = ()
+    egress_limits: EgressLimits = DEFAULT_LIMITS
     files: tuple[str | Path, ...] = ()
     writable: tuple[str | Path, ...] = ()
     max_processes: int = 256
@@ -73,6 +82,15 @@ class Sandbox:
     max_file_bytes: int = 1024**3
     max_open_files: int = 1_024
     max_cpu_s: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise DeclarationError for an egress that can't be meant."""
+        given: object = self.egress
+        faults = pattern_faults(self.egress) if isinstance(given, tuple) else ["it is a tuple of texts"]
+        if self.network and self.egress:
+            faults.append("network=True would go past it")
+        if faults:
+            raise DeclarationError(f"egress of a sandbox: {'; '.join(faults)}")
 
 
 class SandboxUnavailableError(OSError):
@@ -92,9 +110,11 @@ class SandboxCommand(NamedTuple):
     words: tuple[str, ...]
     descriptors: tuple[int, ...]
     folder: Path | None
+    gate: SandboxGate | None = None
 
 
 _default: SandboxMode = "none"
+_default_egress: tuple[str, ...] = ()
 _own_data_folder: Path | None = None
 
 
@@ -103,10 +123,15 @@ def default_mode() -> SandboxMode:
     return _default
 
 
-def set_default_mode(mode: SandboxMode) -> None:
+def default_egress() -> tuple[str, ...]:
+    """Return what programs reach for which nothing was said but the mode."""
+    return _default_egress
+
+
+def set_defaults(mode: SandboxMode, egress: tuple[str, ...] = ()) -> None:
     """Have programs of this process run in a sandbox unless something else is said for one of them."""
-    global _default  # noqa: PLW0603 - one operator decides it for the whole worker
-    _default = mode
+    global _default, _default_egress
+    _default, _default_egress = mode, egress
 
 
 def set_data_folder(folder: Path) -> None:
@@ -199,9 +224,10 @@ def in_sandbox(
         yield made
 
 
-def sandbox_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return *environment* with the home and the temporary folder that there are in a sandbox."""
-    return {**{name: value for name, value in environment.items() if name != "TMPDIR"}, "HOME": HOME}
+def sandbox_environment(environment: Mapping[str, str], *, proxy: bool = False) -> dict[str, str]:
+    """Return *environment* with the home and the temporary folder that there are in a sandbox, and its proxy."""
+    kept = {name: value for name, value in environment.items() if name != "TMPDIR"}
+    return {**kept, "HOME": HOME, **(PROXY_ENVIRONMENT if proxy else {})}
 
 
 def _program(word: str, cwd: str | Path | None, environment: Mapping[str, str]) -> str:
@@ -227,6 +253,7 @@ def _described(
         rules, passwd, group = (
             open_files.enter_context(_memory_file(content)) for content in (program, _PASSWD.encode(), _GROUP.encode())
         )
+        gate = open_files.enter_context(sandbox_gate()) if sandbox.egress else None
         words = (
             *_as_nobody([Path(bubblewrap), *readable], writable),
             bubblewrap,
@@ -234,6 +261,7 @@ def _described(
             *(() if sandbox.network else ("--unshare-net",)),
             *("--uid", _USER_ID, "--gid", _USER_ID, "--hostname", "sandbox", "--cap-drop", "ALL"),
             *("--die-with-parent", "--new-session", "--seccomp", str(rules)),
+            *(() if gate is None else gate.words),
             *_system(network=sandbox.network),
             *("--ro-bind-data", str(passwd), "/etc/passwd", "--ro-bind-data", str(group), "/etc/group"),
             *_mounts(readable, writable),
@@ -244,7 +272,8 @@ def _described(
             *(str(sandbox.max_processes), str(sandbox.max_cpu_s)),
             *command,
         )
-        yield SandboxCommand(words, (rules, passwd, group), Path("/"))
+        passed = (rules, passwd, group, *(() if gate is None else gate.descriptors))
+        yield SandboxCommand(words, passed, Path("/"), gate)
 
 
 def _system(*, network: bool) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from towpath.tools.context import WriteLog
+from towpath.tools.write_log import WriteLog
 from towpath_contracts.decisions.request import ToolLog
 from towpath_contracts.subjects import log_tool
 from towpath_contracts.tools.calls import ToolInvocation

@@ -10,9 +10,10 @@ from tests.support.worker.running_worker import serving
 from towpath import ToolContext, ToolError
 from towpath.tools import builtin
 from towpath.tools.egress import EgressClient
+from towpath.tools.egress_rules import EgressRules
 from towpath_embedded.servers.nats import Nats
 
-LOCAL = EgressClient(allowed=("localhost",), allowed_private=("localhost",), max_bytes=100)
+LOCAL = EgressClient(EgressRules(allowed=("localhost",), allowed_private=("localhost",)), max_bytes=100)
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +84,7 @@ async def test_a_redirect_is_followed_only_where_the_first_request_could_go() ->
     async with web(answer) as site:
         fetched = await LOCAL.fetch("GET", site.url("/same"), headers={}, body=None, timeout_s=5)
         assert fetched.data == b"arrived"
-        wide = EgressClient(allowed=("*",), allowed_private=("localhost",))
+        wide = EgressClient(EgressRules(allowed=("*",), allowed_private=("localhost",)))
         assert await code_of(LOCAL, site.url("/private")) == "http_host_not_allowed"
         assert await code_of(wide, site.url("/private")) == "http_address_not_allowed"
         assert await code_of(wide, site.url("/metadata")) == "http_address_not_allowed"

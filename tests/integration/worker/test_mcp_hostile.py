@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import structlog
+from tests.support.gateway.web import response, web
 from tests.support.waiting import eventually
 from tests.support.worker import hostile_mcp
 
@@ -119,6 +120,29 @@ async def test_a_server_in_a_sandbox_reaches_what_its_file_grants_and_leaves_not
         running = programs_of(str(folder / "tools.json"))
         assert running
     assert all(gone(pid) for pid in running)
+
+
+async def test_a_server_in_a_sandbox_reaches_the_addresses_of_its_file_and_the_log_names_no_secret(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "worker")
+    monkeypatch.setenv("TOWPATH_HTTP_ALLOW_PRIVATE", "127.0.0.1")
+    async with web(lambda _: response(200, b"fine")) as site:
+        lines = (f"files: [{hostile_mcp.__file__}, tools.json]", f'egress: ["127.0.0.1:{site.port}"]')
+        async with hostile(folder, "sandbox: preferred", *lines) as held:
+            assert await held.call("fetch", text=site.url("/path", "127.0.0.1")) == "fine"
+            if refusal():
+                return
+            for other in (f"http://127.0.0.1:{site.port + 1}/", f"http://{SECRET}.test/"):
+                assert "403" in await held.call("fetch", text=other)
+    told = [record.getMessage() for record in caplog.records if "egress" in record.getMessage()]
+    assert len(told) == 3
+    for line, words in zip(
+        told, (("allowed", str(site.port)), ("refused", "127.0.0.1"), ("refused", ".test")), strict=True
+    ):
+        assert all(word in line for word in ("bad", *words)), line
+    assert SECRET not in caplog.text
+    assert "/path" not in "".join(told)
 
 
 def programs_of(word: str) -> list[int]:

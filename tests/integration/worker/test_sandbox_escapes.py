@@ -22,14 +22,27 @@ from typing import Any
 
 import pytest
 from tests.support.places import ROOT, TESTS
+from tests.support.running_programs import programs_with
+from tests.support.worker.egress_servers import egress_servers, name_places, platform_at
 
 from towpath import Sandbox, ToolError, run_process
 from towpath.tools import sandbox as sandboxes
+from towpath.tools.egress_rules import EgressLimits
 
 ESCAPES = TESTS / "support" / "escapes"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
 LIMITS = Sandbox(max_processes=32, max_memory_bytes=256 << 20, max_file_bytes=8 << 20, max_open_files=64)
-BEYOND = {"processes": 40, "memory": 512 << 20, "disk": 16 << 20, "files": 80}
+EGRESS = EgressLimits(max_connections=8, max_bytes=16 << 20, start_s=1, idle_s=1, max_s=20)
+BEYOND = {
+    "processes": 40,
+    "memory": 512 << 20,
+    "disk": 16 << 20,
+    "files": 80,
+    "connections": 12,
+    "bytes": 16 << 20,
+    "slow_s": 2,
+    "slow_bytes": 20,
+}
 ENDING_S = 1
 VICTIM = """
 import ctypes, sys
@@ -42,9 +55,48 @@ ONLY_STOPPED_BY_A_SANDBOX = {
     *("environment_of_the_parent", "environment_of_any_process", "commands_of_others", "signal_outside"),
     *("more_processes_than_allowed", "more_memory_than_allowed", "more_disk_than_allowed", "more_files_than_allowed"),
     *("abstract_socket", "unix_socket", "broker", "database", "any_address_of_this_machine", "datagrams_to_outside"),
+    *("another_port_of_the_granted_host", "another_host_at_the_granted_port", "broker_that_was_granted"),
+    *("gateway_that_was_granted", "database_by_a_name_of_the_loopback", "database_by_a_number"),
+    *("database_inside_an_ipv6_address", "host_header_of_another_place", "two_host_headers", "unix_sockets_of_others"),
+    *("second_request_behind_the_first", "more_connections_than_allowed", "more_bytes_than_allowed"),
+    *("reading_slower_than_allowed", "asking_slower_than_allowed", "holding_a_silent_tunnel"),
     *("shared_memory", "message_queue", "setuid_programs", "survive_the_sandbox", "io_uring", "keys_of_the_user"),
 }
 """What works without a sandbox wherever these tests run, root or not."""
+
+REFUSED_BY_THE_PROXY = {
+    **dict.fromkeys(
+        (
+            *("another_port_of_the_granted_host", "another_host_at_the_granted_port", "broker_that_was_granted"),
+            *("gateway_that_was_granted", "database_by_a_name_of_the_loopback", "database_by_a_number"),
+            *("database_inside_an_ipv6_address", "metadata_by_name", "metadata_by_address", "metadata_by_a_number"),
+            *("metadata_inside_an_ipv6_address", "proxy_to_itself"),
+        ),
+        "HTTP/1.1 403 Forbidden",
+    ),
+    **dict.fromkeys(
+        ("user_name_before_another_host", "user_name_before_the_granted_host", "host_header_of_a_tunnel"),
+        "HTTP/1.1 400 Bad Request",
+    ),
+    "name_that_moves_after_the_check": "b'granted'",
+    "line_break_in_the_place": "the second one is data for the first",
+}
+"""What the proxy says to attempts that get as far as to it; others it cuts off."""
+
+
+def egress(facts: dict[str, Any]) -> Sandbox:
+    """Return a sandbox that is granted one server, and by mistake far more than its operator would let out."""
+    at_postgres = ("localhost", "[::ffff:127.0.0.1]", "2130706433")
+    return replace(
+        LIMITS,
+        files=(ESCAPES,),
+        egress=(
+            *(f"127.0.0.1:{facts[name]}" for name in ("granted", "nats", "gateway")),
+            *(f"{host}:{facts['postgres']}" for host in at_postgres),
+            *("*:80", f"rebound.test:{facts['rebound']}"),
+        ),
+        egress_limits=EGRESS,
+    )
 
 
 @contextmanager
@@ -127,21 +179,10 @@ def shared() -> Iterator[int]:
 async def left_behind(token: str) -> list[int]:
     """Return the processes that have *token* in their command once the kernel had time to end them, and end them."""
     until = time.monotonic() + ENDING_S
-    while (found := having(token)) and time.monotonic() < until:  # noqa: ASYNC110 - another process
+    while (found := programs_with(token)) and time.monotonic() < until:  # noqa: ASYNC110 - another process
         await asyncio.sleep(0.05)
     for pid in found:
         os.killpg(pid, signal.SIGKILL)
-    return found
-
-
-def having(token: str) -> list[int]:
-    found = []
-    for process in Path("/proc").iterdir():
-        try:
-            if process.name.isdigit() and token.encode() in (process / "cmdline").read_bytes().split(b"\0"):
-                found.append(int(process.name))
-        except OSError:
-            continue
     return found
 
 
@@ -155,23 +196,34 @@ async def tried(facts: dict[str, Any], sandbox: Sandbox, python: str = PYTHON) -
     return {**found, "survive_the_sandbox": (bool(survivors), f"{len(survivors)} left")}
 
 
-async def test_nothing_of_the_corpus_gets_out_and_much_of_it_works_without_a_sandbox(tmp_path: Path) -> None:
+async def test_nothing_of_the_corpus_gets_out_and_much_of_it_works_without_a_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     required = replace(LIMITS, files=(ESCAPES,))
     if sandboxes.refusal():
         with pytest.raises(ToolError) as refused:
             await run_process(PYTHON, "-c", "", sandbox=required)
         assert refused.value.code == "sandbox_unavailable"
         return
-    with outside(tmp_path) as facts:
-        inside = await tried(facts, required)
-        control = await tried(facts, Sandbox(mode="none"))
-        own = await tried(
-            facts, required, sys.executable
-        )  # perhaps of root alone: the sandbox keeps root's files apart
+    async with egress_servers() as servers:
+        with outside(tmp_path) as found:
+            facts = {**found, **servers}
+            inside = await tried(facts, required)
+            control = await tried(facts, Sandbox(mode="none"))
+            own = await tried(
+                facts, required, sys.executable
+            )  # perhaps of root alone: the sandbox keeps root's files apart
+            platform_at(tmp_path, monkeypatch, broker=facts["nats"], gateway=facts["gateway"])
+            private = (f"127.0.0.1:{facts[name]}" for name in ("granted", "nats", "gateway"))
+            monkeypatch.setenv("TOWPATH_HTTP_ALLOW_PRIVATE", " ".join((*private, "rebound.test")))
+            name_places(monkeypatch)
+            let_out = await tried(facts, egress(facts))
     unlimited = {"more_processes_than_allowed"} if os.geteuid() == 0 else set()  # as docs/tools.md says
     assert {name: told for name, (reached, told) in own.items() if reached and name not in unlimited} == {}
-    table = [f"{name:40} {inside[name][0]!s:6} {control[name][0]!s:6} {inside[name][1]}" for name in inside]
-    assert [line for name, line in zip(inside, table, strict=True) if inside[name][0]] == []
-    assert len(inside) >= 80
+    for one in (inside, let_out):
+        table = [f"{name:40} {one[name][0]!s:6} {control[name][0]!s:6} {one[name][1]}" for name in one]
+        assert [line for name, line in zip(one, table, strict=True) if one[name][0]] == []
+    assert {name: let_out[name][1] for name, said in REFUSED_BY_THE_PROXY.items() if said not in let_out[name][1]} == {}
+    assert len(inside) >= 110
     works = {name for name, (reached, _) in control.items() if reached}
     assert works >= ONLY_STOPPED_BY_A_SANDBOX, sorted(ONLY_STOPPED_BY_A_SANDBOX - works)

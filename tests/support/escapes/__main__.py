@@ -14,7 +14,7 @@ from tests.support.escapes.attempts import ATTEMPTS
 
 
 def main() -> None:
-    for module in ("files", "processes", "rights", "kernel", "sockets"):
+    for module in ("files", "processes", "rights", "kernel", "sockets", "egress"):
         importlib.import_module(f"tests.support.escapes.{module}")
     found = {}
     for name, function in ATTEMPTS.items():

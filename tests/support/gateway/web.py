@@ -33,7 +33,8 @@ class Web:
             method, path, _ = head[0].split(" ")
             pairs = (line.split(": ", 1) for line in head[1:] if line)
             headers = {name.lower(): value for name, value in pairs}
-            body = await reader.readexactly(int(headers.get("content-length", "0")))
+            chunked = "transfer-encoding" in headers
+            body = await (chunks(reader) if chunked else reader.readexactly(int(headers.get("content-length", "0"))))
             asked = Asked(method, path, headers, body)
             self.asked.append(asked)
             data = self.answer(asked)
@@ -46,6 +47,16 @@ class Web:
             return
         finally:
             writer.close()
+
+
+async def chunks(reader: asyncio.StreamReader) -> bytes:
+    """Read a body that comes in chunks."""
+    body = b""
+    while size := int(await reader.readline(), 16):
+        body += await reader.readexactly(size)
+        await reader.readline()
+    await reader.readline()
+    return body
 
 
 def response(status: int, body: bytes = b"", **headers: str) -> bytes:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ NAMES = (
     "refuse",
     "family",
     "log",
+    "fetch",
 )
 PROMISE = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
 TOOLS = [
@@ -78,6 +80,14 @@ def ask() -> Message:
     return text(",".join(answers))
 
 
+def fetched(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
+    except OSError as error:
+        return str(error)
+
+
 def call(name: str, params: Message) -> Message | None:  # noqa: C901 - one branch per misdeed
     args = params.get("arguments") or {}
     if name == "echo":
@@ -109,6 +119,8 @@ def call(name: str, params: Message) -> Message | None:  # noqa: C901 - one bran
         sys.stderr.write(f"the secret is {os.environ.get('HOSTILE_SECRET')}\n")
         sys.stderr.flush()
         return text(f"the secret is {os.environ.get('HOSTILE_SECRET')}")
+    if name == "fetch":
+        return text(fetched(args["text"]))
     if name == "broken":
         return {"content": [], "structuredContent": {"count": "many"}}
     if name == "kept":

@@ -8,8 +8,9 @@ import httpx2
 import pytest
 
 from towpath import ToolError
-from towpath.tools.builtin import HttpEgressSettings
-from towpath.tools.egress import EgressClient, headers_for, is_public
+from towpath.tools.egress import EgressClient, headers_for
+from towpath.tools.egress_rules import EgressRules, is_public
+from towpath.tools.egress_settings import HttpEgressSettings
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ async def refusal(egress: EgressClient, url: str) -> str:
 
 
 async def test_no_host_is_allowed_by_default() -> None:
-    egress = HttpEgressSettings(_env_file=None).egress()
+    egress = EgressClient(HttpEgressSettings(_env_file=None).rules())
     assert await refusal(egress, "http://127.0.0.1/") == "http_host_not_allowed"
     assert await refusal(egress, "https://example.com/") == "http_host_not_allowed"
 
@@ -100,23 +101,26 @@ async def test_no_host_is_allowed_by_default() -> None:
     ],
 )
 async def test_an_allowed_name_does_not_open_a_private_address(url: str) -> None:
-    assert await refusal(EgressClient(allowed=("*",)), url) in {"http_address_not_allowed", "http_host_unknown"}
+    assert await refusal(EgressClient(EgressRules(allowed=("*",))), url) in {
+        "http_address_not_allowed",
+        "http_host_unknown",
+    }
 
 
 async def test_a_private_address_is_opened_only_by_name() -> None:
-    egress = EgressClient(allowed=("localhost", "127.0.0.1"), allowed_private=("localhost",))
+    egress = EgressClient(EgressRules(allowed=("localhost", "127.0.0.1"), allowed_private=("localhost",)))
     assert (await egress.resolve("http://localhost:81/x")).port == 81
     assert await refusal(egress, "http://127.0.0.1/") == "http_address_not_allowed"
 
 
 async def test_a_pattern_with_a_port_opens_that_port_alone() -> None:
     names = ("localhost:8443", "*.localhost:80", "[::1]:81", "::1")
-    egress = EgressClient(allowed=names, allowed_private=names)
+    egress = EgressClient(EgressRules(allowed=names, allowed_private=names))
     for url in ("http://localhost:8443/", "http://[::1]:81/", "http://[::1]:82/"):
         await egress.resolve(url)
     assert await refusal(egress, "http://localhost:8787/") == "http_host_not_allowed"
     assert await refusal(egress, "http://localhost/") == "http_host_not_allowed"
-    wide = EgressClient(allowed=("localhost",), allowed_private=("localhost:81",))
+    wide = EgressClient(EgressRules(allowed=("localhost",), allowed_private=("localhost:81",)))
     assert await refusal(wide, "http://localhost:82/") == "http_address_not_allowed"
 
 
@@ -135,7 +139,7 @@ async def test_the_ports_of_the_platform_are_never_reached(tmp_path: Path, monke
         ("TOWPATH_STATE_FILE", str(place)),
     ):
         monkeypatch.setenv(name, value)
-    egress = HttpEgressSettings().egress()
+    egress = EgressClient(HttpEgressSettings().rules())
     assert await refusal(egress, "http://127.0.0.1:81/") == "http_address_not_allowed", (
         "nobody can say whose port it is"
     )
@@ -152,8 +156,23 @@ async def test_the_ports_of_the_platform_are_never_reached(tmp_path: Path, monke
     assert await refusal(egress, "http://127.0.0.1:9002/") == "http_address_not_allowed"
 
 
+async def test_a_port_of_the_platform_is_not_reached_by_a_public_address_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "towpath.tools.egress_rules._is_of_this_machine", lambda address: str(address) == "93.184.216.34"
+    )
+    rules = EgressRules(allowed=("*",), own_ports=lambda: {8787}, broker_port=4222)
+    assert await rules.address_of("93.184.216.34", 443) == "93.184.216.34"
+    for port in (8787, 4222):
+        with pytest.raises(ToolError) as refused:
+            await rules.address_of("93.184.216.34", port)
+        assert refused.value.code == "http_address_not_allowed"
+        assert await rules.address_of("8.8.8.8", port) == "8.8.8.8"
+
+
 async def test_patterns_are_whole_names() -> None:
-    egress = EgressClient(allowed=("*.example.test", "api.test"), allowed_private=("*",))
+    egress = EgressClient(EgressRules(allowed=("*.example.test", "api.test"), allowed_private=("*",)))
     for url in (
         "http://example.test/",
         "http://notapi.test/",
@@ -176,16 +195,19 @@ async def test_patterns_are_whole_names() -> None:
     ],
 )
 async def test_what_is_no_address_to_fetch_is_refused(url: str) -> None:
-    assert await refusal(EgressClient(allowed=("*",), allowed_private=("*",)), url) == "http_url_invalid"
+    assert await refusal(EgressClient(EgressRules(allowed=("*",), allowed_private=("*",))), url) == "http_url_invalid"
 
 
 @pytest.mark.parametrize("host", ["a b", "a..b", "x" * 70, "nowhere.invalid"])
 async def test_a_name_that_leads_nowhere_is_a_refusal(host: str) -> None:
-    assert await refusal(EgressClient(allowed=("*",)), f"http://{host}/") in {"http_host_unknown", "http_url_invalid"}
+    assert await refusal(EgressClient(EgressRules(allowed=("*",))), f"http://{host}/") in {
+        "http_host_unknown",
+        "http_url_invalid",
+    }
 
 
 async def test_the_name_is_resolved_once_and_the_address_is_what_is_connected_to() -> None:
-    egress = EgressClient(allowed=("*",), allowed_private=("*",))
+    egress = EgressClient(EgressRules(allowed=("*",), allowed_private=("*",)))
     six = await egress.resolve("https://[::1]:8443/x?y=z")
     assert str(six.pinned) == "https://[::1]:8443/x?y=z"
     four = await egress.resolve("http://127.1/x")
@@ -195,6 +217,6 @@ async def test_the_name_is_resolved_once_and_the_address_is_what_is_connected_to
 def test_the_lists_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOWPATH_HTTP_ALLOW", "api.test, *.example.test\nother.test")
     monkeypatch.setenv("TOWPATH_HTTP_ALLOW_PRIVATE", "api.test")
-    egress = HttpEgressSettings().egress()
+    egress = HttpEgressSettings().rules()
     assert egress.allowed == ("api.test", "*.example.test", "other.test")
     assert egress.allowed_private == ("api.test",)

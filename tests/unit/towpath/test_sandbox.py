@@ -5,13 +5,16 @@ import logging
 import struct
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
+from pydantic import ValidationError
 
 from towpath import Sandbox, ToolError, run_process
-from towpath.errors import RefusedError
+from towpath.errors import DeclarationError, RefusedError
 from towpath.tools import sandbox as sandboxes
+from towpath.tools.process import as_sandbox
 from towpath.tools.sandbox import (
     HOME,
     Bubblewrap,
@@ -19,7 +22,7 @@ from towpath.tools.sandbox import (
     find_bubblewrap,
     refusal,
     set_data_folder,
-    set_default_mode,
+    set_defaults,
 )
 from towpath.tools.system_call_filter import system_call_filter
 from towpath_embedded.log_follower import sandbox_notice
@@ -32,6 +35,13 @@ MODES = """
 servers:
   notes: {command: notes-server, sandbox: MODE}
   sheets: {url: "https://sheets.example.com/mcp"}
+"""
+EGRESS_OF_SERVERS = """
+servers:
+  said: {command: x, egress: ["b.test:443"]}
+  nothing: {command: x, egress: []}
+  network: {command: x, network: true}
+  unsaid: {command: x}
 """
 LOOK = "cat notes.txt; ls -A .towpath; ls -A ~; echo x >> notes.txt && echo changed"
 
@@ -110,6 +120,47 @@ async def test_a_virtual_environment_works_in_a_sandbox() -> None:
     assert done.text == "pydantic\n"
 
 
+@pytest.mark.parametrize(
+    ("grant", "told"),
+    [
+        ({"egress": ("https://api.test", "a.test:443", "me@a.test", "a.test:0", "")}, 4),
+        ({"egress": ("a.test:443",), "network": True}, 1),
+        ({"egress": "a.test:443"}, 1),
+    ],
+)
+def test_an_egress_that_can_not_be_meant_is_refused_with_every_fault(grant: dict[str, Any], told: int) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        Sandbox(**grant)
+    assert str(refused.value).count(";") == told - 1
+
+
+def test_the_operator_grants_an_egress_to_programs_for_which_nothing_else_was_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandboxes, "_default", "none")
+    monkeypatch.setattr(sandboxes, "_default_egress", ())
+    with pytest.raises(ValidationError, match=r"https://a\.test"):
+        WorkerSettings(worker_sandbox_egress="a.test:443 https://a.test")
+    set_defaults("preferred", ("a.test:443",))
+    assert as_sandbox(None) == as_sandbox("preferred") == Sandbox(mode="preferred", egress=("a.test:443",))
+    assert as_sandbox(Sandbox()).egress == ()
+    file = tmp_path / "servers.yaml"
+    file.write_text(EGRESS_OF_SERVERS)
+    servers = load_servers(file).servers
+    granted = {name: server.sandbox_in(tmp_path).egress for name, server in servers.items()}
+    assert granted == {"said": ("b.test:443",), "nothing": (), "network": (), "unsaid": ("a.test:443",)}
+
+
+def test_an_egress_in_the_file_of_servers_that_can_not_be_meant_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "servers.yaml"
+    file.write_text('servers:\n  a: {command: x, egress: ["https://a.test", "b.test:443"], network: true}\n')
+    with pytest.raises(RefusedError, match=r"https://a\.test.*network: true"):
+        load_servers(file)
+    file.write_text('servers:\n  a: {url: "https://a.test", egress: ["b.test:443"]}\n')
+    with pytest.raises(RefusedError, match="egress does not belong"):
+        load_servers(file)
+
+
 @pytest.mark.usefixtures("without_bubblewrap")
 async def test_without_bubblewrap_a_required_sandbox_is_refused_and_a_preferred_one_left_out() -> None:
     assert (await run_process("echo", "done", sandbox="preferred")).text == "done\n"
@@ -120,8 +171,9 @@ async def test_without_bubblewrap_a_required_sandbox_is_refused_and_a_preferred_
 
 async def test_the_default_is_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandboxes, "_default", "none")
+    monkeypatch.setattr(sandboxes, "_default_egress", ())
     assert default_mode() == "none"
-    set_default_mode("preferred")
+    set_defaults("preferred")
     homes = {(await run_process("sh", "-c", "echo ~", sandbox=mode)).text for mode in (None, "preferred")}
     assert homes == {f"{HOME}\n"} or refusal()
 

@@ -14,7 +14,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from towpath.errors import RefusedError
 from towpath.networks.spec_files import locate_problems, read_yaml
 from towpath.tools.declaration import seconds
-from towpath.tools.sandbox import Sandbox, SandboxMode, default_mode
+from towpath.tools.egress_rules import pattern_faults
+from towpath.tools.sandbox import Sandbox, SandboxMode, default_egress, default_mode
 from towpath_contracts.base import Token
 from towpath_contracts.problems.registry import ProblemDetail, details_of
 from towpath_contracts.tools.calls import MAX_RESULT_BYTES, ToolHazard
@@ -25,7 +26,7 @@ CODE = "mcp_invalid"
 KIND = "McpServers"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
-_OF_PROGRAMS = ("args", "env", "cwd", "sandbox", "network", "files", "writable")
+_OF_PROGRAMS = ("args", "env", "cwd", "sandbox", "network", "egress", "files", "writable")
 
 Seconds = Annotated[float, BeforeValidator(seconds)]
 """A number of seconds, or text such as "30s"."""
@@ -55,8 +56,8 @@ class ToolOverride(_ConfigModel):
 class ServerConfig(_ConfigModel):
     """One MCP server: a `command` (stdio) or a `url` (streamable HTTP), and what is made of its tools.
 
-    A program runs in a `sandbox` as the worker's operator says, unless this does; `network`, `files` (to read) and
-    `writable` are what it may reach from there.
+    A program runs in a `sandbox` as the worker's operator says, unless this does; `network` (all of it), `egress`
+    (`HOST:PORT`, through a proxy), `files` (to read) and `writable` are what it may reach from there.
     `env` and `headers` may hold `${env:NAME}` and `${file:PATH}`, which only the worker resolves. `recheck` is how old
     the server's list of tools may be when one of them is called. `plain_http` lets secrets travel unencrypted.
     """
@@ -67,6 +68,7 @@ class ServerConfig(_ConfigModel):
     cwd: Path | None = None
     sandbox: SandboxMode | None = None
     network: bool = False
+    egress: tuple[str, ...] | None = None
     files: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
     url: str | None = Field(default=None, max_length=4_096)
@@ -91,6 +93,16 @@ class ServerConfig(_ConfigModel):
         given = [name for name in wrong if name in self.model_fields_set]
         if given:
             msg = f"{', '.join(given)} does not belong to a server with a {'command' if self.url is None else 'url'}"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _egress_that_can_be_meant(self) -> Self:
+        faults = pattern_faults(self.egress or ())
+        if self.network and self.egress:
+            faults.append("network: true would go past it")
+        if faults:
+            msg = f"egress: {'; '.join(faults)}"
             raise ValueError(msg)
         return self
 
@@ -124,9 +136,11 @@ class ServerConfig(_ConfigModel):
 
     def sandbox_in(self, folder: Path) -> Sandbox:
         """Return the sandbox of the program; *folder* is where relative paths begin."""
+        of_all = () if self.network else default_egress()
         return Sandbox(
             mode=self.sandbox or default_mode(),
             network=self.network,
+            egress=of_all if self.egress is None else self.egress,
             files=tuple(folder / path.expanduser() for path in self.files),
             writable=tuple(folder / path.expanduser() for path in self.writable),
         )

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyio
 import mcp_types
@@ -20,7 +21,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from towpath.tools.process import GRACE_S, plain_environment, signal_group, start_program
+from towpath.tools.process import GRACE_S, StartedProgram, plain_environment, signal_group, start_program
 from towpath.tools.sandbox import Sandbox
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
@@ -63,7 +64,8 @@ class ServerProgram:
 @asynccontextmanager
 async def stdio_transport(program: ServerProgram, secrets: SecretResolver, log: Logger) -> AsyncIterator[Streams]:
     """Start *program* and speak with it; OSError where it can't be started. At the end its whole group is gone."""
-    process = await _start(program)
+    started = await _start(program, secrets, log)
+    process = started.process
     incoming, to_session = anyio.create_memory_object_stream[Incoming](0)[::-1]
     from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](0)[::-1]
     tasks = [
@@ -76,15 +78,20 @@ async def stdio_transport(program: ServerProgram, secrets: SecretResolver, log: 
         yield incoming, outgoing
     finally:
         try:
-            await _end(process, tasks)
+            await _end(started, tasks)
         finally:  # a second cancel may end the wait, and must leave nothing open
             for stream in (incoming, to_session, from_session, outgoing):
                 stream.close()
 
 
-async def _start(program: ServerProgram) -> asyncio.subprocess.Process:
+async def _start(program: ServerProgram, secrets: SecretResolver, log: Logger) -> StartedProgram:
     environment = {**plain_environment(), **program.environment}
-    return await start_program(program.command, program.folder, environment, program.sandbox, limit=_PIECE)
+
+    def write_log(level: str, message: str, fields: dict[str, Any]) -> None:
+        write = log.warning if level == "warning" else log.info
+        write(message, **secrets.hide_in(fields))  # a host's name is the server's word, and could hold one
+
+    return await start_program(program.command, program.folder, environment, program.sandbox, write_log, limit=_PIECE)
 
 
 async def _exited(process: asyncio.subprocess.Process) -> None:
@@ -178,8 +185,9 @@ async def _log_stderr(process: asyncio.subprocess.Process, secrets: SecretResolv
         line = (line + rest)[: 4 * MAX_LINE_CHARS]
 
 
-async def _end(process: asyncio.subprocess.Process, tasks: "list[asyncio.Task[None]]") -> None:
+async def _end(started: StartedProgram, tasks: "list[asyncio.Task[None]]") -> None:
     """Close, ask, kill: the whole group, however this ends."""
+    process = started.process
     waiting = asyncio.create_task(_exited(process))
     try:
         if process.stdin is not None:
@@ -188,7 +196,7 @@ async def _end(process: asyncio.subprocess.Process, tasks: "list[asyncio.Task[No
         if process.returncode is None and signal_group(process.pid, signal.SIGTERM):
             await asyncio.wait({waiting}, timeout=GRACE_S)
     finally:
-        signal_group(process.pid, signal.SIGKILL)  # also children that outlive the server itself
+        started.kill()  # also children that outlive the server itself
         try:
             await asyncio.wait({waiting, *tasks}, timeout=KILL_WAIT_S)
         finally:
