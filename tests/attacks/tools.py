@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from towpath import run_process, tool
+from towpath import Sandbox, run_process, tool
 
 EFFECTS_VARIABLE = "ATTACKED_EFFECTS"
 MAIL_VARIABLE = "ATTACKED_MAIL"
@@ -71,8 +71,9 @@ def refund(order: str, amount: float) -> str:
 
 
 @tool(name="desk.program", toolset="desk", effect_class="irreversible", sinks=[])
-async def program(code: str, sandboxed: bool) -> str:
-    """Run a Python program of a stranger, in a sandbox or without one."""
-    done = await run_process(sys.executable, "-c", code, sandbox="required" if sandboxed else "none")
+async def program(code: str, sandboxed: bool, egress: list[str] | None = None) -> str:
+    """Run a Python program of a stranger, without a sandbox or in one, where it may be granted addresses."""
+    sandbox = Sandbox(mode="required" if sandboxed else "none", egress=tuple(egress or ()))
+    done = await run_process(sys.executable, "-c", code, sandbox=sandbox)
     _note(f"PROGRAM {done.text!r} {done.stderr[-300:]!r}")
     return "done"

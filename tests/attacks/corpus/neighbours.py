@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.attacks.attack import AttackWorkedError, Position, attack
@@ -40,11 +41,23 @@ for port in PORTS:
 """
 
 
-async def _told(target: Target, code: str, *, sandboxed: bool) -> str:
+PROXIED = """
+import os, socket, urllib.parse
+proxy = urllib.parse.urlsplit(os.environ["HTTPS_PROXY"])
+for place in PLACES:
+    with socket.create_connection((proxy.hostname, proxy.port), 5) as client:
+        client.settimeout(10)
+        client.sendall(f"CONNECT {place} HTTP/1.1\\r\\nHost: {place}\\r\\n\\r\\n".encode())
+        print("REACHED" if b" 200 " in client.recv(100) else "refused", place)
+"""
+
+
+async def _told(target: Target, code: str, *, sandboxed: bool, egress: Sequence[str] = ()) -> str:
     """Have a tool run *code*; return what it printed, or why it was not run."""
     before = len(target.effects())
+    args = {"code": code, "sandboxed": sandboxed, "egress": [*egress]}
     async with target.client() as client:
-        run = await target.run(client, [("desk.program", {"code": code, "sandboxed": sandboxed})], "Run this program.")
+        run = await target.run(client, [("desk.program", args)], "Run this program.")
     told = " ".join(target.effects()[before:])
     if not told and not (sandboxed and refusal()):
         raise RuntimeError(f"the program was not run: {run['status']}")
@@ -68,6 +81,25 @@ async def platform_from_a_sandbox(target: Target) -> str:
     told = await _told(target, f"PATHS, PORTS = {paths!r}, {ports!r}\n{REACH}", sandboxed=True)
     if "REACHED" in told:
         raise AttackWorkedError(told)
+    return told
+
+
+@attack(Position.NEIGHBOUR_PROCESS)
+async def platform_through_the_egress_of_a_sandbox(target: Target) -> str:
+    """Reach the platform's ports and a cloud's metadata from a sandbox that was granted all of this machine's ports."""
+    ports = [
+        target.platform.nats.port,
+        target.platform.nats.monitoring_port,
+        *(int(url.rpartition(":")[2]) for url in (target.url, target.platform.health_url("tas"))),
+    ]
+    here = [f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]") for port in ports]
+    places = [*here, "169.254.169.254:80", "2852039166:80", "10.0.0.1:443"]
+    granted = ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "*:80")
+    told = await _told(target, f"PLACES = {places!r}\n{PROXIED}", sandboxed=True, egress=granted)
+    if "REACHED" in told:
+        raise AttackWorkedError(told)
+    if not refusal() and told.count("refused") != len(places):
+        raise RuntimeError(f"not all were tried: {told}")
     return told
 
 
