@@ -25,6 +25,9 @@ CLOSE_S: Final = 2.0
 PACE_S: Final = 0.05
 """Between two connections of one program, so that it can't flood the log."""
 
+LOOKUPS: Final = 2
+"""Names of one program that are looked up at once: slow ones must not take all threads that the process has for it."""
+
 RETRY_S: Final = 1.0
 """After the process ran out of descriptors or memory."""
 
@@ -49,6 +52,7 @@ class EgressProxy:
         self._rules = rules
         self._limits = limits
         self._write_log = write_log
+        self._lookups = asyncio.Semaphore(LOOKUPS)
         self._connections: set[asyncio.Task[None]] = set()
         self._accepting = asyncio.create_task(self._accept(), name="egress proxy")
         self._accepting.add_done_callback(self._end)
@@ -116,7 +120,8 @@ class EgressProxy:
             raise ToolError("http_too_many_connections", message)
         try:
             async with asyncio.timeout(self._limits.start_s):
-                address = await self._rules.address_of(asked.host, asked.port)
+                async with self._lookups:
+                    address = await self._rules.address_of(asked.host, asked.port)
                 self._log("allowed", asked)
                 server = _Peer(*await asyncio.open_connection(address, asked.port))
         except TimeoutError as error:
