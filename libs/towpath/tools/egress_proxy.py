@@ -81,7 +81,7 @@ class EgressProxy:
             await asyncio.sleep(PACE_S)
 
     async def _serve(self, accepted: socket.socket, *, crowded: bool) -> None:
-        with accepted:
+        with accepted, contextlib.suppress(OSError):  # whoever goes away
             client = _Peer(*await asyncio.open_connection(sock=accepted))
             asked: ProxyRequest | None = None
             try:
@@ -95,8 +95,6 @@ class EgressProxy:
             except ToolError as error:
                 self._log("failed" if error.code in _FAILED else "refused", asked, code=error.code)
                 client.writer.write(_answer(error))
-            except OSError:
-                pass  # one of both went away
             finally:
                 await client.close()
 

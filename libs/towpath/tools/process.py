@@ -26,7 +26,7 @@ from towpath.tools.sandbox import (
     in_sandbox,
     sandbox_environment,
 )
-from towpath.tools.sandbox_port import OpenedSandbox
+from towpath.tools.sandbox_port import OpenedSandbox, SandboxJoining
 from towpath.tools.write_log import WriteLog
 
 if TYPE_CHECKING:
@@ -128,13 +128,8 @@ async def _start(
     write_log: WriteLog,
 ) -> StartedProgram:
     environment = dict(env) if env is not None else plain_environment()
-    starting = asyncio.ensure_future(start_program(command, cwd, environment, sandbox, write_log))
     try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        # The program may run already, with children of its own; asyncio would end the program alone.
-        starting.add_done_callback(_kill_started)
-        raise
+        return await start_program(command, cwd, environment, sandbox, write_log)
     except OSError as error:
         raise ToolError(_start_error(error), f"{command[0]} can't be started: {error.strerror or error}") from error
 
@@ -148,33 +143,56 @@ async def start_program(
     **options: Any,
 ) -> StartedProgram:
     """Start *command* with pipes and in a session of its own, in its sandbox if it is to have one; raises OSError."""
+    starting = asyncio.ensure_future(_started(command, cwd, environment, sandbox, write_log, **options))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # The program may run already, with children of its own; asyncio would end the program alone.
+        starting.add_done_callback(_kill_started)
+        raise
+
+
+async def _started(
+    command: Sequence[str | Path],
+    cwd: str | Path | None,
+    environment: Mapping[str, str],
+    sandbox: Sandbox,
+    write_log: WriteLog,
+    **options: Any,
+) -> StartedProgram:
     with in_sandbox(command, cwd, environment, sandbox) as started:
-        inside = sandbox_environment(environment, proxy=started.gate is not None)
-        process = await asyncio.create_subprocess_exec(
-            *started.words,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=started.folder,
-            env=inside if started.descriptors else environment,
-            start_new_session=True,
-            pass_fds=started.descriptors,
-            **options,
-        )
-        program = StartedProgram(process)
-        if started.gate is None:
+        gate = started.gate
+        inside = sandbox_environment(environment, proxy=gate is not None)
+        async with contextlib.nullcontext() if gate is None else gate.joining() as joining:
+            process = await asyncio.create_subprocess_exec(
+                *started.words,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=started.folder,
+                env=inside if started.descriptors else environment,
+                start_new_session=True,
+                pass_fds=started.descriptors,
+                **options,
+            )
+            program = StartedProgram(process)
+            if joining is not None:
+                await _let_out(program, joining, sandbox, write_log)
             return program
-        try:
-            program.opened = await started.gate.open()
-            if program.opened is not None:
-                program.egress = _egress(program.opened.listener, sandbox, write_log)
-        except BaseException as error:
-            program.kill()
-            await process.wait()
-            if isinstance(error, OSError):
-                raise SandboxUnavailableError(f"no way out for the egress of its sandbox: {error}") from error
-            raise
-        return program
+
+
+async def _let_out(program: StartedProgram, joining: SandboxJoining, sandbox: Sandbox, write_log: WriteLog) -> None:
+    """Open the way out of a sandbox that waits for it; where that fails, nothing of the program is left."""
+    try:
+        program.opened = await joining.open()
+        if program.opened is not None:
+            program.egress = _egress(program.opened.listener, sandbox, write_log)
+    except BaseException as error:
+        program.kill()
+        await program.process.wait()
+        if isinstance(error, OSError):
+            raise SandboxUnavailableError(f"no way out for the egress of its sandbox: {error}") from error
+        raise
 
 
 def _egress(listener: socket.socket, sandbox: Sandbox, write_log: WriteLog) -> "EgressProxy":

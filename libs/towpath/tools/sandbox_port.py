@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from io import FileIO
 from typing import Final
@@ -60,6 +60,7 @@ listener.setsockopt(socket.IPPROTO_IP, 15, 1)
 listener.bind(("127.0.0.1", port))
 listener.listen(64)
 worker = socket.socket(fileno=channel)
+worker.settimeout(15)
 try:
     socket.send_fds(worker, [b"x"], [listener.fileno(), held])
     print(flush=True)
@@ -109,34 +110,75 @@ class SandboxGate:
         """What it inherits, and closes before its program."""
         return (self.tells.fileno(), self.waits.fileno())
 
+    @contextlib.asynccontextmanager
+    async def joining(self) -> AsyncGenerator["SandboxJoining", None]:
+        """Start the process that joins, for a sandbox that is started in the block.
+
+        It comes first, in a session of its own: it holds what the sandbox waits for also when the worker dies, and ends
+        a sandbox that nobody has taken over. In the end that is waited for.
+        """
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                inherited = (self.told.fileno(), self.opens.fileno(), theirs.fileno())
+                helper = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-I", "-S", "-c", _JOIN, *map(str, inherited), str(PORT)),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    env={},
+                    pass_fds=inherited,
+                    start_new_session=True,
+                )
+            try:
+                yield SandboxJoining(self, helper, ours)
+            finally:
+                ours.close()
+                self.tells.close()
+                await _ended(helper)
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxJoining:
+    """The process that joins a sandbox, and the socket over which it hands out what it opens."""
+
+    gate: SandboxGate
+    helper: asyncio.subprocess.Process
+    ours: socket.socket
+
     async def open(self) -> OpenedSandbox | None:
         """Open the port and let the program start; None where the sandbox has ended by itself.
 
         Raises OSError where it can't be had; the program has not started then, and the sandbox must be ended.
         """
-        self.tells.close()  # so that the end of the sandbox is seen
+        self.gate.tells.close()  # so that the end of the sandbox is seen
         with contextlib.ExitStack() as held:
-            ours, theirs = socket.socketpair()
-            with ours:
-                with theirs:
-                    helper = await _join(self.told.fileno(), self.opens.fileno(), theirs.fileno())
-                try:
-                    async with asyncio.timeout(_OPEN_S):
-                        opened = await _handed_over(helper, ours, held)
-                        _, said = await helper.communicate()
-                except TimeoutError as error:
-                    raise OSError(f"its network was not joined within {_OPEN_S:g} s") from error
-                finally:
-                    if helper.returncode is None:
-                        helper.kill()
-                        await helper.wait()
-            if helper.returncode == _SANDBOX_ENDED:
+            try:
+                async with asyncio.timeout(_OPEN_S):
+                    opened = await self._handed_over(held)
+                    _, said = await self.helper.communicate()
+            except TimeoutError as error:
+                raise OSError(f"its network was not joined within {_OPEN_S:g} s") from error
+            if self.helper.returncode == _SANDBOX_ENDED:
                 return None
-            if opened is None or helper.returncode != 0:
+            if opened is None or self.helper.returncode != 0:
                 told = said.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:]
                 raise OSError(f"its network can't be joined: {told}")
             held.pop_all()
             return opened
+
+    async def _handed_over(self, held: contextlib.ExitStack) -> OpenedSandbox | None:
+        """Take what was opened, and say so; None where it has failed. *held* closes it again."""
+        assert self.helper.stdout is not None
+        if not await self.helper.stdout.readline():
+            return None
+        _, (descriptor, first_process), _, _ = socket.recv_fds(self.ours, 1, 2)
+        opened = OpenedSandbox(socket.socket(fileno=descriptor), first_process)
+        held.callback(opened.end)
+        held.enter_context(opened.listener)
+        opened.listener.setblocking(False)
+        self.ours.send(b"x")
+        return opened
 
 
 @contextlib.contextmanager
@@ -150,30 +192,14 @@ def sandbox_gate() -> Iterator[SandboxGate]:
         yield SandboxGate(told, tells, waits, opens)
 
 
-async def _join(told: int, opens: int, channel: int) -> asyncio.subprocess.Process:
-    """Start the process that joins, in a session of its own: a signal for the worker's group must not end it too."""
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", "-c", _JOIN, str(told), str(opens), str(channel), str(PORT)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={},
-        pass_fds=(told, opens, channel),
-        start_new_session=True,
-    )
-
-
-async def _handed_over(
-    helper: asyncio.subprocess.Process, ours: socket.socket, held: contextlib.ExitStack
-) -> OpenedSandbox | None:
-    """Take what the process has opened, and tell it so; None where it has failed. *held* closes it again."""
-    assert helper.stdout is not None
-    if not await helper.stdout.readline():
-        return None
-    _, (descriptor, first_process), _, _ = socket.recv_fds(ours, 1, 2)
-    opened = OpenedSandbox(socket.socket(fileno=descriptor), first_process)
-    held.callback(opened.end)
-    held.enter_context(opened.listener)
-    opened.listener.setblocking(False)
-    ours.send(b"x")
-    return opened
+async def _ended(helper: asyncio.subprocess.Process) -> None:
+    try:
+        async with asyncio.timeout(_OPEN_S):
+            await helper.wait()
+    except TimeoutError:
+        pass
+    finally:
+        if helper.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                helper.kill()
+            await helper.wait()
