@@ -62,6 +62,9 @@ class EgressClient:
             following = target.url.join(location)
             if fetched.status not in KEEPS_METHOD and method not in {"GET", "HEAD"}:
                 method, body = "GET", None
+            if body and not _same_origin(following, target.url):
+                message = f"{following.host} is another origin, and what was sent is not sent on; ask it directly"
+                raise ToolError("http_redirect_with_body", message)
             headers = headers_for(following, target.url, headers)
             url = str(following)
         raise ToolError("http_too_many_redirects", f"more than {MAX_REDIRECTS} redirects")
@@ -125,9 +128,13 @@ def _tls() -> ssl.SSLContext:
     return httpx2.create_ssl_context(trust_env=False)
 
 
+def _same_origin(one: httpx2.URL, other: httpx2.URL) -> bool:
+    return (one.scheme, one.netloc) == (other.scheme, other.netloc)
+
+
 def headers_for(following: httpx2.URL, before: httpx2.URL, headers: Mapping[str, str]) -> Mapping[str, str]:
     """Return the headers for a redirect: to another origin only those go that hold no secret."""
-    if (following.scheme, following.netloc) == (before.scheme, before.netloc):
+    if _same_origin(following, before):
         return headers
     return {name: value for name, value in headers.items() if name.lower() in TRAVELLING_HEADERS}
 

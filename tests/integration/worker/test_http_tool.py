@@ -98,10 +98,20 @@ async def test_secrets_do_not_follow_a_redirect_to_another_place() -> None:
         web(lambda _: response(307, location=other.url("/there"))) as site,
     ):
         headers = {"Authorization": "Bearer secret", "X-One": "1"}
-        await LOCAL.fetch("POST", site.url(), headers=headers, body=b"again", timeout_s=5)
+        await LOCAL.fetch("POST", site.url(), headers=headers, body=None, timeout_s=5)
         assert site.asked[0].headers["authorization"] == "Bearer secret"
         assert "authorization" not in other.asked[0].headers
-        assert (other.asked[0].method, other.asked[0].body) == ("POST", b"again")
+        assert other.asked[0].method == "POST"
+        with pytest.raises(ToolError, match="another origin") as caught:
+            await LOCAL.fetch("POST", site.url(), headers=headers, body=b"token=secret", timeout_s=5)
+        assert caught.value.code == "http_redirect_with_body"
+        assert len(other.asked) == 1
+
+
+async def test_a_body_is_sent_again_within_one_origin() -> None:
+    async with web(lambda asked: response(308, location="/end") if asked.path == "/" else response(200)) as site:
+        await LOCAL.fetch("POST", site.url(), headers={}, body=b"again", timeout_s=5)
+        assert [(asked.method, asked.body) for asked in site.asked] == [("POST", b"again"), ("POST", b"again")]
 
 
 async def test_a_post_that_is_sent_elsewhere_becomes_a_read() -> None:
