@@ -1,9 +1,10 @@
 """Conditions in CEL, the Common Expression Language.
 
 An expression is compiled once, may only use the names that a condition may see, and never raises when it is evaluated:
-any error is `UNCLEAR`. Every CEL expression terminates, but some take long and can't be interrupted: one that would
-exceed the budget of its decision is `UNCLEAR` and not evaluated (`condition_work`). Conditions that come from callers
-(in the grant of a task) may not use macros.
+any error is `UNCLEAR`. A member of `origin` that was not read is an error where it is used; what could find it missing
+(`has`, or `origin` itself) is `UNCLEAR` unless all of `origin` is there. Every CEL expression terminates, but some take
+long and can't be interrupted: one that would exceed the budget of its decision is `UNCLEAR` and not evaluated
+(`condition_work`). Conditions that come from callers (in the grant of a task) may not use macros.
 """
 
 import functools
@@ -14,7 +15,7 @@ from typing import Any
 
 from towpath_tas.core.policy.condition_work import work_of
 from towpath_tas.core.policy.conditions import VARIABLES, Condition, ConditionContext, ConditionResult
-from towpath_tas.core.provenance.provenance_messages import MEMBERS, unknown_members
+from towpath_tas.core.provenance.provenance_messages import MEMBERS, WHOLE, origin_members, unknown_members
 
 MAX_CHARS = 4_096
 """A longer condition is a program, and belongs in a tool."""
@@ -45,7 +46,7 @@ def _library() -> Any:
 class CelCondition:
     """A rule's condition written in CEL, compiled once and evaluated for every call."""
 
-    __slots__ = ("_names", "_program", "_work", "text")
+    __slots__ = ("_names", "_needs_whole_origin", "_program", "_work", "text")
 
     def __init__(self, text: str) -> None:
         """Compile *text*; raises ValueError with what is wrong."""
@@ -60,6 +61,8 @@ class CelCondition:
         if unknown:
             msg = f"unknown name {', '.join(sorted(unknown))}: a condition sees {', '.join(sorted(VARIABLES))}"
             raise ValueError(msg)
+        named = origin_members(text)
+        self._needs_whole_origin = "origin" in self._names and (WHOLE in named or not named)
         missing = unknown_members(text)
         if missing:
             msg = f"origin has no {', '.join(sorted(missing))}: it has {', '.join(sorted(MEMBERS))}"
@@ -71,6 +74,8 @@ class CelCondition:
 
     def __call__(self, context: Mapping[str, Any]) -> ConditionResult:
         """Evaluate on *context*; see `Condition`."""
+        if self._needs_whole_origin and not context.get("origin", {}).keys() >= MEMBERS:
+            return ConditionResult.UNCLEAR
         if self._work is not None:
             context = context if isinstance(context, ConditionContext) else ConditionContext(context)
             if not context.spend(self._work):

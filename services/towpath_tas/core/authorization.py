@@ -193,9 +193,10 @@ class ProjectAuthorizer:
                     {rule.name: rule.when for rule in near if rule.when is not None and origin_members(rule.when)}
                 )
         for place, grant in enumerate(query.grants):
-            when = " || ".join(str(entry["when"]) for entry in grant if entry.get("when") is not None)
-            if origin_members(when):
-                found[f"{GRANT_PREFIX}{place}"] = when
+            conditions = [str(entry["when"]) for entry in grant if entry.get("when") is not None]
+            found.update(
+                {f"{GRANT_PREFIX}{place}.{row}": when for row, when in enumerate(conditions) if origin_members(when)}
+            )
         return found
 
     def _rule(

@@ -90,6 +90,7 @@ class RunProvenanceCache:
         downwards, as they happened: what a record returned first is not the agents' own.
         """
         if task is None or task.project != run.project:
+            run.knowledge.mark_incomplete()  # nor is it known which runs are above it
             return
         run.kept = True
         for text in task.quoted:

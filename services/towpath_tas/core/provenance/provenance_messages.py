@@ -19,8 +19,17 @@ from towpath_tas.core.provenance.call_values import (
     tool_properties,
 )
 
-_TEXT = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
-_NAMED = re.compile(r"\borigin\b(?:\s*\.\s*([a-z_]+))?")
+_TEXT = re.compile(  # a comment, or a text of CEL: raw ones end at the first quote, whatever stands before it
+    r"(?P<comment>//[^\r\n]*)"
+    r"|\b[bB]?[rR][bB]?(?:\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|\"[^\"\r\n]*\"|'[^'\r\n]*')"
+    r"|\"\"\"(?:\\[\s\S]|[^\\])*?\"\"\"|'''(?:\\[\s\S]|[^\\])*?'''"
+    r"|\"(?:\\.|[^\"\\\r\n])*\"|'(?:\\.|[^'\\\r\n])*'"
+)
+_NAMED = re.compile(r"\borigin\b(?:\s*\.\s*([A-Za-z_]\w*))?")
+_ASKED_FOR = re.compile(r"\bhas\s*\(\s*origin\b")
+WHOLE = ""
+"""Stands for `origin` itself among the members that a condition names."""
+
 MEMBERS = frozenset(CallProvenance(values=()).context())
 """All members of `origin` that conditions may use."""
 
@@ -33,13 +42,18 @@ MAX_NAMED_VALUES = 3
 
 @functools.lru_cache(maxsize=4_096)
 def origin_members(condition: str) -> frozenset[str]:
-    """Return the members of `origin` that *condition* names; an empty name if it uses `origin` itself."""
-    return frozenset(_NAMED.findall(_TEXT.sub('""', condition)))
+    """Return the members of `origin` that *condition* names; `WHOLE` if it uses `origin` itself.
+
+    So does one that asks whether a member is there: what was not read is not there, and that is no answer.
+    """
+    bare = _TEXT.sub(lambda found: " " if found["comment"] else '""', condition)
+    named = frozenset(_NAMED.findall(bare))
+    return named | {WHOLE} if _ASKED_FOR.search(bare) else named
 
 
 def unknown_members(condition: str) -> frozenset[str]:
     """Return the members of `origin` in *condition* that don't exist: such a condition would never be clear."""
-    return origin_members(condition) - MEMBERS - {""}
+    return origin_members(condition) - MEMBERS - {WHOLE}
 
 
 def needs_knowledge(conditions: Iterable[str | None], spec: ToolSpec) -> bool:
