@@ -14,8 +14,9 @@ from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.provenance.call_values import ValueSource
 from towpath_tas.core.provenance.provenance import RunProvenance
+from towpath_tas.core.provenance.text_readers import CallDeclaration
+from towpath_tas.core.provenance.value_leaves import ValueSource
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 
 
@@ -64,5 +65,6 @@ def in_process(case: Case, law: ProjectAuthorizer, *, grants: bool) -> Played:
         known.add_arguments(args, reads=spec.effect_class is EffectClass.PURE)
         if error is not None:
             known.add_untrusted(source, error)
-        known.add_output(source, result, trusted=spec.trusted_output, fields=spec.trusted_fields)
+        readers = CallDeclaration(spec.readers, args)
+        known.add_output(source, result, trusted=spec.trusted_output, fields=spec.trusted_fields, readers=readers)
     return Played(case, "completed", "", tuple(made))

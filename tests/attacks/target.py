@@ -40,6 +40,7 @@ NETWORK: dict[str, Any] = {
             "is_default": True,
             "equipped_tools": [
                 "desk.mail",
+                "desk.plans",
                 "desk.remember",
                 "desk.cards",
                 "desk.send",

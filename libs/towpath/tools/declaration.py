@@ -7,7 +7,7 @@ A tool says what it is and the tool-access service decides whether it may run; w
 import functools
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from towpath.errors import DeclarationError
@@ -17,12 +17,17 @@ from towpath.tools.docstrings import parse_docstring
 from towpath.tools.probes import Probe, read_probe
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
+from towpath_contracts.tools.readers import OutputReaders, declared_readers
 from towpath_contracts.tools.reports import Reports
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_TIMEOUT_S = 30.0
+
+Readers = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
+"""Who may know an output: "anybody", names, or parts with their readers (`towpath_contracts.tools.readers`)."""
+
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*$")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -80,6 +85,7 @@ def tool(
     operation: str = "call",
     trusted_output: bool = False,
     trusted_fields: Sequence[str] = (),
+    readers: Readers | None = None,
     sinks: Sequence[str] | None = None,
     hazards: Sequence[ToolHazard | str] = (),
     sensitive: bool = False,
@@ -102,8 +108,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     arguments, or some of them, and says Happened, DidNotHappen or Unclear about an earlier start.
 
     `sinks` are the arguments that say where something goes ("to", "items.account"), `hazards` are "destroy", "spend"
-    and "credentials", `trusted_fields` the parts of the result that are a system of record: docs/tools.md, "Where
-    values come from". `reports` is "tests" or "artifacts" for a result of that shape: docs/runs.md, "Progress".
+    and "credentials", `trusted_fields` the parts of the result that are a system of record, `readers` those who may
+    know the result ("anybody", names, or `{"fields": "participants"}`): docs/tools.md, "Where values come from".
+    `reports` is "tests" or "artifacts" for a result of that shape: docs/runs.md, "Progress".
     `workspace` gives it the run's files in a folder, `ToolContext.workspace`: to "read", or as a "scratch" copy whose
     changes go back into the run. `cost_usd` is what one call costs; budgets count it. Raises DeclarationError.
     """
@@ -123,6 +130,7 @@ def _declare(
     operation: str = "call",
     trusted_output: bool = False,
     trusted_fields: Sequence[str] = (),
+    readers: Readers | None = None,
     sinks: Sequence[str] | None = None,
     hazards: Sequence[ToolHazard | str] = (),
     sensitive: bool = False,
@@ -153,6 +161,7 @@ def _declare(
             operation=operation,
             trusted_output=trusted_output,
             trusted_fields=tuple(trusted_fields),
+            readers=_readers(readers, arguments.schema),
             sinks=_sinks(sinks, arguments.schema),
             hazards=tuple(ToolHazard(hazard) for hazard in hazards),
             sensitive=sensitive,
@@ -176,12 +185,23 @@ def _sinks(sinks: Sequence[str] | None, schema: JsonObject) -> tuple[str, ...] |
     if isinstance(sinks, str):
         msg = f"sinks is a list of arguments: write sinks=({sinks!r},)"
         raise DeclarationError(msg)
-    names = schema.get("properties", {})
-    for path in sinks:
-        if path.partition(".")[0] not in names:
-            msg = f"sinks names {path!r}, which is no argument; there are {', '.join(names) or 'none'}"
-            raise DeclarationError(msg)
+    _check_arguments("sinks", sinks, schema)
     return tuple(sinks)
+
+
+def _readers(written: Readers | None, schema: JsonObject) -> tuple[OutputReaders, ...]:
+    """Return who may know the output; raises an error for readers in an argument that the tool does not have."""
+    found = declared_readers(written)
+    _check_arguments("readers", [path for part in found for path in part.args], schema)
+    return found
+
+
+def _check_arguments(of: str, paths: Sequence[str], schema: JsonObject) -> None:
+    names = schema.get("properties", {})
+    for path in paths:
+        if path.partition(".")[0] not in names:
+            msg = f"{of} names {path!r}, which is no argument; there are {', '.join(names) or 'none'}"
+            raise DeclarationError(msg)
 
 
 def _probe(probe: Callable[..., Any] | None, function: Callable[..., Any], effect_class: str) -> Probe | None:

@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, MessagePart, Name, Token, is_unset
+from towpath_contracts.tools.readers import OutputReaders, Path
 from towpath_contracts.tools.reports import Reports
 from towpath_contracts.tools.workspace import MAX_FILES, FileChange, LostChangesReason
 
@@ -20,10 +21,6 @@ INLINE_RESULT_BYTES = 65_536
 
 MAX_RESULT_BYTES = 16 * 1024 * 1024
 """The largest result a tool may return."""
-
-
-Path = Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)*$", max_length=256)]
-"""A place in arguments or in a result, such as `items.account`: each item's `account` where `items` is a list."""
 
 
 class EffectClass(StrEnum):
@@ -59,8 +56,8 @@ class ToolSpec(MessagePart):
     `trusted_output` makes the whole result a system of record, `trusted_fields` only what stands at these paths of it.
     `sinks` are the paths of the arguments that say where something goes; None is undeclared: then every argument of a
     tool that is not `pure` counts as one. A path is names joined by dots, `*` is any name, lists are not counted, and
-    it covers all beneath it. `cost_usd` is what one call costs; budgets count it. `reports` is the
-    declared shape of the result, by which a goal's progress is measured.
+    it covers all beneath it. `readers` are who may know the result; empty is undeclared. `cost_usd` is what one call
+    costs; budgets count it. `reports` is the declared shape of the result, by which a goal's progress is measured.
     `internal` tools are the platform's own: the run machine applies them, no worker does. `workspace` asks for the
     run's files in a folder: to `read`, or as a `scratch` copy whose changes come back with the outcome.
     """
@@ -87,6 +84,7 @@ class ToolSpec(MessagePart):
     reports: Reports = Field(default="", exclude_if=lambda shape: shape == "")
     internal: bool = Field(default=False, exclude_if=lambda internal: not internal)
     workspace: Literal["", "read", "scratch"] = Field(default="", exclude_if=lambda access: not access)
+    readers: tuple[OutputReaders, ...] = Field(default=(), max_length=32, exclude_if=lambda parts: not parts)
 
 
 class CallStatus(StrEnum):

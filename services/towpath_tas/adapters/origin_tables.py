@@ -49,7 +49,7 @@ class RunInputs:
 class CallOutput:
     """One call: the arguments that its model gave, as JSON, and where it has `ended` the fact that its run received.
 
-    `chars` is the length of that fact.
+    `ran_args` are those that it ran with: a person may have edited them. `chars` is the length of that fact.
     """
 
     run_id: UUID
@@ -59,6 +59,7 @@ class CallOutput:
     tool_version: int
     step: int
     args: str
+    ran_args: str
     reads: bool
     ended: bool
     fact: Mapping[str, Any]
@@ -142,6 +143,7 @@ def _output(row: Mapping[str, Any]) -> CallOutput:
         tool_version=row["tool_version"],
         step=row["step"],
         args=row["args"],
+        ran_args=row["edited_args"] or row["args"],
         reads=row["effect_class"] == EffectClass.PURE,
         ended=row["status"] in {CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.DENIED},
         fact=json.loads(row["fact"]) if row["fact"] else {},

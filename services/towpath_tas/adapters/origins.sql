@@ -5,11 +5,12 @@ CROSS JOIN LATERAL (SELECT v.created FROM tas.run_task v WHERE v.run_id = k.run_
 -- name: read_outputs
 -- What the calls of these runs were asked with and have returned, but for those known already. An ended call never
 -- changes. One that runs, or may have run, has written what it was asked with, so it is listed too. `asked_args` are of
--- the model where a person has changed the call.
+-- the model where a person has changed the call; `edited_args` are then what it ran with.
 SELECT t.* FROM unnest($1::uuid[]) AS k (run_id)
 CROSS JOIN LATERAL (
   SELECT c.run_id, c.execution_id, c.project, c.tool, c.tool_version, c.step, c.effect_class, c.status, c.fact,
-         coalesce(c.asked_args, c.args) AS args
+         coalesce(c.asked_args, c.args) AS args,
+         CASE WHEN c.asked_args IS NOT NULL THEN c.args END AS edited_args
   FROM tas.tool_call c
   WHERE c.run_id = k.run_id AND c.execution_id <> ALL ($2::uuid[])
     AND c.status IN ('permitted', 'started', 'unknown', 'succeeded', 'failed', 'denied')

@@ -56,10 +56,11 @@ from towpath_tas.core.policy.matrix import (
 from towpath_tas.core.provenance.call_values import CallProvenance
 from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.provenance.provenance_messages import (
+    names_readers,
     needs_knowledge,
     origin_members,
     origin_without_reading,
-    with_untrusted_values,
+    with_origin_told,
 )
 from towpath_tas.core.switches import OpenSwitches
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
@@ -153,7 +154,8 @@ class ProjectAuthorizer:
         tool = self.registry.tools.get(query.tool)
         if tool is None:
             return query
-        found = known.origin(tool.spec, query.args)
+        naming = self._naming_origin(query, tool.spec.operation)
+        found = known.origin(tool.spec, query.args, readers=names_readers(naming.values()))
         return dataclasses.replace(query, origin=found.context(), call_origin=found)
 
     def authorize(
@@ -176,7 +178,8 @@ class ProjectAuthorizer:
             return dataclasses.replace(decision, needs_origin=True) if wanted else decision
         denial = decision.denial
         if denial is not None and (denial.rule in naming or (denial.rule is None and naming)):
-            denial = with_untrusted_values(denial, query.call_origin, tool.spec.system_params)
+            asked = naming.values() if denial.rule is None else (naming[denial.rule],)
+            denial = with_origin_told(denial, asked, query.call_origin, tool.spec.system_params)
         return dataclasses.replace(decision, origin=query.call_origin, denial=denial)
 
     def _reads(self, name: str, when: str, scene: ConditionContext) -> bool:

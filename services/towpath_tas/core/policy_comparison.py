@@ -21,7 +21,12 @@ from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.call import CallAuditEntry, LedgerCall, LedgerChange
 from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, Rule, RuleEffect
-from towpath_tas.core.provenance.provenance_messages import needs_knowledge, origin_members, origin_without_reading
+from towpath_tas.core.provenance.provenance_messages import (
+    answers,
+    needs_knowledge,
+    origin_members,
+    origin_without_reading,
+)
 
 CHANGES: dict[RuleEffect, Change] = {
     "deny": "newly_denied",
@@ -126,11 +131,11 @@ def with_known_origin(
 
     The origin is only looked up for calls where a rule or a person needs it, so most records don't have it.
     """
-    if query.origin is not None or not matrix.names_origin:
+    if not matrix.names_origin:
         return query
     near = matrix.candidates(query.principal, query.tool, operation)
     naming = [rule.when for rule in near if rule.when is not None and origin_members(rule.when)]
-    if not naming:
+    if not naming or (query.origin is not None and answers(query.origin, naming)):
         return query
     if spec is None or needs_knowledge(naming, spec):
         return None

@@ -37,8 +37,9 @@ class OriginRows:
             over = [call for call in calls if call["status"] in DECIDED]
             over.sort(key=lambda call: (call["step"], call["call_index"]))
             for call in over[:most]:
-                args = call.get("asked_args") or call["args"]
-                found.append({name: call[name] for name in TOLD} | {"args": args})
+                asked = call.get("asked_args")
+                args = {"args": asked or call["args"], "edited_args": call["args"] if asked else None}
+                found.append({name: call[name] for name in TOLD} | args)
         return found
 
     def spec_of(self, _session: Session, project: str, name: str, _version: int) -> list[Row]:

@@ -111,6 +111,26 @@ def test_a_pipe_gets_json_without_being_asked() -> None:
             "body: untrusted output of mail, step 1 (evil.example)",
         ),
         ({"path": "x", "from": "unknown"}, "x: nowhere known"),
+        (
+            {"path": "to", "from": "task", "sink": True, "leak": True},
+            "to (sink): the task; it may not know all that goes there",
+        ),
+        (
+            {
+                "path": "body",
+                "from": "unknown",
+                "may_know": [
+                    {"tool": "vault.read", "step": 2, "readers": ["ann@x.example", "bob@x.org"]},
+                    {"tool": "vault.key", "step": 3, "readers": []},
+                    {"tool": "notes.read", "step": 4, "readers": None},
+                ],
+            },
+            (
+                "body: nowhere known; may be known to ann@x.example, bob@x.org only (read with vault.read, step 2); "
+                "may be known to nobody only (read with vault.key, step 3); "
+                "nobody has said who may know it (read with notes.read, step 4)"
+            ),
+        ),
     ],
 )
 def test_where_a_value_comes_from_is_written_in_a_line(value: dict[str, Any], expected: str) -> None:

@@ -10,9 +10,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
-from towpath_tas.core.provenance.call_values import ValueSource, stated_origin, worst
+from towpath_contracts.tools.readers import declared_readers
+from towpath_tas.core.provenance.call_values import stated_origin, worst
 from towpath_tas.core.provenance.provenance import MAX_LEAVES, RunProvenance
 from towpath_tas.core.provenance.trusted_text import TrustedText
+from towpath_tas.core.provenance.value_leaves import ValueSource
 from towpath_tas.core.provenance.value_matching import pointers
 from towpath_tas.core.tools.registry import ToolVersion, judge_proposal, spec_digest
 
@@ -259,12 +261,42 @@ def test_a_worker_can_not_quietly_forget_sinks_and_hazards() -> None:
     assert judge_proposal(fresh, "team", None, trusting=False).status == "pending"
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "status"),
+    [
+        (["ann@x.example"], ["ann@x.example", "bob@x.example"], "pending"),
+        (["ann@x.example"], "anybody", "pending"),
+        (["ann@x.example"], None, "pending"),
+        (None, ["ann@x.example"], "pending"),
+        (None, "anybody", "pending"),
+        ({"fields": "to"}, {"fields": ["to", "seen_by"]}, "pending"),
+        ({"names": ["staff"]}, [{"names": ["staff"]}, {"of": "rows", "anybody": True}], "pending"),
+        ([{"names": ["staff"]}, {"of": "rows"}], {"names": ["staff"]}, "pending"),
+        (["ann@x.example", "bob@x.example"], ["ann@x.example"], "accepted"),
+        ({"fields": ["to", "seen_by"]}, {"fields": "to"}, "accepted"),
+        ("anybody", ["ann@x.example"], "accepted"),
+        ("anybody", None, "accepted"),
+        ("anybody", "anybody", "unchanged"),
+    ],
+)
+def test_other_readers_of_an_output_wait_for_a_policy_admin_unless_they_are_fewer(
+    before: Any, after: Any, status: str
+) -> None:
+    old, new = (SEND.model_copy(update={"readers": declared_readers(written)}) for written in (before, after))
+    current = ToolVersion(spec=old, version=1, digest=spec_digest(old), owner="team")
+    found = judge_proposal(new, "team", current, trusting=False)
+    assert found.status == status
+    assert ("the readers of its output would change" in found.reason) == (status == "pending")
+
+
 def test_a_spec_without_the_new_words_keeps_its_digest() -> None:
     assert spec_digest(ToolSpec(name="a", toolset="b")) == spec_digest(
         ToolSpec.model_validate_json('{"name": "a", "toolset": "b"}')
     )
     parsed = json.loads(ToolSpec(name="a", toolset="b").model_dump_json())
-    old = {name: value for name, value in parsed.items() if name not in {"sinks", "hazards", "trusted_fields"}}
+    old = {
+        name: value for name, value in parsed.items() if name not in {"sinks", "hazards", "trusted_fields", "readers"}
+    }
     assert spec_digest(ToolSpec.model_validate(old)) == spec_digest(ToolSpec(name="a", toolset="b"))
 
 

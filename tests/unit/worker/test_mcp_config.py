@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from towpath.errors import RefusedError
+from towpath_contracts.tools.readers import OutputReaders
 from towpath_worker.adapters.mcp.config import load_servers
 from towpath_worker.adapters.mcp.secrets import SecretResolver, ServerSecretMissingError
 
@@ -19,7 +20,8 @@ servers:
     allow: ["read_*", add]
     deny: [read_secret]
     tools:
-      read_all: {effect_class: pure, operation: read, trusted_output: true, timeout: 500ms}
+      read_all:
+        {effect_class: pure, operation: read, trusted_output: true, timeout: 500ms, readers: {fields: shared_with}}
       add: {hazards: [spend], sinks: [to]}
   sheets:
     url: https://sheets.example.com/mcp
@@ -49,6 +51,8 @@ def test_a_file_says_what_its_tools_count_as_and_the_rest_is_the_strictest(tmp_p
     assert [name for name in ("read_all", "read_secret", "add", "drop") if notes.takes(name)] == ["read_all", "add"]
     assert (notes.override("read_all").effect_class, notes.override("read_all").timeout) == ("pure", 0.5)
     assert (notes.override("add").effect_class, notes.override("add").trusted_output) == ("irreversible", False)
+    assert notes.override("read_all").readers == (OutputReaders(fields=("shared_with",)),)
+    assert notes.override("add").readers == ()
     assert notes.override("never named") == notes.override("add").model_copy(update={"hazards": (), "sinks": None})
 
 
@@ -57,6 +61,8 @@ def test_a_file_says_what_its_tools_count_as_and_the_rest_is_the_strictest(tmp_p
     [
         ("{command: a, url: 'http://localhost/mcp'}", "either a command or a url"),
         ("{args: [x]}", "either a command or a url"),
+        ("{command: a, tools: {x: {readers: everybody}}}", "does not say who may know the output"),
+        ("{command: a, tools: {x: {readers: {from: to}}}}", "readers have no from"),
         ("{url: 'http://localhost/mcp', env: {A: b}}", "env does not belong"),
         ("{command: a, headers: {A: b}}", "headers does not belong"),
         ("{command: a, args: ['--token=${env:TOKEN}']}", "where others see it"),

@@ -56,7 +56,17 @@ def value_origin(value: dict[str, Any]) -> str:
     if tool:
         where = f"{'record' if found == 'record' else 'untrusted output'} of {tool}, step {value.get('step', '?')}"
     piece = f" ({shorten(value['piece'], 60)})" if value.get("piece") else ""
-    return one_line(f"{value.get('path', '')}{' (sink)' if value.get('sink') else ''}: {where}{piece}")
+    kind = " (sink)" if value.get("sink") else ""
+    readers = "".join(f"; {_told_readers(one)}" for one in value.get("may_know", ()))
+    leak = "; it may not know all that goes there" if value.get("leak") else ""
+    return one_line(f"{value.get('path', '')}{kind}: {where}{piece}{leak}{readers}")
+
+
+def _told_readers(text: dict[str, Any]) -> str:
+    read = f"read with {text.get('tool')}, step {text.get('step', '?')}"
+    if text.get("readers") is None:
+        return f"nobody has said who may know it ({read})"
+    return f"may be known to {', '.join(map(str, text['readers'])) or 'nobody'} only ({read})"
 
 
 def _scalar(value: Any) -> str:

@@ -6,12 +6,13 @@ what was read once is kept. What could not be read makes values unknown, never t
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from uuid import UUID
 
+from towpath_contracts.tools.readers import OutputReaders
 from towpath_tas.adapters.origin_tables import (
     CallOutput,
     QuerySource,
@@ -22,8 +23,10 @@ from towpath_tas.adapters.origin_tables import (
     read_spec,
     read_tasks,
 )
-from towpath_tas.core.provenance.call_values import QUOTED_INPUTS, ValueSource
+from towpath_tas.core.provenance.call_values import QUOTED_INPUTS
 from towpath_tas.core.provenance.provenance import RunProvenance
+from towpath_tas.core.provenance.text_readers import CallDeclaration
+from towpath_tas.core.provenance.value_leaves import ValueSource
 
 MAX_RUNS = 256
 """Runs that are cached; others are read again."""
@@ -55,12 +58,21 @@ class _Run:
     kept: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """What a version of a tool declares of its output."""
+
+    trusted: bool = False
+    fields: tuple[str, ...] = ()
+    readers: tuple[OutputReaders, ...] = ()
+
+
 class RunProvenanceCache:
     """Reads and caches what runs have seen."""
 
     def __init__(self) -> None:
         self._runs: dict[UUID, _Run] = {}
-        self._specs: dict[tuple[str, str, int], tuple[bool, tuple[str, ...]]] = {}
+        self._specs: dict[tuple[str, str, int], _Declared] = {}
 
     async def of(self, source: QuerySource, wanted: Mapping[UUID, str]) -> dict[UUID, RunProvenance]:
         """Return what these runs, given with their projects, have seen so far; raises what `DATABASE_DOWN` lists."""
@@ -144,24 +156,30 @@ class RunProvenanceCache:
             return
         if fact.get("type") == "tool.denied":
             return  # the reason of a denial names what must not happen, so it is not trusted
+        declared = await self._declared(source, output)
+        readers = CallDeclaration(declared.readers, json.loads(output.ran_args) if declared.readers else None)
         failure = fact.get("failure")
         if failure:
-            known.add_untrusted(seen, f"{failure.get('message', '')} {failure.get('hint', '')}")
-        trusted, fields = await self._trust(source, output)
+            text = f"{failure.get('message', '')} {failure.get('hint', '')}"
+            known.add_untrusted(seen, text, readers.loose_text())
+        add = partial(_add_result, known, seen, declared, readers)
         if fact.get("blob"):
             data, whole = await read_blob(source, output.project, str(fact.get("result_digest")))
-            await asyncio.to_thread(_add_blob, known, seen, data, whole=whole, trusted=trusted, fields=fields)
+            await asyncio.to_thread(_add_blob, add, known, seen, readers, data, whole=whole)
         elif fact.get("result") is not None:
-            add = partial(known.add_output, seen, fact["result"], trusted=trusted, fields=fields)
-            await asyncio.to_thread(add) if output.chars > MAX_AT_ONCE else add()
+            await asyncio.to_thread(add, fact["result"]) if output.chars > MAX_AT_ONCE else add(fact["result"])
 
-    async def _trust(self, source: QuerySource, output: CallOutput) -> tuple[bool, tuple[str, ...]]:
-        """Return which output the tool's definition of that version declares as trusted."""
+    async def _declared(self, source: QuerySource, output: CallOutput) -> _Declared:
+        """Return what the tool's definition of that version declares of its output."""
         key = (output.project, output.tool, output.tool_version)
         found = self._specs.get(key)
         if found is None:
             spec = await read_spec(source, *key)
-            found = (spec.get("trusted_output") is True, tuple(spec.get("trusted_fields") or ()))
+            found = _Declared(
+                spec.get("trusted_output") is True,
+                tuple(spec.get("trusted_fields") or ()),
+                tuple(map(OutputReaders.model_validate, spec.get("readers") or ())),
+            )
             if len(self._specs) >= MAX_SPECS:
                 self._specs.clear()
             self._specs[key] = found
@@ -201,15 +219,27 @@ def _add_person_statement(known: RunProvenance, fact: Mapping[str, Any]) -> None
         known.add_task(str(result.get("reason", "")))
 
 
+def _add_result(
+    known: RunProvenance, seen: ValueSource, declared: _Declared, readers: CallDeclaration, result: Any
+) -> None:
+    known.add_output(seen, result, trusted=declared.trusted, fields=declared.fields, readers=readers)
+
+
 def _add_blob(
-    known: RunProvenance, seen: ValueSource, data: bytes, *, whole: bool, trusted: bool, fields: Sequence[str]
+    add: Callable[[Any], None],
+    known: RunProvenance,
+    seen: ValueSource,
+    readers: CallDeclaration,
+    data: bytes,
+    *,
+    whole: bool,
 ) -> None:
     """Add a large result; one that was not read whole, or is no JSON, is untrusted text."""
     try:
         if whole:
-            known.add_output(seen, json.loads(data), trusted=trusted, fields=fields)
+            add(json.loads(data))
             return
     except (ValueError, RecursionError):  # a worker sent these bytes: they may be anything
         whole = False
     known.mark_incomplete()
-    known.add_untrusted(seen, data.decode("utf-8", "replace"))
+    known.add_untrusted(seen, data.decode("utf-8", "replace"), readers.loose_text())

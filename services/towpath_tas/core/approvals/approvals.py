@@ -42,7 +42,11 @@ def deny(call: LedgerCall, decision: AuthorizationDecision) -> LedgerChange:
         phase="decision",
         verdict="deny",
         call=refused,
-        detail={"violation_type": denial.violation_type, "reason": denial.reason, **origin_of(decision)},
+        detail={
+            "violation_type": denial.violation_type,
+            "reason": decision.reason or denial.reason,
+            **origin_of(decision),
+        },
     )
     return LedgerChange(call=refused, notes=(note,), effects=send_fact(refused), policy_bound=True)
 
@@ -61,7 +65,7 @@ def ask_for_approval(
 
 def origin_of(decision: AuthorizationDecision) -> dict[str, Any]:
     """Return what the audit records about where the values came from, if that was looked up."""
-    return {} if decision.origin is None else {"origin": decision.origin.context()}
+    return {} if decision.origin is None else {"origin": decision.origin.audited()}
 
 
 def new_approval(

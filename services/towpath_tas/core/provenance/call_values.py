@@ -1,11 +1,13 @@
 """The values of one call and where they come from, and the values that the schema of its tool lists."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
+from towpath_tas.core.provenance.carried_readers import CarriedReaders, CarriedText
+from towpath_tas.core.provenance.value_leaves import ValueSource
 from towpath_tas.core.provenance.value_matching import vouched_forms
 
 FIXED, TASK, RECORD, UNKNOWN, UNTRUSTED = "fixed", "task", "record", "unknown", "untrusted"
@@ -13,6 +15,7 @@ LABELS = (FIXED, TASK, RECORD, UNKNOWN, UNTRUSTED)
 """Labels of where a value comes from, best first. `fixed` is a value that the tool's schema lists, or an empty one."""
 
 MAX_SHOWN = 50
+MAX_SHOWN_READERS = 20
 MAX_SCHEMAS = 1_024
 
 _LISTED: dict[int, tuple[Mapping[str, Any], Mapping[str, frozenset[str]]]] = {}
@@ -21,14 +24,6 @@ _LISTED: dict[int, tuple[Mapping[str, Any], Mapping[str, frozenset[str]]]] = {}
 
 QUOTED_INPUTS = "quoted_inputs"
 """The source of what the task itself quotes."""
-
-
-@dataclass(frozen=True, slots=True)
-class ValueSource:
-    """Where a value was seen: `tool` is empty for the task, and names what is no tool where there is no step."""
-
-    tool: str = ""
-    step: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +42,12 @@ class TracedValue:
     pointers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ValueLeaf:
-    path: str
-    names: tuple[str, ...]
-    value: Any
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallProvenance:
     """Where every value of one call comes from, and what its tool may do with them.
 
     `whole`: nothing of the run was too large to be read; `looked`: the tool has sinks; `too_costly`: far more would
-    have to be looked through than is for one call.
+    have to be looked through than is for one call. `carried` says who may know the values; None if nobody asked.
     """
 
     values: tuple[TracedValue, ...]
@@ -69,6 +57,7 @@ class CallProvenance:
     writes: bool = True
     hazards: tuple[str, ...] = ()
     too_costly: bool = False
+    carried: CarriedReaders | None = None
 
     def context(self) -> JsonObject:
         """Return what conditions see as `origin`."""
@@ -87,12 +76,27 @@ class CallProvenance:
             "whole": self.whole,
             "writes": self.writes,
             "hazards": list(self.hazards),
+            **({} if self.carried is None else self.carried.context()),
         }
 
+    def audited(self) -> JsonObject:
+        """Return what the audit keeps: words, and no value of the call."""
+        return {**replace(self, carried=None).context(), **({} if self.carried is None else self.carried.audited())}
+
     def shown(self) -> tuple[JsonObject, ...]:
-        """Return what a person who decides sees: sinks first, then the worst, without the values."""
-        ranked = sorted(self.values, key=lambda one: (not one.sink, -LABELS.index(one.label)))
-        return tuple(_shown(one) for one in ranked[:MAX_SHOWN])
+        """Return what a person who decides sees: sinks first, then the worst, without the values.
+
+        Of a value that not everybody may know it says who may, and of a sink whether it may not.
+        """
+        told: dict[str, list[CarriedText]] = {}
+        for text in () if self.carried is None else self.carried.carried:
+            told.setdefault(text.path, []).append(text)
+        leaking = {sink.path for sink in self.carried.leaks()} if self.carried is not None else set()
+        ranked = sorted(self.values, key=lambda one: (not one.sink, one.path not in told, -LABELS.index(one.label)))
+        return tuple(
+            _shown(one) | ({"leak": True} if one.path in leaking else {}) | _shown_readers(told.get(one.path, ()))
+            for one in ranked[:MAX_SHOWN]
+        )
 
     def untrusted_values(self) -> tuple[TracedValue, ...]:
         """Return the values that are not trusted, sinks first."""
@@ -143,27 +147,17 @@ def _shown(one: TracedValue) -> JsonObject:
     return shown
 
 
-def leaves(
-    value: Any, path: str = "", names: tuple[str, ...] = (), *, keys: bool = False, known: frozenset[str] = frozenset()
-) -> Iterator[ValueLeaf]:
-    """Yield every value inside *value*; with *keys* also names of members that are data, not in *known*."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            below = f"{path}.{name}" if path else str(name)
-            if keys and name not in known:
-                yield ValueLeaf(f"{below} (name)", (*names, str(name)), name)
-            yield from leaves(inner, below, (*names, str(name)), keys=keys, known=known)
-    elif isinstance(value, list | tuple):
-        for place, inner in enumerate(value):
-            yield from leaves(inner, f"{path}[{place}]", names, keys=keys, known=known)
-    elif value is not None or names:
-        yield ValueLeaf(path, names, value)
-
-
-def covers(pattern: tuple[str, ...], names: tuple[str, ...]) -> bool:
-    if len(pattern) > len(names):
-        return False
-    return all(wanted in {"*", name} for wanted, name in zip(pattern, names, strict=False))
+def _shown_readers(texts: Sequence[CarriedText]) -> JsonObject:
+    """Return who may know a value; `readers` is null where nobody has said it."""
+    shown = [
+        {
+            "tool": one.source.tool,
+            "step": one.source.step,
+            "readers": None if one.readers is None else list(one.readers.names[:MAX_SHOWN_READERS]),
+        }
+        for one in texts[:MAX_SHOWN_READERS]
+    ]
+    return {"may_know": shown} if shown else {}
 
 
 def _first(path: str) -> str:

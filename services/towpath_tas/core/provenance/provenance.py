@@ -5,8 +5,7 @@ stays trusted if untrusted output contains it too. What was not seen counts as u
 can't detect (paraphrase, derived values, encodings, side channels) is listed in docs/provenance.md.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,21 +18,25 @@ from towpath_tas.core.provenance.call_values import (
     UNTRUSTED,
     CallProvenance,
     TracedValue,
-    ValueSource,
-    covers,
-    leaves,
     listed_values,
     property_names,
     tool_properties,
     worst,
 )
+from towpath_tas.core.provenance.carried_readers import CarriedReaders, ReaderSearch, SinkValue
 from towpath_tas.core.provenance.search_budget import MAX_SEARCHED, PER_READ, SearchBudget, SearchBudgetSpentError
+from towpath_tas.core.provenance.text_readers import NOBODY, CallDeclaration, SeenText, TextReaders
 from towpath_tas.core.provenance.trusted_text import SEPARATOR, TrustedText, is_short_number
+from towpath_tas.core.provenance.value_leaves import ValueSource, covers, leaves
 from towpath_tas.core.provenance.value_matching import (
+    MAX_PIECES,
+    MIN_COPIED,
     MIN_HIDDEN,
     is_pointers,
+    listed,
     pointers,
     same_forms,
+    sentences,
     unhidden,
     vouched_forms,
     without_scheme,
@@ -43,17 +46,11 @@ from towpath_tas.core.provenance.value_matching import (
 MAX_LEAVES = 500
 """Values of one call that are examined; more count as untrusted."""
 
-MAX_PIECES = 200
-"""Parts of one text that are searched in untrusted output; a text with more is untrusted."""
-
-MIN_COPIED = 16
-"""Letters and digits that a sentence must have to count as copied and not as a coincidence."""
+CUT = "…"
+"""The place of the values that are not examined, as there are more."""
 
 MAX_RUN_CHARS = 4_000_000
 """Characters of tool output that are kept of one run; what comes after makes it incomplete."""
-
-_BETWEEN = re.compile("[,;]")
-"""Separators of lists of addresses; with any other, programs differ on where an address ends."""
 
 FAR = 3
 """A call is denied if looking for the rest of its values would cost this many times the most that is spent on one."""
@@ -61,16 +58,11 @@ FAR = 3
 MAX_AT_ONCE = 2_000_000
 """Characters that may be looked through between two other tasks of the process; more is for a thread."""
 
+MAX_READER_SETS = 2_000
+"""Different sets of readers in one run; what has others may be known to nobody."""
+
 NONE: frozenset[str] = frozenset()
-
-
-@dataclass(slots=True)
-class _Output:
-    """Text that one call returned, prepared for searching."""
-
-    source: ValueSource
-    letters: str
-    words: frozenset[str]
+UNDECLARED = CallDeclaration()
 
 
 @dataclass(slots=True)
@@ -86,8 +78,9 @@ class RunProvenance:
     record_values: dict[str, ValueSource] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
-    outputs: list[_Output] = field(default_factory=list)
-    records: list[_Output] = field(default_factory=list)
+    outputs: list[SeenText] = field(default_factory=list)
+    records: list[SeenText] = field(default_factory=list)
+    reader_sets: set[TextReaders] = field(default_factory=set)
 
     def add_task(self, text: str, inputs: Any = None) -> None:
         """Add the caller's own text, which is trusted for what it contains, and *inputs*, each trusted as a whole."""
@@ -97,12 +90,19 @@ class RunProvenance:
             for form in vouched_forms(leaf.value):
                 self.inputs.setdefault(form, ValueSource())
 
-    def add_output(self, source: ValueSource, result: Any, *, trusted: bool, fields: Sequence[str] = ()) -> None:
-        """Add what a tool returned: trusted as a whole, or only at the paths *fields*."""
+    def add_output(
+        self,
+        source: ValueSource,
+        result: Any,
+        *,
+        trusted: bool,
+        fields: Sequence[str] = (),
+        readers: CallDeclaration = UNDECLARED,
+    ) -> None:
+        """Add what a tool returned: trusted as a whole, or only at the paths *fields*; *readers* may know it."""
         patterns = [tuple(path.split(".")) for path in fields]
-        untrusted: list[str] = []
-        vouched: list[str] = []
-        for leaf in leaves(result, keys=True):
+        untrusted, vouched = _TextsByReaders(), _TextsByReaders()
+        for leaf, known in readers.texts(result):
             if leaf.value is None or isinstance(leaf.value, bool):
                 continue
             if self.chars > MAX_RUN_CHARS:
@@ -111,13 +111,13 @@ class RunProvenance:
             self.chars += len(str(leaf.value))
             named = any(covers(pattern, leaf.names) for pattern in patterns)
             if not trusted and not named:
-                untrusted.append(str(leaf.value))
+                untrusted.add(known, str(leaf.value))
             elif not self._is_own(leaf.value, named=named):
                 for form in vouched_forms(leaf.value):
                     self.record_values.setdefault(form, source)
-                vouched.append(str(leaf.value))
-        self._add_searchable(self.outputs, source, untrusted)
-        self._add_searchable(self.records, source, vouched)
+                vouched.add(known, str(leaf.value))
+        self._add_searchable(self.outputs, source, untrusted.groups())
+        self._add_searchable(self.records, source, vouched.groups())
 
     def add_arguments(self, args: Any, *, reads: bool) -> None:
         """Add what the agent itself gave a call that ran; *reads*: the call of a tool that only reads.
@@ -144,38 +144,42 @@ class RunProvenance:
         own = not forms.isdisjoint(self.written) or (not named and not forms.isdisjoint(self.asked))
         return own and not any(form in self.record_values for form in same_forms(value))
 
-    def add_untrusted(self, source: ValueSource, text: str) -> None:
+    def add_untrusted(self, source: ValueSource, text: str, readers: TextReaders | None = None) -> None:
         """Add untrusted text, such as the error message of a tool."""
         self.chars += len(text)
-        self._add_searchable(self.outputs, source, [text])
+        self._add_searchable(self.outputs, source, [(readers, [text])])
 
     def mark_incomplete(self) -> None:
         """Record that something of the run could not be read completely."""
         self.whole = False
 
-    def origin(self, spec: ToolSpec, args: Mapping[str, Any]) -> CallProvenance:
-        """Return where every value of a call of *spec* with *args* comes from."""
+    def origin(self, spec: ToolSpec, args: Mapping[str, Any], *, readers: bool = False) -> CallProvenance:
+        """Return where every value of a call of *spec* with *args* comes from; with *readers* also who may know it."""
         declared = spec.parameters.get("properties", {})
         names = frozenset(
             (*property_names(spec.parameters), *(() if declared else args))
         )  # without declared properties, names are data
-        listed = listed_values(spec.parameters)
+        fixed = listed_values(spec.parameters)
         sinks = None if spec.sinks is None else [tuple(path.split(".")) for path in spec.sinks]
         search = _CallSearch(self)
         values: list[TracedValue] = []
+        found: list[Any] = []
         for leaf in leaves(args, keys=True, known=names):
             if len(values) == MAX_LEAVES:
-                values.append(_unseen("…", leaf.names[0], sink=True))
+                values.append(_unseen(CUT, leaf.names[0], sink=True))
+                found.append(CUT)
                 break
             sink = spec.effect_class is not EffectClass.PURE
             if sinks is not None:
                 sink = any(covers(pattern, leaf.names) for pattern in sinks)
             arg = leaf.names[0]
-            values.append(search.trace(leaf.path, arg, leaf.value, sink=sink, fixed=listed.get(arg, NONE)))
+            values.append(search.trace(leaf.path, arg, leaf.value, sink=sink, fixed=fixed.get(arg, NONE)))
+            found.append(leaf.value)
         return CallProvenance(
             values=tuple(values),
             args=tuple(args),
             whole=self.whole,
+            carried=search.carried(values, found) if readers else None,
             too_costly=search.unseen * (self.chars + self.task_chars) > FAR * MAX_SEARCHED,
             **tool_properties(spec),
         )
@@ -194,11 +198,36 @@ class RunProvenance:
             self._read_task = len(texts), TrustedText(SEPARATOR.join(texts))
         return self._read_task[1]
 
-    @staticmethod
-    def _add_searchable(outputs: list[_Output], source: ValueSource, texts: Sequence[str]) -> None:
-        if texts:
-            known = frozenset(word for text in texts for word in words(text))
-            outputs.append(_Output(source, SEPARATOR.join(unhidden(text) for text in texts), known))
+    def _add_searchable(
+        self, outputs: list[SeenText], source: ValueSource, texts: Iterable[tuple[TextReaders | None, Sequence[str]]]
+    ) -> None:
+        kept: dict[TextReaders | None, list[str]] = {}
+        for readers, found in texts:
+            kept.setdefault(self._kept(readers), []).extend(found)
+        for readers, found in kept.items():
+            known = frozenset(word for text in found for word in words(text))
+            outputs.append(SeenText(source, SEPARATOR.join(unhidden(text) for text in found), known, readers))
+
+    def _kept(self, readers: TextReaders | None) -> TextReaders | None:
+        if readers is None or readers in self.reader_sets:
+            return readers
+        if len(self.reader_sets) >= MAX_READER_SETS:
+            return NOBODY
+        self.reader_sets.add(readers)
+        return readers
+
+
+class _TextsByReaders:
+    """Texts of one output, by the readers that its parts have; these are told apart by identity, which is cheap."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[TextReaders | None, list[str]]] = {}
+
+    def add(self, readers: TextReaders | None, text: str) -> None:
+        self._found.setdefault(id(readers), (readers, []))[1].append(text)
+
+    def groups(self) -> Iterable[tuple[TextReaders | None, Sequence[str]]]:
+        return self._found.values()
 
 
 def _revealed(value: Any) -> frozenset[str]:
@@ -237,6 +266,25 @@ class _CallSearch:
                 self.unseen += 1
                 return _unseen(path, arg, sink=sink)
         return replace(traced, path=path, arg=arg)
+
+    def carried(self, values: Sequence[TracedValue], found: Sequence[Any]) -> CarriedReaders:
+        """Return who may know the *values*, which are those *found*; what the task says, everybody may."""
+        outputs = (*self._known.outputs, *self._known.records)
+        search = ReaderSearch(outputs, self._task, self._known.inputs, self._budget)
+        traced = tuple(zip(values, found, strict=True))
+        for one, value in traced:
+            if one.label not in {FIXED, TASK}:
+                search.look(one.path, one.arg, value)
+        carried = search.carried()
+        return CarriedReaders(
+            carried=carried,
+            sinks=tuple(
+                SinkValue(path=one.path, arg=one.arg, value=value)
+                for one, value in traced
+                if one.sink and not (value is None or isinstance(value, bool) or value == "")
+            ),
+            whole=self._known.whole and search.whole and all(one.path != CUT for one in values),
+        )
 
     def _trace(self, value: Any, *, sink: bool, fixed: frozenset[str]) -> TracedValue:
         label, source = self._label_of(value, fixed, exact=sink)
@@ -286,16 +334,16 @@ class _CallSearch:
         suspect = suspect or self._copied(text)
         if suspect is not None:
             return replace(traced, label=UNTRUSTED, source=suspect[0], piece=suspect[1])
-        listed = [item.strip() for item in _BETWEEN.split(text)] if pointed and is_pointers(text) else []
-        if len(listed) == 1:
+        items = listed(text) if pointed and is_pointers(text) else []
+        if len(items) == 1:
             return traced
-        known = [self._label_of(item, NONE, exact=traced.sink)[0] if is_pointers(item) else None for item in listed]
+        known = [self._label_of(item, NONE, exact=traced.sink)[0] if is_pointers(item) else None for item in items]
         return replace(traced, label=worst(label or UNKNOWN for label in known)) if known else traced
 
     def _copied(self, text: str) -> tuple[ValueSource, str] | None:
         if not self._known.outputs:
             return None
-        for place, piece in enumerate(dict.fromkeys(_sentences(text))):
+        for place, piece in enumerate(dict.fromkeys(sentences(text))):
             letters = unhidden(piece)
             if place == MAX_PIECES:
                 return self._known.outputs[0].source, f"more than {MAX_PIECES} sentences"
@@ -305,7 +353,7 @@ class _CallSearch:
                     return source, piece
         return None
 
-    def _in(self, letters: str, output: _Output) -> bool:
+    def _in(self, letters: str, output: SeenText) -> bool:
         self._budget.take(len(output.letters))
         return letters in output.letters
 
@@ -323,8 +371,3 @@ class _CallSearch:
             if (not short and self._in(letters, output)) or not names.isdisjoint(output.words):
                 return output.source
         return None
-
-
-def _sentences(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        yield from (part.strip() for part in line.replace("? ", ". ").replace("! ", ". ").split(". ") if part.strip())

@@ -6,7 +6,7 @@ declares no sink it is read only for rules that ask for more than sinks.
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import Denial, ToolSpec
@@ -18,6 +18,7 @@ from towpath_tas.core.provenance.call_values import (
     has_sinks,
     tool_properties,
 )
+from towpath_tas.core.provenance.carried_readers import READER_MEMBERS, CarriedReaders, CarriedText, SinkValue
 
 _TEXT = re.compile(  # a comment, or a text of CEL: raw ones end at the first quote, whatever stands before it
     r"(?P<comment>//[^\r\n]*)"
@@ -30,14 +31,17 @@ _ASKED_FOR = re.compile(r"\bhas\s*\(\s*origin\b")
 WHOLE = ""
 """Stands for `origin` itself among the members that a condition names."""
 
-MEMBERS = frozenset(CallProvenance(values=()).context())
+MEMBERS = frozenset(CallProvenance(values=(), carried=CarriedReaders()).context())
 """All members of `origin` that conditions may use."""
 
 _WITHOUT_READING = frozenset({"hazards", "writes"})
-_OF_SINKS = frozenset({"worst_sink", "sinks", "worst_pointer", "pointers"})
+_OF_SINKS = frozenset({"worst_sink", "sinks", "worst_pointer", "pointers", "leaks"})
 
+MAX_NAMED_READERS = 5
 MAX_NAMED_VALUES = 3
 """Values named in a denial; a model corrects them one by one anyway."""
+
+UNLOOKED = "not all that the call may carry could be looked at"
 
 
 @functools.lru_cache(maxsize=4_096)
@@ -56,6 +60,17 @@ def unknown_members(condition: str) -> frozenset[str]:
     return origin_members(condition) - MEMBERS - {WHOLE}
 
 
+def names_readers(conditions: Iterable[str]) -> bool:
+    """Return whether one of *conditions* asks who may know what a call carries."""
+    return any(not (READER_MEMBERS | {WHOLE}).isdisjoint(origin_members(text)) for text in conditions)
+
+
+def answers(origin: JsonObject, conditions: Iterable[str]) -> bool:
+    """Return whether a recorded *origin* has all that *conditions* name."""
+    named = frozenset[str]().union(*map(origin_members, conditions))
+    return (MEMBERS if WHOLE in named else named) <= origin.keys()
+
+
 def needs_knowledge(conditions: Iterable[str | None], spec: ToolSpec) -> bool:
     """Return whether one of *conditions* can't be evaluated without what the run has seen."""
     named = frozenset[str]().union(*(origin_members(text) for text in conditions if text is not None))
@@ -68,9 +83,21 @@ def origin_without_reading(spec: ToolSpec) -> JsonObject:
     known = _WITHOUT_READING if has_sinks(spec) else _WITHOUT_READING | _OF_SINKS
     return {
         name: value
-        for name, value in CallProvenance(values=(), **tool_properties(spec)).context().items()
+        for name, value in CallProvenance(values=(), carried=CarriedReaders(), **tool_properties(spec))
+        .context()
+        .items()
         if name in known
     }
+
+
+def with_origin_told(
+    denial: Denial, conditions: Collection[str], origin: CallProvenance, hidden: Iterable[str]
+) -> Denial:
+    """Say what of *origin* the *conditions* of the denying rule ask about."""
+    named = frozenset[str]().union(*map(origin_members, conditions))
+    if origin.carried is not None and not named.isdisjoint(READER_MEMBERS):
+        denial = with_leaks(denial, origin.carried, hidden)
+    return denial if named <= READER_MEMBERS | _WITHOUT_READING else with_untrusted_values(denial, origin, hidden)
 
 
 def with_untrusted_values(denial: Denial, origin: CallProvenance, hidden: Iterable[str]) -> Denial:
@@ -85,6 +112,40 @@ def with_untrusted_values(denial: Denial, origin: CallProvenance, hidden: Iterab
         "for them."
     )
     return denial.model_copy(update={"reason": reason, "suggestion": suggestion})
+
+
+def with_leaks(denial: Denial, carried: CarriedReaders, hidden: Iterable[str]) -> Denial:
+    """Name what the call carries to whom; values of *hidden* arguments, which the system fills in, by place only."""
+    unseen, leaks = set(hidden), carried.leaks()
+    if not leaks and not carried.confidential and carried.known:
+        return denial
+    details = [_describe_leak(sink, carried, unseen) for sink in leaks[:MAX_NAMED_VALUES]]
+    if not leaks:
+        details = [_describe_carried(text) for text in carried.carried[:MAX_NAMED_VALUES]]
+    suggestion = (
+        "Send it only to those who may know it, or leave that text out; otherwise respond and say what is missing."
+    )
+    reason = f"{denial.reason}: {'; '.join(details) or UNLOOKED}"
+    return denial.model_copy(update={"reason": reason, "suggestion": suggestion})
+
+
+def _describe_leak(sink: SinkValue, carried: CarriedReaders, hidden: set[str]) -> str:
+    goes = sink.path if sink.arg in hidden else f"{str(sink.value)[:100]} ({sink.path})"
+    texts = carried.without(sink) or carried.carried
+    if not texts:
+        return f"{UNLOOKED}, and it goes to {goes}"
+    return f"{_describe_carried(texts[0])}, and goes to {goes}"
+
+
+def _describe_carried(text: CarriedText) -> str:
+    read = f"it was read with {text.source.tool} in step {text.source.step}"
+    if text.source.tool == QUOTED_INPUTS:
+        read = "the task quotes it"
+    if text.readers is None:
+        return f"nobody has said who may know {text.path} ({read})"
+    names = ", ".join(text.readers.names[:MAX_NAMED_READERS])
+    more = len(text.readers.names) - MAX_NAMED_READERS
+    return f"{text.path} may be known to {names or 'nobody'}{f' and {more} more' if more > 0 else ''} only ({read})"
 
 
 def _describe_value(one: TracedValue, hidden: set[str]) -> str:

@@ -12,6 +12,9 @@ PER_HIT = 500
 PER_READ = 100
 """What reading one character into an index costs, in characters of a plain search."""
 
+PER_FIELD = 20
+"""What looking at one field of an output costs, in characters of a plain search."""
+
 
 class SearchBudgetSpentError(Exception):
     """Nothing more is searched for this call."""

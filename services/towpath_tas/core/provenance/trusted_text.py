@@ -23,6 +23,7 @@ from towpath_tas.core.provenance.value_matching import (
     plain,
     same_forms,
     text_forms,
+    unhidden,
     unmarked,
     uppered,
     vouched_links,
@@ -65,6 +66,7 @@ class TrustedText:
         )
         self._unseparated = uppered(self._text.replace(" ", "").replace("-", ""))
         self._places: array[int] | None = None
+        self._letters: str | None = None
 
     def holds(self, value: object, *, named: bool = False, budget: SearchBudget | None = None) -> bool:
         """Return whether the text contains *value*; *named* as in `same_forms`.
@@ -94,6 +96,14 @@ class TrustedText:
         if is_short_number(value):
             return not self._called.isdisjoint((bare(value), *(form[2:] for form in same_forms(value))))
         return self.holds(value, named=True, budget=budget)
+
+    def reveals(self, letters: str, budget: SearchBudget) -> bool:
+        """Return whether these `unhidden` letters stand in the text in a row. Raises SearchBudgetSpentError."""
+        if self._letters is None:
+            budget.take(len(self._text))
+            self._letters = SEPARATOR.join(map(unhidden, self._text.split(SEPARATOR)))
+        budget.take(len(self._letters))
+        return letters in self._letters
 
     def _contains(self, wanted: str, budget: SearchBudget) -> bool:
         low = lowered(wanted)

@@ -16,6 +16,12 @@ from urllib.parse import unquote
 MIN_HIDDEN = 4
 """Shorter values are searched as whole words only: three letters occur in every text by chance."""
 
+MIN_COPIED = 16
+"""Letters and digits that a sentence must have to count as copied and not as a coincidence."""
+
+MAX_PIECES = 200
+"""Parts of one text that are searched in untrusted output; a text with more is untrusted."""
+
 MAX_NEEDLE = 500
 """A longer value is compared literally, without word boundaries and normal forms."""
 
@@ -24,6 +30,9 @@ MAX_NAMED = 200
 
 MAX_DIGITS = 40
 """Digits of a number; a longer row of digits is text."""
+
+_BETWEEN = re.compile("[,;]")
+"""Separators of lists of addresses; with any other, programs differ on where an address ends."""
 
 _SPACE = re.compile(r"\s+")
 _UNWORDED = re.compile(r"[\W_]+")
@@ -231,6 +240,16 @@ def pointers(text: str) -> Iterator[str]:
 def is_pointers(text: str) -> bool:
     """Return whether *text* consists of addresses only."""
     return bool(text.strip()) and not _WORD.search(_POINTERS.sub(" ", text))
+
+
+def listed(text: str) -> list[str]:
+    """Return the items of a list of addresses."""
+    return [item.strip() for item in _BETWEEN.split(text)]
+
+
+def sentences(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        yield from (part.strip() for part in line.replace("? ", ". ").replace("! ", ". ").split(". ") if part.strip())
 
 
 def unhidden(text: str) -> str:

@@ -1,11 +1,11 @@
 """The tools of a project, and what becomes of a tool that a worker proposes.
 
 Nobody makes a tool less strict by proposing it. A weaker effect class, trusted output, a new report, a lost `sensitive`
-or `system_params`, a lower cost, a schema that takes what the old one refused, new words for a tool that writes, or
-another owner waits for a policy admin; everything that only adds or tightens is accepted at once. So does a new tool of
-a known toolset that only the pattern of an older rule opens, and one whose name begins as those of another toolset.
-What a person has refused stays refused until a person accepts it. A discovered tool whose server has redefined it waits
-too, and holds the calls meanwhile: the accepted one does not exist any more.
+or `system_params`, other readers of its output, a lower cost, a schema that takes what the old one refused, new words
+for a tool that writes, or another owner waits for a policy admin; everything that only adds or tightens is accepted at
+once. So does a new tool of a known toolset that only the pattern of an older rule opens, and one whose name begins as
+those of another toolset. What a person has refused stays refused until a person accepts it. A discovered tool whose
+server has redefined it waits too, and holds the calls meanwhile: the accepted one does not exist any more.
 """
 
 import re
@@ -19,6 +19,7 @@ from towpath_contracts.canonical import digest
 from towpath_contracts.networks.child_tools import DELEGATE, platform_tool
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
+from towpath_contracts.tools.readers import OutputReaders
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.tools.arguments import ArgumentChecker, PatternMatcher
 from towpath_tas.core.tools.schema_changes import loosened, vouched_values
@@ -53,6 +54,7 @@ _LATER_FIELDS: Mapping[str, object] = {
     "reports": "",
     "internal": False,
     "workspace": "",
+    "readers": [],
 }
 """Fields of a spec that later releases added, with their defaults."""
 
@@ -238,6 +240,7 @@ def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None) -> list[str
     if _claims_trust(spec, old):
         doubts.append("trusted output is claimed")
     doubts.extend(_unguarded(spec, old))
+    doubts.extend(_other_readers(spec, old))
     if old.sensitive and not spec.sensitive:
         doubts.append("it would no longer count as sensitive")
     if spec.reports and spec.reports != old.reports:
@@ -269,6 +272,17 @@ def _unguarded(spec: ToolSpec, old: ToolSpec) -> list[str]:
     if lost:
         doubts.append(f"it would no longer be known to {', '.join(lost)}")
     return doubts
+
+
+def _other_readers(spec: ToolSpec, old: ToolSpec) -> list[str]:
+    """Return who else might know its output: fewer readers of the same parts are the only change that is harmless."""
+    fewer = {part.of for part in spec.readers} == {part.of for part in old.readers} and all(
+        before.covers(now) for before in old.readers for now in spec.readers if before.of == now.of
+    )
+    if fewer or old.readers == (OutputReaders(anybody=True),):
+        return []
+    now, before = ("; ".join(map(str, one.readers)) or "undeclared" for one in (spec, old))
+    return [f"the readers of its output would change from {before} to {now}"]
 
 
 def _loosened(spec: ToolSpec, old: ToolSpec) -> list[str]:

@@ -19,6 +19,7 @@ from towpath.tools.sandbox import Sandbox, SandboxMode, default_egress, default_
 from towpath_contracts.base import Token
 from towpath_contracts.problems.registry import ProblemDetail, details_of
 from towpath_contracts.tools.calls import MAX_RESULT_BYTES, ToolHazard
+from towpath_contracts.tools.readers import OutputReaders, declared_readers
 from towpath_contracts.tools.reports import Reports
 from towpath_worker.adapters.mcp.secrets import holds_reference, reference_fault
 
@@ -43,6 +44,7 @@ class ToolOverride(_ConfigModel):
     operation: str = Field(default="call", min_length=1, max_length=64)
     trusted_output: bool = False
     trusted_fields: tuple[str, ...] = ()
+    readers: Annotated[tuple[OutputReaders, ...], BeforeValidator(declared_readers)] = ()
     sinks: tuple[str, ...] | None = None
     hazards: tuple[ToolHazard, ...] = ()
     sensitive: bool = False

@@ -120,6 +120,7 @@ def _spec(toolset: str, config: ServerConfig, tool: mcp_types.Tool, override: To
         timeout_ms=round((override.timeout or config.timeout) * 1000),
         trusted_output=override.trusted_output,
         trusted_fields=override.trusted_fields,
+        readers=override.readers,
         sinks=override.sinks,
         hazards=override.hazards,
         sensitive=override.sensitive,
