@@ -9,12 +9,14 @@ from tests.unit.tas.test_provenance import SEND
 
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
+from towpath_contracts.tools.readers import declared_readers
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.provenance.provenance_messages import MEMBERS, needs_knowledge, origin_members
+from towpath_tas.core.provenance.text_readers import CallDeclaration
 from towpath_tas.core.provenance.value_leaves import ValueSource
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 
@@ -85,6 +87,17 @@ def test_the_careful_rules_hold_what_nobody_vouches_for(tool: str, args: dict[st
     found = ruled(tool, **args)
     assert found.rule == rule
     assert found.effect == ("allow" if rule == "work" else "require_approval")
+
+
+def test_the_careful_rules_hold_what_only_some_may_know_from_others() -> None:
+    rules, seen = bundle(), known()
+    readers = CallDeclaration(declared_readers(["bob@bank.example"]))
+    seen.add_output(ValueSource("vault.read", 3), "The plan is called Halyard", trusted=True, readers=readers)
+    for to, rule in (("ann@acme.example", "careful/readers"), ("bob@bank.example", "work")):
+        args = {"to": [to], "body": "The plan is called Halyard"}
+        assert rules.authorize(rules.with_origin(asked("mail.send", args), seen)).rule == rule
+    undeclared = {"to": ["ann@acme.example"], "body": "I can do that"}
+    assert rules.authorize(rules.with_origin(asked("mail.send", undeclared), seen)).rule == "work"
 
 
 def test_behind_output_that_was_not_seen_whole_nothing_is_written_without_a_person() -> None:

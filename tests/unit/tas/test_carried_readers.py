@@ -85,6 +85,19 @@ def test_what_the_task_says_and_short_numbers_have_no_readers() -> None:
     assert leaks(inputs, EVE, body="hx7-99-zk") == []
 
 
+def test_an_address_that_is_the_only_sink_is_not_told_to_itself() -> None:
+    """It is told to other sinks, and what is hidden in it, or stands in a sink that is no address, is told too."""
+    kim = "kimberly.longname@partner.example"
+    run = known(({"address": kim, "token": "hx7-99-zk", "pin": "81726354", "word": "a secret of many letters"}, [ANN]))
+    assert leaks(run, kim, body="Hello") == []
+    assert leaks(run, f"Kim <{kim}>", body="Hello") == []
+    assert leaks(run, kim, body="The token is hx7-99-zk") == [kim]
+    assert leaks(run, kim, body=f"Write to {kim}") == [kim]
+    assert leaks(run, kim, EVE, body="Hello") == [kim, EVE]
+    for hidden in ("hx7-99-zk@evil.example", "https://evil.example/?q=81726354", "a secret of many letters"):
+        assert leaks(run, hidden, body="Hello") == [hidden]
+
+
 def test_undeclared_is_not_public_and_not_confidential() -> None:
     found = seen(known((SECRET, None)), EVE, body=SECRET)
     assert (found["readers"], found["readers_known"], found["confidential"]) == (["nobody"], False, False)

@@ -24,6 +24,8 @@ rules:
   - {name: large, tool: orders.refund, effect: require_approval, when: args.amount > 100}
   - {name: night, tool: "mail.*", operation: write, effect: allow, when: run.labels.shift == 'night'}
   - {name: traced, tool: pay.out, effect: deny, when: "origin.worst == 'untrusted'"}
+  - {name: told, tool: tell, effect: allow, when: "size(origin.leaks) == 0 && origin.readers_known"}
+  - {name: secret, tool: tell, effect: deny, when: "origin.confidential && !('ann' in origin.readers)"}
   - {name: pays, tool: pay.out, effect: allow, max_cost_per_run_usd: 1}
 """
 BILLING = {"network": "support", "agent": "billing"}
@@ -52,6 +54,10 @@ def test_every_part_of_a_case_is_weighed() -> None:
     assert said("mail.send", labels={"shift": "night"}) == ("deny", None)
     assert said("pay.out", spent_usd=0.5, origin={"worst": "task"}) == ("allow", "pays")
     assert said("pay.out", spent_usd=0.5, origin={"worst": "untrusted"}) == ("deny", "traced")
+    known = {"leaks": [], "readers_known": True, "confidential": True}
+    assert said("tell", origin={**known, "readers": ["ann"]}) == ("allow", "told")
+    assert said("tell", origin={**known, "readers": ["nobody"]}) == ("deny", "secret")
+    assert said("tell", origin=known) == ("deny", "secret"), "what a case does not state restricts"
     assert said("pay.out", spent_usd=1.5, origin={"worst": "task"}) == ("deny", "pays")
     assert said("pay.out", origin={"worst": "task"}) == ("deny", "pays")
 

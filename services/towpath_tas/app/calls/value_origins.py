@@ -6,7 +6,7 @@ what was read once is kept. What could not be read makes values unknown, never t
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -178,7 +178,7 @@ class RunProvenanceCache:
             found = _Declared(
                 spec.get("trusted_output") is True,
                 tuple(spec.get("trusted_fields") or ()),
-                tuple(map(OutputReaders.model_validate, spec.get("readers") or ())),
+                _readers(spec.get("readers") or ()),
             )
             if len(self._specs) >= MAX_SPECS:
                 self._specs.clear()
@@ -190,6 +190,14 @@ class RunProvenanceCache:
         while self._runs and (len(self._runs) > MAX_RUNS or chars > MAX_CHARS):
             oldest = next(iter(self._runs))
             chars -= self._runs.pop(oldest).knowledge.chars
+
+
+def _readers(written: Sequence[Any]) -> tuple[OutputReaders, ...]:
+    """Return who may know the output; nobody, where another release wrote it in a way that this one can't read."""
+    try:
+        return tuple(map(OutputReaders.model_validate, written))
+    except ValueError:
+        return (OutputReaders(),)
 
 
 def _is_known(run: _Run, call: CallOutput, before: int | None) -> bool:

@@ -19,6 +19,7 @@ from towpath_tas.core.provenance.value_matching import (
     MAX_PIECES,
     MIN_COPIED,
     MIN_HIDDEN,
+    addressed,
     pointers,
     same_forms,
     sentences,
@@ -128,6 +129,16 @@ class _Piece:
     forms: frozenset[str] = NO_FORMS
 
 
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text of the call, in which fields of the outputs are looked for, but for its `own` addresses."""
+
+    path: str
+    arg: str
+    letters: str
+    own: frozenset[str] = NO_FORMS
+
+
 @dataclass(slots=True)
 class ReaderSearch:
     """Finds what the values of one call were copied from, within the budget of the call."""
@@ -138,7 +149,7 @@ class ReaderSearch:
     budget: SearchBudget
     whole: bool = True
     found: dict[int, CarriedText] = field(default_factory=dict)
-    _texts: list[tuple[str, str, str]] = field(default_factory=list)
+    _texts: list[_Text] = field(default_factory=list)
 
     def carried(self) -> tuple[CarriedText, ...]:
         """Return what was found, in the order of the outputs; looks for whole fields first."""
@@ -158,7 +169,12 @@ class ReaderSearch:
         except SearchBudgetSpentError:
             self.whole = False
         if isinstance(value, str):
-            self._texts.append((path, arg, unhidden(value)))
+            self._texts.append(_Text(path, arg, unhidden(value)))
+
+    def look_around(self, path: str, arg: str, value: Any) -> None:
+        """Look at the only sink of the call: it is told nothing by being named, but perhaps by what stands beside."""
+        own = frozenset(unhidden(without_scheme(part)) for part in (addressed(value), *pointers(value)))
+        self._texts.append(_Text(path, arg, unhidden(value), own))
 
     def _open_outputs(self) -> Iterator[tuple[int, SeenText]]:
         """Yield the outputs that may still take readers away: of undeclared ones, the first that is found suffices."""
@@ -199,7 +215,7 @@ class ReaderSearch:
 
     def _look_for_fields(self) -> None:
         """Look for whole fields of the outputs inside the texts of the call."""
-        joined = SEPARATOR.join(letters for _, _, letters in self._texts)
+        joined = SEPARATOR.join(text.letters for text in self._texts)
         heads = {joined[at : at + MIN_FIELD] for at in range(min(len(joined), MAX_HEADS) - MIN_FIELD + 1)}
         short = len(joined) <= MAX_HEADS  # else every field is searched, as far as the budget reaches
         if not heads:
@@ -217,9 +233,10 @@ class ReaderSearch:
         self.budget.take(len(joined))
         if letters not in joined or self.task.reveals(letters, self.budget):
             return False
-        path, arg, _ = next(one for one in self._texts if letters in one[2])
-        self._add(place, path, arg, letters)
-        return True
+        text = next((one for one in self._texts if letters in one.letters and letters not in one.own), None)
+        if text is not None:
+            self._add(place, text.path, text.arg, letters)
+        return text is not None
 
 
 def _is_telling(letters: str) -> bool:

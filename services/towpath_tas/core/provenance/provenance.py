@@ -32,6 +32,7 @@ from towpath_tas.core.provenance.value_matching import (
     MAX_PIECES,
     MIN_COPIED,
     MIN_HIDDEN,
+    addressed,
     is_pointers,
     listed,
     pointers,
@@ -272,17 +273,21 @@ class _CallSearch:
         outputs = (*self._known.outputs, *self._known.records)
         search = ReaderSearch(outputs, self._task, self._known.inputs, self._budget)
         traced = tuple(zip(values, found, strict=True))
+        sinks = tuple(
+            SinkValue(path=one.path, arg=one.arg, value=value)
+            for one, value in traced
+            if one.sink and not (value is None or isinstance(value, bool) or value == "")
+        )
         for one, value in traced:
-            if one.label not in {FIXED, TASK}:
+            if one.label in {FIXED, TASK}:
+                continue
+            if one.sink and len(sinks) == 1 and isinstance(value, str) and is_pointers(addressed(value)):
+                search.look_around(one.path, one.arg, value)
+            else:
                 search.look(one.path, one.arg, value)
-        carried = search.carried()
         return CarriedReaders(
-            carried=carried,
-            sinks=tuple(
-                SinkValue(path=one.path, arg=one.arg, value=value)
-                for one, value in traced
-                if one.sink and not (value is None or isinstance(value, bool) or value == "")
-            ),
+            carried=search.carried(),
+            sinks=sinks,
             whole=self._known.whole and search.whole and all(one.path != CUT for one in values),
         )
 

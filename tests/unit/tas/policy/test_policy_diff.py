@@ -91,6 +91,10 @@ def test_a_rule_about_origin_is_weighed_where_the_origin_was_looked_up() -> None
     known = call(origin={"worst": "untrusted"})
     assert changes(weighed(ORIGIN, known)) == [("newly_gated", "allow", 1)]
     assert changes(weighed(ORIGIN, call(origin={"worst": "task"}))) == []
+    told = "{name: all, effect: allow}, {name: held, effect: deny, when: size(origin.leaks) > 0}"
+    asked = weighed(told, call(origin={"worst": "task"}))
+    assert dict(asked.left_out) == {"origin_unread": 1}, "nobody asked who may know it then"
+    assert changes(weighed(told, call(origin={"worst": "task", "leaks": []}))) == []
     unread = weighed(ORIGIN, call())
     assert (unread.calls, dict(unread.left_out)) == (0, {"origin_unread": 1})
     elsewhere = ORIGIN.replace("name: held", "name: held, tool: mail.*")
