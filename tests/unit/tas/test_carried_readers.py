@@ -83,6 +83,12 @@ def test_what_the_task_says_and_short_numbers_have_no_readers() -> None:
     inputs = known(({"code": "hx7-99-zk"}, [ANN]), task="Do it")
     inputs.add_task("", {"code": "hx7-99-zk"})
     assert leaks(inputs, EVE, body="hx7-99-zk") == []
+    assert leaks(inputs, EVE, body="About hx7-99-zk") == []
+    link = "https://files.example/a?k=9"
+    linked = known(([f"Look at {link} now", {"link": link}], [ANN]), task="Do it")
+    linked.add_task("", {"link": link})
+    assert leaks(linked, EVE, body=f"My own words: {link}") == []
+    assert leaks(linked, EVE, body=f"Look at {link} now") == [EVE], "the sentence is no input"
 
 
 def test_an_address_that_is_the_only_sink_is_not_told_to_itself() -> None:
@@ -177,6 +183,7 @@ def test_what_was_not_looked_at_whole_leaves_nobody(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(search_budget, "MAX_SEARCHED", 10_000)
     spent = known(("lorem ipsum dolor " * 2_000, [ANN]))
     assert seen(spent, ANN, body="Something long and new\nAnd another line of it").items() >= unsafe.items()
+    assert seen(spent, ANN, body=list(range(5_000, 5_020))).items() >= unsafe.items(), "numbers alone"
 
 
 def test_a_long_call_is_searched_for_fields_without_the_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +196,8 @@ def test_more_sets_of_readers_than_are_kept_are_nobody(monkeypatch: pytest.Monke
     rows = [{"who": f"u{n}@acme.example", "text": f"The text number {n}{n}{n}{n} is here"} for n in range(5)]
     run = known(({"rows": rows}, {"of": "rows", "fields": "who"}))
     assert leaks(run, "u1@acme.example", body="The text number 1111 is here") == []
-    assert leaks(run, "u4@acme.example", body="The text number 4444 is here") == ["u4@acme.example"]
+    lost = seen(run, "u4@acme.example", body="The text number 4444 is here")
+    assert (lost["leaks"], lost["confidential"]) == (["u4@acme.example"], True)
 
 
 def test_a_tool_without_sinks_leaks_nowhere() -> None:

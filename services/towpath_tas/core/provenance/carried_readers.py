@@ -202,11 +202,16 @@ class ReaderSearch:
         if not isinstance(value, str):
             return
         parts = dict.fromkeys((*pointers(text), *(one for one in sentences(text) if len(unhidden(one)) >= MIN_COPIED)))
+        said: list[str] = []
         for place, part in enumerate(parts):
             if place == MAX_PIECES:
                 self.whole = False
                 return
-            if part != text and not self._is_said(part):
+            if part == text or any(part in one for one in said):  # the host of a link that the task says
+                continue
+            if self._is_said(part):
+                said.append(part)
+            else:
                 yield _Piece(part, unhidden(without_scheme(part)))
 
     def _is_said(self, part: str) -> bool:
@@ -232,6 +237,8 @@ class ReaderSearch:
     def _is_carried(self, place: int, letters: str, joined: str) -> bool:
         self.budget.take(len(joined))
         if letters not in joined or self.task.reveals(letters, self.budget):
+            return False
+        if any(form.startswith("t:") and unhidden(form[2:]) == letters for form in self.inputs):
             return False
         text = next((one for one in self._texts if letters in one.letters and letters not in one.own), None)
         if text is not None:
