@@ -11,7 +11,7 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.readers import ANYBODY
-from towpath_tas.core.provenance.search_budget import PER_FIELD, SearchBudget, SearchBudgetSpentError
+from towpath_tas.core.provenance.search_budget import PER_FIELD, PER_HIT, SearchBudget, SearchBudgetSpentError
 from towpath_tas.core.provenance.text_readers import NOBODY, SeenText, TextReaders, meet
 from towpath_tas.core.provenance.trusted_text import SEPARATOR, TrustedText, is_short_number
 from towpath_tas.core.provenance.value_leaves import ValueSource
@@ -189,7 +189,7 @@ class ReaderSearch:
         self.found[place] = CarriedText(path=path, arg=arg, piece=piece, source=output.source, readers=output.readers)
 
     def _is_in(self, piece: _Piece, output: SeenText) -> bool:
-        self.budget.take(len(output.letters))
+        self.budget.take(len(output.letters) + PER_HIT)
         return (bool(piece.letters) and piece.letters in output.letters) or not piece.forms.isdisjoint(output.words)
 
     def _pieces(self, value: Any) -> Iterator[_Piece]:

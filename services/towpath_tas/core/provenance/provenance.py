@@ -81,6 +81,7 @@ class RunProvenance:
     asked: set[str] = field(default_factory=set)
     outputs: list[SeenText] = field(default_factory=list)
     records: list[SeenText] = field(default_factory=list)
+    texts: list[SeenText] = field(default_factory=list)
     reader_sets: set[TextReaders] = field(default_factory=set)
 
     def add_task(self, text: str, inputs: Any = None) -> None:
@@ -205,9 +206,13 @@ class RunProvenance:
         kept: dict[TextReaders | None, list[str]] = {}
         for readers, found in texts:
             kept.setdefault(self._kept(readers), []).extend(found)
-        for readers, found in kept.items():
-            known = frozenset(word for text in found for word in words(text))
-            outputs.append(SeenText(source, SEPARATOR.join(unhidden(text) for text in found), known, readers))
+        split = [_seen(source, found, readers) for readers, found in kept.items()]
+        self.texts += split
+        if len(split) == 1:
+            outputs += split
+        elif split:  # where a value comes from does not depend on readers: one search suffices for all parts
+            letters = SEPARATOR.join(one.letters for one in split)
+            outputs.append(SeenText(source, letters, frozenset[str]().union(*(one.words for one in split))))
 
     def _kept(self, readers: TextReaders | None) -> TextReaders | None:
         if readers is None or readers in self.reader_sets:
@@ -216,6 +221,11 @@ class RunProvenance:
             return NOBODY
         self.reader_sets.add(readers)
         return readers
+
+
+def _seen(source: ValueSource, texts: Sequence[str], readers: TextReaders | None) -> SeenText:
+    known = frozenset(word for text in texts for word in words(text))
+    return SeenText(source, SEPARATOR.join(unhidden(text) for text in texts), known, readers)
 
 
 class _TextsByReaders:
@@ -270,8 +280,7 @@ class _CallSearch:
 
     def carried(self, values: Sequence[TracedValue], found: Sequence[Any]) -> CarriedReaders:
         """Return who may know the *values*, which are those *found*; what the task says, everybody may."""
-        outputs = (*self._known.outputs, *self._known.records)
-        search = ReaderSearch(outputs, self._task, self._known.inputs, self._budget)
+        search = ReaderSearch(self._known.texts, self._task, self._known.inputs, self._budget)
         traced = tuple(zip(values, found, strict=True))
         sinks = tuple(
             SinkValue(path=one.path, arg=one.arg, value=value)

@@ -12,7 +12,7 @@ PER_HIT = 500
 PER_READ = 100
 """What reading one character into an index costs, in characters of a plain search."""
 
-PER_FIELD = 20
+PER_FIELD = 100
 """What looking at one field of an output costs, in characters of a plain search."""
 
 
