@@ -5,7 +5,8 @@ The file is JSON Lines in UTF-8. Every line is an object with a `kind`:
     header      what this is: format, origin, project, the part that was asked for, where the tree begins, the keys
     policy      a policy version that decisions of this page name
     step        where the run's log asked for a call that was decided on this page
-    earlier     one entry from before the first leaf, with its path: the decision that allowed a call of it
+    earlier     one entry from before the first leaf, with its path: the decision that allowed a call of it, or, with
+                its payload, who asked for an erasure that was carried out in it, or confirmed that
     leaf        one entry of the log with its payload (null once it is erased, or `withheld`) and its leaf hash
     hidden      entries that this bundle does not disclose: other projects', or outside of the time asked; of each the
                 two digests that its leaf hashes, which tell whether it is of the bundle's project (form 1: leaf hashes)
@@ -95,9 +96,12 @@ def leaf(
     return {**line, "withheld": True} if withheld else line
 
 
-def earlier(index: int, entry: AuditLogEntry, proof: Sequence[bytes]) -> Line:
+def earlier(
+    index: int, entry: AuditLogEntry, proof: Sequence[bytes], payload: ErasablePayload | None = None
+) -> Line:  # fmt: skip
     """Return an entry from before the bundle's first leaf; *proof* is its path in the tree that ends there."""
-    return {"kind": "earlier", "leaf": index, "entry": entry.as_json(), "proof": [one.hex() for one in proof]}
+    line = {"kind": "earlier", "leaf": index, "entry": entry.as_json(), "proof": [one.hex() for one in proof]}
+    return line if payload is None else {**line, "payload": payload.as_json()}
 
 
 def hidden(index: int, entries: Sequence[HiddenEntry]) -> Line:
@@ -126,9 +130,13 @@ def policy(project: str, version: int, policy_digest: str, applied_at: str) -> L
     }
 
 
-def step(execution_id: str, run_id: str, seq: int | None, *, kept: bool) -> Line:
-    """Return where the run's log requested a call: `seq`, None if nowhere; *kept*: the run is still stored."""
-    return {"kind": "step", "execution_id": execution_id, "run_id": run_id, "seq": seq, "kept": kept}
+def step(execution_id: str, run_id: str, seq: int | None, *, kept: bool, erased: bool = False) -> Line:
+    """Return where the run's log requested a call: `seq`, None if nowhere.
+
+    *kept*: the run is still stored; *erased*: what is stored of it says that its log was erased.
+    """
+    line = {"kind": "step", "execution_id": execution_id, "run_id": run_id, "seq": seq, "kept": kept}
+    return {**line, "erased": True} if erased else line
 
 
 def stored(index: int, found: dict[str, Any] | None) -> Line:

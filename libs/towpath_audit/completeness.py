@@ -1,16 +1,17 @@
 """Is the record complete? Every effect has a decision before it, every decision a policy and a request of a run.
 
 Only what the bundle discloses is checked; what it can't show is counted and reported, never guessed. A payload may be
-missing only if an erasure in the log itself names its entry.
+missing, or a row of the ledger be empty, only if an erasure covers it that the log itself has as asked for, confirmed
+and carried out.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.report import AuditFault, AuditReport
+from towpath_audit.sealed_erasures import SealedErasures, read_detail
 from towpath_audit.stored_rows import differences
 
 PERMISSIONS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
@@ -27,12 +28,30 @@ EFFECTS = {
 }
 """Verdicts that only an allowed call can have, by phase."""
 
-ERASED = "audit.erased"
 DROPPED = "audit.dropped"
 LOG_PHASE_PREFIX = "audit."
 """Entries of these phases are about the log itself; their payloads are never erased."""
 
 AddFault = Callable[[AuditFault], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """Something that only an erasure may take, the entry that it belongs to, and where that stands."""
+
+    code: str
+    what: str
+    entry: AuditLogEntry
+    leaf: int
+    line: int
+
+
+class _Step(NamedTuple):
+    """Where the log of a run asked for a call; None where its log does not, is not kept, or is erased."""
+
+    seq: int | None = None
+    kept: bool = True
+    erased: bool = False
 
 
 @dataclass
@@ -47,11 +66,12 @@ class BundleCompletenessCheck:
     tells_earlier: bool = False
     decided: dict[str, int] = field(default_factory=dict)
     policies: set[tuple[str, int]] = field(default_factory=set)
-    steps: dict[str, tuple[int | None, bool]] = field(default_factory=dict)
+    steps: dict[str, _Step] = field(default_factory=dict)
     stored: dict[int, Any] = field(default_factory=dict)
-    erased: set[int] = field(default_factory=set)
+    erasures: SealedErasures = field(default_factory=SealedErasures)
     dropped: list[dict[str, Any]] = field(default_factory=list)
-    missing: dict[int, AuditFault] = field(default_factory=dict)
+    missing: dict[int, _Gone] = field(default_factory=dict)
+    emptied: list[_Gone] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
     undecided: dict[str, list[AuditFault]] = field(default_factory=dict)
     dropped_before: bool = False
@@ -65,16 +85,20 @@ class BundleCompletenessCheck:
 
     def on_step(self, line: dict[str, Any]) -> None:
         seq = line.get("seq")
-        self.steps[str(line.get("execution_id"))] = (seq if type(seq) is int else None, line.get("kept") is True)
+        self.steps[str(line.get("execution_id"))] = _Step(
+            seq if type(seq) is int else None, line.get("kept") is True, line.get("erased") is True
+        )
 
     def on_stored(self, line: dict[str, Any]) -> None:
         leaf = line.get("leaf")
         if type(leaf) is int:
             self.stored[leaf] = line.get("found")
 
-    def on_earlier(self, leaf: int, entry: AuditLogEntry) -> None:
+    def on_earlier(self, leaf: int, entry: AuditLogEntry, payload: ErasablePayload | None) -> None:
         """Add an entry from before the first leaf, which was proved to be in the log."""
         self.dropped_before = self.dropped_before or entry.phase == DROPPED
+        if payload is not None and entry.phase.startswith(LOG_PHASE_PREFIX):
+            self.erasures.on_entry(entry, payload)
         if entry.execution_id is not None and (entry.phase, entry.verdict) in PERMISSIONS:
             self.decided.setdefault(entry.execution_id, leaf)
 
@@ -88,8 +112,7 @@ class BundleCompletenessCheck:
         if payload is None and withheld and not entry.phase.startswith(LOG_PHASE_PREFIX):
             self.withheld += 1
         elif payload is None:
-            message = "its payload is gone, and no erasure in the log names it"
-            self.missing[entry.entry_id] = _fault_at("payload_missing", message, leaf, line, entry)
+            self.missing[entry.entry_id] = _Gone("payload_missing", "its payload is gone", entry, leaf, line)
         elif entry.phase.startswith(LOG_PHASE_PREFIX):
             self._on_own(entry, payload)
         if leaf in self.stored:
@@ -98,7 +121,10 @@ class BundleCompletenessCheck:
             self._on_call(leaf, line, entry, entry.execution_id)
 
     def _compare_stored(self, leaf: int, line: int, entry: AuditLogEntry, payload: ErasablePayload | None) -> None:
-        what = differences(entry, payload, self.stored.pop(leaf))
+        found = self.stored.pop(leaf)
+        if isinstance(found, dict) and found.get("erased") is True:
+            self.emptied.append(_Gone("stored_missing", f"what {entry.phase} recorded is erased", entry, leaf, line))
+        what = differences(entry, payload, found)
         if what == ["row"]:
             self._fault("stored_missing", f"what {entry.phase} recorded is not stored any more", leaf, line, entry)
         elif what:
@@ -115,11 +141,16 @@ class BundleCompletenessCheck:
 
     def finish(self, report: AuditReport) -> None:
         """Report what is missing, and what could not be checked."""
-        for entry_id, fault in self.missing.items():
-            if entry_id not in self.erased:
-                self.add_fault(fault)
-        erased = len(self.missing.keys() & self.erased)
+        self.erasures.partial = self.dropped_before or bool(self.dropped)
+        lost = {one: self.erasures.why_entry_is_uncovered(gone.entry) for one, gone in self.missing.items()}
+        for entry_id, gone in self.missing.items():
+            self._report_gone(gone, lost[entry_id])
+        for gone in self.emptied:
+            self._report_gone(gone, self.erasures.why_ledger_is_uncovered(gone.entry))
+        erased = sum(why is None for why in lost.values())
         report.figures |= {"decisions": self.decisions, "effects": self.effects, "payloads_erased": erased}
+        report.figures["runs_erased"] = len(self.erasures.runs)
+        report.notes += self.erasures.notes()
         self._finish_undecided(report)
         if self.withheld:
             report.notes.append(f"{self.withheld} payloads are too large for a bundle and not shown")
@@ -127,6 +158,10 @@ class BundleCompletenessCheck:
             report.notes.append(
                 f"the runs of {len(self.unkept)} decisions are not kept any more, so their requests can't be shown"
             )
+
+    def _report_gone(self, gone: _Gone, why: str | None) -> None:
+        if why is not None:
+            self._fault(gone.code, f"{gone.what}, and {why}", gone.leaf, gone.line, gone.entry)
 
     def _finish_undecided(self, report: AuditReport) -> None:
         """Report effects without a decision, unless retention may have dropped the decision, as the log says."""
@@ -142,16 +177,11 @@ class BundleCompletenessCheck:
         report.notes.append(f"{said}: {why}, so it can't be told whether there was one")
 
     def _on_own(self, entry: AuditLogEntry, payload: ErasablePayload) -> None:
-        try:
-            said = json.loads(payload.detail)
-        except (ValueError, RecursionError):
-            return  # the commitment holds it as it is; what it names counts as not named
-        if not isinstance(said, dict):
-            return
-        if entry.phase == ERASED and isinstance(said.get("entries"), list):
-            self.erased.update(one for one in said["entries"] if type(one) is int)
-        elif entry.phase == DROPPED:
-            self.dropped.append(said)
+        self.erasures.on_entry(entry, payload)
+        if entry.phase == DROPPED:
+            said = read_detail(payload)
+            if said:
+                self.dropped.append(said)
 
     def _on_call(self, leaf: int, line: int, entry: AuditLogEntry, execution_id: str) -> None:
         if entry.phase == "decision":
@@ -171,11 +201,14 @@ class BundleCompletenessCheck:
         if entry.verdict in RULED_VERDICTS and (entry.project, entry.policy_version) not in self.policies:
             message = f"decided under policy version {entry.policy_version}, which is not stored"
             self._fault("decision_without_policy", message, leaf, line, entry)
-        seq, kept = self.steps.get(execution_id, (None, True))
-        if seq is None and kept:
+        step = self.steps.get(execution_id, _Step())
+        if step.seq is None and step.erased:
+            what = f"the log of run {entry.run_id} is erased"
+            self.emptied.append(_Gone("decision_without_run_event", what, entry, leaf, line))
+        elif step.seq is None and step.kept:
             message = f"no instruction in the log of run {entry.run_id} asks for call {execution_id}"
             self._fault("decision_without_run_event", message, leaf, line, entry)
-        elif seq is None:
+        elif step.seq is None:
             self.unkept.add(execution_id)
 
     def _fault(self, code: str, message: str, leaf: int, line: int, entry: AuditLogEntry) -> None:

@@ -156,6 +156,7 @@ class _BundleVerifier:
         self._header = line
         self._sealed = self._agreed = self._edge.size
         self._completeness.partial = self._edge.size > 0
+        self._completeness.erasures.confirmations = form > 1
         self._completeness.tells_earlier = line.get("earlier") is True
         self._before = self._edge
         self._trust(bundle_keys)
@@ -213,10 +214,15 @@ class _BundleVerifier:
         try:
             entry = AuditLogEntry.read(line.get("entry"))
             check_inclusion(entry.leaf_hash(self._form), index, self._before.size, proof, self._before.root)
+            payload = None if line.get("payload") is None else ErasablePayload.read(line["payload"])
         except (EntryError, ProofError) as error:
             self._fault("earlier_unproved", f"an entry from before the first leaf: {error}", line=number, leaf=index)
             return
-        self._completeness.on_earlier(index, entry)
+        if payload is not None and payload.commitment() != entry.commitment:
+            message = "the payload is not what the entry is committed to"
+            self._fault("payload_changed", message, line=number, leaf=index, entry_id=entry.entry_id)
+            return
+        self._completeness.on_earlier(index, entry, payload)
 
     def _on_hidden(self, number: int, line: Line) -> None:
         index, said = leaf_index(line), line.get("hashes" if self._form == 1 else "entries")

@@ -61,6 +61,17 @@ SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.ph
 FROM tas.audit_record r JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
 WHERE r.phase = 'audit.dropped' AND l.leaf_index < $1 ORDER BY l.leaf_index DESC LIMIT 1;
 
+-- name: erasures_before
+-- Who asked for the erasures $1 and who confirmed them, as far as that stands before leaf $2.
+SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
+       r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment,
+       p.salt, p.args_digest, p.detail
+FROM tas.audit_record r
+JOIN tas.audit_leaf l ON l.entry_id = r.entry_id JOIN tas.audit_payload p ON p.entry_id = r.entry_id
+WHERE r.phase IN ('audit.erase_requested', 'audit.erase_confirmed') AND l.leaf_index < $2
+  AND EXISTS (SELECT FROM unnest($1::text[]) k (erasure_id) WHERE position(k.erasure_id IN p.detail) > 0)
+ORDER BY l.leaf_index;
+
 -- name: note_of_size
 SELECT note FROM tas.audit_seal WHERE size = $1 ORDER BY seal_id DESC LIMIT 1;
 

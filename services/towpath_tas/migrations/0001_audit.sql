@@ -27,8 +27,10 @@ CREATE TABLE tas.audit_record (
   commitment     bytea NOT NULL
 );
 CREATE INDEX audit_run ON tas.audit_record (run_id, entry_id) WHERE run_id IS NOT NULL;
--- Costs nothing on the way of a call: no other phase is in it.
+-- These cost nothing on the way of a call: no other phases are in them.
 CREATE INDEX audit_shadow ON tas.audit_record (project, entry_id) WHERE phase = 'shadow';
+CREATE INDEX audit_erasing ON tas.audit_record (project, entry_id)
+  WHERE phase IN ('audit.erase_requested', 'audit.erase_confirmed');
 
 CREATE TABLE tas.audit_payload (
   entry_id    bigint PRIMARY KEY,
@@ -236,6 +238,26 @@ END $$;
 
 -- FORGETTING
 
+-- A confirmed erasure, locked until the commit. A row of the table is not enough: that somebody asked for it and that it
+-- was confirmed have to be entries of the log, or nothing is erased.
+CREATE FUNCTION tas.confirmed_erasure(of_erasure uuid) RETURNS tas.erasure
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  wanted tas.erasure;
+BEGIN
+  SELECT e.* INTO wanted FROM tas.erasure e WHERE e.erasure_id = of_erasure AND e.status = 'confirmed' FOR UPDATE;
+  IF wanted.erasure_id IS NULL THEN
+    RAISE EXCEPTION 'nobody confirmed erasure %', of_erasure;
+  END IF;
+  IF 2 > (SELECT count(DISTINCT r.phase) FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
+          WHERE r.phase IN ('audit.erase_requested', 'audit.erase_confirmed') AND r.project = wanted.project
+            AND r.actor = CASE r.phase WHEN 'audit.erase_requested' THEN wanted.requested_by ELSE wanted.decided_by END
+            AND p.detail::json->>'erasure_id' = of_erasure::text) THEN
+    RAISE EXCEPTION 'the log holds no request and confirmation of erasure %', of_erasure;
+  END IF;
+  RETURN wanted;
+END $$;
+
 -- Erases payloads that a confirmed erasure names, at most *at_most* of them, and says so in the log in the same
 -- transaction; the erasure is done where fewer are left. Returns how many are gone. What the log says of itself, of
 -- policies and of keys stays. The plan depends on what the erasure names, so it is made anew each time.
@@ -248,10 +270,7 @@ BEGIN
   IF at_most NOT BETWEEN 1 AND 5000 THEN
     RAISE EXCEPTION 'at most 5000 payloads are erased at once';
   END IF;
-  SELECT e.* INTO wanted FROM tas.erasure e WHERE e.erasure_id = of_erasure AND e.status = 'confirmed' FOR UPDATE;
-  IF wanted.erasure_id IS NULL THEN
-    RAISE EXCEPTION 'nobody confirmed erasure %', of_erasure;
-  END IF;
+  wanted := tas.confirmed_erasure(of_erasure);
   WITH chosen AS (
     SELECT r.entry_id FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
     WHERE r.project = wanted.project AND r.phase NOT LIKE ALL (ARRAY['audit.%', 'key.%', 'policy.%'])
@@ -348,14 +367,14 @@ GRANT SELECT ON tas.audit_record, tas.audit_payload, tas.audit_unsealed, tas.aud
 GRANT SELECT, INSERT ON tas.audit_entry, tas.audit_seal, tas.audit_key TO towpath_tas;
 GRANT SELECT, INSERT, UPDATE (status, decided_by, decided_at) ON tas.erasure TO towpath_tas;
 REVOKE EXECUTE ON FUNCTION tas.audit_commitment, tas.write_audit, tas.audit_own_note, tas.take_audit_entry,
-  tas.audit_field, tas.audit_fields_digest, tas.audit_leaf_hash, tas.take_leaves, tas.erase_payloads, tas.drop_segments, tas.entry_at,
-  tas.asked_in_run FROM PUBLIC;
+  tas.audit_field, tas.audit_fields_digest, tas.audit_leaf_hash, tas.take_leaves, tas.confirmed_erasure,
+  tas.erase_payloads, tas.drop_segments, tas.entry_at, tas.asked_in_run FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION tas.write_audit, tas.take_leaves, tas.erase_payloads, tas.drop_segments, tas.entry_at,
   tas.asked_in_run TO towpath_tas;
 
 -- migrate:down
 DROP VIEW tas.audit_entry;
-DROP FUNCTION tas.asked_in_run, tas.entry_at, tas.drop_segments, tas.erase_payloads, tas.take_leaves, tas.audit_leaf_hash, tas.audit_fields_digest,
+DROP FUNCTION tas.asked_in_run, tas.entry_at, tas.drop_segments, tas.erase_payloads, tas.confirmed_erasure, tas.take_leaves, tas.audit_leaf_hash, tas.audit_fields_digest,
   tas.audit_field, tas.take_audit_entry, tas.audit_own_note, tas.write_audit, tas.audit_commitment;
 DROP TYPE tas.audit_new;
 DROP TABLE tas.erasure, tas.audit_key, tas.audit_seal, tas.audit_leaf, tas.audit_unsealed, tas.audit_payload, tas.audit_record;

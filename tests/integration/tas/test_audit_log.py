@@ -231,20 +231,6 @@ async def test_nothing_is_erased_before_another_person_confirms(log: AuditLog) -
     assert codes(await log.export(), checkpoints=log.kept.notes) == []
 
 
-async def test_a_confirmed_erasure_is_finished_after_an_interruption(log: AuditLog) -> None:
-    await fill(log, 3)
-    asked = await log.erasures.request(RequestErasure(project=PROJECT, actor="dana", reason="r", caller="cäller"))
-    await log.owner(
-        "UPDATE tas.erasure SET status = 'confirmed', decided_by = 'eve' WHERE erasure_id = $1", asked.erasure_id
-    )
-    assert await log.pool.fetchval("SELECT tas.erase_payloads($1, 2)", asked.erasure_id) == 2
-    await log.erasures.finish()
-    (row,) = await log.owner("SELECT status, erased FROM tas.erasure")
-    assert tuple(row) == ("done", 9)
-    report = verify(await log.export(), checkpoints=log.kept.notes)
-    assert (report.faults, report.figures["payloads_erased"]) == ([], 9)
-
-
 async def test_what_the_owner_of_the_database_changes_is_found(log: AuditLog) -> None:
     await fill(log, 20)
     changed = (

@@ -97,7 +97,7 @@ def found(lines: list[str]) -> list[tuple[str, int | None]]:
         ([{**ALLOW, "execution_id": RUN}], [("decision_without_run_event", 0)]),
         ([{"entry_id": 7}, {"entry_id": 7}], [("entry_twice", 7)]),
         ([{"erased": True}], [("payload_missing", 0)]),
-        ([{"erased": True}, {"phase": "audit.erased", "detail": {"entries": [0]}}], []),
+        ([{"erased": True}, {"phase": "audit.erased", "detail": {"entries": [0]}}], [("payload_missing", 0)]),
         ([{"erased": True}, {"phase": "audit.erased", "detail": {"entries": [5]}}], [("payload_missing", 0)]),
         ([{"erased": True}, {"phase": "audit.erased", "detail": {"entries": [0]}, "erased": True}],
          [("payload_missing", 0), ("payload_missing", 1)]),

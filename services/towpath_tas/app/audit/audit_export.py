@@ -19,6 +19,7 @@ from towpath_audit.bundle import digest, serialize_line
 from towpath_audit.completeness import EFFECTS
 from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Signer, write_time
+from towpath_audit.sealed_erasures import ERASED
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.audit import (
     AuditExportCursor,
@@ -34,9 +35,10 @@ from towpath_tas.app.audit.export_piece import (
     add_leaves_and_checkpoints,
     effect_line,
     entry_of,
+    payload_of,
 )
 from towpath_tas.app.audit.sealer import QUERIES, AuditLogMismatchError, Sealer, known_keys
-from towpath_tas.app.audit.stored_lines import add_stored
+from towpath_tas.app.audit.stored_lines import add_stored, detail_of
 from towpath_tas.app.audit.tree_paths import MerklePaths, MissingLeavesError
 
 MAX_SEALS = 400
@@ -254,18 +256,23 @@ def _in_time(at: datetime, request: ExportAudit) -> bool:
 async def _add_earlier(
     connection: Any, shown: Iterable[Any], request: ExportAudit, piece: ExportPiece, *, begins: bool
 ) -> None:
-    """Add the decisions, with their paths, of calls in this piece that were allowed before the bundle begins.
+    """Add what this piece rests on and stands before the bundle begins, with its path.
 
-    The piece that *begins* the bundle also has the last entry of retention before it.
+    That is the decisions of its calls, and who asked for the erasures that it names and confirmed them. The piece that
+    *begins* the bundle also has the last entry of retention before it.
     """
+    shown = list(shown)
     going = [row for row in shown if row["execution_id"] is not None and row["phase"] in EFFECTS]
-    if request.since is None or not (going or begins):
+    erasures = [str(detail_of(row).get("erasure_id")) for row in shown if row["phase"] == ERASED]
+    if request.since is None or not (going or erasures or begins):
         return
     _, edge, _ = await _first_seal(connection, request.since)
     if edge.size == 0:
         return
     calls = [row["run_id"] for row in going], [row["execution_id"] for row in going]
     found = list(await connection.fetch(QUERIES.earlier, *calls, edge.size))
+    if erasures:
+        found += await connection.fetch(QUERIES.erasures_before, erasures, edge.size)
     if begins:
         found += await connection.fetch(QUERIES.dropped_before, edge.size)
     paths = MerklePaths(connection)
@@ -274,7 +281,7 @@ async def _add_earlier(
             path = await paths.of(row["leaf_index"], edge.size)
         except MissingLeavesError:
             continue  # a damaged log is evidence too: the verifier finds what is missing
-        piece.add(bundle.earlier(row["leaf_index"], entry_of(row), path))
+        piece.add(bundle.earlier(row["leaf_index"], entry_of(row), path, payload_of(row) if "salt" in row else None))
 
 
 async def _add_policies(connection: Any, shown: Iterable[Any], piece: ExportPiece) -> None:

@@ -30,7 +30,7 @@ Found = dict[str, Any]
 
 async def add_stored(connection: Any, shown: Sequence[Any], piece: ExportPiece) -> None:
     """Add a line for each of the entries *shown* that recorded something which a table keeps."""
-    entries = [(row, _detail(row)) for row in shown if row["entry_id"] is not None]
+    entries = [(row, detail_of(row)) for row in shown if row["entry_id"] is not None]
     calls = await _calls(connection, [row for row, _ in entries if _is_of_call(row)])
     approvals = await _approvals(connection, {_approval_id(detail) for _, detail in entries} - {None})
     for row, detail in entries:
@@ -144,7 +144,7 @@ async def _tool(connection: Any, entry: Any, version: object) -> Found | None:
     return {**found, "spec_digest": spec_digest(spec), "toolset_fits": spec.toolset == row["toolset"]}
 
 
-def _detail(row: Any) -> Found:
+def detail_of(row: Any) -> Found:
     """Return the details of an entry; none where they are erased, or are no details: who changed them is told."""
     try:
         found = json.loads(row["detail"] or "{}")

@@ -1,0 +1,164 @@
+"""What of the log and of the ledger may be gone: what erasures of the log itself name.
+
+Each erasure rests on three entries, in this order: somebody asked, another person confirmed (or the same one once the
+delay was over, or where the platform is a single person's), and what was erased is named. Where one of them is missing
+or says something else, nothing is covered, whatever tables say: whoever owns the database can write tables.
+"""
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from towpath_audit.entries import AuditLogEntry, ErasablePayload
+from towpath_audit.notes import write_time
+
+REQUESTED = "audit.erase_requested"
+CONFIRMED = "audit.erase_confirmed"
+ERASED = "audit.erased"
+
+NOT_NAMED = "no erasure in the log names it"
+
+NEVER_ERASED = ("audit.", "key.", "policy.")
+"""Payloads of these phases stay, whatever an erasure names."""
+
+_NEVER = "~"
+
+Detail = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What was asked for: by whom, from when on they may confirm alone, and what of which project."""
+
+    actor: str
+    alone_from: str
+    project: str
+    what: dict[str, str]
+
+
+@dataclass
+class SealedErasures:
+    """Receives the log's own entries in order; answers whether something that is gone is covered.
+
+    *confirmations* is false for bundles of form 1, in which erasures had neither requests nor confirmations. *partial*:
+    retention dropped a part of the log, and with it perhaps requests of erasures that were carried out later.
+    """
+
+    confirmations: bool = True
+    partial: bool = False
+    requested: dict[str, _Request] = field(default_factory=dict)
+    confirmed: dict[str, frozenset[str]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    entries: dict[int, list[str]] = field(default_factory=dict)
+    runs: dict[str, list[str]] = field(default_factory=dict)
+    untold: set[str] = field(default_factory=set)
+
+    def on_entry(self, entry: AuditLogEntry, payload: ErasablePayload) -> None:
+        """Add an entry of the log about itself."""
+        said = read_detail(payload)
+        erasure = str(said.get("erasure_id"))
+        if entry.phase == REQUESTED:
+            request = _Request(entry.actor, str(said.get("alone_from")), entry.project, _what(said))
+            self.requested.setdefault(erasure, request)
+        elif entry.phase == CONFIRMED and erasure not in self.confirmed:
+            self._on_confirmed(entry, said, erasure)
+        elif entry.phase == ERASED:
+            self._on_erased(said, erasure)
+
+    def why_entry_is_uncovered(self, entry: AuditLogEntry) -> str | None:
+        """Return why the payload of *entry* may not be gone; None where it may."""
+        return self._why(self.entries.get(entry.entry_id, []), entry)
+
+    def why_ledger_is_uncovered(self, entry: AuditLogEntry) -> str | None:
+        """Return why what tables hold of the call of *entry* may not be gone; None where it may."""
+        return self._why(self.runs.get(str(entry.run_id), []), entry)
+
+    def notes(self) -> list[str]:
+        """Return what can't be told of the erasures that covered something."""
+        if not self.untold:
+            return []
+        return [
+            f"{len(self.untold)} erasures were carried out whose requests may have been in what retention dropped, so it "
+            "can't be told whether they were asked for and confirmed"
+        ]
+
+    def _why(self, erasures: list[str], entry: AuditLogEntry) -> str | None:
+        whys = [self._why_not_by(one, entry) for one in erasures]
+        return None if None in whys else whys[0] if whys else NOT_NAMED
+
+    def _why_not_by(self, erasure: str, entry: AuditLogEntry) -> str | None:
+        if not self.confirmations:
+            return None
+        if erasure in self.refused and self.partial and erasure not in self.requested:
+            self.untold.add(erasure)
+            return None
+        if erasure in self.refused:
+            return self.refused[erasure]
+        if entry.phase.startswith(NEVER_ERASED):
+            return f"erasure {erasure} names it, and entries of {entry.phase} are never erased"
+        request = self.requested[erasure]
+        if request.project != entry.project or not _fits(request.what, self.confirmed[erasure], entry):
+            return f"erasure {erasure}, which names it, was confirmed for something else"
+        return None
+
+    def _on_confirmed(self, entry: AuditLogEntry, said: Detail, erasure: str) -> None:
+        request = self.requested.get(erasure)
+        if request is None or (request.project, request.what) != (entry.project, _what(said)):
+            return
+        alone = entry.actor == request.actor
+        waited = said.get("after_delay") is True and entry.at >= _utc(request.alone_from)
+        if alone and not waited and said.get("single_person") is not True:
+            return
+        runs = said.get("runs")
+        self.confirmed[erasure] = frozenset(map(str, runs)) if isinstance(runs, list) else frozenset()
+
+    def _on_erased(self, said: Detail, erasure: str) -> None:
+        named, runs = said.get("entries"), said.get("runs")
+        for one in named if isinstance(named, list) else ():
+            if type(one) is int:
+                self.entries.setdefault(one, []).append(erasure)
+        for one in runs if isinstance(runs, list) else ():
+            self.runs.setdefault(str(one), []).append(erasure)
+        if erasure not in self.requested:
+            self.refused.setdefault(erasure, f"erasure {erasure}, which names it, was asked for by nobody in the log")
+        elif erasure not in self.confirmed:
+            self.refused.setdefault(erasure, f"erasure {erasure}, which names it, was confirmed by nobody in the log")
+
+
+def read_detail(payload: ErasablePayload | None) -> Detail:
+    """Return the details of an entry; none where they are gone, or of another kind."""
+    try:
+        found = {} if payload is None else json.loads(payload.detail)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _what(said: Detail) -> dict[str, str]:
+    what = said.get("what")
+    found = {str(name): str(value) for name, value in what.items()} if isinstance(what, dict) else {}
+    if "before" in found:
+        found["before"] = _utc(found["before"])
+    return found | {"kind": str(said.get("kind", "payloads"))}
+
+
+def _fits(what: dict[str, str], runs: frozenset[str], entry: AuditLogEntry) -> bool:
+    """Return whether *entry* is among what was to be erased: it fits all that was named."""
+    if what["kind"] == "run":
+        return str(entry.run_id) in runs
+    said = {"run_id": entry.run_id, "execution_id": entry.execution_id, "caller": entry.caller}
+    named = [name for name in said if name in what]
+    before = what.get("before")
+    if not named and before is None:
+        return False
+    return all(said[name] == what[name] for name in named) and (before is None or entry.at < before < _NEVER)
+
+
+def _utc(at: str) -> str:
+    """Return a time as entries write it, so that texts compare; what is none is later than any."""
+    try:
+        found = datetime.fromisoformat(at)
+        return write_time(found) if found.tzinfo is not None else _NEVER
+    except (ValueError, OverflowError):
+        return _NEVER

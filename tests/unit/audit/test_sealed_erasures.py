@@ -1,0 +1,117 @@
+"""What is gone rests on an erasure that the log itself has as asked for, confirmed by somebody else, and carried out."""
+
+from typing import Any
+
+import pytest
+from tests.unit.audit.test_verifier import ALLOW, CALL, RUN, found, made
+
+from towpath_audit import bundle
+from towpath_audit.entries import AuditLogEntry, ErasablePayload
+from towpath_audit.sealed_erasures import SealedErasures
+from towpath_audit.verifier import verify
+
+LATER = "2026-11-25T09:00:00.000000Z"
+WHAT = {"run_id": RUN}
+GONE = {"erased": True}
+SHIFTED = {"before": "2026-11-22T11:00:00+02:00"}
+
+
+def own(phase: str, actor: str, detail: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"phase": f"audit.{phase}", "actor": actor, "execution_id": None, "detail": {"erasure_id": "e1", **detail}} | fields
+
+
+def asked(**more: Any) -> dict[str, Any]:
+    return own("erase_requested", "dana", {"what": WHAT, "alone_from": "2026-11-25T09:00:00+00:00", **more})
+
+
+def confirmed(actor: str = "eve", at: str = "2026-11-22T09:00:00.000000Z", **more: Any) -> dict[str, Any]:
+    return own("erase_confirmed", actor, {"what": WHAT, **more}, at=at)
+
+
+def erased(*entries: int, **more: Any) -> dict[str, Any]:
+    return own("erased", "eve", {"entries": list(entries), **more})
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [asked(), confirmed(), erased(0)],
+        [asked(), confirmed("dana", LATER, after_delay=True), erased(0)],
+        [asked(), confirmed("dana", single_person=True), erased(0)],
+        [asked(), confirmed(), erased(7), erased(0)],
+        [asked(what={"before": LATER}), confirmed(what={"before": LATER}), erased(0)],
+        [asked(kind="run"), confirmed(kind="run", runs=[RUN]), erased(0)],
+    ],
+)
+def test_a_payload_may_be_gone_that_was_asked_for_confirmed_and_erased(steps: list[dict[str, Any]]) -> None:
+    report = verify(made(dict(GONE), *map(dict, steps)))
+    assert (report.faults, report.figures["payloads_erased"]) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("steps", "why"),
+    [
+        ([asked(), confirmed()], "no erasure in the log names it"),
+        ([erased(0)], "was asked for by nobody"),
+        ([confirmed(), erased(0)], "was asked for by nobody"),
+        ([asked(), erased(0)], "was confirmed by nobody"),
+        ([asked(), erased(0), confirmed()], "was confirmed by nobody"),
+        ([asked(), confirmed("dana"), erased(0)], "was confirmed by nobody"),
+        ([asked(), confirmed("dana", after_delay=True), erased(0)], "was confirmed by nobody"),
+        ([asked(alone_from="x"), confirmed("dana", LATER, after_delay=True), erased(0)], "was confirmed by nobody"),
+        ([asked(what={"run_id": CALL}), confirmed(), erased(0)], "was confirmed by nobody"),
+        ([asked(what={"run_id": CALL}), confirmed(what={"run_id": CALL}), erased(0)], "for something else"),
+        ([asked(what={}), confirmed(what={}), erased(0)], "for something else"),
+        ([asked(what=SHIFTED), confirmed(what={"before": "2026-11-22T09:00:00Z"}), erased(0)], "for something else"),
+        ([asked(kind="run"), confirmed(kind="run", runs=[CALL]), erased(0)], "for something else"),
+        ([asked(kind="run"), confirmed(runs=[RUN]), erased(0)], "was confirmed by nobody"),
+        ([{**asked(), "project": "q"}, {**confirmed(), "project": "q"}, {**erased(0), "project": "q"}], "something else"),
+    ],
+)  # fmt: skip
+def test_what_one_of_the_three_entries_lacks_covers_nothing(steps: list[dict[str, Any]], why: str) -> None:
+    report = verify(made(dict(GONE), *map(dict, steps)))
+    assert [(fault.code, fault.leaf) for fault in report.faults] == [("payload_missing", 0)]
+    assert why in report.faults[0].message
+
+
+@pytest.mark.parametrize("phase", ["policy.applied", "key.created", "audit.dropped"])
+def test_payloads_that_are_never_erased_are_covered_by_no_erasure(phase: str) -> None:
+    lines = made({**GONE, "phase": phase}, asked(), confirmed(), erased(0))
+    assert found(lines) == [("payload_missing", 0)]
+
+
+def test_a_row_of_the_ledger_is_empty_only_where_the_erasure_of_its_run_is_in_the_log() -> None:
+    stored = bundle.stored(0, {"erased": True, "tool": "t"})
+    step = bundle.step(CALL, RUN, None, kept=False, erased=True)
+    steps = [asked(kind="run"), confirmed(kind="run", runs=[RUN])]
+
+    def lines(*entries: dict[str, Any]) -> list[str]:
+        return made(dict(ALLOW), *map(dict, entries), extra=(stored, step))
+
+    report = verify(lines(*steps, erased(runs=[RUN])))
+    assert (report.faults, report.figures["runs_erased"]) == ([], 1)
+    both = [("decision_without_run_event", 0), ("stored_missing", 0)]
+    for entries in ([], steps, [erased(runs=[RUN])], [*steps, erased(runs=[CALL])], [asked(), confirmed(), erased(0)]):
+        assert sorted(found(lines(*entries))) == both
+    changed = bundle.stored(0, {"erased": True, "tool": "another"})
+    assert found(made(dict(ALLOW), *map(dict, [*steps, erased(runs=[RUN])]), extra=(changed,))) == [("stored_changed", 0)]
+
+
+def test_what_retention_dropped_may_have_had_the_request() -> None:
+    dropped = own("dropped", "", {"to": 3, "edge": []})
+    report = verify(made(dict(GONE), dropped, erased(0)))
+    assert report.faults == []
+    assert any("can't be told whether they were asked for" in note for note in report.notes)
+    assert found(made(dict(GONE), dropped, asked(), erased(0))) == [("payload_missing", 0)]
+
+
+def test_bundles_of_form_1_are_verified_as_they_were() -> None:
+    payload = ErasablePayload(salt=bytes(16), args_digest="", detail='{"entries": [4]}')
+    names = ("project", "verdict", "tool", "operation", "network", "agent_key", "caller", "actor", "commitment")
+    fields: dict[str, Any] = {"at": LATER, "run_id": None, "execution_id": None, "rule": None, "policy_version": 0}
+    entry = AuditLogEntry(entry_id=9, phase="audit.erased", **dict.fromkeys(names, ""), **fields)
+    gone = AuditLogEntry(entry_id=4, phase="outcome", **dict.fromkeys(names, ""), **fields)
+    for form in (True, False):
+        erasures = SealedErasures(confirmations=form)
+        erasures.on_entry(entry, payload)
+        assert (erasures.why_entry_is_uncovered(gone) is None) is not form
