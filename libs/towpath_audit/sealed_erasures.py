@@ -1,8 +1,9 @@
 """What of the log and of the ledger may be gone: what erasures of the log itself name.
 
-Each erasure rests on three entries, in this order: somebody asked, another person confirmed (or the same one once the
-delay was over, or where the platform is a single person's), and what was erased is named. Where one of them is missing
-or says something else, nothing is covered, whatever tables say: whoever owns the database can write tables.
+An erased payload rests on three entries, in this order: somebody asked, another person confirmed (or the same one once
+the delay was over, or where the platform is a single person's), and what was erased is named. What other tables held of
+a run rests on the first two. Where one is missing or says something else, nothing is covered, whatever tables say:
+whoever owns the database can write tables.
 """
 
 import json
@@ -72,16 +73,15 @@ class SealedErasures:
 
     def why_ledger_is_uncovered(self, entry: AuditLogEntry) -> str | None:
         """Return why what tables hold of the call of *entry* may not be gone; None where it may."""
-        return self._why(self.runs.get(str(entry.run_id), []), entry)
+        erasures = [one for one in self.runs.get(str(entry.run_id), ()) if self.requested[one].project == entry.project]
+        return None if erasures else "no erasure of its run in the log was asked for and confirmed"
 
     def notes(self) -> list[str]:
         """Return what can't be told of the erasures that covered something."""
         if not self.untold:
             return []
-        return [
-            f"{len(self.untold)} erasures were carried out whose requests may have been in what retention dropped, so it "
-            "can't be told whether they were asked for and confirmed"
-        ]
+        said = f"{len(self.untold)} erasures were carried out whose requests may be in what retention dropped"
+        return [f"{said}: it can't be told whether they were asked for and confirmed"]
 
     def _why(self, erasures: list[str], entry: AuditLogEntry) -> str | None:
         whys = [self._why_not_by(one, entry) for one in erasures]
@@ -112,14 +112,15 @@ class SealedErasures:
             return
         runs = said.get("runs")
         self.confirmed[erasure] = frozenset(map(str, runs)) if isinstance(runs, list) else frozenset()
+        if request.what["kind"] == "run":
+            for one in self.confirmed[erasure]:
+                self.runs.setdefault(one, []).append(erasure)
 
     def _on_erased(self, said: Detail, erasure: str) -> None:
-        named, runs = said.get("entries"), said.get("runs")
+        named = said.get("entries")
         for one in named if isinstance(named, list) else ():
             if type(one) is int:
                 self.entries.setdefault(one, []).append(erasure)
-        for one in runs if isinstance(runs, list) else ():
-            self.runs.setdefault(str(one), []).append(erasure)
         if erasure not in self.requested:
             self.refused.setdefault(erasure, f"erasure {erasure}, which names it, was asked for by nobody in the log")
         elif erasure not in self.confirmed:

@@ -2,7 +2,8 @@
 
 -- name: add_dead_letter
 -- One row for one message, however often it comes: it may come again when the process ends before it is terminated.
--- The run says whose it is; without one, whoever adds it. Says whether there was room among the open ones of its like.
+-- The run says whose it is; without one, whoever adds it. Nothing is kept of a run that was erased. Says whether there was
+-- room among the open ones of its like.
 WITH whose AS (SELECT coalesce((SELECT r.project FROM runs.run r WHERE r.run_id = $3::uuid), $7::text) AS project),
      room AS (
   SELECT count(*) < $11::integer AS there_is
@@ -14,6 +15,7 @@ WITH whose AS (SELECT coalesce((SELECT r.project FROM runs.run r WHERE r.run_id 
   INSERT INTO runs.dead_letter (stream, subject, run_id, reason, body, failures, project, effect_id, delivery, cut)
   SELECT $1::text, $2::text, $3::uuid, $4::text, $5::bytea, $6::integer, w.project, $8::uuid, $9::bigint, $10::boolean
   FROM whose w, room WHERE room.there_is
+    AND NOT EXISTS (SELECT FROM runs.run r WHERE r.run_id = $3::uuid AND r.erased_at IS NOT NULL)
   ON CONFLICT (stream, delivery) DO NOTHING)
 SELECT room.there_is FROM room
 

@@ -7,6 +7,7 @@ from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.streams import ensure_consumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.redelivery.poison_messages import MarkStatements, poison_guards
+from towpath_fabric.run_erasures import ErasureStatements, RunErasureLoop
 from towpath_fabric.service import Service
 from towpath_log_writer.adapters.history_tables import QUERIES, HistoryStore, SweepProgressStore
 from towpath_log_writer.app.history_queries import HistoryQueries
@@ -19,6 +20,9 @@ from towpath_log_writer.settings import LogWriterSettings
 ROLE = "log_writer"
 
 MARKS = MarkStatements(QUERIES.begin_handling, QUERIES.end_handling)
+
+ERASURES = ErasureStatements(due=QUERIES.due_erasures, erase=QUERIES.erase_runs)
+"""Erasing runs: the history's part."""
 
 
 def build_service(settings: LogWriterSettings) -> Service:
@@ -44,6 +48,7 @@ def build_service(settings: LogWriterSettings) -> Service:
             service.on_stop(consumer.stop)
         service.loop(reader.run)
         service.loop(DebugLogReader(logs, guard(LOGS_CONSUMER), tables, settings, metrics, log).run)
+        service.loop(RunErasureLoop(pool, ERASURES, log).run)
         service.loop(repairer.repair)
         service.loop(lambda: repairer.sweep(settings.history_sweep_s))
 

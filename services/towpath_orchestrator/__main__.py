@@ -14,7 +14,9 @@ with paused():
     from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
     from towpath_fabric.nats.pull_consumer import PullConsumer
     from towpath_fabric.nats.streams import backlog, ensure_consumer, ensure_streams
+    from towpath_fabric.run_erasures import RunErasureLoop
     from towpath_fabric.service import Service
+    from towpath_orchestrator.adapters.run_store import ERASURES
     from towpath_orchestrator.adapters.webhooks import load_webhooks
     from towpath_orchestrator.app.api import replay_command
     from towpath_orchestrator.app.api.handlers import serve_agents, serve_notices
@@ -58,6 +60,7 @@ class Orchestrator:
         webhooks = GateNoticeLoop(pool, self._webhooks, service.log, pause=wiring.activity.pause)
         serve_notices(bus, webhooks)
         service.loop(webhooks.run)
+        service.loop(RunErasureLoop(pool, ERASURES, service.log).run)
         await inbox.start()
         await tasks.start()
         service.on_stop(inbox.stop)

@@ -61,6 +61,11 @@ class AuditResource:
         body = {"reason": reason, **named}
         return ErasureView.model_validate(await self._transport.request("POST", "/v1/erasures", body=body))
 
+    async def request_run_erasure(self, run_id: UUID | str, reason: str) -> ErasureView:
+        """Ask for all that is stored of an ended run, and of the runs below it, to be erased."""
+        path = f"/v1/runs/{run_id}/erase"
+        return ErasureView.model_validate(await self._transport.request("POST", path, body={"reason": reason}))
+
     async def erasures(self, **filters: Any) -> ErasureList:
         """Return erasures, newest first; *filters* are `status`, `before` and `limit`."""
         query = {name: _text(value) for name, value in filters.items() if value is not None}

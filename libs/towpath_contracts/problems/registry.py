@@ -69,6 +69,18 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind("forbidden", 403, "The credential lacks the scope", "Use a key with the scope named in detail."),
     ProblemKind("not_found", 404, "There is no such thing here", "Check the id, and that the key is of its project."),
     ProblemKind("run_not_found", 404, "There is no such run", "List runs: towpath runs list."),
+    ProblemKind(
+        "run_erased",
+        410,
+        "The run was erased",
+        "Nothing brings it back. Who asked for it and why: towpath erasures list, towpath audit search.",
+    ),
+    ProblemKind(
+        "run_not_ended",
+        409,
+        "The run, or one of its tree, has not ended",
+        "Wait for its end, or stop it: towpath runs cancel RUN.",
+    ),
     ProblemKind("network_not_found", 404, "There is no such network", "List networks: towpath networks list."),
     ProblemKind(
         "version_not_found",

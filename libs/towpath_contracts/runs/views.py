@@ -85,7 +85,8 @@ class RunView(Message):
     `effects` is filled where it is asked for, once a run is being cancelled or has ended otherwise than completed: what
     became of its calls, in order. Of very many only the newest are there, and `effects_left_out` counts the others; the
     log has them all. `waits` says what an unfinished run waits for: its open gates in words, oldest first. `usage` and
-    `cost` are known once the run has ended, and null before: its log has what each request used so far.
+    `cost` are known once the run has ended, and null before: its log has what each request used so far. Of a run that
+    was erased lists show what is left, with `erased_at`.
     """
 
     run_id: UUID
@@ -120,6 +121,7 @@ class RunView(Message):
     effects_left_out: int = 0
     waits: tuple[str, ...] = ()
     calls: CallCounts = CallCounts()
+    erased_at: datetime | None = None
 
 
 class RunPage(Message):

@@ -15,15 +15,22 @@ from towpath_contracts.base import Message
 ErasureStatus = Literal["requested", "confirmed", "done", "withdrawn"]
 """`confirmed` is being carried out; `done` and `withdrawn` are final."""
 
+ErasureKind = Literal["payloads", "run"]
+"""What is erased: payloads of audit entries, or all that is stored of a run and of every run below it."""
+
 MAX_REASON = 2_000
 
 
 class RequestErasure(Message):
-    """Ask for the payloads of the entries that fit all that is given to be erased. `before` is exclusive."""
+    """Ask for the payloads of the entries that fit all that is given to be erased. `before` is exclusive.
+
+    With the kind `run`: for the run `run_id` and every run below it, and nothing else is given.
+    """
 
     project: str
     actor: str
     key_prefix: str = ""
+    kind: ErasureKind = "payloads"
     reason: str = Field(min_length=1, max_length=MAX_REASON)
     run_id: UUID | None = None
     execution_id: UUID | None = None
@@ -52,9 +59,14 @@ class ListErasures(Message):
 
 
 class ErasureView(Message):
-    """One erasure. Until `alone_from` who asked can't confirm it; `erased` counts the payloads that are gone."""
+    """One erasure. Until `alone_from` who asked can't confirm it; `erased` counts the payloads that are gone.
+
+    Of the kind `run`: `runs` counts the run and those below it once it is confirmed, and `parts` names the owners of
+    tables that have erased theirs, of `runs`, `history` and `tas`.
+    """
 
     erasure_id: UUID
+    kind: ErasureKind = "payloads"
     project: str
     status: ErasureStatus
     run_id: UUID | None = None
@@ -69,6 +81,8 @@ class ErasureView(Message):
     decided_at: datetime | None = None
     erased: int = 0
     done_at: datetime | None = None
+    runs: int = 0
+    parts: tuple[str, ...] = ()
 
 
 class ErasureList(Message):

@@ -197,7 +197,7 @@ class RunStream:
         try:
             frames = self._entries(reader, await reader.read_new())
         except ProblemError as error:
-            if error.problem.code != "run_not_found" or run_id == self._first.run_id:
+            if error.problem.code not in {"run_not_found", "run_erased"} or run_id == self._first.run_id:
                 raise
             return await self._end(reader)  # a child that is kept no longer
         frames += [self._layout.delta_frame(run_id, one) for one in reader.new_deltas()]

@@ -132,6 +132,7 @@ FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::text[], $6::int[],
   $18::text[], $19::text[], $20::text[], $21::text[]) AS r (run_id, request_id, attempt, call, project_id, step_number,
   agent_id, kind, model, started_at, duration_ms, input_tokens, output_tokens, total_tokens, cost_usd, price_source,
   prompt_digest, raw_digest, prompt, raw_text, error)
+WHERE NOT EXISTS (SELECT FROM history.run_cursor c WHERE c.run_id = r.run_id AND c.erased)
 ON CONFLICT (run_id, request_id, attempt, call) DO NOTHING
 
 -- A worker speaks for runs of its own project and calls of the named tool only; what it logs before their first events
@@ -143,7 +144,8 @@ SELECT r.run_id, r.execution_id, r.id, r.project_id, r.toolset, r.tool, r.worker
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],
   $9::text[], $10::text[], $11::text[])
   AS r (run_id, execution_id, id, project_id, toolset, tool, worker, at, level, message, fields)
-WHERE NOT EXISTS (SELECT FROM history.run_cursor c WHERE c.run_id = r.run_id AND c.project <> r.project_id)
+WHERE NOT EXISTS (SELECT FROM history.run_cursor c
+                  WHERE c.run_id = r.run_id AND (c.project <> r.project_id OR c.erased))
   AND NOT EXISTS (SELECT FROM history.tool_execution t
     WHERE t.run_id = r.run_id AND t.execution_id = r.execution_id AND t.tool <> r.tool)
 ON CONFLICT (run_id, execution_id, id) DO NOTHING
@@ -158,6 +160,9 @@ UPDATE history.sweep SET since = $1 WHERE since < $1
 SELECT c.seq, row_to_json(h)::text AS history
 FROM history.run_cursor c JOIN history.agent_execution_history h ON h.id = c.run_id
 WHERE c.run_id = $1 AND h.project_id = $2
+
+-- name: is_erased
+SELECT erased FROM history.run_cursor WHERE run_id = $1 AND project = $2
 
 -- name: run_steps
 SELECT step_number, row_to_json(s)::text AS step FROM history.agent_execution_steps s
@@ -188,6 +193,12 @@ SELECT call FROM (
 ) calls
 ORDER BY step_number, at, attempt, nth
 OFFSET $3 LIMIT $4
+
+-- name: due_erasures
+SELECT history.due_erasures() AS erasure_id
+
+-- name: erase_runs
+SELECT history.erase_runs($1, $2)
 
 -- name: begin_handling
 INSERT INTO history.handling_mark (stream, sequence, unfinished, last) VALUES ($1, $2, 1, now())

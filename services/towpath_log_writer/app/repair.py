@@ -153,7 +153,7 @@ class HistoryRepairer:
             try:
                 page = await self._page(run, after, sizes)
             except ProblemError as error:
-                if error.problem.code == "run_not_found":
+                if error.problem.code in {"run_not_found", "run_erased"}:
                     self._lagging_runs.forget(run)
                 self._log.warning("a log can't be read", run_id=str(run), problem=error.problem.code)
                 return  # a later sweep asks again

@@ -117,12 +117,14 @@ CREATE TABLE history.tool_log (
   PRIMARY KEY (run_id, execution_id, id)
 );
 
--- How far each run's log is in these tables. `prior_seq` makes a write conditional on what its writer believed.
+-- How far each run's log is in these tables. `prior_seq` makes a write conditional on what its writer believed. Of a run
+-- that was erased the cursor alone stays, behind every event that may still come: nothing is written any more.
 CREATE TABLE history.run_cursor (
   run_id    uuid PRIMARY KEY,
   project   text NOT NULL,
   seq       bigint NOT NULL,
-  prior_seq bigint NOT NULL
+  prior_seq bigint NOT NULL,
+  erased    boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 
 CREATE TABLE history.skipped_event (
@@ -150,6 +152,49 @@ CREATE TABLE history.sweep (
 );
 INSERT INTO history.sweep (since) VALUES ('epoch');
 
+-- Confirmed erasures of runs whose part here is not done; the run log goes first, or it would be read again.
+CREATE FUNCTION history.due_erasures() RETURNS SETOF uuid
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY SELECT e.erasure_id FROM tas.erasure e
+    WHERE e.status = 'confirmed' AND e.kind = 'run' AND 'runs' = ANY (e.parts) AND 'history' <> ALL (e.parts)
+    ORDER BY e.erasure_id LIMIT 100;
+END $$;
+
+-- Erases the history of the runs of a confirmed erasure, at most *at_most* of them; returns how many. The cursors go first:
+-- whoever is writing one of these runs is waited for, and writes nothing of it afterwards. Logs have no cursor to wait
+-- for, so both of their tables are locked for this moment.
+CREATE FUNCTION history.erase_runs(of_erasure uuid, at_most integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  wanted record;
+  chosen uuid[];
+BEGIN
+  SELECT * INTO wanted FROM tas.confirmed_erasure(of_erasure);
+  IF wanted.kind <> 'run' OR 'runs' <> ALL (wanted.parts) OR 'history' = ANY (wanted.parts) THEN
+    RETURN 0;
+  END IF;
+  SELECT coalesce(array_agg(o.run_id), '{}') INTO chosen FROM (
+    SELECT k.run_id FROM unnest(wanted.run_ids) k (run_id)
+    WHERE NOT EXISTS (SELECT FROM history.run_cursor c WHERE c.run_id = k.run_id AND c.erased)
+    ORDER BY k.run_id LIMIT at_most) o;
+  INSERT INTO history.run_cursor AS c (run_id, project, seq, prior_seq, erased)
+    SELECT k.run_id, wanted.project, 9223372036854775807, 0, true FROM unnest(chosen) k (run_id) ORDER BY k.run_id
+    ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, prior_seq = excluded.prior_seq, erased = true;
+  LOCK TABLE history.llm_call, history.tool_log IN SHARE ROW EXCLUSIVE MODE;
+  DELETE FROM history.llm_call l WHERE l.run_id = ANY (chosen);
+  DELETE FROM history.tool_log l WHERE l.run_id = ANY (chosen);
+  DELETE FROM history.tool_execution t WHERE t.run_id = ANY (chosen);
+  DELETE FROM history.skipped_event s WHERE s.run_id = ANY (chosen);
+  DELETE FROM history.agent_execution_history h WHERE h.id = ANY (chosen);  -- its steps go with it
+  IF cardinality(chosen) < at_most THEN
+    PERFORM tas.note_erased_part(of_erasure, 'history');
+  END IF;
+  RETURN cardinality(chosen);
+END $$;
+REVOKE EXECUTE ON FUNCTION history.due_erasures, history.erase_runs FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION history.due_erasures, history.erase_runs TO towpath_log_writer;
+
 GRANT SELECT, INSERT, UPDATE ON history.agent_execution_history, history.agent_execution_steps, history.tool_execution,
   history.run_cursor TO towpath_log_writer;
 -- What is only ever added can't be changed; the one row of `sweep` is there already.
@@ -158,5 +203,6 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON history.handling_mark TO towpath_log_wri
 GRANT SELECT, UPDATE ON history.sweep TO towpath_log_writer;
 
 -- migrate:down
+DROP FUNCTION history.erase_runs, history.due_erasures;
 DROP TABLE history.handling_mark, history.sweep, history.skipped_event, history.run_cursor, history.tool_log, history.llm_call,
   history.tool_execution, history.agent_execution_steps, history.agent_execution_history;

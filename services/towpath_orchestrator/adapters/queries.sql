@@ -1,7 +1,7 @@
 -- name: times
--- Postgres's clock, which version of the limits holds, and how far the log of each run goes.
+-- Postgres's clock, which version of the limits holds, and how far the log of each run goes. One that was erased has none.
 SELECT statement_timestamp() AS now, (SELECT version FROM runs.budget_version) AS budgets, r.run_id, r.seq
-FROM (SELECT 1) AS one LEFT JOIN runs.run r ON r.run_id = ANY ($1::uuid[])
+FROM (SELECT 1) AS one LEFT JOIN runs.run r ON r.run_id = ANY ($1::uuid[]) AND r.erased_at IS NULL
 
 -- name: commit_batch
 -- One statement, one commit: every run whose seq is still the expected one moves on, with its events, facts, gates,
@@ -265,7 +265,9 @@ CROSS JOIN LATERAL (
 ORDER BY e.run_id, e.seq
 
 -- name: save_snapshot
-INSERT INTO runs.run_snapshot (run_id, seq, engine_version, state) VALUES ($1, $2, $3, $4)
+INSERT INTO runs.run_snapshot (run_id, seq, engine_version, state)
+SELECT $1::uuid, $2::bigint, $3::text, $4::json
+WHERE NOT EXISTS (SELECT FROM runs.run r WHERE r.run_id = $1 AND r.erased_at IS NOT NULL)
 ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, engine_version = excluded.engine_version, state = excluded.state
 WHERE runs.run_snapshot.seq < excluded.seq OR runs.run_snapshot.engine_version <> excluded.engine_version
 
@@ -367,7 +369,8 @@ LIMIT greatest(0, least($1, $5::bigint - (SELECT coalesce(sum(held), 0)::bigint 
 SELECT project FROM gateway.principal WHERE caller = $1
 
 -- name: add_blob
-INSERT INTO runs.blob (project, digest, data, size) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
+INSERT INTO runs.blob (project, digest, data, size) VALUES ($1, $2, $3, $4)
+ON CONFLICT (project, digest) DO UPDATE SET used_at = now()
 
 -- name: texts
 -- What one fact may load is bounded, whatever a worker has stored.
@@ -383,7 +386,8 @@ SELECT digest, size FROM runs.blob WHERE project = $1 AND digest = ANY ($2::text
 
 -- name: get_blob
 -- Whoever asks names the run that names the blob; a run reaches its own project's blobs only.
-SELECT b.data FROM runs.blob b JOIN runs.run r ON r.project = b.project WHERE b.digest = $1 AND r.run_id = $2
+SELECT b.data FROM runs.blob b JOIN runs.run r ON r.project = b.project
+WHERE b.digest = $1 AND r.run_id = $2 AND r.erased_at IS NULL
 
 -- name: network_version
 SELECT project, name, version, digest, published_at, published_by FROM runs.network_version
@@ -437,7 +441,7 @@ SELECT r.seq, r.status, r.reason, r.outcome, r.ended_at IS NOT NULL AS ended FRO
 WHERE r.run_id = $1 AND r.parent_run_id = $2
 
 -- name: run_seq
-SELECT seq, status FROM runs.run WHERE run_id = $1 AND ($2::text IS NULL OR project = $2)
+SELECT seq, status, erased_at FROM runs.run WHERE run_id = $1 AND ($2::text IS NULL OR project = $2)
 
 -- name: run_statuses
 SELECT run_id, project, status FROM runs.run WHERE run_id = ANY ($1::uuid[])

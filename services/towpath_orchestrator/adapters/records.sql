@@ -2,7 +2,7 @@
 
 -- name: record
 -- A run whose record is read; $2 is NULL for readers of every project.
-SELECT run_id, seq, network, version, status, reason, snapshot_digest FROM runs.run
+SELECT run_id, seq, network, version, status, reason, snapshot_digest, erased_at FROM runs.run
 WHERE run_id = $1 AND ($2::text IS NULL OR project = $2)
 
 -- name: record_events
@@ -15,7 +15,7 @@ WHERE run_id = $1 AND first_seq > $2 AND first_seq <= $3 ORDER BY first_seq LIMI
 
 -- name: runs_to_replay
 SELECT run_id FROM runs.run
-WHERE ($1::text IS NULL OR project = $1) AND ($2::text IS NULL OR network = $2)
+WHERE erased_at IS NULL AND ($1::text IS NULL OR project = $1) AND ($2::text IS NULL OR network = $2)
   AND ($3::timestamptz IS NULL OR created_at >= $3) AND ($4::uuid IS NULL OR run_id > $4)
 ORDER BY run_id LIMIT $5
 

@@ -19,6 +19,7 @@ from towpath_engine.state.run import RunState, dump_state, initial, load_state
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
+from towpath_fabric.run_erasures import ErasureStatements
 from towpath_orchestrator.adapters.batch_rows import (
     child_columns,
     closed_gates,
@@ -31,6 +32,9 @@ from towpath_orchestrator.adapters.budget_store import BudgetBatchResult, charge
 from towpath_orchestrator.core.transitions import Transition
 
 QUERIES = Queries.load("towpath_orchestrator.adapters")
+_ERASING = Queries.load("towpath_orchestrator.adapters", "erasures.sql")
+ERASURES = ErasureStatements(due=_ERASING.due_erasures, erase=_ERASING.erase_runs)
+"""Erasing runs: the run log's part."""
 
 
 async def read_times(lane: PinnedDatabaseConnection, run_ids: list[UUID]) -> tuple[datetime, int, dict[UUID, int]]:

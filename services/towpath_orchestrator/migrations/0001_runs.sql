@@ -40,6 +40,7 @@ CREATE TABLE runs.run (
   root_run_id     uuid,
   depth           smallint NOT NULL DEFAULT 0,
   queue_at        timestamptz,                   -- NULL for children
+  erased_at       timestamptz,                   -- since then only ids, times, kind, status and caller are left
   inactive_wake_at timestamptz GENERATED ALWAYS AS (
     CASE WHEN status NOT IN ('running', 'cancelling') THEN wake_at END) STORED,
   inactive_updated_at timestamptz GENERATED ALWAYS AS (
@@ -155,13 +156,15 @@ CREATE TABLE runs.network_version (
   PRIMARY KEY (project, name, version)
 );
 
--- A blob belongs to a project like everything else: equal bytes in two projects are two rows.
+-- A blob belongs to a project like everything else: equal bytes in two projects are two rows. `used_at` is when somebody
+-- stored the same bytes last: whose log may not name them yet.
 CREATE TABLE runs.blob (
   digest     text NOT NULL,
   data       bytea NOT NULL,
   size       integer NOT NULL,
   created_at timestamptz NOT NULL DEFAULT now(),
   project    text NOT NULL,
+  used_at    timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (project, digest)
 );
 
@@ -304,6 +307,104 @@ CREATE TABLE runs.budget (
   PRIMARY KEY (project, scope, key)
 ) WITH (fillfactor = 50);
 
+-- ERASING
+-- What a run said is erased by its owners, each in transactions of its own, once the log of the audit has the erasure as
+-- asked for and confirmed (tas.confirmed_erasure). The roles have no right to delete these rows otherwise.
+
+-- A run with every run below it, and the one that started it (`above`): whether it may be erased is decided by its statuses.
+CREATE FUNCTION runs.tree_to_erase(of_run uuid, at_most integer)
+  RETURNS TABLE (run_id uuid, project text, status text, erased boolean, above boolean)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  WITH RECURSIVE tree AS (
+    SELECT r.run_id, r.project, r.status, r.erased_at, r.parent_run_id, 0 AS below FROM runs.run r WHERE r.run_id = of_run
+    UNION ALL
+    SELECT c.run_id, c.project, c.status, c.erased_at, c.parent_run_id, t.below + 1
+    FROM runs.run c JOIN tree t ON c.parent_run_id = t.run_id
+  )
+  (SELECT t.run_id, t.project, t.status, t.erased_at IS NOT NULL, false FROM tree t ORDER BY t.below LIMIT at_most)
+  UNION ALL
+  SELECT p.run_id, p.project, p.status, p.erased_at IS NOT NULL, true
+  FROM tree t JOIN runs.run p ON p.run_id = t.parent_run_id WHERE t.run_id = of_run
+$$;
+
+-- Confirmed erasures of runs whose part here is not done.
+CREATE FUNCTION runs.due_erasures() RETURNS SETOF uuid
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY SELECT e.erasure_id FROM tas.erasure e
+    WHERE e.status = 'confirmed' AND e.kind = 'run' AND 'runs' <> ALL (e.parts) ORDER BY e.erasure_id LIMIT 100;
+END $$;
+
+-- Deletes those of the blobs *candidates* that no other run of the project names. False, and nothing is deleted, where
+-- somebody has stored the same bytes again lately: the log of another run may be about to name them.
+CREATE FUNCTION runs.delete_unnamed_blobs(of_project text, erased uuid[], candidates text[]) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = on SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+  named text[];
+BEGIN
+  PERFORM FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates) ORDER BY b.digest FOR UPDATE;
+  SELECT coalesce(array_agg(DISTINCT found.digest), '{}') INTO named FROM (
+    SELECT m[1] AS digest FROM runs.run o JOIN runs.run_event e ON e.run_id = o.run_id
+      CROSS JOIN LATERAL regexp_matches(e.event::text, 'sha256:[0-9a-f]{64}', 'g') m
+    WHERE o.project = of_project AND o.erased_at IS NULL AND o.run_id <> ALL (erased)
+    UNION ALL
+    SELECT m[1] FROM tas.tool_call c CROSS JOIN LATERAL regexp_matches(c.context, 'sha256:[0-9a-f]{64}', 'g') m
+    WHERE c.project = of_project AND c.run_id <> ALL (erased)) found
+  WHERE found.digest = ANY (candidates);
+  IF EXISTS (SELECT FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates)
+             AND b.digest <> ALL (named) AND b.used_at > b.created_at AND b.used_at > now() - interval '1 hour') THEN
+    RETURN false;
+  END IF;
+  DELETE FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named);
+  RETURN true;
+END $$;
+
+-- Erases at most *at_most* runs of a confirmed erasure; returns how many. The part is done where fewer are left. The row
+-- of a run stays, so that its id is never used again; its `seq` moves, so that no state which a replica still holds is
+-- stored on top. -1: not now, since blobs of it were stored again a moment ago.
+CREATE FUNCTION runs.erase_runs(of_erasure uuid, at_most integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  wanted record;
+  chosen uuid[];
+  blobs text[];
+BEGIN
+  SELECT * INTO wanted FROM tas.confirmed_erasure(of_erasure);
+  IF wanted.kind <> 'run' OR 'runs' = ANY (wanted.parts) THEN
+    RETURN 0;
+  END IF;
+  SELECT coalesce(array_agg(o.run_id), '{}') INTO chosen FROM (
+    SELECT r.run_id FROM runs.run r
+    WHERE r.run_id = ANY (wanted.run_ids) AND r.project = wanted.project AND r.erased_at IS NULL AND r.ended_at IS NOT NULL
+    ORDER BY r.run_id LIMIT at_most FOR UPDATE) o;
+  SELECT coalesce(array_agg(DISTINCT said.digest), '{}') INTO blobs FROM (
+    SELECT m[1] AS digest FROM (
+      SELECT e.event::text AS said FROM runs.run_event e WHERE e.run_id = ANY (chosen)
+      UNION ALL SELECT f.fact::text FROM runs.run_fact f WHERE f.run_id = ANY (chosen)
+      UNION ALL SELECT s.state::text FROM runs.run_snapshot s WHERE s.run_id = ANY (chosen)
+      UNION ALL SELECT c.context || coalesce(c.fact, '') FROM tas.tool_call c WHERE c.run_id = ANY (chosen)) texts
+    CROSS JOIN LATERAL regexp_matches(texts.said, 'sha256:[0-9a-f]{64}', 'g') m) said
+  JOIN runs.blob b ON b.project = wanted.project AND b.digest = said.digest;
+  IF cardinality(blobs) > 0 AND NOT runs.delete_unnamed_blobs(wanted.project, chosen, blobs) THEN
+    RETURN -1;
+  END IF;
+  DELETE FROM runs.run_event e WHERE e.run_id = ANY (chosen);
+  DELETE FROM runs.run_fact f WHERE f.run_id = ANY (chosen);
+  DELETE FROM runs.run_snapshot s WHERE s.run_id = ANY (chosen);
+  DELETE FROM runs.notice n USING runs.gate g WHERE g.run_id = ANY (chosen) AND n.gate_id = g.gate_id;
+  DELETE FROM runs.gate g WHERE g.run_id = ANY (chosen);
+  -- A letter whose run could not be read is this run's where its body has the id.
+  DELETE FROM runs.dead_letter d WHERE d.run_id = ANY (chosen) OR (d.run_id IS NULL AND EXISTS (
+    SELECT FROM unnest(chosen) k (run_id) WHERE position(convert_to(k.run_id::text, 'UTF8') IN d.body) > 0));
+  UPDATE runs.run r SET seq = r.seq + 1, reason = '', agent_key = '', user_message = '', labels = '{}', outcome = NULL,
+      wake_at = NULL, erased_at = clock_timestamp()
+    WHERE r.run_id = ANY (chosen);
+  IF cardinality(chosen) < at_most THEN
+    PERFORM tas.note_erased_part(of_erasure, 'runs');
+  END IF;
+  RETURN cardinality(chosen);
+END $$;
+
 -- RIGHTS
 
 GRANT SELECT, INSERT, UPDATE ON runs.run, runs.gate, runs.run_snapshot, runs.budget TO towpath_orchestrator;
@@ -313,20 +414,25 @@ GRANT SELECT, INSERT, DELETE ON runs.idempotency, runs.dead_letter TO towpath_or
 GRANT UPDATE (status, settled_at, settled_by, settled_reason) ON runs.dead_letter TO towpath_orchestrator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON runs.notice, runs.budget_limit TO towpath_orchestrator;
 GRANT SELECT, UPDATE ON runs.budget_version TO towpath_orchestrator;
+GRANT UPDATE (used_at) ON runs.blob TO towpath_orchestrator, towpath_tas;
 
 -- The tool-access service counts failures and keeps letters of its own streams here, and sends those letters again.
 GRANT SELECT, INSERT, UPDATE, DELETE ON runs.handling_failure TO towpath_orchestrator, towpath_tas;
 GRANT SELECT, INSERT ON runs.blob, runs.dead_letter TO towpath_tas;
 -- It looks for running calls in the runs that live, not in its whole ledger: an index of calls by status would be written
 -- with every change of a call, for the sake of a stop that is rare. A denial names the agents that have the right.
-GRANT SELECT (run_id, project, status) ON runs.run TO towpath_tas;
+GRANT SELECT (run_id, project, status, erased_at) ON runs.run TO towpath_tas;
 GRANT SELECT (digest, snapshot) ON runs.snapshot TO towpath_tas;
 
 -- PostgreSQL lets everybody run a new function.
-REVOKE EXECUTE ON FUNCTION runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz), runs.tree_to_erase,
+  runs.due_erasures, runs.delete_unnamed_blobs, runs.erase_runs FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION runs.ensure_partitions(text, integer) TO towpath_orchestrator, towpath_tas;
+GRANT EXECUTE ON FUNCTION runs.tree_to_erase TO towpath_tas;
+GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.erase_runs TO towpath_orchestrator;
 
 -- migrate:down
+DROP FUNCTION runs.erase_runs, runs.delete_unnamed_blobs, runs.due_erasures, runs.tree_to_erase;
 DROP TABLE runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
   runs.gate, runs.blob, runs.network_version, runs.snapshot, runs.idempotency, runs.run_snapshot, runs.run_fact,
   runs.run_event, runs.run;

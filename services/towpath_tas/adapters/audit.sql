@@ -98,12 +98,15 @@ LEFT JOIN tas.audit_payload p ON p.entry_id = l.entry_id
 WHERE l.leaf_index >= $1 AND l.leaf_index < $2 ORDER BY l.leaf_index LIMIT $3;
 
 -- name: moved
--- Were payloads of project $2 erased, or segments dropped, by an entry that has a leaf from $1 on or waits for one?
+-- Were payloads or runs of project $2 erased, or segments dropped, by an entry that has a leaf from $1 on or waits for
+-- one? Rows of a run may be empty from its confirmation on.
 -- An erasure and its entry are one commit, and this is one look: whoever asks after he has read has missed none.
 SELECT EXISTS (SELECT FROM tas.audit_leaf l JOIN tas.audit_record r ON r.entry_id = l.entry_id WHERE l.leaf_index >= $1
-                 AND (r.phase = 'audit.dropped' OR (r.phase = 'audit.erased' AND $2 IN (r.project, '*'))))
+                 AND (r.phase = 'audit.dropped'
+                      OR (r.phase IN ('audit.erased', 'audit.erase_confirmed') AND $2 IN (r.project, '*'))))
     OR EXISTS (SELECT FROM tas.audit_unsealed u JOIN tas.audit_record r ON r.entry_id = u.entry_id
-               WHERE r.phase = 'audit.dropped' OR (r.phase = 'audit.erased' AND $2 IN (r.project, '*'))) AS moved,
+               WHERE r.phase = 'audit.dropped'
+                  OR (r.phase IN ('audit.erased', 'audit.erase_confirmed') AND $2 IN (r.project, '*'))) AS moved,
        coalesce((SELECT l.leaf_index + 1 FROM tas.audit_leaf l ORDER BY l.leaf_index DESC LIMIT 1), 0) AS seen;
 
 -- name: policy_versions
@@ -113,7 +116,7 @@ JOIN tas.policy_version v ON v.project = named.project AND v.version = named.ver
 ORDER BY v.project, v.version;
 
 -- name: steps
-SELECT k.run_id, a.execution_id, a.seq, a.kept
+SELECT k.run_id, a.execution_id, a.seq, a.kept, a.erased
 FROM (SELECT n.run_id, array_agg(DISTINCT n.execution_id) AS calls
       FROM unnest($1::uuid[], $2::uuid[]) AS n (run_id, execution_id) GROUP BY n.run_id) k
 CROSS JOIN LATERAL tas.asked_in_run(k.run_id, k.calls) a
@@ -152,7 +155,7 @@ SELECT tas.drop_segments($1, $2);
 -- name: stored_calls
 -- Digests are made from the texts, as towpath_contracts.canonical.digest_text makes them.
 SELECT t.execution_id, t.project, t.network, t.agent_key, t.caller, t.tool, t.operation, t.rule, t.policy_version,
-       t.status, t.args_digest, t.asked_digest, t.fact,
+       t.status, t.args_digest, t.asked_digest, t.fact, t.erased_at,
        'sha256:' || encode(sha256(convert_to(t.args, 'UTF8')), 'hex') AS args_made,
        'sha256:' || encode(sha256(convert_to(t.asked_args, 'UTF8')), 'hex') AS asked_made
 FROM (SELECT DISTINCT run_id, execution_id FROM unnest($1::uuid[], $2::uuid[]) AS n (run_id, execution_id)) k

@@ -6,25 +6,37 @@ SELECT count(*) FROM tas.erasure WHERE project = $1 AND status IN ('requested', 
 
 -- name: add
 INSERT INTO tas.erasure (erasure_id, project, run_id, execution_id, caller, before, reason, requested_by, requested_at,
-                         alone_from)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+                         alone_from, kind)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
 
 -- name: lock
-SELECT * FROM tas.erasure WHERE project = $1 AND erasure_id = $2 FOR UPDATE;
+SELECT erasure_id, project, kind, run_id, execution_id, caller, before, reason, status, requested_by, requested_at, alone_from,
+       decided_by, decided_at, erased, done_at, cardinality(run_ids) AS runs, parts
+FROM tas.erasure WHERE project = $1 AND erasure_id = $2 FOR UPDATE;
 
 -- name: settle
-UPDATE tas.erasure SET status = $2, decided_by = $3, decided_at = $4 WHERE erasure_id = $1;
+UPDATE tas.erasure SET status = $2, decided_by = $3, decided_at = $4, run_ids = $5 WHERE erasure_id = $1;
 
 -- name: find
-SELECT * FROM tas.erasure WHERE project = $1 AND erasure_id = $2;
+SELECT erasure_id, project, kind, run_id, execution_id, caller, before, reason, status, requested_by, requested_at, alone_from,
+       decided_by, decided_at, erased, done_at, cardinality(run_ids) AS runs, parts
+FROM tas.erasure WHERE project = $1 AND erasure_id = $2;
 
 -- name: listed
-SELECT * FROM tas.erasure
+SELECT erasure_id, project, kind, run_id, execution_id, caller, before, reason, status, requested_by, requested_at, alone_from,
+       decided_by, decided_at, erased, done_at, cardinality(run_ids) AS runs, parts
+FROM tas.erasure
 WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::uuid IS NULL OR erasure_id < $3)
 ORDER BY erasure_id DESC LIMIT $4;
 
 -- name: unfinished
-SELECT erasure_id FROM tas.erasure WHERE status = 'confirmed' ORDER BY erasure_id LIMIT 100;
+-- Of a run, what is left to do here: the owners of the run log come first, and may not be done yet.
+SELECT erasure_id FROM tas.erasure
+WHERE status = 'confirmed' AND (kind = 'payloads' OR ('runs' = ANY (parts) AND 'tas' <> ALL (parts)))
+ORDER BY erasure_id LIMIT 100;
 
 -- name: erase_payloads
 SELECT tas.erase_payloads($1, $2);
+
+-- name: tree
+SELECT run_id, project, status, erased, above FROM runs.tree_to_erase($1, $2);

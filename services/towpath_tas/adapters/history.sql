@@ -18,7 +18,8 @@ FROM (SELECT a.entry_id, a.at, a.run_id, a.execution_id, a.verdict, a.rule, a.po
         AND ($4::timestamptz IS NULL OR a.at >= $4) AND ($5::timestamptz IS NULL OR a.at <= $5)
       ORDER BY a.entry_id LIMIT $6) e
 LEFT JOIN LATERAL (SELECT c.* FROM tas.tool_call c
-                   WHERE c.run_id = e.run_id AND c.execution_id = e.execution_id LIMIT 1) t ON true
+                   WHERE c.run_id = e.run_id AND c.execution_id = e.execution_id AND c.erased_at IS NULL LIMIT 1) t
+  ON true
 ORDER BY e.entry_id;
 
 -- name: statistics

@@ -77,6 +77,7 @@ class LedgerReadResult:
     approval: Approval | None
     fence: int
     at: datetime
+    erased: bool = False
 
 
 async def read_calls(lane: PinnedDatabaseConnection, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, LedgerReadResult]:
@@ -294,4 +295,5 @@ def _stored_call(row: Mapping[str, Any]) -> LedgerReadResult:
             edited_by=row["approval_edited_by"],
             votes=_votes_from(row["votes"]),
         )
-    return LedgerReadResult(call=call, approval=approval, fence=row["stored_fence"], at=row["read_at"])
+    erased = row["erased_at"] is not None
+    return LedgerReadResult(call=call, approval=approval, fence=row["stored_fence"], at=row["read_at"], erased=erased)

@@ -13,7 +13,7 @@ CROSS JOIN LATERAL (
          CASE WHEN c.asked_args IS NOT NULL THEN c.args END AS edited_args
   FROM tas.tool_call c
   WHERE c.run_id = k.run_id AND c.execution_id <> ALL ($2::uuid[])
-    AND c.status IN ('permitted', 'started', 'unknown', 'succeeded', 'failed', 'denied')
+    AND c.status IN ('permitted', 'started', 'unknown', 'succeeded', 'failed', 'denied') AND c.erased_at IS NULL
   ORDER BY c.step, c.call_index LIMIT $3) t;
 
 -- name: spec_of

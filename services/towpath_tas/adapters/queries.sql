@@ -16,7 +16,7 @@ SELECT k.execution_id AS asked, clock_timestamp() AS read_at, coalesce(f.fence, 
        t.run_id, t.execution_id, t.project, t.network, t.snapshot_digest, t.agent_key, t.agent_type, t.caller, t.step,
        t.call_index, t.tool, t.operation, t.toolset, t.tool_version, t.effect_class, t.timeout_ms, t.args,
        t.args_digest, t.context, t.status, t.fence, t.attempt, t.deadline, t.policy_version, t.rule, t.approval_id,
-       t.approvals, t.claims, t.fact, t.accepted, t.settled_by, t.revision, t.asked_digest, t.edited_by,
+       t.approvals, t.claims, t.fact, t.accepted, t.settled_by, t.revision, t.asked_digest, t.edited_by, t.erased_at,
        a.status AS approval_status, a.digest AS approval_digest, a.bound, a.rule AS approval_rule,
        a.reason AS approval_reason, a.requested_by, a.expires_at, a.decided_by, a.decided_at, a.decided_reason,
        a.args AS approval_args, a.gate_type, a.role, a.quorum, a.on_expiry, a.revisions,
@@ -222,10 +222,12 @@ DELETE FROM tas.blob_piece WHERE execution_id = $1 AND digest = $2;
 DELETE FROM tas.blob_piece WHERE arrived_at < clock_timestamp() - interval '1 hour';
 
 -- name: add_blob
-INSERT INTO runs.blob (project, digest, data, size) VALUES ($1, $2, $3, $4) ON CONFLICT (project, digest) DO NOTHING;
+INSERT INTO runs.blob (project, digest, data, size) VALUES ($1, $2, $3, $4)
+ON CONFLICT (project, digest) DO UPDATE SET used_at = now();
 
 -- name: blob_exists
-SELECT true FROM runs.blob WHERE project = $1 AND digest = $2;
+-- The same bytes are wanted once more: whoever erases another run that names them leaves them here.
+UPDATE runs.blob SET used_at = now() WHERE project = $1 AND digest = $2 RETURNING true;
 
 -- name: files_of_call
 -- The list of files that a call under way works with, as its run has stored it.

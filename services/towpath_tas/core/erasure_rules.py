@@ -1,15 +1,32 @@
 """Who may have something erased: another person than the one who asked for it, or that one after a delay.
 
 A platform for a single person takes the confirmation of whoever asked, and the audit says so, as it does for approvals.
-Withdrawing erases nothing, so anybody who may ask for erasures may withdraw any.
+Withdrawing erases nothing, so anybody who may ask for erasures may withdraw any. A run is erased with all below it, and
+only once nothing of it, nor the run that started it, may still do or read anything.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from towpath_contracts.problems.registry import Problem, problem
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.tools.erasures import DecideErasure, ErasureView, RequestErasure
+
+MAX_RUNS = 5_000
+"""Of one tree: all of them stand in the entry of the confirmation, which a bundle has to hold."""
+
+
+class RunToErase(NamedTuple):
+    """A run of the tree that is to be erased; `above`: the run that started it."""
+
+    run_id: UUID
+    project: str
+    status: str
+    erased: bool
+    above: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +57,40 @@ def selection(erasure: RequestErasure | ErasureView) -> dict[str, str]:
     return {name: str(value) for name, value in named.items() if value is not None}
 
 
+def selection_problem(request: RequestErasure) -> Problem | None:
+    """Return what is wrong with what is named; None where it says clearly what is to be erased."""
+    named = selection(request).keys()
+    if request.kind == "payloads" and not named:
+        return problem("request_invalid", "say whose payloads: run_id, execution_id, caller or before")
+    if request.kind == "run" and named != {"run_id"}:
+        return problem("request_invalid", "a run is erased whole: give run_id, and nothing else")
+    return None
+
+
+def tree_problem(run_id: UUID, project: str, tree: Sequence[RunToErase]) -> Problem | None:
+    """Return why a run of *project* can't be erased with what is below it; None where it can."""
+    own = next((run for run in tree if run.run_id == run_id), None)
+    if own is None or own.project != project:
+        return problem("run_not_found", f"no run {run_id} in {project}")
+    if own.erased:
+        return problem("run_erased", f"run {run_id} was erased before", run_id=str(run_id))
+    strange = [run for run in tree if run.project != project]
+    if strange:
+        return problem("forbidden", f"run {strange[0].run_id} of its tree belongs to another project")
+    if len(tree) > MAX_RUNS:
+        return problem("limit_exceeded", f"more than {MAX_RUNS} runs are below it: erase those further down first")
+    live = [run for run in tree if run.status not in FINAL_STATUSES]
+    if live:
+        which = "the run that started it" if live[0].above else "it" if live[0] is own else "one below it"
+        return problem("run_not_ended", f"{which}, {live[0].run_id}, is {live[0].status}", run_id=str(live[0].run_id))
+    return None
+
+
 def requested_detail(request: RequestErasure, erasure: ErasureView) -> dict[str, Any]:
     """Return the details of the entry of a request."""
     return {
         "erasure_id": str(erasure.erasure_id),
+        "kind": erasure.kind,
         "what": selection(request),
         "reason": request.reason,
         "alone_from": erasure.alone_from.isoformat(),
@@ -52,15 +99,24 @@ def requested_detail(request: RequestErasure, erasure: ErasureView) -> dict[str,
 
 
 def decide(
-    erasure: ErasureView, request: DecideErasure, rules: ErasureRules, now: datetime
+    erasure: ErasureView, request: DecideErasure, rules: ErasureRules, now: datetime, tree: Sequence[RunToErase] = ()
 ) -> ErasureDecision | Problem | None:
-    """Return what *request* makes of an erasure, or why it makes nothing; None where it is a repeated one."""
+    """Return what *request* makes of an erasure, or why it makes nothing; None where it is a repeated one.
+
+    *tree* are the runs as they are now that the erasure of a run would erase.
+    """
     if erasure.status != "requested":
         return None if _is_repeated(erasure, request) else _settled(erasure)
-    detail = {"erasure_id": str(erasure.erasure_id), "what": selection(erasure), "reason": erasure.reason}
+    detail: dict[str, Any] = {"erasure_id": str(erasure.erasure_id), "kind": erasure.kind}
+    detail |= {"what": selection(erasure), "reason": erasure.reason}
     detail |= {"requested_by": erasure.requested_by, "by_key": request.key_prefix}
     if request.verdict == "withdraw":
         return ErasureDecision(status="withdrawn", phase="audit.erase_withdrawn", detail=detail)
+    if erasure.kind == "run" and erasure.run_id is not None:
+        refused = tree_problem(erasure.run_id, erasure.project, tree)
+        if refused is not None:
+            return refused
+        detail["runs"] = [str(run.run_id) for run in tree if not run.above]
     alone = request.actor == erasure.requested_by
     waited = now >= erasure.alone_from
     if alone and not waited and not rules.single_person:

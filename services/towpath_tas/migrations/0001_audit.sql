@@ -67,11 +67,13 @@ CREATE TABLE tas.audit_key (
   first_used timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- What somebody wants erased: by whom, why, and which payloads (what is null matches all). It is carried out once it is
--- confirmed: by another person, or from `alone_from` on by whoever asked.
+-- What somebody wants erased: by whom, why, and which payloads (what is null matches all), or which run. It is carried out
+-- once it is confirmed: by another person, or from `alone_from` on by whoever asked. Of a run, `run_ids` are the runs of
+-- its tree when that was confirmed, and `parts` the owners of tables that have erased theirs: runs first.
 CREATE TABLE tas.erasure (
   erasure_id   uuid PRIMARY KEY,
   project      text NOT NULL,
+  kind         text NOT NULL DEFAULT 'payloads' CHECK (kind IN ('payloads', 'run')),
   run_id       uuid,
   execution_id uuid,
   caller       text,
@@ -84,7 +86,9 @@ CREATE TABLE tas.erasure (
   decided_by   text NOT NULL DEFAULT '',
   decided_at   timestamptz,
   erased       bigint NOT NULL DEFAULT 0,
-  done_at      timestamptz
+  done_at      timestamptz,
+  run_ids      uuid[] NOT NULL DEFAULT '{}',
+  parts        text[] NOT NULL DEFAULT '{}'
 );
 CREATE INDEX erasure_open ON tas.erasure (project, erasure_id) WHERE status IN ('requested', 'confirmed');
 
@@ -258,33 +262,82 @@ BEGIN
   RETURN wanted;
 END $$;
 
+-- Notes that an owner of tables has erased its part of a run; the erasure is done when all have.
+CREATE FUNCTION tas.note_erased_part(of_erasure uuid, part text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  UPDATE tas.erasure e SET parts = e.parts || part WHERE e.erasure_id = of_erasure AND part <> ALL (e.parts);
+  UPDATE tas.erasure e SET status = 'done', done_at = clock_timestamp()
+    WHERE e.erasure_id = of_erasure AND e.status = 'confirmed' AND e.parts @> ARRAY['runs', 'history', 'tas'];
+END $$;
+
+-- Empties rows of the ledger, at most *at_most*, of the runs *erased*: what was asked, what came of it, and what people
+-- were shown and said. Which call it was and how it ended stays. `revision` moves, so no replica writes on top.
+CREATE FUNCTION tas.empty_calls(erased uuid[], at_most integer) RETURNS uuid[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  emptied uuid[];
+  calls uuid[];
+BEGIN
+  WITH chosen AS (
+    SELECT t.run_id, t.execution_id FROM tas.tool_call t WHERE t.run_id = ANY (erased) AND t.erased_at IS NULL
+    ORDER BY t.run_id, t.execution_id LIMIT at_most FOR UPDATE
+  ), changed AS (
+    UPDATE tas.tool_call t SET args = '{}', args_digest = '', asked_args = NULL, asked_digest = NULL, context = '{}',
+        claims = '[]', fact = NULL, revision = t.revision + 1, erased_at = clock_timestamp()
+      FROM chosen c WHERE t.run_id = c.run_id AND t.execution_id = c.execution_id
+      RETURNING t.run_id, t.execution_id
+  ) SELECT coalesce(array_agg(c.run_id), '{}'), coalesce(array_agg(c.execution_id), '{}') INTO emptied, calls FROM changed c;
+  UPDATE tas.approval_vote v SET reason = '', digest = ''
+    FROM tas.approval a WHERE a.run_id = ANY (emptied) AND a.execution_id = ANY (calls) AND v.approval_id = a.approval_id;
+  UPDATE tas.approval a SET args = '', bound = '', digest = '', reason = '', decided_reason = ''
+    WHERE a.run_id = ANY (emptied) AND a.execution_id = ANY (calls);
+  DELETE FROM tas.blob_piece b WHERE b.execution_id = ANY (calls);
+  RETURN emptied;
+END $$;
+
 -- Erases payloads that a confirmed erasure names, at most *at_most* of them, and says so in the log in the same
--- transaction; the erasure is done where fewer are left. Returns how many are gone. What the log says of itself, of
--- policies and of keys stays. The plan depends on what the erasure names, so it is made anew each time.
+-- transaction; the erasure is done where fewer are left. Of a run the same, with as many rows of the ledger, once its log
+-- is gone. Returns how many are gone. What the log says of itself, of policies and of keys stays. The plan depends on
+-- what the erasure names, so it is made anew each time.
 CREATE FUNCTION tas.erase_payloads(of_erasure uuid, at_most integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
   wanted tas.erasure;
   gone bigint[];
+  emptied uuid[] := '{}';
 BEGIN
   IF at_most NOT BETWEEN 1 AND 5000 THEN
     RAISE EXCEPTION 'at most 5000 payloads are erased at once';
   END IF;
   wanted := tas.confirmed_erasure(of_erasure);
+  IF wanted.kind = 'run' THEN
+    IF 'runs' <> ALL (wanted.parts) OR 'tas' = ANY (wanted.parts) THEN
+      RETURN 0;
+    END IF;
+    emptied := tas.empty_calls(wanted.run_ids, at_most);
+  END IF;
   WITH chosen AS (
     SELECT r.entry_id FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
     WHERE r.project = wanted.project AND r.phase NOT LIKE ALL (ARRAY['audit.%', 'key.%', 'policy.%'])
-      AND (wanted.run_id IS NULL OR r.run_id = wanted.run_id)
+      AND (wanted.run_id IS NULL OR r.run_id = wanted.run_id OR (wanted.kind = 'run' AND r.run_id = ANY (wanted.run_ids)))
       AND (wanted.execution_id IS NULL OR r.execution_id = wanted.execution_id)
       AND (wanted.caller IS NULL OR r.caller = wanted.caller) AND (wanted.before IS NULL OR r.at < wanted.before)
     ORDER BY r.entry_id LIMIT at_most
   ), deleted AS (
     DELETE FROM tas.audit_payload p USING chosen c WHERE p.entry_id = c.entry_id RETURNING p.entry_id
   ) SELECT coalesce(array_agg(d.entry_id ORDER BY d.entry_id), '{}') INTO gone FROM deleted d;
-  IF cardinality(gone) > 0 THEN
+  IF cardinality(gone) > 0 OR cardinality(emptied) > 0 THEN
     PERFORM tas.write_audit('{}', ARRAY[tas.audit_own_note(wanted.project, 'audit.erased', wanted.decided_by,
       json_build_object('entries', gone, 'reason', wanted.reason, 'erasure_id', of_erasure,
-                        'requested_by', wanted.requested_by)::text)]);
+                        'requested_by', wanted.requested_by, 'calls_emptied', cardinality(emptied))::text)]);
+  END IF;
+  IF wanted.kind = 'run' THEN
+    UPDATE tas.erasure e SET erased = e.erased + cardinality(gone) WHERE e.erasure_id = of_erasure;
+    IF greatest(cardinality(gone), cardinality(emptied)) < at_most THEN
+      PERFORM tas.note_erased_part(of_erasure, 'tas');
+    END IF;
+    RETURN greatest(cardinality(gone), cardinality(emptied));
   END IF;
   UPDATE tas.erasure e SET erased = e.erased + cardinality(gone),
       status = CASE WHEN cardinality(gone) < at_most THEN 'done' ELSE e.status END,
@@ -352,11 +405,13 @@ END $$;
 
 -- Where a run's log asked for calls: nothing else of the runs is readable here. An instruction names its calls in full, so
 -- looking for the id as text finds them, also beside text that json functions refuse.
-CREATE FUNCTION tas.asked_in_run(of_run uuid, calls uuid[]) RETURNS TABLE (execution_id uuid, seq bigint, kept boolean)
+CREATE FUNCTION tas.asked_in_run(of_run uuid, calls uuid[])
+  RETURNS TABLE (execution_id uuid, seq bigint, kept boolean, erased boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT c.id, (SELECT min(e.seq) FROM runs.run_event e WHERE e.run_id = of_run AND e.type = 'instruction_issued'
                 AND position('"' || c.id::text || '"' IN e.event::text) > 0),
-         EXISTS (SELECT FROM runs.run r WHERE r.run_id = of_run)
+         EXISTS (SELECT FROM runs.run r WHERE r.run_id = of_run AND r.erased_at IS NULL),
+         EXISTS (SELECT FROM runs.run r WHERE r.run_id = of_run AND r.erased_at IS NOT NULL)
   FROM unnest(calls) AS c (id)
 $$;
 
@@ -365,16 +420,16 @@ $$;
 -- Nobody but `write_audit`, `take_leaves`, `erase_payloads` and `drop_segments` changes the log; they run as its owner.
 GRANT SELECT ON tas.audit_record, tas.audit_payload, tas.audit_unsealed, tas.audit_leaf TO towpath_tas;
 GRANT SELECT, INSERT ON tas.audit_entry, tas.audit_seal, tas.audit_key TO towpath_tas;
-GRANT SELECT, INSERT, UPDATE (status, decided_by, decided_at) ON tas.erasure TO towpath_tas;
+GRANT SELECT, INSERT, UPDATE (status, decided_by, decided_at, run_ids) ON tas.erasure TO towpath_tas;
 REVOKE EXECUTE ON FUNCTION tas.audit_commitment, tas.write_audit, tas.audit_own_note, tas.take_audit_entry,
   tas.audit_field, tas.audit_fields_digest, tas.audit_leaf_hash, tas.take_leaves, tas.confirmed_erasure,
-  tas.erase_payloads, tas.drop_segments, tas.entry_at, tas.asked_in_run FROM PUBLIC;
+  tas.note_erased_part, tas.empty_calls,  tas.erase_payloads, tas.drop_segments, tas.entry_at, tas.asked_in_run FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION tas.write_audit, tas.take_leaves, tas.erase_payloads, tas.drop_segments, tas.entry_at,
   tas.asked_in_run TO towpath_tas;
 
 -- migrate:down
 DROP VIEW tas.audit_entry;
-DROP FUNCTION tas.asked_in_run, tas.entry_at, tas.drop_segments, tas.erase_payloads, tas.confirmed_erasure, tas.take_leaves, tas.audit_leaf_hash, tas.audit_fields_digest,
+DROP FUNCTION tas.asked_in_run, tas.entry_at, tas.drop_segments, tas.erase_payloads, tas.empty_calls, tas.note_erased_part, tas.confirmed_erasure, tas.take_leaves, tas.audit_leaf_hash, tas.audit_fields_digest,
   tas.audit_field, tas.take_audit_entry, tas.audit_own_note, tas.write_audit, tas.audit_commitment;
 DROP TYPE tas.audit_new;
 DROP TABLE tas.erasure, tas.audit_key, tas.audit_seal, tas.audit_leaf, tas.audit_unsealed, tas.audit_payload, tas.audit_record;

@@ -98,7 +98,8 @@ CREATE VIEW tas.run_task AS
 
 -- One row per call, written before the call. `revision` rises by one with every change: whoever changes a row names the
 -- revision it has seen, so that a decision made from an outdated row is never stored. `asked_args` and their digest are
--- what the run asks for where `edited_by` has changed the call; then `args` is what runs.
+-- what the run asks for where `edited_by` has changed the call; then `args` is what runs. A row that is erased (with its
+-- run) says which call it was and how it ended, and never changes any more.
 CREATE TABLE tas.tool_call (
   run_id          uuid NOT NULL,
   execution_id    uuid NOT NULL,
@@ -138,6 +139,7 @@ CREATE TABLE tas.tool_call (
   asked_args      text,
   asked_digest    text,
   edited_by       text,
+  erased_at       timestamptz,
   PRIMARY KEY (run_id, execution_id)
 ) PARTITION BY RANGE (run_id);
 CREATE TABLE tas.tool_call_default PARTITION OF tas.tool_call DEFAULT WITH (fillfactor = 50);
@@ -424,6 +426,7 @@ BEGIN
         updated_at = clock_timestamp()
       FROM unnest(changes) c
       WHERE t.run_id = c.run_id AND t.execution_id = c.execution_id AND t.revision = c.revision - 1
+        AND t.erased_at IS NULL
         AND NOT (c.decides AND c.project = ANY (stale))
         AND (c.status NOT IN ('permitted', 'started')
              OR coalesce((SELECT f.fence FROM tas.fence f WHERE f.run_id = c.run_id), c.fence) <= c.fence)

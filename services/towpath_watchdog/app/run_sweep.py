@@ -136,7 +136,7 @@ class WatchdogSweep:
             try:
                 page = await self._page(run_id, after)
             except ProblemError as error:
-                if error.problem.code != "run_not_found":
+                if error.problem.code not in {"run_not_found", "run_erased"}:
                     raise
                 self._memory.end(run_id)
                 return

@@ -92,7 +92,7 @@ async def test_a_bundle_that_begins_later_shows_who_asked_for_what_is_erased_in_
     await fill(log, 3)
     erasure_id = await confirmed_and_interrupted(log, monkeypatch)
     await log.sealer.current(fresh=True)
-    await log.owner("UPDATE tas.audit_seal SET at = at - interval '1 day'")
+    await log.age(1)
     await fill(log, 2)
     assert await log.pool.fetchval("SELECT tas.erase_payloads($1, 5000)", erasure_id) == 15
     lines = await log.export(since=wall() - timedelta(hours=1))
@@ -117,9 +117,7 @@ async def confirmed_and_interrupted(log: AuditLog, monkeypatch: pytest.MonkeyPat
 
 async def outcomes(log: AuditLog, some: int) -> list[int]:
     """The ids of the first outcomes in the log."""
-    rows = await log.owner(
-        "SELECT entry_id FROM tas.audit_record WHERE phase = 'outcome' ORDER BY 1 LIMIT $1", some
-    )
+    rows = await log.owner("SELECT entry_id FROM tas.audit_record WHERE phase = 'outcome' ORDER BY 1 LIMIT $1", some)
     return [row["entry_id"] for row in rows]
 
 

@@ -251,7 +251,8 @@ class LedgerRows:
         words = [[by, word, why, at.isoformat(), prefix] for at, by, word, why, prefix in sorted(cast)]
         head = {"asked": execution_id, "read_at": self.database.now(), "stored_fence": self.fences.get(run_id, 0)}
         edit = {name: call.get(name) for name in ledger_tables._EDIT}
-        return {**head, **call, **approval, **edit, "votes": json.dumps(words) if words else None}
+        words_text = json.dumps(words) if words else None
+        return {**head, **call, **approval, **edit, "erased_at": None, "votes": words_text}
 
     def read_counts(self, _session: Session, run_ids: list[UUID], rules: list[str]) -> list[Row]:
         return [{"run_id": r, "rule": n, "used": self.used[r, n]} for r, n in zip(run_ids, rules, strict=True)]

@@ -305,7 +305,7 @@ class RunRows:
         if run is None or run["project"] != project:
             return []
         found = json.loads(self.events[run_id][1]["event"]).get("forked_from")
-        return [{**run, "forked_from": None if found is None else json.dumps(found)}]
+        return [{**run, "erased_at": None, "forked_from": None if found is None else json.dumps(found)}]
 
     def waits_of_run(self, _session: Session, run_id: UUID) -> list[Row]:
         return [gate for gate in self._open_gates() if gate["run_id"] == run_id]
@@ -323,7 +323,7 @@ class RunRows:
         run = self.runs.get(run_id)
         if run is None or project not in (None, run["project"]):
             return []
-        return [{"seq": run["seq"], "status": run["status"]}]
+        return [{"seq": run["seq"], "status": run["status"], "erased_at": None}]
 
     def run_statuses(self, _session: Session, run_ids: list[UUID]) -> list[Row]:
         runs = [self.runs[run_id] for run_id in run_ids if run_id in self.runs]

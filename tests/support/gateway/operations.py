@@ -41,6 +41,7 @@ OPERATIONS = [
     ("audit:read", "GET", "/v1/audit/checkpoint", None),
     ("audit:read", "GET", f"/v1/audit/proof/{uuid.uuid4()}", None),
     ("audit:erase", "POST", "/v1/erasures", {"reason": "r", "caller": "c"}),
+    ("audit:erase", "POST", f"/v1/runs/{uuid.uuid4()}/erase", {"reason": "r"}),
     ("audit:erase", "GET", "/v1/erasures", None),
     ("audit:erase", "GET", f"/v1/erasures/{uuid.uuid4()}", None),
     ("audit:erase", "POST", f"/v1/erasures/{uuid.uuid4()}/confirm", None),

@@ -1,4 +1,4 @@
-"""What is gone rests on an erasure that the log itself has as asked for, confirmed by somebody else, and carried out."""
+"""What is gone rests on an erasure that the log itself has: asked for, confirmed by somebody else, and carried out."""
 
 from typing import Any
 
@@ -17,7 +17,12 @@ SHIFTED = {"before": "2026-11-22T11:00:00+02:00"}
 
 
 def own(phase: str, actor: str, detail: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return {"phase": f"audit.{phase}", "actor": actor, "execution_id": None, "detail": {"erasure_id": "e1", **detail}} | fields
+    return {
+        "phase": f"audit.{phase}",
+        "actor": actor,
+        "execution_id": None,
+        "detail": {"erasure_id": "e1", **detail},
+    } | fields
 
 
 def asked(**more: Any) -> dict[str, Any]:
@@ -65,7 +70,7 @@ def test_a_payload_may_be_gone_that_was_asked_for_confirmed_and_erased(steps: li
         ([asked(what=SHIFTED), confirmed(what={"before": "2026-11-22T09:00:00Z"}), erased(0)], "for something else"),
         ([asked(kind="run"), confirmed(kind="run", runs=[CALL]), erased(0)], "for something else"),
         ([asked(kind="run"), confirmed(runs=[RUN]), erased(0)], "was confirmed by nobody"),
-        ([{**asked(), "project": "q"}, {**confirmed(), "project": "q"}, {**erased(0), "project": "q"}], "something else"),
+        ([{**one, "project": "q"} for one in (asked(), confirmed(), erased(0))], "for something else"),
     ],
 )  # fmt: skip
 def test_what_one_of_the_three_entries_lacks_covers_nothing(steps: list[dict[str, Any]], why: str) -> None:
@@ -88,13 +93,21 @@ def test_a_row_of_the_ledger_is_empty_only_where_the_erasure_of_its_run_is_in_th
     def lines(*entries: dict[str, Any]) -> list[str]:
         return made(dict(ALLOW), *map(dict, entries), extra=(stored, step))
 
-    report = verify(lines(*steps, erased(runs=[RUN])))
+    report = verify(lines(*steps))
     assert (report.faults, report.figures["runs_erased"]) == ([], 1)
     both = [("decision_without_run_event", 0), ("stored_missing", 0)]
-    for entries in ([], steps, [erased(runs=[RUN])], [*steps, erased(runs=[CALL])], [asked(), confirmed(), erased(0)]):
+    another = [asked(kind="run"), confirmed(kind="run", runs=[CALL])]
+    for entries in (
+        [],
+        steps[:1],
+        steps[1:],
+        another,
+        [erased(runs=[RUN])],
+        [asked(), confirmed(runs=[RUN]), erased(0)],
+    ):
         assert sorted(found(lines(*entries))) == both
     changed = bundle.stored(0, {"erased": True, "tool": "another"})
-    assert found(made(dict(ALLOW), *map(dict, [*steps, erased(runs=[RUN])]), extra=(changed,))) == [("stored_changed", 0)]
+    assert found(made(dict(ALLOW), *map(dict, steps), extra=(changed,))) == [("stored_changed", 0)]
 
 
 def test_what_retention_dropped_may_have_had_the_request() -> None:

@@ -15,6 +15,8 @@ app = App(name="erasures", help="See what is to be erased; confirm or withdraw i
 
 
 def _what(row: Row) -> str:
+    if row["kind"] == "run":
+        return f"run {row['run_id']} and what is below it"
     named = ((name, row[name]) for name in ("run_id", "execution_id", "caller", "before"))
     return ", ".join(f"{name.removesuffix('_id')} {value}" for name, value in named if value is not None)
 
@@ -31,6 +33,8 @@ ERASURE = (
     _minute("requested_at"),
     _minute("alone_from"),
     Column("decided by", "decided_by"),
+    Column("runs", lambda row: str(row["runs"] or "")),
+    Column("erased by", lambda row: " ".join(row["parts"])),
     Column("payloads erased", "erased"),
     Column("why", lambda row: row["reason"][:80]),
 )
@@ -94,7 +98,8 @@ async def confirm(
     async with common.connect() as client:
         if not yes:
             asked = (await client.audit.erasure(erasure)).model_dump(mode="json")
-            words = f"Erase the payloads of {_what(asked)} for ever, as {asked['requested_by']} asked? [y/N] "
+            which = _what(asked) if asked["kind"] == "run" else f"the payloads of {_what(asked)}"
+            words = f"Erase {which} for ever, as {asked['requested_by']} asked? [y/N] "
             if prompt(words).strip().lower() not in {"y", "yes"}:
                 raise ProblemError(problem("request_invalid", "nothing was erased"))
         _show(common, await client.audit.confirm_erasure(erasure))

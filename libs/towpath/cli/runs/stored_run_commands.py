@@ -45,6 +45,7 @@ def add_to(app: App) -> None:
             "towpath runs fork 0192f3 --from-step 1 --decisions other.json",
         ),
     )
+    app.command(erase, help_epilogue=examples("towpath runs erase 0192f3 --reason 'request 4711'"))
 
 
 async def replay(
@@ -123,6 +124,24 @@ async def fork(
     out.record(accepted.model_dump(mode="json"), _ACCEPTED)
     out.write(f"calls of {run_id} from step {from_step} on are not undone; the fork may make them once more", "yellow")
     out.write(f"follow it: towpath runs watch {accepted.run_id}", "dim")
+
+
+async def erase(run: str, /, *, reason: str, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+    """Ask for all that is stored of an ended run, and of every run below it, to be erased.
+
+    Nothing is erased until another person confirms it, or you do after the delay: towpath erasures confirm ID. Its id,
+    times and status stay, and every proof of the audit.
+
+    Args:
+        run: The run's id, or its beginning or end.
+        reason: Why; it stands in the log for ever, so it should name nobody.
+    """
+    from towpath.cli.access.erasures_commands import ERASURE
+
+    async with common.connect() as client:
+        run_id = await short_ids.resolve_run_id(client, run)
+        asked = await client.audit.request_run_erasure(run_id, reason)
+    common.out().record(asked.model_dump(mode="json"), ERASURE)
 
 
 _ACCEPTED = (Column("run", "run_id"), Column("status", "status"), Column("network", "network"))

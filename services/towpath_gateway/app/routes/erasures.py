@@ -1,4 +1,4 @@
-"""Erasures: ask for payloads of the audit to be erased, confirm it, withdraw it.
+"""Erasures: ask for payloads of the audit or for a run to be erased, confirm it, withdraw it.
 
 All of it needs the scope `audit:erase`. Who asks and who confirms are the credentials' persons, never fields of a body.
 """
@@ -24,7 +24,7 @@ from towpath_gateway.app.dependencies import AuditEraser, Dependencies, GatewayD
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import Principal
 
-router = APIRouter(prefix="/v1/erasures", route_class=BoundedJsonRoute, tags=["tool access"])
+router = APIRouter(route_class=BoundedJsonRoute, tags=["tool access"])
 
 CARRY_OUT_TIMEOUT_S = 60.0
 """The answer to a confirmation comes when most of it is carried out."""
@@ -43,8 +43,39 @@ class RequestErasureBody(ClientMessage):
     before: AwareDatetime | None = None
 
 
+class EraseRunBody(ClientMessage):
+    """Why a run is to be erased; it stands in the log for ever, so it should name nobody."""
+
+    reason: str = Field(min_length=1, max_length=MAX_REASON)
+
+
 @router.post(
-    "",
+    "/v1/runs/{run_id}/erase",
+    status_code=201,
+    response_model=ErasureView,
+    responses=documented("run_not_found", "run_erased", "run_not_ended", "limit_exceeded"),
+    summary="Ask for a run to be erased",
+)
+async def request_run_erasure(
+    run_id: UUID, wanted: EraseRunBody, dependencies: Dependencies, principal: AuditEraser
+) -> Response:
+    """Ask for all that is stored of an ended run, and of every run below it, to be erased.
+
+    Nothing is, until another person confirms it, as with payloads of the audit.
+    """
+    request = RequestErasure(
+        project=principal.project,
+        actor=principal.actor,
+        key_prefix=principal.key_prefix or "",
+        kind="run",
+        run_id=run_id,
+        reason=wanted.reason,
+    )
+    return await _request(dependencies, request)
+
+
+@router.post(
+    "/v1/erasures",
     status_code=201,
     response_model=ErasureView,
     responses=documented("limit_exceeded"),
@@ -58,11 +89,15 @@ async def request_erasure(wanted: RequestErasureBody, dependencies: Dependencies
         key_prefix=principal.key_prefix or "",
         **wanted.model_dump(exclude_unset=True),
     )
+    return await _request(dependencies, request)
+
+
+async def _request(dependencies: GatewayDependencies, request: RequestErasure) -> Response:
     view: ErasureView = await dependencies.platform.request(rpc.REQUEST_ERASURE, request)
     return json_answer(view, status=201, headers={"Location": f"/v1/erasures/{view.erasure_id}"})
 
 
-@router.get("", response_model=ErasureList, responses=documented(), summary="List erasures")
+@router.get("/v1/erasures", response_model=ErasureList, responses=documented(), summary="List erasures")
 async def list_erasures(
     dependencies: Dependencies,
     principal: AuditEraser,
@@ -76,7 +111,10 @@ async def list_erasures(
 
 
 @router.get(
-    "/{erasure_id}", response_model=ErasureView, responses=documented("erasure_not_found"), summary="Look at an erasure"
+    "/v1/erasures/{erasure_id}",
+    response_model=ErasureView,
+    responses=documented("erasure_not_found"),
+    summary="Look at an erasure",
 )
 async def get_erasure(erasure_id: UUID, dependencies: Dependencies, principal: AuditEraser) -> Response:
     """Return what is to be erased, who asked, and how far it is."""
@@ -86,7 +124,7 @@ async def get_erasure(erasure_id: UUID, dependencies: Dependencies, principal: A
 
 
 @router.post(
-    "/{erasure_id}/confirm",
+    "/v1/erasures/{erasure_id}/confirm",
     response_model=ErasureView,
     responses=documented("erasure_not_found", "erasure_settled", "second_person_required"),
     summary="Confirm an erasure",
@@ -97,7 +135,7 @@ async def confirm_erasure(erasure_id: UUID, dependencies: Dependencies, principa
 
 
 @router.post(
-    "/{erasure_id}/withdraw",
+    "/v1/erasures/{erasure_id}/withdraw",
     response_model=ErasureView,
     responses=documented("erasure_not_found", "erasure_settled"),
     summary="Withdraw an erasure",

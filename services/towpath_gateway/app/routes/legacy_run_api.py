@@ -202,7 +202,7 @@ async def show_prompt(
 @router.get(
     "/v1/runs/{run_id}/tools/{execution_id}",
     response_model=ToolCallPayload,
-    responses=documented("run_not_found", "tool_call_not_found"),
+    responses=documented("run_not_found", "run_erased", "tool_call_not_found"),
     summary="The full payload of a tool call",
 )
 async def get_tool_payload(

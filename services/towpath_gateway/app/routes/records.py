@@ -46,7 +46,10 @@ async def replay_runs(
 
 
 @router.get(
-    "/runs/{run_id}/replay", response_model=ReplayResult, responses=documented("run_not_found"), summary="Replay a run"
+    "/runs/{run_id}/replay",
+    response_model=ReplayResult,
+    responses=documented("run_not_found", "run_erased"),
+    summary="Replay a run",
 )
 async def replay_run(run_id: UUID, dependencies: Dependencies, principal: RunsOperator) -> Response:
     """Feed the run's facts to the engine again and compare its events byte for byte; changes nothing."""
@@ -58,7 +61,7 @@ async def replay_run(run_id: UUID, dependencies: Dependencies, principal: RunsOp
 @router.get(
     "/runs/{run_id}/record",
     response_model=RunRecordPiece,
-    responses=documented("run_not_found"),
+    responses=documented("run_not_found", "run_erased"),
     summary="Take a run's record along",
 )
 async def get_record(
@@ -76,7 +79,9 @@ async def get_record(
     "/runs/{run_id}/fork",
     status_code=202,
     response_model=RunAccepted,
-    responses=documented("run_not_found", "fork_refused", "version_not_found", "script_not_allowed", "overloaded"),
+    responses=documented(
+        "run_not_found", "run_erased", "fork_refused", "version_not_found", "script_not_allowed", "overloaded"
+    ),
     summary="Fork a run from a step",
 )
 async def fork_run(

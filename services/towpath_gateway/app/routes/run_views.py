@@ -19,7 +19,7 @@ router = APIRouter(prefix="/v1/runs/{run_id}", route_class=BoundedJsonRoute, tag
 @router.get(
     "/nodes",
     response_model=RunNodesView,
-    responses=documented("run_not_found"),
+    responses=documented("run_not_found", "run_erased"),
     summary="The state of a run, with a node for every model call",
 )
 async def get_nodes(
@@ -37,7 +37,7 @@ async def get_nodes(
 @router.get(
     "/goal",
     response_model=GoalView,
-    responses=documented("run_not_found", "not_a_goal"),
+    responses=documented("run_not_found", "run_erased", "not_a_goal"),
     summary="How a goal run stands",
 )
 async def get_goal(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
@@ -51,7 +51,7 @@ async def get_goal(run_id: UUID, dependencies: Dependencies, principal: RunsRead
 @router.get(
     "/plan",
     response_model=PlanView,
-    responses=documented("run_not_found", "not_a_plan"),
+    responses=documented("run_not_found", "run_erased", "not_a_plan"),
     summary="How a plan or workflow stands",
 )
 async def get_plan(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
@@ -65,7 +65,7 @@ async def get_plan(run_id: UUID, dependencies: Dependencies, principal: RunsRead
 @router.get(
     "/messages",
     response_model=RunMessages,
-    responses=documented("run_not_found"),
+    responses=documented("run_not_found", "run_erased"),
     summary="A run as a conversation",
 )
 async def get_messages(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:

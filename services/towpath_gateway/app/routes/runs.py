@@ -140,7 +140,12 @@ async def list_runs(
     return json_answer(await dependencies.platform.request(rpc.LIST_RUNS, request))
 
 
-@router.get("/v1/runs/{run_id}", response_model=RunView, responses=documented("run_not_found"), summary="Look at a run")
+@router.get(
+    "/v1/runs/{run_id}",
+    response_model=RunView,
+    responses=documented("run_not_found", "run_erased"),
+    summary="Look at a run",
+)
 async def get_run(run_id: UUID, dependencies: Dependencies, principal: RunsReader, prefer: Prefer = None) -> Response:
     """Return a run; with `Prefer: wait=N` as soon as it has ended, or as it stands after N seconds."""
     wait_s = preferred_wait(prefer)
@@ -154,7 +159,7 @@ async def get_run(run_id: UUID, dependencies: Dependencies, principal: RunsReade
 @router.get(
     "/v1/runs/{run_id}/events",
     response_model=EventPage,
-    responses={**documented("run_not_found", "overloaded"), **_STREAM},
+    responses={**documented("run_not_found", "run_erased", "overloaded"), **_STREAM},
     summary="Read or follow the events of a run",
 )
 async def get_events(
@@ -193,7 +198,7 @@ async def get_events(
     "/v1/runs/{run_id}/cancel",
     status_code=202,
     response_model=ActionDone,
-    responses=documented("run_not_found", "run_finished", "run_unreadable"),
+    responses=documented("run_not_found", "run_erased", "run_finished", "run_unreadable"),
     summary="Ask a run to stop",
 )
 async def cancel_run(
@@ -208,7 +213,7 @@ async def cancel_run(
 @router.get(
     "/v1/runs/{run_id}/tree",
     response_model=RunTreeNode,
-    responses=documented("run_not_found"),
+    responses=documented("run_not_found", "run_erased"),
     summary="A run and its child runs",
 )
 async def get_tree(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
@@ -224,7 +229,7 @@ async def get_tree(run_id: UUID, dependencies: Dependencies, principal: RunsRead
 @router.get(
     "/v1/runs/{run_id}/history",
     response_model=ExecutionHistory,
-    responses=documented("run_not_found"),
+    responses=documented("run_not_found", "run_erased"),
     summary="The execution history of a run",
 )
 async def get_history(

@@ -18,7 +18,9 @@ from towpath_readings.workspace import project_workspace
 router = APIRouter(prefix="/v1/runs/{run_id}/workspace", route_class=BoundedJsonRoute, tags=["runs"])
 
 
-@router.get("", response_model=WorkspaceView, responses=documented("run_not_found"), summary="The files of a run")
+@router.get(
+    "", response_model=WorkspaceView, responses=documented("run_not_found", "run_erased"), summary="The files of a run"
+)
 async def get_workspace(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
     """Return the files of a run with their versions, and its plan, as they stand."""
     return json_answer(await _view(dependencies, principal.project, run_id))
@@ -27,7 +29,7 @@ async def get_workspace(run_id: UUID, dependencies: Dependencies, principal: Run
 @router.get(
     "/{path:path}",
     response_model=FileText,
-    responses=documented("run_not_found", "file_not_found"),
+    responses=documented("run_not_found", "run_erased", "file_not_found"),
     summary="Read a file of a run",
 )
 async def get_file(

@@ -38,6 +38,7 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
+from towpath_orchestrator.app.api.run_export import erased_problem
 from towpath_orchestrator.app.state_cache import RunWaiters
 from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, CallOutcomeCollector, EventOutcomeFields
 
@@ -116,6 +117,7 @@ def view(row: Any) -> RunView:
         root_run_id=row["root_run_id"],
         depth=row["depth"],
         calls=CallCounts.model_validate_json(row["calls"]),
+        erased_at=row["erased_at"],
     )
 
 
@@ -172,6 +174,8 @@ class RunQueries:
         row = await self._pool.fetchrow(RECORDS.whole_run, request.run_id, request.project)
         if row is None:
             raise _unknown(request.run_id, request.project)
+        if row["erased_at"] is not None:
+            raise erased_problem(request.run_id, row["erased_at"])
         run = await self._with_waits(_whole(row))
         return await self._with_effects(run) if request.effects else run
 
@@ -242,6 +246,8 @@ class RunQueries:
         run = await self._pool.fetchrow(QUERIES.run_seq, run_id, project)
         if run is None:
             raise _unknown(run_id, project)
+        if run["erased_at"] is not None:
+            raise erased_problem(run_id, run["erased_at"])
         rows = await self._pool.fetch(QUERIES.events_page, run_id, after, limit) if run["seq"] > after else []
         entries = tuple(read_entry(row) for row in within_page(rows, "event"))
         return EventPage(run_id=run_id, entries=entries, seq=run["seq"], status=run["status"])
@@ -263,6 +269,8 @@ class RunQueries:
         rows = await self._pool.fetch(QUERIES.tree, request.run_id, request.project, request.limit + 1)
         if not rows:
             raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
+        if rows[0]["erased_at"] is not None:
+            raise erased_problem(request.run_id, rows[0]["erased_at"])
         shown = rows[: request.limit]
         parents = {row["parent_run_id"] for row in shown[1:]}
         purposes = await self._pool.fetch(QUERIES.tree_steps, list(parents)) if parents else []

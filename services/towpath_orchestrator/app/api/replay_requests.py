@@ -73,11 +73,11 @@ class ReplayRequests:
         return _page(results, next_after=last if more else None)
 
     async def _one(self, run_id: UUID) -> ReplayResult | None:
-        """Replay one run of a page; None where it was deleted since the page was begun."""
+        """Replay one run of a page; None where it was deleted or erased since the page was begun."""
         try:
             record = await DatabaseRecord.open(self._pool, run_id, None)
         except ProblemError as error:
-            if error.problem.code != "run_not_found":
+            if error.problem.code not in {"run_not_found", "run_erased"}:
                 raise
             return None
         return await ReplayCheck(record).run()

@@ -31,6 +31,11 @@ _PARTS = ("header", "snapshot", "facts", "events")
 """Of an export, in order; the header and the snapshot are one line."""
 
 
+def erased_problem(run_id: UUID, at: datetime) -> ProblemError:
+    """Return what whoever asks for a run that was erased is told."""
+    return ProblemError(problem("run_erased", f"run {run_id} was erased at {at.isoformat()}", run_id=str(run_id)))
+
+
 class DatabaseRecord:
     """A run in Postgres, as far as its log went when it was opened: facts and events of one moment."""
 
@@ -48,10 +53,12 @@ class DatabaseRecord:
 
     @classmethod
     async def open(cls, pool: Any, run_id: UUID, project: str | None) -> "DatabaseRecord":
-        """Open the record of a run of *project*; raises ProblemError `run_not_found`."""
+        """Open the record of a run of *project*; raises ProblemError `run_not_found`, `run_erased`."""
         row = await pool.fetchrow(QUERIES.record, run_id, project)
         if row is None:
             raise ProblemError(problem("run_not_found", f"no run {run_id}" + (f" in {project}" if project else "")))
+        if row["erased_at"] is not None:
+            raise erased_problem(run_id, row["erased_at"])
         return cls(pool, row, await pool.fetchval(QUERIES.record_snapshot, row["snapshot_digest"]))
 
     async def events(self, after: int = 0) -> AsyncIterator[RecordedEvent]:

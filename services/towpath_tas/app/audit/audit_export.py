@@ -302,7 +302,11 @@ async def _add_steps(connection: Any, shown: Iterable[Any], piece: ExportPiece) 
         QUERIES.steps, [row["run_id"] for row in calls], [row["execution_id"] for row in calls]
     )
     for row in found:
-        piece.add(bundle.step(str(row["execution_id"]), str(row["run_id"]), row["seq"], kept=row["kept"]))
+        piece.add(
+            bundle.step(
+                str(row["execution_id"]), str(row["run_id"]), row["seq"], kept=row["kept"], erased=row["erased"]
+            )
+        )
 
 
 def _belongs_to_bundle(row: Any, size: int, until: datetime | None) -> bool:

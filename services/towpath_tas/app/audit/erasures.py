@@ -1,7 +1,8 @@
 """Erasures: asked for, confirmed or withdrawn, and carried out.
 
 Each step is one transaction with its entry of the audit. What was confirmed is carried out by whoever confirmed it, in
-batches; what an interruption leaves is finished by any replica.
+batches; what an interruption leaves is finished by any replica. Of a run every owner of tables erases its own, the run
+log first, and the erasure is done when all have.
 """
 
 import asyncio
@@ -18,12 +19,21 @@ from towpath_contracts.tools.erasures import (
     ListErasures,
     RequestErasure,
 )
+from towpath_fabric.clock import monotonic
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES as LEDGER
 from towpath_tas.adapters.ledger_tables import platform_audit_row
-from towpath_tas.core.erasure_rules import ErasureRules, decide, requested_detail, selection
+from towpath_tas.core.erasure_rules import (
+    MAX_RUNS,
+    ErasureRules,
+    RunToErase,
+    decide,
+    requested_detail,
+    selection_problem,
+    tree_problem,
+)
 
 QUERIES = Queries.load("towpath_tas.adapters", "erasures.sql")
 
@@ -34,7 +44,12 @@ BATCH = 5_000
 MAX_BATCHES_PER_REQUEST = 20
 """Whoever confirms waits for as many; the rest follows."""
 
-FINISH_EVERY_S = 15.0
+FINISH_EVERY_S = 2.0
+
+AWAIT_RUN_S = 15.0
+"""Whoever confirms the erasure of a run waits so long for its owners; the rest follows."""
+
+LOOK_S = 0.25
 
 
 class Erasures:
@@ -47,17 +62,23 @@ class Erasures:
 
     async def request(self, request: RequestErasure) -> ErasureView:
         """Store what is asked for; raises ProblemError where nothing is named, or too much waits already."""
-        if not selection(request):
-            raise ProblemError(problem("request_invalid", "say whose payloads: run_id, execution_id, caller or before"))
+        refused = selection_problem(request)
+        if refused is not None:
+            raise ProblemError(refused)
         async with self._pool.acquire() as connection, connection.transaction():
             waiting = await connection.fetchval(QUERIES.open_erasures, request.project)
             if waiting >= MAX_OPEN:
                 raise ProblemError(
                     problem("limit_exceeded", f"{waiting} erasures wait; confirm or withdraw some first")
                 )
+            if request.kind == "run" and request.run_id is not None:
+                refused = tree_problem(request.run_id, request.project, await _tree(connection, request.run_id))
+                if refused is not None:
+                    raise ProblemError(refused)
             now = await connection.fetchval(QUERIES.now)
             erasure = ErasureView(
                 erasure_id=new_run_id(),
+                kind=request.kind,
                 project=request.project,
                 status="requested",
                 reason=request.reason,
@@ -73,6 +94,7 @@ class Erasures:
                 QUERIES.add,
                 *(erasure.erasure_id, erasure.project, erasure.run_id, erasure.execution_id, erasure.caller),
                 *(erasure.before, erasure.reason, erasure.requested_by, erasure.requested_at, erasure.alone_from),
+                erasure.kind,
             )
             await _note(connection, erasure, "audit.erase_requested", request.actor, requested_detail(request, erasure))
         return erasure
@@ -82,15 +104,29 @@ class Erasures:
         async with self._pool.acquire() as connection, connection.transaction():
             erasure = _found(await connection.fetchrow(QUERIES.lock, request.project, request.erasure_id), request)
             now = await connection.fetchval(QUERIES.now)
-            decision = decide(erasure, request, self._rules, now)
+            tree = await _tree(connection, erasure.run_id) if erasure.kind == "run" else []
+            decision = decide(erasure, request, self._rules, now, tree)
             if isinstance(decision, Problem):
                 raise ProblemError(decision)
             if decision is not None:
-                await connection.execute(QUERIES.settle, erasure.erasure_id, decision.status, request.actor, now)
+                runs = [UUID(run_id) for run_id in decision.detail.get("runs", ())]
+                await connection.execute(QUERIES.settle, erasure.erasure_id, decision.status, request.actor, now, runs)
                 await _note(connection, erasure, decision.phase, request.actor, decision.detail)
-        if request.verdict == "confirm":
+        if request.verdict == "confirm" and erasure.kind == "run":
+            await self._await_owners(request)
+        elif request.verdict == "confirm":
             await self.carry_out(request.erasure_id, MAX_BATCHES_PER_REQUEST)
         return _found(await self._pool.fetchrow(QUERIES.find, request.project, request.erasure_id), request)
+
+    async def _await_owners(self, request: DecideErasure) -> None:
+        """Wait until every owner of tables has erased its part of a run, at most AWAIT_RUN_S."""
+        until = monotonic() + AWAIT_RUN_S
+        while monotonic() < until:
+            found = _found(await self._pool.fetchrow(QUERIES.find, request.project, request.erasure_id), request)
+            if found.status == "done":
+                return
+            await self.carry_out(request.erasure_id, MAX_BATCHES_PER_REQUEST)
+            await asyncio.sleep(LOOK_S)
 
     async def list(self, request: ListErasures) -> ErasureList:
         """Return a page of the project's erasures; raises ProblemError for one that is named and is none."""
@@ -126,6 +162,11 @@ class Erasures:
         """Go on with what was confirmed and is not done."""
         for row in await self._pool.fetch(QUERIES.unfinished):
             await self.carry_out(row["erasure_id"], MAX_BATCHES_PER_REQUEST)
+
+
+async def _tree(connection: Any, run_id: UUID | None) -> list[RunToErase]:
+    rows = await connection.fetch(QUERIES.tree, run_id, MAX_RUNS + 1)
+    return [RunToErase(**dict(row)) for row in rows]
 
 
 def _found(row: Any, request: DecideErasure | ListErasures) -> ErasureView:

@@ -42,7 +42,7 @@ async def add_stored(connection: Any, shown: Sequence[Any], piece: ExportPiece) 
             found = calls.get(row["execution_id"])
             if found is None and row["phase"] == "outcome":
                 continue  # the decision of the call tells that its row is gone
-            if found is not None and "approval_id" in detail:
+            if found is not None and "approval_id" in detail and "erased" not in found:
                 found = _with_approval(found, row, approvals.get(_approval_id(detail)))
             piece.add(bundle.stored(row["leaf_index"], found))
 
@@ -61,16 +61,26 @@ async def _calls(connection: Any, rows: Sequence[Any]) -> dict[UUID, Found]:
     )
     found = {}
     for row in stored:
-        asked = row["asked_made"] or row["args_made"]
-        call = {name: row[name] for name in ("project", "network", "agent_key", "caller", "tool", "operation")}
-        call |= {name: row[name] for name in ("rule", "policy_version", "status")}
-        call["args_fit"] = row["args_made"] == row["args_digest"] and row["asked_made"] == row["asked_digest"]
-        call["args_digest"] = row["args_made"]
-        if asked == row["args_made"]:
-            call["decided_args"] = asked  # of a call that was edited, each approval has the arguments of its time
-        call["result_digest"] = _result_digest(row["fact"])
-        found[row["execution_id"]] = call
+        found[row["execution_id"]] = _erased(row) if row["erased_at"] is not None else _call(row)
     return found
+
+
+def _erased(row: Any) -> Found:
+    """Return what a row that was erased with its run still says."""
+    left = ("project", "network", "agent_key", "caller", "tool", "operation", "rule", "policy_version", "status")
+    return {"erased": True} | {name: row[name] for name in left}
+
+
+def _call(row: Any) -> Found:
+    asked = row["asked_made"] or row["args_made"]
+    call = {name: row[name] for name in ("project", "network", "agent_key", "caller", "tool", "operation")}
+    call |= {name: row[name] for name in ("rule", "policy_version", "status")}
+    call["args_fit"] = row["args_made"] == row["args_digest"] and row["asked_made"] == row["asked_digest"]
+    call["args_digest"] = row["args_made"]
+    if asked == row["args_made"]:
+        call["decided_args"] = asked  # of a call that was edited, each approval has the arguments of its time
+    call["result_digest"] = _result_digest(row["fact"])
+    return call
 
 
 def _result_digest(fact: str | None) -> str | None:

@@ -132,6 +132,8 @@ class LedgerCommands:
         finally:
             await lane.close()
         crash_point("tas.word_written")
+        if update.erased:
+            raise ProblemError(problem("run_erased", f"run {run_id} was erased", run_id=str(run_id)))
         if refused:
             raise ProblemError(refused[0])
         if update.error or update.contested:

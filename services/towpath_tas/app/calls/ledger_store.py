@@ -77,7 +77,8 @@ class CallUpdate:
     """One message about one call on its way through the ledger, and what came of it; `decide` is pure.
 
     *fresh*: no row is expected. *read*: the row must be read and not taken from the cache. Limits of a run are counted
-    under *usage_run_id*: the root run, whichever run below it calls. `apply` sets `change`, or `error`, or `contested`.
+    under *usage_run_id*: the root run, whichever run below it calls. `apply` sets `change`, or `error`, or `contested`,
+    or `erased`: the row was erased with its run, and nothing is decided about it any more.
     """
 
     run_id: UUID
@@ -92,6 +93,7 @@ class CallUpdate:
     context: LedgerContext | None = None
     error: str = ""
     contested: bool = False
+    erased: bool = False
 
     @property
     def usage_key(self) -> UUID:
@@ -143,6 +145,7 @@ class LedgerStore:
             if not todo:
                 return
             await self._read_contexts(lane, todo)
+            todo = [update for update in todo if not update.erased]
             crash_point("tas.looked")
             decided = await self._decide_with_origins(lane, self._decide_all(todo))
             await self._decide_with_usage(lane, decided)
@@ -171,6 +174,7 @@ class LedgerStore:
             found = stored.get(update.execution_id)
             if found is not None:
                 self.clock.set(found.at)
+                update.erased, update.change = found.erased, NO_CHANGE
             call = found.call if found is not None else guessed[update.execution_id]
             project = call.project if call is not None else update.project
             update.context = _decision_context(

@@ -1,0 +1,167 @@
+"""A run is erased whole while every owner of its rows is killed in the middle, and the audit still verifies."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx2
+from pydantic import SecretStr
+from tests.e2e.test_canaries import stored
+from tests.support.decider.gemini_server import Answer, gemini, says
+from tests.support.places import TESTS
+
+from towpath_audit.bundle import digest
+from towpath_audit.verifier import verify
+from towpath_embedded.platform import Platform
+from towpath_embedded.processes.role_process import WorkerLaunch
+from towpath_gateway.adapters.key_store import CreateKeyBody
+from towpath_gateway.core.api_keys import SCOPES
+from towpath_gateway.settings import GatewaySettings
+from towpath_gateway.wiring import create_key
+
+TOOLS = TESTS / "support" / "worker" / "private_tools.py"
+POLICY = "kind: Policy\nrules:\n  - {name: private, tool: 'private.*', effect: allow}\n"
+AGENT = {"key": "a", "is_default": True, "allow_respond": True, "equipped_tools": ["private.look", "private.dump"]}
+SPEC = {"name": "private", "agents": [{**AGENT, "prompt_template": "Help.", "model": "gemini:gemini-2.5-flash"}]}
+TASK, QUOTED, ARGUMENT, LABEL, THOUGHT, ANSWER = (
+    f"canary-{place}-51f0" for place in ("task", "quoted", "argument", "label", "thought", "answer")
+)
+SECRETS = (TASK, QUOTED, ARGUMENT, LABEL, THOUGHT, ANSWER, "canary-result-street", "canary-blob-line")
+OWNERS = {"orchestrator": "runs.notice", "log_writer": "history.skipped_event", "tas": "tas.blob_piece"}
+"""A table of each owner that is changed last or nearly: who holds it has the erasing wait in the middle."""
+
+
+def decided(action: str, **details: Any) -> Answer:
+    return says(json.dumps({"action": action, "action_reasoning": THOUGHT, "action_details": details}))
+
+
+def answers() -> Sequence[Answer]:
+    return (
+        decided("USE_TOOL", tool_name="private.look", parameters={"who": ARGUMENT}),
+        decided("USE_TOOL", tool_name="private.dump", parameters={"who": ARGUMENT}),
+        decided("RESPOND", payload=ANSWER),
+    )
+
+
+@asynccontextmanager
+async def client_of(platform: Platform, caller: str) -> AsyncIterator[httpx2.AsyncClient]:
+    settings = GatewaySettings(database_url=SecretStr(platform.dsn("gateway")))
+    scopes = (*SCOPES, "audit:erase")
+    key = await create_key(settings, CreateKeyBody(caller=caller, scopes=scopes, roles=("policy_admin",)), "default")
+    headers = {"Authorization": f"Bearer {key}"}
+    async with httpx2.AsyncClient(base_url=platform.gateway_url, headers=headers, timeout=90) as client:
+        yield client
+
+
+async def run_of(client: httpx2.AsyncClient) -> str:
+    async with asyncio.timeout(60):
+        while (await client.post("/v1/networks", json={"spec": SPEC})).status_code not in {200, 201}:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+    body = {"network": "private", "user_message": TASK, "debug": True, "labels": {"case": LABEL}}
+    body |= {"quoted_inputs": {"mail": QUOTED}}
+    answer = await client.post("/v1/runs", json=body, headers={"Prefer": "wait=60"})
+    assert answer.json().get("status") == "completed", answer.text
+    run_id: str = answer.json()["run_id"]
+    return run_id
+
+
+async def places_of(platform: Platform, secrets: Sequence[str]) -> set[tuple[str, str]]:
+    return {(table, secret) for table, text in await stored(platform) for secret in secrets if secret in text}
+
+
+async def die_in_the_middle(platform: Platform, owner: Any, role: str, table: str) -> None:
+    """Have *role* wait in the middle of erasing, and kill it there with its session."""
+    async with owner.transaction():
+        await owner.execute(f"LOCK TABLE {table} IN SHARE MODE")
+        async with asyncio.timeout(60):
+            while True:
+                waiting = await owner.fetch(
+                    "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%erase%'"
+                )
+                if waiting:
+                    break
+                await asyncio.sleep(0.1)
+        names = [name for name in platform.processes if name.startswith(role)]
+        platform.kill(names[0])
+        for row in waiting:
+            await owner.execute("SELECT pg_terminate_backend($1)", row["pid"])
+
+
+async def export(client: httpx2.AsyncClient) -> list[str]:
+    lines: list[str] = []
+    request: dict[str, Any] = {}
+    while True:
+        answer = (await client.post("/v1/audit/export", json=request)).json()
+        lines += answer["lines"]
+        if answer["cursor"] is None:
+            return lines
+        request = {"cursor": answer["cursor"], "previous": digest(lines[-1])}
+
+
+async def test_an_erased_run_is_nowhere_and_the_audit_verifies(folder: Path) -> None:
+    (folder / "policy.yaml").write_text(POLICY)
+    with gemini(*answers()) as server:
+        platform = Platform(
+            folder / "data",
+            role_environment={
+                "tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")},
+                "gateway": {"TOWPATH_AUTH": "on"},
+                "decider": {"GEMINI_API_KEY": "k-1234567890", "TOWPATH_GEMINI_BASE_URL": server.url},
+            },
+            workers=[WorkerLaunch(modules=(str(TOOLS),))],
+            durable=False,
+            starts="fork",
+        )
+        async with platform, client_of(platform, "dana") as dana, client_of(platform, "eve") as eve:
+            run_id = await run_of(dana)
+            await asyncio.sleep(3)  # logs of calls and of the model are on their way
+            before = await places_of(platform, SECRETS)
+            assert {secret for _, secret in before} == set(SECRETS), "what is not stored can't be erased"
+            wanted = {"runs.run_event", "runs.blob", "tas.tool_call", "history.llm_call", "history.tool_log"}
+            assert wanted <= {table for table, _ in before}
+            kept = (await dana.get("/v1/audit/checkpoint")).json()["note"]
+            await erase(platform, dana, eve, run_id)
+            await check_readers(dana, run_id)
+            assert await places_of(platform, SECRETS) == set()
+            report = verify(await export(dana), checkpoints=[kept])
+            assert report.faults == []
+            assert report.figures["payloads_erased"] > 3
+            assert report.figures["runs_erased"] == 1
+
+
+async def erase(platform: Platform, dana: httpx2.AsyncClient, eve: httpx2.AsyncClient, run_id: str) -> None:
+    """Dana asks, eve confirms, and each owner dies once meanwhile."""
+    asked = await dana.post(f"/v1/runs/{run_id}/erase", json={"reason": "request 4711"})
+    assert (asked.status_code, asked.json()["status"]) == (201, "requested"), asked.text
+    place = f"/v1/erasures/{asked.json()['erasure_id']}"
+    assert (await dana.post(f"{place}/confirm")).json()["code"] == "second_person_required"
+    owner = await asyncpg.connect(platform.dsn())
+    try:
+        confirming = asyncio.create_task(eve.post(f"{place}/confirm"))
+        for role, table in OWNERS.items():
+            await die_in_the_middle(platform, owner, role, table)
+        await asyncio.wait([confirming])
+        async with asyncio.timeout(60):
+            while (found := (await eve.get(place)).json()).get("status") != "done":  # noqa: ASYNC110
+                await asyncio.sleep(0.3)
+        assert sorted(found["parts"]) == ["history", "runs", "tas"]
+    finally:
+        await owner.close()
+
+
+async def check_readers(client: httpx2.AsyncClient, run_id: str) -> None:
+    """Whoever asks for the run is told that it was erased."""
+    path = f"/v1/runs/{run_id}"
+    for name in ("", "/events", "/tree", "/history", "/record", "/replay", "/nodes", "/messages", "/workspace"):
+        answer = await client.get(path + name)
+        assert (name, answer.status_code, answer.json()["code"]) == (name, 410, "run_erased")
+    for name, body in (("/fork", {"from_step": 1}), ("/cancel", {}), ("/erase", {"reason": "again"})):
+        answer = await client.post(path + name, json=body)
+        assert (name, answer.status_code, answer.json()["code"]) == (name, 410, "run_erased")
+    (row,) = [row for row in (await client.get("/v1/runs")).json()["runs"] if row["run_id"] == run_id]
+    assert (row["status"], row["user_message"], row["labels"]) == ("completed", "", {})
+    assert row["erased_at"] is not None
