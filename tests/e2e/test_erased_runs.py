@@ -41,8 +41,8 @@ def decided(action: str, **details: Any) -> Answer:
 
 def answers() -> Sequence[Answer]:
     return (
-        decided("USE_TOOL", tool_name="private.look", parameters={"who": ARGUMENT}),
-        decided("USE_TOOL", tool_name="private.dump", parameters={"who": ARGUMENT}),
+        decided("USE_TOOL", tool_name="private.look", tool_params={"who": ARGUMENT}),
+        decided("USE_TOOL", tool_name="private.dump", tool_params={"who": ARGUMENT}),
         decided("RESPOND", payload=ANSWER),
     )
 
@@ -79,6 +79,7 @@ async def die_in_the_middle(platform: Platform, owner: Any, role: str, table: st
         await owner.execute(f"LOCK TABLE {table} IN SHARE MODE")
         async with asyncio.timeout(60):
             while True:
+                await owner.execute("SELECT pg_stat_clear_snapshot()")  # else it is as it was when this began
                 waiting = await owner.fetch(
                     "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%erase%'"
                 )
