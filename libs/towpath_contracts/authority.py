@@ -149,6 +149,7 @@ SERVICES: dict[str, NatsUserRights] = {
             *_asks(rpc.RAISE_FENCE, rpc.SETTLE_CALL, rpc.DESCRIBE_TOOLS, rpc.CHECK_GRANT),
             *_asks(rpc.REPUBLISH, rpc.RECORD_ACTION, rpc.RECORD_OUTCOME, rpc.COUNT_USED_TOOLS),
             *_pulls(*_own("INBOX"), *_own("TASKS")),
+            "$JS.API.STREAM.PURGE.EVENTS",  # of runs that are erased; it could set the stream's age to nothing anyhow
             *_DECLARES,
         ),
         subscribe=(

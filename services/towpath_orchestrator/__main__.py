@@ -13,7 +13,7 @@ if __name__ == "__main__":
 with paused():
     from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
     from towpath_fabric.nats.pull_consumer import PullConsumer
-    from towpath_fabric.nats.streams import backlog, ensure_consumer, ensure_streams
+    from towpath_fabric.nats.streams import backlog, ensure_consumer, ensure_streams, purge_run_events
     from towpath_fabric.run_erasures import RunErasureLoop
     from towpath_fabric.service import Service
     from towpath_orchestrator.adapters.run_store import ERASURES
@@ -60,7 +60,8 @@ class Orchestrator:
         webhooks = GateNoticeLoop(pool, self._webhooks, service.log, pause=wiring.activity.pause)
         serve_notices(bus, webhooks)
         service.loop(webhooks.run)
-        service.loop(RunErasureLoop(pool, ERASURES, service.log).run)
+        purge = partial(purge_run_events, bus.nc)
+        service.loop(RunErasureLoop(pool, ERASURES, service.log, purge=purge).run)
         await inbox.start()
         await tasks.start()
         service.on_stop(inbox.stop)

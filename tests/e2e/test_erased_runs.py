@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import httpx2
 from pydantic import SecretStr
-from tests.e2e.test_canaries import stored
+from tests.e2e.test_canaries import stored, streamed
 from tests.support.decider.gemini_server import Answer, gemini, says
 from tests.support.places import TESTS
 
@@ -128,6 +128,8 @@ async def test_an_erased_run_is_nowhere_and_the_audit_verifies(folder: Path) -> 
             await erase(platform, dana, eve, run_id)
             await check_readers(dana, run_id)
             assert await places_of(platform, SECRETS) == set()
+            told = {name for name, text in await streamed(platform) for secret in SECRETS if secret in text}
+            assert told <= {"LOGS"}, "logs of calls go with the age of their stream"
             report = verify(await export(dana), checkpoints=[kept])
             assert report.faults == []
             assert report.figures["payloads_erased"] > 3

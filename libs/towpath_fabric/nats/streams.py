@@ -3,12 +3,16 @@
 It is idempotent and never deletes a stream, so a start loses no message.
 """
 
+from collections.abc import Iterable
+from uuid import UUID
+
 from nats import errors as nats_errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError
 
-from towpath_contracts.streams import CONSUMERS, STREAMS, ConsumerSpec, StreamSpec
+from towpath_contracts.streams import CONSUMERS, EVENTS_CONSUMER, STREAMS, ConsumerSpec, StreamSpec
+from towpath_contracts.subjects import run_event
 
 REQUEST_TIMEOUT_S = 2.0
 """How long the broker may take to answer."""
@@ -51,6 +55,16 @@ async def backlog(nc: Client, stream: str, durable: str) -> int | None:
     except (TimeoutError, nats_errors.Error):
         return None
     return int(found.num_pending or 0)
+
+
+async def purge_run_events(nc: Client, run_ids: Iterable[UUID]) -> None:
+    """Take what is still told of these runs out of the stream of events; raises nats errors."""
+    js = nc.jetstream(timeout=REQUEST_TIMEOUT_S)
+    for run_id in run_ids:
+        try:
+            await js.purge_stream(EVENTS_CONSUMER.stream, subject=run_event(run_id))
+        except NotFoundError:  # a broker that has lost its streams tells nothing of them
+            return
 
 
 async def ensure_stream(js: JetStreamContext, spec: StreamSpec) -> None:

@@ -328,10 +328,10 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Confirmed erasures of runs whose part here is not done.
-CREATE FUNCTION runs.due_erasures() RETURNS SETOF uuid
+CREATE FUNCTION runs.due_erasures() RETURNS TABLE (erasure_id uuid, run_ids uuid[])
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN QUERY SELECT e.erasure_id FROM tas.erasure e
+  RETURN QUERY SELECT e.erasure_id, e.run_ids FROM tas.erasure e
     WHERE e.status = 'confirmed' AND e.kind = 'run' AND 'runs' <> ALL (e.parts) ORDER BY e.erasure_id LIMIT 100;
 END $$;
 

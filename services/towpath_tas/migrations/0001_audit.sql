@@ -259,6 +259,13 @@ BEGIN
             AND p.detail::json->>'erasure_id' = of_erasure::text) THEN
     RAISE EXCEPTION 'the log holds no request and confirmation of erasure %', of_erasure;
   END IF;
+  IF wanted.kind = 'run' AND NOT wanted.run_ids <@ ARRAY(
+       SELECT json_array_elements_text(p.detail::json->'runs')::uuid
+       FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
+       WHERE r.phase = 'audit.erase_confirmed' AND r.project = wanted.project
+         AND p.detail::json->>'erasure_id' = of_erasure::text AND p.detail::json->>'kind' = 'run') THEN
+    RAISE EXCEPTION 'erasure % was confirmed for other runs', of_erasure;
+  END IF;
   RETURN wanted;
 END $$;
 

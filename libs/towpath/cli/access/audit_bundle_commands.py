@@ -11,8 +11,8 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from towpath.cli.access.erasures_commands import ERASURE
 from towpath.cli.shared import short_ids
+from towpath.cli.shared.erasure_columns import ERASURE
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, OUTPUT_OPTIONS, ConnectionOptions, OutputOptions
 from towpath.cli.shared.output import Column, OutputPrinter

@@ -6,39 +6,12 @@ from uuid import UUID
 from cyclopts import App, Parameter
 
 from towpath.cli.runs.run_follower import is_interactive, prompt
+from towpath.cli.shared.erasure_columns import ERASURE, erased_things
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column, Row
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.erasures import ErasureStatus, ErasureView
 
 app = App(name="erasures", help="See what is to be erased; confirm or withdraw it.")
-
-
-def _what(row: Row) -> str:
-    if row["kind"] == "run":
-        return f"run {row['run_id']} and what is below it"
-    named = ((name, row[name]) for name in ("run_id", "execution_id", "caller", "before"))
-    return ", ".join(f"{name.removesuffix('_id')} {value}" for name, value in named if value is not None)
-
-
-def _minute(name: str) -> Column:
-    return Column(name.replace("_", " "), lambda row: str(row[name] or "")[:16].replace("T", " "))
-
-
-ERASURE = (
-    Column("erasure", "erasure_id"),
-    Column("status", "status"),
-    Column("what", _what),
-    Column("requested by", "requested_by"),
-    _minute("requested_at"),
-    _minute("alone_from"),
-    Column("decided by", "decided_by"),
-    Column("runs", lambda row: str(row["runs"] or "")),
-    Column("erased by", lambda row: " ".join(row["parts"])),
-    Column("payloads erased", "erased"),
-    Column("why", lambda row: row["reason"][:80]),
-)
-"""How an erasure is shown."""
 
 
 @app.command(name="list", help_epilogue=examples("towpath erasures list --status requested"))
@@ -98,7 +71,7 @@ async def confirm(
     async with common.connect() as client:
         if not yes:
             asked = (await client.audit.erasure(erasure)).model_dump(mode="json")
-            which = _what(asked) if asked["kind"] == "run" else f"the payloads of {_what(asked)}"
+            which = erased_things(asked) if asked["kind"] == "run" else f"the payloads of {erased_things(asked)}"
             words = f"Erase {which} for ever, as {asked['requested_by']} asked? [y/N] "
             if prompt(words).strip().lower() not in {"y", "yes"}:
                 raise ProblemError(problem("request_invalid", "nothing was erased"))

@@ -136,7 +136,7 @@ async def erase(run: str, /, *, reason: str, common: ConnectionOptions = CONNECT
         run: The run's id, or its beginning or end.
         reason: Why; it stands in the log for ever, so it should name nobody.
     """
-    from towpath.cli.access.erasures_commands import ERASURE
+    from towpath.cli.shared.erasure_columns import ERASURE
 
     async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
