@@ -6,8 +6,16 @@ from uuid import UUID
 import pytest
 
 from towpath_contracts.problems.registry import Problem
-from towpath_contracts.tools.erasures import DecideErasure, ErasureView
-from towpath_tas.core.erasure_rules import ErasureDecision, ErasureRules, decide
+from towpath_contracts.tools.erasures import DecideErasure, ErasureView, RequestErasure
+from towpath_tas.core.erasure_rules import (
+    MAX_RUNS,
+    ErasureDecision,
+    ErasureRules,
+    RunToErase,
+    decide,
+    selection_problem,
+    tree_problem,
+)
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)
 RULES = ErasureRules(delay=timedelta(hours=72))
@@ -70,3 +78,72 @@ def test_what_is_settled_stays_and_is_answered_again_to_who_decided(status: str,
     found = decide(settled, said(actor, verdict), ALONE, NOW + timedelta(days=365))
     repeated = actor == "eve" and verdict == ("withdraw" if status == "withdrawn" else "confirm")
     assert found is None if repeated else isinstance(found, Problem) and found.code == "erasure_settled"
+
+
+RUN, CHILD, PARENT = UUID(int=11), UUID(int=12), UUID(int=10)
+OF_RUN = ERASURE.model_copy(update={"kind": "run", "run_id": RUN, "caller": None})
+
+
+def tree(own: str = "completed", child: str = "failed", parent: str = "completed", **of_child: str) -> list[RunToErase]:
+    return [
+        RunToErase(RUN, "p", own, erased=False, above=False),
+        RunToErase(CHILD, of_child.get("project", "p"), child, erased=False, above=False),
+        RunToErase(PARENT, "p", parent, erased=False, above=True),
+    ]
+
+
+def test_a_run_and_all_below_it_are_confirmed_together_by_another_person() -> None:
+    found = decide(OF_RUN, said("eve"), RULES, NOW, tree())
+    assert isinstance(found, ErasureDecision)
+    assert (found.detail["kind"], found.detail["runs"]) == ("run", [str(RUN), str(CHILD)])
+    alone = decide(OF_RUN, said("dana"), RULES, NOW, tree())
+    assert isinstance(alone, Problem)
+    assert alone.code == "second_person_required"
+
+
+@pytest.mark.parametrize(
+    ("runs", "code"),
+    [
+        ([], "run_not_found"),
+        (tree(own="running"), "run_not_ended"),
+        (tree(own="quarantined"), "run_not_ended"),
+        (tree(child="waiting"), "run_not_ended"),
+        (tree(parent="running"), "run_not_ended"),
+        (tree(project="q"), "forbidden"),
+        ([RunToErase(RUN, "q", "completed", erased=False, above=False)], "run_not_found"),
+        ([RunToErase(RUN, "p", "completed", erased=True, above=False)], "run_erased"),
+        (
+            tree()
+            + [RunToErase(UUID(int=n), "p", "failed", erased=False, above=False) for n in range(99, 99 + MAX_RUNS)],
+            "limit_exceeded",
+        ),
+    ],
+)
+def test_a_run_is_not_erased_while_something_of_it_lives_or_is_not_the_project_s(
+    runs: list[RunToErase], code: str
+) -> None:
+    refused = tree_problem(RUN, "p", runs)
+    assert refused is not None
+    assert refused.code == code
+    found = decide(OF_RUN, said("eve"), RULES, NOW, runs)
+    assert isinstance(found, Problem)
+    assert found.code == code
+    withdrawn = decide(OF_RUN, said("eve", "withdraw"), RULES, NOW, runs)
+    assert isinstance(withdrawn, ErasureDecision), "it can be withdrawn all the same"
+
+
+@pytest.mark.parametrize(
+    ("kind", "named", "good"),
+    [
+        ("payloads", {}, False),
+        ("payloads", {"caller": "mia"}, True),
+        ("payloads", {"run_id": RUN}, True),
+        ("run", {"run_id": RUN}, True),
+        ("run", {}, False),
+        ("run", {"run_id": RUN, "caller": "mia"}, False),
+        ("run", {"caller": "mia"}, False),
+    ],
+)
+def test_what_is_to_be_erased_is_named_clearly(kind: str, named: dict[str, object], good: bool) -> None:
+    request = RequestErasure.model_validate({"project": "p", "actor": "dana", "reason": "r", "kind": kind, **named})
+    assert (selection_problem(request) is None) is good

@@ -1,0 +1,221 @@
+"""Runs erased in a real Postgres, by the roles of their owners: what goes, what stays, who may do it, and what is proved."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+import structlog
+from tests.conftest import DatabaseUrl
+from tests.support.tas.audit_log import PROJECT, AuditLog, audit_log, fill
+
+from towpath_audit.verifier import verify
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.erasures import DecideErasure, ErasureView, RequestErasure
+from towpath_fabric.postgres.pool import open_pool
+from towpath_fabric.run_erasures import RunErasureLoop
+from towpath_log_writer.wiring import ERASURES as HISTORY
+from towpath_orchestrator.adapters.run_store import ERASURES as RUNS
+from towpath_orchestrator.adapters.run_store import QUERIES as RUN_LOG
+from towpath_tas.app.audit import erasures
+
+LOG = structlog.get_logger()
+SHARED, OWN, AGAIN = "shared blob", "own blob", "blob that is stored again"
+
+
+class Owners:
+    """The owners of a run's rows, each with its own role, on the log of the audit of one database."""
+
+    def __init__(self, log: AuditLog, runs: Any, history: Any) -> None:
+        self.log = log
+        self.runs = runs
+        self.history = history
+        self.erase_runs = RunErasureLoop(runs, RUNS, LOG).finish
+        self.erase_history = RunErasureLoop(history, HISTORY, LOG).finish
+
+    async def all_runs(self) -> list[UUID]:
+        """The runs in the order in which they began."""
+        return [row["run_id"] for row in await self.log.owner("SELECT run_id FROM runs.run ORDER BY 1")]
+
+    async def confirm(self, run_id: UUID) -> ErasureView:
+        """Have dana ask for a run to be erased, and eve confirm it."""
+        request = RequestErasure(project=PROJECT, actor="dana", reason="request 4711", kind="run", run_id=run_id)
+        asked = await self.log.erasures.request(request)
+        word = DecideErasure(project=PROJECT, erasure_id=asked.erasure_id, verdict="confirm", actor="eve")
+        return await self.log.erasures.decide(word)
+
+    async def erase(self, run_id: UUID) -> ErasureView:
+        """Erase a run."""
+        erasure = await self.confirm(run_id)
+        for part in (self.erase_runs, self.erase_history, self.log.erasures.finish):
+            await part()
+        (row,) = await self.log.owner("SELECT status, parts FROM tas.erasure WHERE erasure_id = $1", erasure.erasure_id)
+        assert (row["status"], row["parts"]) == ("done", ["runs", "history", "tas"])
+        return erasure
+
+
+@pytest.fixture
+async def owners(database: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Owners]:
+    monkeypatch.setattr(erasures, "AWAIT_RUN_S", 0.0)
+    pools = [await open_pool(database(role), 2, "test") for role in ("orchestrator", "log_writer")]
+    async with audit_log(database(), database("tas")) as log:
+        await fill(log, 20, run_calls=10)
+        await log.owner("UPDATE runs.run SET project = $1, status = 'completed', ended_at = now()", PROJECT)
+        yield Owners(log, *pools)
+    for pool in pools:
+        await pool.close()
+
+
+async def test_the_ledger_of_an_erased_run_is_empty_and_the_log_holds_all_the_same(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    before = verify(await owners.log.export(), checkpoints=owners.log.kept.notes)
+    await owners.erase(first)
+    rows = await owners.log.owner("SELECT run_id, args, args_digest, fact, status FROM tas.tool_call")
+    assert {(row["args_digest"], row["fact"]) for row in rows if row["run_id"] == first} == {("", None)}
+    assert all(row["fact"] and row["args_digest"] for row in rows if row["run_id"] == second)
+    assert {row["status"] for row in rows} == {"succeeded"}
+    report = verify(await owners.log.export(), checkpoints=owners.log.kept.notes)
+    assert (before.faults, report.faults) == ([], [])
+    assert (report.figures["payloads_erased"], report.figures["runs_erased"]) == (30, 1)
+    assert report.figures["decisions"] == before.figures["decisions"]
+
+
+async def test_rows_that_the_owner_of_the_database_empties_are_found(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    await owners.erase(first)
+    for change in (
+        "UPDATE tas.tool_call SET args = '{}', args_digest = '', fact = NULL, erased_at = now() WHERE run_id = $1",
+        "UPDATE tas.tool_call SET args = '{\"a\":1}' WHERE run_id = $1 AND erased_at IS NOT NULL",
+    ):
+        await owners.log.owner(change, second)
+    found = verify(await owners.log.export(), checkpoints=owners.log.kept.notes).faults
+    assert {fault.code for fault in found} == {"stored_missing"}
+    assert len(found) == 20
+    assert all(fault.leaf is not None and fault.entry_id is not None for fault in found)
+    await owners.log.owner("DELETE FROM runs.run_event WHERE run_id = $1", second)
+    await owners.log.owner("UPDATE runs.run SET erased_at = now() WHERE run_id = $1", second)
+    found = verify(await owners.log.export(), checkpoints=owners.log.kept.notes).faults
+    assert {fault.code for fault in found} == {"stored_missing", "decision_without_run_event"}
+
+
+async def test_nobody_erases_what_was_not_confirmed(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    request = RequestErasure(project=PROJECT, actor="dana", reason="r", kind="run", run_id=first)
+    asked = await owners.log.erasures.request(request)
+    with pytest.raises(asyncpg.RaiseError, match="nobody confirmed"):
+        await owners.runs.execute("SELECT runs.erase_runs($1, 10)", asked.erasure_id)
+    with pytest.raises(asyncpg.RaiseError, match="nobody confirmed"):
+        await owners.history.execute("SELECT history.erase_runs($1, 10)", asked.erasure_id)
+    confirmed = await owners.confirm(first)
+    await owners.log.owner("UPDATE tas.erasure SET run_ids = run_ids || $1::uuid", second)
+    with pytest.raises(asyncpg.RaiseError, match="confirmed for other runs"):
+        await owners.runs.execute("SELECT runs.erase_runs($1, 10)", confirmed.erasure_id)
+    for pool, statement in (
+        (owners.runs, "DELETE FROM runs.run_event"),
+        (owners.runs, "DELETE FROM runs.blob"),
+        (owners.runs, "UPDATE runs.blob SET data = ''"),
+        (owners.runs, "SELECT tas.note_erased_part(gen_random_uuid(), 'runs')"),
+        (owners.history, "DELETE FROM history.tool_log"),
+        (owners.log.pool, "DELETE FROM tas.tool_call"),
+        (owners.log.pool, "SELECT tas.empty_calls('{}', 1)"),
+        (owners.log.pool, "UPDATE tas.erasure SET parts = '{runs}'"),
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await pool.execute(statement)
+
+
+async def test_live_runs_and_those_of_other_projects_are_refused(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    await owners.log.owner(
+        "UPDATE runs.run SET status = 'running', parent_run_id = $1 WHERE run_id = $2", first, second
+    )
+    for run_id, project, code in (
+        (first, PROJECT, "run_not_ended"),
+        (first, "bank", "run_not_found"),
+        (uuid4(), PROJECT, "run_not_found"),
+    ):
+        request = RequestErasure(project=project, actor="dana", reason="r", kind="run", run_id=run_id)
+        with pytest.raises(ProblemError, match=code):
+            await owners.log.erasures.request(request)
+    await owners.log.owner("UPDATE runs.run SET status = 'failed' WHERE run_id = $1", second)
+    await owners.erase(first)
+    assert [row[0] for row in await owners.log.owner("SELECT erased_at IS NULL FROM runs.run")] == [False, False]
+    with pytest.raises(ProblemError, match="run_erased"):
+        await owners.confirm(first)
+
+
+async def test_blobs_that_another_run_names_stay_and_those_stored_again_wait(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    digests = {text: digest_text(text) for text in (SHARED, OWN, AGAIN)}
+    for text, digest in digests.items():
+        await owners.runs.execute(RUN_LOG.add_blob, PROJECT, digest, text.encode(), len(text))
+        await owners.runs.execute(RUN_LOG.add_blob, "bank", digest, text.encode(), len(text))
+    await owners.log.owner(
+        "UPDATE runs.blob SET created_at = now() - interval '1 day', used_at = now() - interval '1 day'"
+    )
+    for run_id, named in ((first, [SHARED, OWN, AGAIN]), (second, [SHARED])):
+        event = json.dumps({"type": "x", "named": [digests[text] for text in named]})
+        await owners.log.owner(
+            "INSERT INTO runs.run_event (run_id, seq, at, type, event) VALUES ($1, 9, now(), 'x', $2)", run_id, event
+        )
+    await owners.runs.execute(RUN_LOG.add_blob, PROJECT, digests[AGAIN], AGAIN.encode(), len(AGAIN))
+    await owners.confirm(first)
+    await owners.erase_runs()
+    assert await owners.log.owner("SELECT 1 FROM runs.run WHERE erased_at IS NOT NULL") == [], "not yet"
+    await owners.log.owner("UPDATE runs.blob SET used_at = now() - interval '2 hours'")
+    await owners.erase_runs()
+    left = await owners.log.owner("SELECT project, convert_from(data, 'UTF8') FROM runs.blob ORDER BY 1, 2")
+    assert [tuple(row) for row in left] == sorted([("bank", text) for text in digests] + [(PROJECT, SHARED)])
+
+
+async def test_letters_gates_notices_and_states_go_and_the_row_stays(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    for run_id in (first, second):
+        await owners.log.owner(
+            "WITH g AS (INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail,"
+            " opened_at, expires_at) VALUES (gen_random_uuid(), $1, $2, '', 'paused', 'void', 'r', '{}', now(), now())"
+            " RETURNING gate_id) INSERT INTO runs.notice (notice_id, webhook, gate_id, project, kind, body)"
+            " SELECT gen_random_uuid(), 'w', gate_id, $2, 'gate.opened', 'body' FROM g",
+            *(run_id, PROJECT),
+        )
+        await owners.runs.execute(RUN_LOG.save_snapshot, run_id, 3, "1", "{}")
+        for named in (run_id, None):
+            await owners.log.owner(
+                "INSERT INTO runs.dead_letter (stream, subject, run_id, reason, body, project, delivery)"
+                " VALUES ('INBOX', 's', $1, 'r', $2, $3, $4)",
+                *(named, f"about {run_id}".encode(), PROJECT, hash((run_id, named)) % 2**62),
+            )
+    await owners.log.owner("UPDATE runs.run SET user_message = 'secret', labels = '{\"a\": \"b\"}', outcome = '{}'")
+    (seq,) = await owners.log.owner("SELECT seq FROM runs.run WHERE run_id = $1", first)
+    await owners.erase(first)
+    for table in ("gate", "notice", "run_snapshot", "run_event"):
+        assert len(await owners.log.owner(f"SELECT 1 FROM runs.{table}")) == 1, table
+    assert len(await owners.log.owner("SELECT 1 FROM runs.dead_letter")) == 2
+    (row,) = await owners.log.owner("SELECT * FROM runs.run WHERE run_id = $1", first)
+    assert (row["user_message"], row["labels"], row["outcome"], row["status"]) == ("", "{}", None, "completed")
+    assert row["seq"] == seq["seq"] + 1
+    await owners.runs.execute(RUN_LOG.save_snapshot, first, 3, "1", '{"late": true}')
+    assert len(await owners.log.owner("SELECT 1 FROM runs.run_snapshot")) == 1, "a late state is not stored"
+    times = await owners.runs.fetch(RUN_LOG.times, [first, second])
+    assert [found["run_id"] for found in times] == [second], "facts for it find no run"
+
+
+async def test_a_part_that_is_cut_off_is_done_again_whole(owners: Owners) -> None:
+    first, _ = await owners.all_runs()
+    erasure = await owners.confirm(first)
+    connection = await owners.runs.acquire()
+    cut = connection.transaction()
+    await cut.start()
+    assert await connection.fetchval("SELECT runs.erase_runs($1, 10)", erasure.erasure_id) == 1
+    await cut.rollback()
+    await owners.runs.release(connection)
+    assert await owners.log.owner("SELECT 1 FROM runs.run WHERE erased_at IS NOT NULL") == []
+    for _ in range(2):  # what is done twice is done once
+        for part in (owners.erase_runs, owners.erase_history, owners.log.erasures.finish):
+            await part()
+    (row,) = await owners.log.owner("SELECT status, parts, erased FROM tas.erasure")
+    assert tuple(row) == ("done", ["runs", "history", "tas"], 30)
+    assert verify(await owners.log.export(), checkpoints=owners.log.kept.notes).faults == []
