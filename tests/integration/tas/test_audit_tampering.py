@@ -70,7 +70,7 @@ UNWATCHED = {
 UNWATCHED_TABLES = {
     "audit_unsealed": "the queue before the seal: nothing is proved of an entry that has no leaf yet",
     "blob_piece": "uploads that are not finished",
-    "erasure": "what is asked for now; every step is an entry, and a payload is gone only where an entry names it",
+    "erasure": "what is asked for now; every step is an entry, and what is gone rests on the entries of all steps",
     "fence": "stops calls; what it did is in the entries of the calls",
     "project_state": "counters that tell replicas to read anew",
     "rate_count": "counts of the current window",
@@ -143,7 +143,7 @@ async def change_by_hand(connection: Any, table: str, column: str, kind: str, wh
         "text": [f"coalesce({column}, '') || 'x'", *(f"'{one}'" for one in CANDIDATES)],
         "uuid": ["gen_random_uuid()"],
         "boolean": [f"NOT {column}"],
-        "timestamp with time zone": [f"{column} + interval '1 hour'"],
+        "timestamp with time zone": [f"coalesce({column}, now()) + interval '1 hour'"],
         "bytea": [f"set_byte({column}, 0, get_byte({column}, 0) # 1)"],
         "json": [f"""({column}::jsonb || '{{"name": "x", "description": "x"}}')::json"""],
     }.get(kind, [f"{column} + 1000"])

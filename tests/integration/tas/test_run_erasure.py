@@ -1,4 +1,4 @@
-"""Runs erased in a real Postgres, by the roles of their owners: what goes, what stays, who may do it, and what is proved."""
+"""Runs erased in a real Postgres by their owners' roles: what goes, what stays, who may do it, and what is proved."""
 
 import json
 from collections.abc import AsyncIterator
@@ -10,10 +10,14 @@ import pytest
 import structlog
 from tests.conftest import DatabaseUrl
 from tests.support.tas.audit_log import PROJECT, AuditLog, audit_log, fill
+from tests.support.tas.tas_running import Running, shared_tas, tas
+from tests.support.waiting import eventually
 
 from towpath_audit.verifier import verify
+from towpath_contracts import rpc
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.access import SettleCall
 from towpath_contracts.tools.erasures import DecideErasure, ErasureView, RequestErasure
 from towpath_fabric.postgres.pool import open_pool
 from towpath_fabric.run_erasures import RunErasureLoop
@@ -21,6 +25,8 @@ from towpath_log_writer.wiring import ERASURES as HISTORY
 from towpath_orchestrator.adapters.run_store import ERASURES as RUNS
 from towpath_orchestrator.adapters.run_store import QUERIES as RUN_LOG
 from towpath_tas.app.audit import erasures
+
+__all__ = ["shared_tas", "tas"]
 
 LOG = structlog.get_logger()
 SHARED, OWN, AGAIN = "shared blob", "own blob", "blob that is stored again"
@@ -219,3 +225,29 @@ async def test_a_part_that_is_cut_off_is_done_again_whole(owners: Owners) -> Non
     (row,) = await owners.log.owner("SELECT status, parts, erased FROM tas.erasure")
     assert tuple(row) == ("done", ["runs", "history", "tas"], 30)
     assert verify(await owners.log.export(), checkpoints=owners.log.kept.notes).faults == []
+
+
+async def test_what_comes_late_of_an_erased_call_is_confirmed_and_not_stored(tas: Running) -> None:
+    called = await tas.caller.call("orders.refund")
+    claimed = await tas.caller.claim(called)
+    connection = await asyncpg.connect(tas.dsn)
+    try:
+        await connection.execute(
+            "UPDATE tas.tool_call SET args = '{}', context = '{}', claims = '[]', revision = revision + 1,"
+            " erased_at = now() WHERE execution_id = $1",
+            called.execution_id,
+        )
+        key = await tas.caller.report(called, claimed.claim_id, result={"late": "canary"})
+        await eventually(lambda: key in tas.caller.confirmed)
+        assert not (await tas.caller.claim(called)).granted
+        settle = {"project": tas.caller.project, "run_id": called.run_id, "execution_id": called.execution_id}
+        with pytest.raises(ProblemError, match="run_erased"):
+            await tas.caller.send(
+                rpc.SETTLE_CALL,
+                SettleCall.model_validate({**settle, "verdict": "happened", "actor": "mia", "reason": "canary"}),
+            )
+        (row,) = await connection.fetch("SELECT * FROM tas.tool_call WHERE execution_id = $1", called.execution_id)
+        assert (row["fact"], row["args"], "canary" in repr(dict(row))) == (None, "{}", False)
+        assert await connection.fetch("SELECT 1 FROM tas.audit_payload WHERE detail LIKE '%canary%'") == []
+    finally:
+        await connection.close()
