@@ -37,7 +37,7 @@ ROWS = (
     *(f"C{number}" for number in range(1, 14)),
     *(f"D{number}" for number in range(1, 14)),
     *(f"E{number}" for number in range(1, 12)),
-    *(f"F{number}" for number in range(1, 9)),
+    *(f"F{number}" for number in range(1, 10)),
 )
 """Every row that has to be shown by now."""
 

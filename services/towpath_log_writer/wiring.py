@@ -6,8 +6,8 @@ from towpath_fabric.nats.pull_consumer import PullConsumer
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.streams import ensure_consumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
+from towpath_fabric.postgres.run_erasures import ErasureStatements, RunErasureLoop
 from towpath_fabric.redelivery.poison_messages import MarkStatements, poison_guards
-from towpath_fabric.run_erasures import ErasureStatements, RunErasureLoop
 from towpath_fabric.service import Service
 from towpath_log_writer.adapters.history_tables import QUERIES, HistoryStore, SweepProgressStore
 from towpath_log_writer.app.history_queries import HistoryQueries

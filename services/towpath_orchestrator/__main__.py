@@ -14,7 +14,7 @@ with paused():
     from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
     from towpath_fabric.nats.pull_consumer import PullConsumer
     from towpath_fabric.nats.streams import backlog, ensure_consumer, ensure_streams, purge_run_events
-    from towpath_fabric.run_erasures import RunErasureLoop
+    from towpath_fabric.postgres.run_erasures import RunErasureLoop
     from towpath_fabric.service import Service
     from towpath_orchestrator.adapters.run_store import ERASURES
     from towpath_orchestrator.adapters.webhooks import load_webhooks

@@ -103,7 +103,7 @@ async def export(client: httpx2.AsyncClient) -> list[str]:
         request = {"cursor": answer["cursor"], "previous": digest(lines[-1])}
 
 
-async def test_an_erased_run_is_nowhere_and_the_audit_verifies(folder: Path) -> None:
+async def test_f9_an_erased_run_is_nowhere_and_the_audit_verifies(folder: Path) -> None:
     (folder / "policy.yaml").write_text(POLICY)
     with gemini(*answers()) as server:
         platform = Platform(

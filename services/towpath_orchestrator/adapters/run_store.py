@@ -19,7 +19,7 @@ from towpath_engine.state.run import RunState, dump_state, initial, load_state
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
-from towpath_fabric.run_erasures import ErasureStatements
+from towpath_fabric.postgres.run_erasures import ErasureStatements
 from towpath_orchestrator.adapters.batch_rows import (
     child_columns,
     closed_gates,

@@ -20,7 +20,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.access import SettleCall
 from towpath_contracts.tools.erasures import DecideErasure, ErasureView, RequestErasure
 from towpath_fabric.postgres.pool import open_pool
-from towpath_fabric.run_erasures import RunErasureLoop
+from towpath_fabric.postgres.run_erasures import RunErasureLoop
 from towpath_log_writer.wiring import ERASURES as HISTORY
 from towpath_orchestrator.adapters.run_store import ERASURES as RUNS
 from towpath_orchestrator.adapters.run_store import QUERIES as RUN_LOG
