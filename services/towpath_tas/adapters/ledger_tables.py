@@ -266,8 +266,9 @@ def _votes_from(text: str | None) -> tuple[ApprovalVote, ...]:
 
 
 def _stored_call(row: Mapping[str, Any]) -> LedgerReadResult:
+    erased = row["erased_at"] is not None
     if row["execution_id"] is None:
-        return LedgerReadResult(call=None, approval=None, fence=row["stored_fence"], at=row["read_at"])
+        return LedgerReadResult(call=None, approval=None, fence=row["stored_fence"], at=row["read_at"], erased=erased)
     call = call_from_row(row)
     approval = None
     if call.approval_id is not None and row["approval_status"] is not None:
@@ -295,5 +296,4 @@ def _stored_call(row: Mapping[str, Any]) -> LedgerReadResult:
             edited_by=row["approval_edited_by"],
             votes=_votes_from(row["votes"]),
         )
-    erased = row["erased_at"] is not None
     return LedgerReadResult(call=call, approval=approval, fence=row["stored_fence"], at=row["read_at"], erased=erased)

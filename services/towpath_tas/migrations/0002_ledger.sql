@@ -370,8 +370,8 @@ BEGIN
 END $$;
 
 -- Opens ledger rows with their audit entries, approvals and counters. A row is left out, with all that belongs to it, where
--- its project's policy or registry has moved on (`stale`), its run's fence is newer, a counter was used meanwhile, or the
--- row exists. What is refused for its version leaves the counters alone: it may name another window of a rate.
+-- its project's policy or registry has moved on (`stale`), its run's fence is newer or it was erased, a counter was used
+-- meanwhile, or the row exists. What is refused for its version leaves the counters alone: it may name another window of a rate.
 CREATE FUNCTION tas.open_calls(
   calls tas.call_new[], audits tas.audit_new[], approvals tas.approval_new[], counts tas.count_new[],
   seen tas.project_seen[], OUT written uuid[], OUT stale text[], OUT at timestamptz
@@ -395,6 +395,7 @@ BEGIN
         deadline, policy_version, rule, approval_id, approvals, claims, fact, accepted, settled_by, revision)
       SELECT c.* FROM unnest(calls) c
       WHERE c.project <> ALL (stale) AND c.execution_id <> ALL (used_up)
+        AND NOT EXISTS (SELECT FROM runs.run r WHERE r.run_id = c.run_id AND r.erased_at IS NOT NULL)
         AND (c.status = 'void'
              OR coalesce((SELECT f.fence FROM tas.fence f WHERE f.run_id = c.run_id), c.fence) <= c.fence)
       ON CONFLICT (run_id, execution_id) DO NOTHING

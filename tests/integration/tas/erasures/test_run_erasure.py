@@ -1,5 +1,6 @@
 """Runs erased in a real Postgres by their owners' roles: what goes, what stays, who may do it, and what is proved."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -225,6 +226,26 @@ async def test_a_part_that_is_cut_off_is_done_again_whole(owners: Owners) -> Non
     (row,) = await owners.log.owner("SELECT status, parts, erased FROM tas.erasure")
     assert tuple(row) == ("done", ["runs", "history", "tas"], 30)
     assert verify(await owners.log.export(), checkpoints=owners.log.kept.notes).faults == []
+
+
+async def test_a_request_that_comes_late_opens_no_call_of_an_erased_run(tas: Running) -> None:
+    request = tas.caller.request("orders.refund", args={"late": "canary"})
+    connection = await asyncpg.connect(tas.dsn)
+    try:
+        await connection.execute(
+            "INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller,"
+            " created_at, updated_at, erased_at) VALUES ($1, $2, '', '', 1, '', 'failed', 3, '', now(), now(), now())",
+            *(request.run_id, tas.caller.project),
+        )
+        await tas.caller.put(request)
+        later = await tas.caller.call("orders.refund")  # behind it in the same queue
+        assert await connection.fetchval("SELECT count(*) FROM tas.tool_call WHERE run_id = $1", later.run_id) == 1
+        await asyncio.sleep(0.5)
+        assert await connection.fetch("SELECT 1 FROM tas.tool_call WHERE run_id = $1", request.run_id) == []
+        assert await connection.fetch("SELECT 1 FROM tas.audit_record WHERE run_id = $1", request.run_id) == []
+        assert await connection.fetch("SELECT 1 FROM runs.dead_letter WHERE run_id = $1", request.run_id) == []
+    finally:
+        await connection.close()
 
 
 async def test_what_comes_late_of_an_erased_call_is_confirmed_and_not_stored(tas: Running) -> None:
