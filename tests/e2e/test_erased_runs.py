@@ -73,23 +73,29 @@ async def places_of(platform: Platform, secrets: Sequence[str]) -> set[tuple[str
     return {(table, secret) for table, text in await stored(platform) for secret in secrets if secret in text}
 
 
-async def die_in_the_middle(platform: Platform, owner: Any, role: str, table: str) -> None:
-    """Have *role* wait in the middle of erasing, and kill it there with its session."""
-    async with owner.transaction():
-        await owner.execute(f"LOCK TABLE {table} IN SHARE MODE")
+class HeldTable:
+    """A table that nobody can change; `die_waiting` kills whoever waits for that in the middle of erasing."""
+
+    def __init__(self, connection: Any, table: str) -> None:
+        self._connection = connection
+        self._table = table
+        self._transaction = connection.transaction()
+
+    async def hold(self) -> None:
+        await self._transaction.start()
+        await self._connection.execute(f"LOCK TABLE {self._table} IN SHARE MODE")
+
+    async def die_waiting(self, platform: Platform, role: str) -> None:
+        """Kill *role* and its session once it waits; then let go."""
+        waiting = f"SELECT pid FROM pg_locks WHERE NOT granted AND relation = '{self._table}'::regclass"
         async with asyncio.timeout(60):
-            while True:
-                await owner.execute("SELECT pg_stat_clear_snapshot()")  # else it is as it was when this began
-                waiting = await owner.fetch(
-                    "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%erase%'"
-                )
-                if waiting:
-                    break
+            while not (rows := await self._connection.fetch(waiting)):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-        names = [name for name in platform.processes if name.startswith(role)]
-        platform.kill(names[0])
-        for row in waiting:
-            await owner.execute("SELECT pg_terminate_backend($1)", row["pid"])
+        platform.kill(next(name for name in platform.processes if name.startswith(role)))
+        for row in rows:
+            await self._connection.execute("SELECT pg_terminate_backend($1)", row["pid"])
+        await self._transaction.rollback()
+        await self._connection.close()
 
 
 async def export(client: httpx2.AsyncClient) -> list[str]:
@@ -142,18 +148,17 @@ async def erase(platform: Platform, dana: httpx2.AsyncClient, eve: httpx2.AsyncC
     assert (asked.status_code, asked.json()["status"]) == (201, "requested"), asked.text
     place = f"/v1/erasures/{asked.json()['erasure_id']}"
     assert (await dana.post(f"{place}/confirm")).json()["code"] == "second_person_required"
-    owner = await asyncpg.connect(platform.dsn())
-    try:
-        confirming = asyncio.create_task(eve.post(f"{place}/confirm"))
-        for role, table in OWNERS.items():
-            await die_in_the_middle(platform, owner, role, table)
-        await asyncio.wait([confirming])
-        async with asyncio.timeout(60):
-            while (found := (await eve.get(place)).json()).get("status") != "done":  # noqa: ASYNC110
-                await asyncio.sleep(0.3)
-        assert sorted(found["parts"]) == ["history", "runs", "tas"]
-    finally:
-        await owner.close()
+    held = {role: HeldTable(await asyncpg.connect(platform.dsn()), table) for role, table in OWNERS.items()}
+    for table in held.values():
+        await table.hold()
+    confirming = asyncio.create_task(eve.post(f"{place}/confirm"))
+    for role, table in held.items():
+        await table.die_waiting(platform, role)
+    await asyncio.wait([confirming])
+    async with asyncio.timeout(60):
+        while (found := (await eve.get(place)).json()).get("status") != "done":  # noqa: ASYNC110
+            await asyncio.sleep(0.3)
+    assert sorted(found["parts"]) == ["history", "runs", "tas"]
 
 
 async def check_readers(client: httpx2.AsyncClient, run_id: str) -> None:
