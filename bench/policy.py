@@ -18,7 +18,8 @@ from uuid import UUID
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer
+from towpath_tas.core.authorization import ProjectAuthorizer
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion

@@ -27,7 +27,8 @@ from towpath_contracts.tools.grants import grant_chain
 from towpath_engine.requests.network_context import offered_tools
 from towpath_orchestrator.core.tasks import created_event
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationDecision, ProjectAuthorizer, query_of_request
+from towpath_tas.core.authorization import AuthorizationDecision, ProjectAuthorizer
+from towpath_tas.core.authorization_query import query_of_request
 from towpath_tas.core.denial_alternatives import directory_of
 from towpath_tas.core.policy.matrix import Matrix, Rule
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion

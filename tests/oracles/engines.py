@@ -24,7 +24,8 @@ from cel_expr_python import cel as google
 from tests.oracles.policy_texts import condition_text, question
 
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.core.policy.conditions import VARIABLES, ConditionResult
+from towpath_tas.core.policy.condition_work import VARIABLES
+from towpath_tas.core.policy.conditions import ConditionResult
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule, RuleEffect
 
 AGREED = (

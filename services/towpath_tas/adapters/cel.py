@@ -4,17 +4,20 @@ An expression is compiled once, may only use the names that a condition may see,
 any error is `UNCLEAR`. A member of `origin` that was not read is an error where it is used; what could find it missing
 (`has`, or `origin` itself) is `UNCLEAR` unless all of `origin` is there. Every CEL expression terminates, but some take
 long and can't be interrupted: one that would exceed the budget of its decision is `UNCLEAR` and not evaluated
-(`condition_work`). Conditions that come from callers (in the grant of a task) may not use macros.
+(`condition_work`). Conditions that come from callers (in the grant of a task) may not use macros. What a condition uses
+is found in its tokens, and what was compiled is compared with that.
 """
 
 import functools
 import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
-from towpath_tas.core.policy.condition_work import work_of
-from towpath_tas.core.policy.conditions import VARIABLES, Condition, ConditionContext, ConditionResult
+from towpath_tas.core.policy.condition_tokens import is_macro, macro_variables, tokens_of
+from towpath_tas.core.policy.condition_work import VARIABLES, work_of
+from towpath_tas.core.policy.conditions import Condition, ConditionContext, ConditionResult
 from towpath_tas.core.provenance.provenance_messages import MEMBERS, WHOLE, origin_members, unknown_members
 
 MAX_CHARS = 4_096
@@ -23,8 +26,12 @@ MAX_CHARS = 4_096
 MAX_COMPILED = 4_096
 """Compiled conditions of callers that are cached; they come with every task."""
 
-_MACRO_VARIABLE = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
-_ANY_MACRO = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(")
+MAX_GRANT_CHARS = 1_024
+"""As in `TaskGrantRule`."""
+
+_MACRO_PARTS = {"@not_strictly_false": "", "_?_:_": "?", "_+_": "+"}
+"""What macros are compiled to, and how such a part is written by somebody who uses none; the first never is."""
+
 _OPERATOR = re.compile(r"^[^A-Za-z]|@")
 _TYPES = frozenset({"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
 _FUNCTIONS = frozenset(
@@ -46,18 +53,23 @@ def _library() -> Any:
 class CelCondition:
     """A rule's condition written in CEL, compiled once and evaluated for every call."""
 
-    __slots__ = ("_names", "_needs_whole_origin", "_program", "_work", "text")
+    __slots__ = ("_names", "_needs_whole_origin", "_program", "_work", "has_macros", "text")
 
     def __init__(self, text: str) -> None:
         """Compile *text*; raises ValueError with what is wrong."""
         if len(text) > MAX_CHARS:
             msg = f"the condition has {len(text)} characters, at most {MAX_CHARS} are allowed"
             raise ValueError(msg)
+        tokens = tokens_of(text)
         self.text = text
-        self._work = work_of(text)
         self._program = _library().compile(text)
+        self._work = work_of(text)
+        self.has_macros = any(is_macro(tokens, place) for place in range(len(tokens)))
+        if not self.has_macros and _hides_macro(self._program.functions(), {token.word for token in tokens}):
+            msg = "a macro (all, exists, exists_one, map, filter) is written as list.all(name, …)"
+            raise ValueError(msg)
         self._names = VARIABLES & set(self._program.variables())
-        unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO_VARIABLE.findall(text))
+        unknown = set(self._program.variables()) - VARIABLES - _TYPES - macro_variables(tokens)
         if unknown:
             msg = f"unknown name {', '.join(sorted(unknown))}: a condition sees {', '.join(sorted(VARIABLES))}"
             raise ValueError(msg)
@@ -76,12 +88,18 @@ class CelCondition:
         """Evaluate on *context*; see `Condition`."""
         if self._needs_whole_origin and not context.get("origin", {}).keys() >= MEMBERS:
             return ConditionResult.UNCLEAR
-        if self._work is not None:
-            context = context if isinstance(context, ConditionContext) else ConditionContext(context)
+        context = context if isinstance(context, ConditionContext) else ConditionContext(context)
+        key = context.key(self.text, self._names)
+        answer = context.budget.answers.get(key)
+        if answer is None:
             if not context.spend(self._work):
                 return ConditionResult.UNCLEAR
+            answer = context.budget.answers[key] = self._evaluate(context)
+        return answer
+
+    def _evaluate(self, context: ConditionContext) -> ConditionResult:
         try:
-            if isinstance(context, ConditionContext) and self._names <= context.ready:
+            if self._names <= context.ready:
                 answer = self._program.execute(context.prepared)
             else:
                 answer = self._program.execute(self._prepared(context))
@@ -91,10 +109,8 @@ class CelCondition:
             return ConditionResult.YES
         return ConditionResult.NO if answer is False else ConditionResult.UNCLEAR
 
-    def _prepared(self, context: Mapping[str, Any]) -> Any:
-        """Convert the names that this condition uses to values of the engine; for a `ConditionContext` only once."""
-        if not isinstance(context, ConditionContext):
-            return dict(context)
+    def _prepared(self, context: ConditionContext) -> Any:
+        """Convert the names that this condition uses to values of the engine, each once."""
         if context.prepared is None:
             context.prepared = _library().Context()
         for name in self._names - context.ready:
@@ -112,10 +128,19 @@ def compile_condition(text: str) -> Condition:
 @functools.lru_cache(maxsize=MAX_COMPILED)
 def compile_grant(text: str) -> Condition:
     """Compile a condition that came with a task; raises ValueError also for macros, which can take long."""
-    if _ANY_MACRO.search(text):
+    if len(text) > MAX_GRANT_CHARS:
+        msg = f"a grant's condition has at most {MAX_GRANT_CHARS} characters, not {len(text)}"
+        raise ValueError(msg)
+    condition = CelCondition(text)
+    if condition.has_macros:
         msg = "a grant's condition may not use all, exists, exists_one, map or filter"
         raise ValueError(msg)
-    return CelCondition(text)
+    return condition
+
+
+def _hides_macro(functions: Iterable[str], words: AbstractSet[str]) -> bool:
+    """Return whether a program has parts that only macros have, where *words* say that it has none."""
+    return any(part in functions and written not in words for part, written in _MACRO_PARTS.items())
 
 
 @functools.lru_cache(maxsize=MAX_COMPILED)

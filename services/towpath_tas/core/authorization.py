@@ -5,18 +5,14 @@ here alone, so the same query under the same versions gets the same decision.
 """
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
-from towpath_contracts.base import JsonObject
 from towpath_contracts.schema_bounds.work import TooMuchWorkError
-from towpath_contracts.tools.calls import AlternativeTool, Denial, Specialist, ToolRequest
-from towpath_contracts.tools.grants import Grants, grant_chain
+from towpath_contracts.tools.calls import AlternativeTool, Denial, Specialist
 from towpath_contracts.tools.violations import DenialCode
-from towpath_tas.core.call import LedgerCall
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.denial_alternatives import (
     HELPED_BY_OTHERS,
     AgentDirectory,
@@ -39,7 +35,7 @@ from towpath_tas.core.denials import (
     denied_too_costly,
     denied_unknown,
 )
-from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionContext, ConditionResult
+from towpath_tas.core.policy.conditions import ConditionBudget, ConditionCompiler, ConditionContext, ConditionResult
 from towpath_tas.core.policy.grants import granted
 from towpath_tas.core.policy.matrix import (
     MAX_CACHED,
@@ -64,45 +60,6 @@ from towpath_tas.core.provenance.provenance_messages import (
 )
 from towpath_tas.core.switches import OpenSwitches
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizationQuery:
-    """A call as the matrix is asked about it. `args_text` is the canonical JSON of `args`.
-
-    `origin` is what conditions see of where the values come from; `call_origin` has all of it, where it was looked up.
-    """
-
-    run_id: UUID | None
-    project: str
-    principal: CallPrincipal
-    step: int
-    tool: str
-    operation: str
-    args: Mapping[str, Any]
-    args_text: str
-    labels: Mapping[str, str]
-    grants: Grants = ()
-    spent_usd: float | None = None
-    origin: JsonObject | None = None
-    call_origin: CallProvenance | None = None
-    snapshot_digest: str = ""
-
-    def context(self) -> dict[str, Any]:
-        """Return what conditions see."""
-        return {
-            "args": self.args,
-            "run": {
-                "id": str(self.run_id or ""),
-                "project": self.project,
-                "network": self.principal.network,
-                "step": self.step,
-                "labels": dict(self.labels),
-            },
-            "agent": {"key": self.principal.agent, "type": self.principal.agent_type},
-            "caller": self.principal.caller,
-            "origin": self.origin or {},
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,21 +116,29 @@ class ProjectAuthorizer:
         return dataclasses.replace(query, origin=found.context(), call_origin=found)
 
     def authorize(
-        self, query: AuthorizationQuery, used: Mapping[str, int] | None = None, rates: Mapping[str, int] | None = None
+        self,
+        query: AuthorizationQuery,
+        used: Mapping[str, int] | None = None,
+        rates: Mapping[str, int] | None = None,
+        budget: ConditionBudget | None = None,
     ) -> AuthorizationDecision:
-        """Decide *query*; *used* counts the run's calls by limited rule, *rates* those of the current windows."""
+        """Decide *query*; *used* counts the run's calls by limited rule, *rates* those of the current windows.
+
+        *budget* is one for all decisions about the same call.
+        """
+        budget = ConditionBudget() if budget is None else budget
         tool = self.registry.tools.get(query.tool)
         naming = {} if tool is None else self._naming_origin(query, tool.spec.operation)
         stated = query.origin is not None
         if tool is not None and naming and not stated:
             query = dataclasses.replace(query, origin=origin_without_reading(tool.spec))
-        decision = self._rule(query, used, rates)
+        decision = self._rule(query, used, rates, budget)
         if tool is None:
             return decision
         if query.call_origin is None:
             wanted = decision.effect == "require_approval" or needs_knowledge(naming.values(), tool.spec)
             if wanted and decision.effect != "require_approval" and not stated:
-                scene = ConditionContext(query.context())
+                scene = query.scene(budget)
                 wanted = any(self._reads(name, when, scene) for name, when in naming.items())
             return dataclasses.replace(decision, needs_origin=True) if wanted else decision
         denial = decision.denial
@@ -203,28 +168,33 @@ class ProjectAuthorizer:
         return found
 
     def _rule(
-        self, query: AuthorizationQuery, used: Mapping[str, int] | None, rates: Mapping[str, int] | None
+        self,
+        query: AuthorizationQuery,
+        used: Mapping[str, int] | None,
+        rates: Mapping[str, int] | None,
+        budget: ConditionBudget,
     ) -> AuthorizationDecision:
         tool = self.registry.tools.get(query.tool)
         if tool is None:
-            return self._unknown(query)
+            return self._unknown(query, budget)
         refused = self._refused_before(query, tool)
         if refused is not None:
-            return self._no(query, refused, tool)
+            return self._no(query, refused, tool, budget=budget)
         if query.call_origin is not None and query.call_origin.too_costly:
-            return self._no(query, denied_too_costly(query.tool, len(query.call_origin.values)), tool)
-        context = ConditionContext(query.context())
+            return self._no(query, denied_too_costly(query.tool, len(query.call_origin.values)), tool, budget=budget)
+        context = query.scene(budget)
         if not granted(query.grants, query.tool, tool.spec.operation, context, self.compile_grant):
             too_long = context.too_costly
             missing = denied_grant(query.tool, tool.spec.operation, query.grants)
-            return self._no(query, denied_long_conditions(query.tool) if too_long else missing, tool)
+            denial = denied_long_conditions(query.tool) if too_long else missing
+            return self._no(query, denial, tool, budget=budget)
         drawn = _limit_usage(query, used, rates)
         found = tool.spec.discovered
         verdict = self.matrix.decide(query.principal, query.tool, tool.spec.operation, context, drawn, discovered=found)
         if context.too_costly:
-            return self._no(query, denied_long_conditions(query.tool), tool)
+            return self._no(query, denied_long_conditions(query.tool), tool, budget=budget)
         if verdict.effect == "deny":
-            return self._no_by_rule(query, tool, verdict, drawn)
+            return self._no_by_rule(query, tool, verdict, drawn, budget)
         named = verdict.rule
         return AuthorizationDecision(
             effect=verdict.effect,
@@ -258,35 +228,44 @@ class ProjectAuthorizer:
 
     def deny_poison(self, query: AuthorizationQuery) -> AuthorizationDecision:
         """Deny a call whose authorization has ended processes, without looking at its arguments or at any condition."""
-        return self._no(query, denied_poison(query.tool), self.registry.tools.get(query.tool))
+        return self._no(query, denied_poison(query.tool), self.registry.tools.get(query.tool), budget=ConditionBudget())
 
-    def _unknown(self, query: AuthorizationQuery) -> AuthorizationDecision:
-        others = self._others(query)
+    def _unknown(self, query: AuthorizationQuery, budget: ConditionBudget) -> AuthorizationDecision:
+        others = self._others(query, budget)
         allowed = tuple(one.tool for one in others)
-        return self._no(query, denied_unknown(query.tool, tuple(self.registry.tools), allowed), None, others=others)
+        denial = denied_unknown(query.tool, tuple(self.registry.tools), allowed)
+        return self._no(query, denial, None, budget=budget, others=others)
 
     def _no_by_rule(
-        self, query: AuthorizationQuery, tool: ToolVersion, verdict: MatrixVerdict, used: LimitCounters
+        self,
+        query: AuthorizationQuery,
+        tool: ToolVersion,
+        verdict: MatrixVerdict,
+        used: LimitCounters,
+        budget: ConditionBudget,
     ) -> AuthorizationDecision:
-        others = self._others(query)
+        others = self._others(query, budget)
         denial = denied_by_matrix(verdict, query.tool, tool.spec.operation, tuple(one.tool for one in others))
-        return self._no(query, denial, tool, verdict, used, others=others)
+        return self._no(query, denial, tool, verdict, used, budget=budget, others=others)
 
-    def _others(self, query: AuthorizationQuery) -> tuple[AlternativeTool, ...]:
+    def _others(self, query: AuthorizationQuery, budget: ConditionBudget) -> tuple[AlternativeTool, ...]:
         """Return what the agent may do instead, nearest first. Cached: a denied agent is often denied again."""
         directory = self._directory(query)
         key = (query.principal, query.tool, query.snapshot_digest, bool(directory))
         kept = not query.grants and not self.matrix.names_run
         found = self._alternatives.get(key) if kept else None
         if found is None:
-            found = self._find_others(query, directory)
-            if kept:
+            refused = self._refused(query, budget)
+            found = self._find_others(query, refused, directory)
+            if kept and not refused.context.with_values({}).too_costly:
                 if len(self._alternatives) >= MAX_CACHED:
                     self._alternatives.clear()
                 self._alternatives[key] = found
         return found
 
-    def _find_others(self, query: AuthorizationQuery, directory: AgentDirectory) -> tuple[AlternativeTool, ...]:
+    def _find_others(
+        self, query: AuthorizationQuery, refused: DenialAlternativesQuery, directory: AgentDirectory
+    ) -> tuple[AlternativeTool, ...]:
         own = directory.get(query.principal.agent)
         known = self.registry.tools
         names = known if own is None else sorted(own.tools)
@@ -294,14 +273,14 @@ class ProjectAuthorizer:
         open_ones = [spec for spec in near if not known[spec.name].held_by]
         ranked = allowed_tools(self.matrix, query.principal, open_ones, query.grants, query.tool)
         specs = [known[name].spec for name in ranked]
-        return alternatives(self._refused(query), specs, self.matrix, self.compile_grant, directory)
+        return alternatives(refused, specs, self.matrix, self.compile_grant, directory)
 
     def _directory(self, query: AuthorizationQuery) -> AgentDirectory:
         return self.directories.get(query.snapshot_digest, {})
 
     @staticmethod
-    def _refused(query: AuthorizationQuery) -> DenialAlternativesQuery:
-        return DenialAlternativesQuery(principal=query.principal, grants=query.grants, context=query.context())
+    def _refused(query: AuthorizationQuery, budget: ConditionBudget) -> DenialAlternativesQuery:
+        return DenialAlternativesQuery(principal=query.principal, grants=query.grants, context=query.scene(budget))
 
     def _no(
         self,
@@ -311,6 +290,7 @@ class ProjectAuthorizer:
         verdict: MatrixVerdict | None = None,
         used: LimitCounters = NO_USAGE,
         *,
+        budget: ConditionBudget,
         others: tuple[AlternativeTool, ...] | None = None,
     ) -> AuthorizationDecision:
         """Deny, with agents and people who may help; *others* if they were computed already."""
@@ -318,9 +298,10 @@ class ProjectAuthorizer:
         if denial.violation_type not in HELPED_BY_OTHERS:
             others = ()
         else:
-            others, directory = self._others(query) if others is None else others, self._directory(query)
+            others, directory = self._others(query, budget) if others is None else others, self._directory(query)
             if tool is not None and directory and not tool.held_by:
-                agents = specialists(self._refused(query), tool.spec, self.matrix, self.compile_grant, directory, used)
+                refused = self._refused(query, budget)
+                agents = specialists(refused, tool.spec, self.matrix, self.compile_grant, directory, used)
         denial = with_alternatives(denial, others, agents, escalation(denial.violation_type, verdict))
         return AuthorizationDecision(
             effect="deny",
@@ -345,47 +326,3 @@ def _strictest(deciding: Sequence[Rule]) -> dict[str, Any]:
         "quorum": max((rule.quorum for rule in deciding), default=1),
         "on_expiry": "escalate" if deciding and all(rule.on_expiry == "escalate" for rule in deciding) else "deny",
     }
-
-
-def query_of_request(request: ToolRequest, args_text: str) -> AuthorizationQuery:
-    return AuthorizationQuery(
-        run_id=request.run_id,
-        project=request.project,
-        principal=CallPrincipal(
-            request.network, request.agent_key, request.agent_type, request.caller, request.project
-        ),
-        step=request.step,
-        tool=request.tool,
-        operation=request.operation,
-        args=request.args,
-        args_text=args_text,
-        labels=request.labels,
-        spent_usd=request.spent_usd,
-        grants=grant_chain(request.grants, request.grant),
-        snapshot_digest=request.snapshot_digest,
-    )
-
-
-def with_edited_args(query: AuthorizationQuery, call: LedgerCall) -> AuthorizationQuery:
-    """Return *query* with the arguments that a person put in place of the requested ones."""
-    return replace(query, args=json.loads(call.args), args_text=call.args)
-
-
-def query_of_call(call: LedgerCall) -> AuthorizationQuery:
-    """Return the query of a stored call, to authorize it again."""
-    context = json.loads(call.context)
-    return AuthorizationQuery(
-        run_id=call.run_id,
-        project=call.project,
-        principal=CallPrincipal(call.network, call.agent_key, call.agent_type, call.caller, call.project),
-        step=call.step,
-        tool=call.tool,
-        operation="call",
-        args=json.loads(call.args),
-        args_text=call.args,
-        labels=context.get("labels", {}),
-        spent_usd=context.get("spent_usd"),
-        origin=context.get("origin"),
-        grants=grant_chain(context.get("grants", ()), context.get("grant")),
-        snapshot_digest=call.snapshot_digest,
-    )

@@ -8,7 +8,7 @@ that is named as a specialist may make the very call that was refused.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSnapshot
@@ -50,7 +50,7 @@ class DenialAlternativesQuery:
 
     principal: CallPrincipal
     grants: Grants
-    context: Mapping[str, Any]
+    context: ConditionContext
 
 
 AgentDirectory = Mapping[str, AgentDirectoryEntry]
@@ -78,7 +78,7 @@ def alternatives(
 ) -> tuple[AlternativeTool, ...]:
     """Return which of *specs*, nearest first, the refused agent may use instead; only tools of its network."""
     own = directory.get(refused.principal.agent)
-    scene = ConditionContext({**refused.context, "args": {}, "origin": {}})
+    scene = refused.context.with_values({"args": {}, "origin": {}})
     found: list[AlternativeTool] = []
     for spec in specs:
         if own is not None and spec.name not in own.tools:
@@ -99,7 +99,10 @@ def specialists(
     directory: AgentDirectory,
     used: LimitCounters,
 ) -> tuple[Specialist, ...]:
-    """Return the agents of the network that may make this very call, first those that a route leads to."""
+    """Return the agents of the network that may make this very call, first those that a route leads to.
+
+    None are named any more once the share of the budget is spent: what is not evaluated may be allowed or not.
+    """
     own = directory.get(refused.principal.agent)
     routes = own.routes if own is not None else frozenset[str]()
     found = []
@@ -107,10 +110,15 @@ def specialists(
         if other.key == refused.principal.agent or spec.name not in other.tools:
             continue
         principal = replace(refused.principal, agent=other.key, agent_type=other.agent_type)
-        scene = ConditionContext({**refused.context, "agent": {"key": other.key, "type": other.agent_type}})
+        agent = {"key": other.key, "type": other.agent_type}
+        scene = refused.context.with_values({"agent": agent})
         if not granted(refused.grants, spec.name, spec.operation, scene, compiler):
+            if scene.too_costly:
+                break
             continue
         verdict = matrix.decide(principal, spec.name, spec.operation, scene, used, discovered=spec.discovered)
+        if scene.too_costly:
+            break
         if verdict.effect != "deny" and verdict.rule is not None:
             found.append(_specialist(other.key, verdict.effect, verdict.rule, reachable=other.key in routes))
     found.sort(key=lambda one: (not one.reachable, one.verdict, one.agent_key))

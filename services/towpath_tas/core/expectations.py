@@ -17,8 +17,8 @@ from towpath_contracts.problems.registry import ProblemDetail, entry_message
 from towpath_contracts.tools.access import RuleEvaluation
 from towpath_contracts.tools.grants import grant_chain
 from towpath_contracts.tools.violations import DenialCode
-from towpath_tas.core.authorization import AuthorizationQuery
-from towpath_tas.core.policy.conditions import ConditionCompiler
+from towpath_tas.core.authorization_query import AuthorizationQuery
+from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionContext
 from towpath_tas.core.policy.grants import granted
 from towpath_tas.core.policy.matrix import CallPrincipal, LimitCounters, Matrix, RuleEffect
 
@@ -126,7 +126,7 @@ def run_case(matrix: Matrix, case: PolicyTestCase, compile_grant: ConditionCompi
         grants=grant_chain((), case.grant),
         spent_usd=case.spent_usd,
     )
-    context = {**query.context(), "origin": case.origin}
+    context = ConditionContext({**query.context(), "origin": case.origin})
     if not granted(query.grants, case.tool, case.operation, context, compile_grant):
         return CaseEvaluation(verdict="deny", rule=None, reason=DenialCode.NOT_GRANTED)
     used = LimitCounters(calls=case.used, rates=case.rates, spent_usd=case.spent_usd)

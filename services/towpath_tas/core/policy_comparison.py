@@ -17,9 +17,10 @@ from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, Change, DiffExample, DiffGroup
 from towpath_contracts.tools.policy import Verdict as Word
 from towpath_contracts.tools.violations import DenialCode
-from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer, query_of_call
+from towpath_tas.core.authorization import ProjectAuthorizer
+from towpath_tas.core.authorization_query import AuthorizationQuery, query_of_call
 from towpath_tas.core.call import CallAuditEntry, LedgerCall, LedgerChange
-from towpath_tas.core.policy.conditions import ConditionCompiler
+from towpath_tas.core.policy.conditions import MAX_ASIDE_WORK, ConditionBudget, ConditionCompiler
 from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, Rule, RuleEffect
 from towpath_tas.core.provenance.provenance_messages import (
     answers,
@@ -119,9 +120,15 @@ class PolicyDiffBuilder:
         )
 
 
-def decide_again(matrix: Matrix, query: AuthorizationQuery, operation: str, spec: ToolSpec | None) -> MatrixVerdict:
+def decide_again(
+    matrix: Matrix,
+    query: AuthorizationQuery,
+    operation: str,
+    spec: ToolSpec | None,
+    budget: ConditionBudget | None = None,
+) -> MatrixVerdict:
     found = spec is not None and spec.discovered
-    return matrix.decide(query.principal, query.tool, operation, query.context(), discovered=found)
+    return matrix.decide(query.principal, query.tool, operation, query.scene(budget), discovered=found)
 
 
 def with_known_origin(
@@ -176,8 +183,13 @@ SHADOW_PHASE = "shadow"
 """The phase of the audit entry about a divergence; its verdict is `decided->of the shadow`: `allow->deny`."""
 
 
-def with_shadow_note(change: LedgerChange, query: AuthorizationQuery, bundle: ProjectAuthorizer) -> LedgerChange:
-    """Return *change*, the first decision about *query*, with an audit note where the shadow policy differs."""
+def with_shadow_note(
+    change: LedgerChange, query: AuthorizationQuery, bundle: ProjectAuthorizer, budget: ConditionBudget
+) -> LedgerChange:
+    """Return *change*, the first decision about *query*, with an audit note where the shadow policy differs.
+
+    What would take more than the share of *budget* that the shadow policy has is not compared.
+    """
     decided = next((note for note in change.notes if note.phase == "decision"), None)
     tool = bundle.registry.tools.get(query.tool)
     if bundle.shadow is None or decided is None or tool is None or not _by_matrix(decided):
@@ -186,8 +198,9 @@ def with_shadow_note(change: LedgerChange, query: AuthorizationQuery, bundle: Pr
     known = with_known_origin(bundle.shadow, with_origin, tool.spec.operation, tool.spec)
     if known is None:
         return change  # decided without the origin of its values
-    verdict = decide_again(bundle.shadow, known, tool.spec.operation, tool.spec)
-    if verdict.effect == decided.verdict:
+    share = budget.share("shadow", MAX_ASIDE_WORK)
+    verdict = decide_again(bundle.shadow, known, tool.spec.operation, tool.spec, share)
+    if share.spent or verdict.effect == decided.verdict:
         return change
     note = CallAuditEntry(
         phase=SHADOW_PHASE,

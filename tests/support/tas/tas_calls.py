@@ -20,7 +20,8 @@ from towpath_contracts.tools.calls import (
     ToolSpec,
 )
 from towpath_tas.core.approvals.approval_votes import resolve
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, query_of_request
+from towpath_tas.core.authorization import AuthorizationDecision
+from towpath_tas.core.authorization_query import AuthorizationQuery, query_of_request
 from towpath_tas.core.call import Approval, LedgerCall, LedgerChange
 from towpath_tas.core.calls.ledger import on_request
 from towpath_tas.core.tools.registry import ToolVersion, spec_digest

@@ -8,7 +8,8 @@ import pytest
 from towpath_contracts.schema_bounds.work import TooMuchWorkError
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
+from towpath_tas.core.authorization import AuthorizationDecision, ProjectAuthorizer
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
 from towpath_tas.core.tools.arguments import ArgumentChecker
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion

@@ -11,7 +11,8 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
 from towpath_contracts.tools.readers import declared_readers
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
+from towpath_tas.core.authorization import AuthorizationDecision, ProjectAuthorizer
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 from towpath_tas.core.provenance.provenance import RunProvenance

@@ -8,7 +8,8 @@ from tests.unit.tas.policy.test_authorization import TOOLS, asked, spec, stored
 
 from towpath_contracts.tools.calls import Denial
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer
+from towpath_tas.core.authorization import ProjectAuthorizer
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.denial_alternatives import AgentDirectoryEntry
 from towpath_tas.core.policy.matrix import Matrix, Rule
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion

@@ -1,12 +1,14 @@
 """What a decision about a call is made from, with the origin of its values where that is known."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from towpath_contracts.switches import ActiveSwitch
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
+from towpath_tas.core.authorization import AuthorizationDecision, ProjectAuthorizer
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import Approval, LedgerCall
 from towpath_tas.core.calls.switch_holds import principal_of
+from towpath_tas.core.policy.conditions import ConditionBudget
 from towpath_tas.core.policy.matrix import CallPrincipal
 from towpath_tas.core.provenance.provenance import RunProvenance
 
@@ -25,6 +27,8 @@ class LedgerContext:
     known: RunProvenance | None = None
     needs_origin: AuthorizationQuery | None = None
     traced: AuthorizationQuery | None = None
+    budget: ConditionBudget = field(default_factory=ConditionBudget)
+    """One for all decisions from this context: with and without origin, limits and directories."""
 
     def with_origin(self, query: AuthorizationQuery) -> AuthorizationQuery:
         """Return *query* with the origin of its values, if that was loaded; looked up once per call."""
@@ -35,7 +39,7 @@ class LedgerContext:
         return replace(query, origin=self.traced.origin, call_origin=self.traced.call_origin)
 
     def authorize(self, query: AuthorizationQuery) -> AuthorizationDecision:
-        decision = self.bundle.authorize(self.with_origin(query), self.used, self.rates)
+        decision = self.bundle.authorize(self.with_origin(query), self.used, self.rates, self.budget)
         if decision.needs_origin:
             self.needs_origin = query
         return decision

@@ -36,7 +36,8 @@ from towpath_tas.adapters.ledger_tables import (
 from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.app.calls.value_origins import RunProvenanceCache
 from towpath_tas.app.policy_cache import PolicyCache, seen_versions
-from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer
+from towpath_tas.core.authorization import ProjectAuthorizer
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import FINAL, LedgerCall, LedgerChange
 from towpath_tas.metrics import TasMetrics
 

@@ -28,7 +28,7 @@ from towpath_readings.spans import authorization_span
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher
 from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerStore
-from towpath_tas.core.authorization import AuthorizationQuery, query_of_request
+from towpath_tas.core.authorization_query import AuthorizationQuery, query_of_request
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.switch_holds import on_held_request
 from towpath_tas.core.policy_comparison import with_shadow_note
@@ -64,7 +64,7 @@ class ReceivedToolRequest:
         )
         if context.bundle.shadow is None or context.call is not None or self.poison:
             return change
-        return with_shadow_note(change, context.with_origin(self.query), context.bundle)
+        return with_shadow_note(change, context.with_origin(self.query), context.bundle, context.budget)
 
     def update(self) -> CallUpdate:
         request = self.request

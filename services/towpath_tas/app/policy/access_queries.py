@@ -27,7 +27,8 @@ from towpath_tas.adapters.ledger_tables import QUERIES, read_rates
 from towpath_tas.app.calls.value_origins import RunProvenanceCache
 from towpath_tas.app.policy.policy_warnings import PolicyLinter
 from towpath_tas.app.policy_cache import PolicyCache
-from towpath_tas.core.authorization import AuthorizationQuery
+from towpath_tas.core.authorization_query import AuthorizationQuery
+from towpath_tas.core.policy.conditions import ConditionBudget
 from towpath_tas.core.policy.grants import grant_problems
 from towpath_tas.core.policy.matrix import CallPrincipal, Rule
 from towpath_tas.core.teams import delegates_in
@@ -77,11 +78,12 @@ class AccessQueries:
         if request.run_id is not None:
             known = await self._origins.of(self._pool, {request.run_id: request.project})
             query = await asyncio.to_thread(bundle.with_origin, query, known[request.run_id])
-        decision = bundle.authorize(query, request.used)
+        budget = ConditionBudget()
+        decision = bundle.authorize(query, request.used, budget=budget)
         if request.rates and decision.rated:
             keys = [(request.project, rate) for rate in decision.rated]
             rates = {rule: used for (_, rule), used in (await read_rates(self._pool, keys)).items()}
-            decision = bundle.authorize(query, request.used, rates)
+            decision = bundle.authorize(query, request.used, rates, budget)
         tool = bundle.registry.tools.get(request.tool)
         operation = tool.spec.operation if tool else query.operation
         denial = decision.denial
@@ -97,7 +99,7 @@ class AccessQueries:
                 principal,
                 request.tool,
                 operation,
-                query.context(),
+                query.scene(budget),
                 discovered=tool is not None and tool.spec.discovered,
             ),
             denial=denial,

@@ -21,7 +21,8 @@ from towpath_tas.core.approvals.approvals import (
     verdict_of,
     wait_for_approval,
 )
-from towpath_tas.core.authorization import Authorize, query_of_call
+from towpath_tas.core.authorization import Authorize
+from towpath_tas.core.authorization_query import query_of_call
 from towpath_tas.core.call import Approval, ApprovalVote, CallAuditEntry, LedgerCall, LedgerChange
 
 VERDICTS = ("approved", "denied", "edit")

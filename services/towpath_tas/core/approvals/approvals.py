@@ -16,7 +16,8 @@ from towpath_contracts.facts import ChangedApprovalField
 from towpath_contracts.tools.calls import CallStatus
 from towpath_tas.core import run_facts
 from towpath_tas.core.approval_binding import binding, binding_digest, changes
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, Authorize
+from towpath_tas.core.authorization import AuthorizationDecision, Authorize
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import Approval, CallAuditEntry, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
 from towpath_tas.core.denial_alternatives import escalation, with_alternatives
 from towpath_tas.core.denials import denied_by_person, denied_changing, denied_lost

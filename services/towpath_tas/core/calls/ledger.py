@@ -20,7 +20,8 @@ from typing import Any
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ProbeWord, ToolFailure, ToolRequest
 from towpath_tas.core import run_facts
 from towpath_tas.core.approvals import approvals
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, Authorize, with_edited_args
+from towpath_tas.core.authorization import AuthorizationDecision, Authorize
+from towpath_tas.core.authorization_query import AuthorizationQuery, with_edited_args
 from towpath_tas.core.call import (
     FINAL,
     Approval,

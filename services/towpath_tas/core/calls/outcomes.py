@@ -15,7 +15,8 @@ from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure, 
 from towpath_tas.core import run_facts
 from towpath_tas.core.approval_binding import binding, binding_digest
 from towpath_tas.core.approvals import approvals
-from towpath_tas.core.authorization import AuthorizationDecision, Authorize, query_of_call
+from towpath_tas.core.authorization import AuthorizationDecision, Authorize
+from towpath_tas.core.authorization_query import query_of_call
 from towpath_tas.core.call import Approval, CallAuditEntry, LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.ledger import MAX_ATTEMPTS, dispatch_next, fail, repeat_fact, unknown, with_gate_resolution
 

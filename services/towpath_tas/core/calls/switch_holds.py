@@ -17,7 +17,8 @@ from towpath_contracts.facts import CallPausedFact, GateResolvedFact
 from towpath_contracts.switches import ActiveSwitch, paused_gate
 from towpath_contracts.tools.calls import CallStatus, ClaimAnswer, ToolRequest
 from towpath_tas.core.approvals import approvals
-from towpath_tas.core.authorization import AuthorizationQuery, Authorize, with_edited_args
+from towpath_tas.core.authorization import Authorize
+from towpath_tas.core.authorization_query import AuthorizationQuery, with_edited_args
 from towpath_tas.core.call import Approval, CallAuditEntry, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
 from towpath_tas.core.calls.ledger import on_request, unknown
 from towpath_tas.core.calls.outcomes import is_covered

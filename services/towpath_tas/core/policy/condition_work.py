@@ -1,25 +1,24 @@
 """Estimates what evaluating a condition costs, before it is evaluated: what runs too long can't be interrupted.
 
-A condition is harmless as long as every part of it runs once over arguments of bounded length. What multiplies the work
-is counted here: macros (`all`, `exists`, `exists_one`, `map`, `filter`) run their bodies for every element, `map` and
-`filter` copy what they have collected each time, `+` makes longer texts and lists, and `matches` compiles its pattern
-each time. The estimate is an upper bound in about microseconds, made from the condition's text and the sizes of what it
-sees, not from a clock: the same call is decided in the same way everywhere.
+What multiplies the work is counted: macros (`all`, `exists`, `exists_one`, `map`, `filter`) run their bodies for every
+element, `map` and `filter` copy what they have collected each time, `+` makes longer texts and lists, `matches`
+compiles its pattern each time and searches a text with it, and each name copies or compares the value that it stands
+for. The estimate is an upper bound in about microseconds, made from the condition's text and the sizes of what it sees,
+not from a clock: the same call is decided in the same way everywhere.
 """
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from towpath_contracts.schema_bounds.pattern_work import PatternWork, pattern_work
+from towpath_tas.core.policy.condition_tokens import Token, is_macro, macro_variables, sign_at, text_value, tokens_of
 
 MAX_WORK = 100_000
 """Work of all conditions of one decision; in practice most of it takes a third of that many microseconds."""
 
-MAX_PATTERN = 150_000
-"""Compiling the most costly pattern that the engine takes."""
-
-UNKNOWN_PATTERN = 20_000
-"""Compiling a pattern that only the call brings."""
+MOST = 1e18
+"""More than anything that is allowed, and still a number that can be multiplied and added."""
 
 PART = 0.4
 """One operator, name or literal, evaluated once."""
@@ -27,19 +26,19 @@ PART = 0.4
 MOVED = 0.07
 """Copying or comparing one element of a list."""
 
+SEEN = 0.25
+"""Copying or comparing one value that a condition names, in lists or objects of any kind."""
+
 CHARS = 1_000
 """Characters that are read or copied in one unit."""
 
-_MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
+VARIABLES = frozenset({"args", "run", "agent", "caller", "origin"})
+"""The names that a condition may use. `origin` says where the values of arguments come from."""
+
 _COLLECTING = frozenset({"map", "filter"})
-_SEEN = frozenset({"args", "origin", "run", "agent", "caller"})
-_TOKEN = re.compile(
-    r"""(?P<text>[rRbB]{0,2}(?:\"\"\"(?:\\.|.)*?\"\"\"|'''(?:\\.|.)*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'))"""
-    r"""|(?P<name>[A-Za-z_]\w*)|(?P<number>\d[\w.]*)|(?P<sign>&&|\|\||[=!<>]=|[^\s])""",
-    re.DOTALL,
-)
-_REPEATED = re.compile(r"(\))?\{(\d+)(?:,(\d*))?\}")
-_WIDE_CLASS = re.compile(r"\\[wWSDpPbB]|\(\?[a-z]*i")
+
+Path = tuple[str, ...]
+"""A name of `VARIABLES` and the members that follow it."""
 
 
 @dataclass(slots=True)
@@ -69,64 +68,183 @@ class ContextSizes:
                 waiting += found
 
 
+class ContextMeasure:
+    """The sizes of what a condition sees, each measured once."""
+
+    __slots__ = ("_context", "_known")
+
+    def __init__(self, context: Mapping[str, Any]) -> None:
+        self._context = context
+        self._known: dict[Path, ContextSizes] = {}
+
+    def at(self, path: Path) -> ContextSizes:
+        """Return the sizes of what is at *path*; of everything for the empty path."""
+        found = self._known.get(path)
+        if found is None:
+            found = self._known[path] = sizes_of(_values_at(self._context, path))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """One `matches`. It searches what is at `path`, or each element of it; texts that are made have no path."""
+
+    pattern: PatternWork
+    path: Path | None
+    each: bool
+
+
 @dataclass(slots=True)
 class _Level:
-    """What is evaluated once for every round of the macros around it."""
+    """What is evaluated once for every round of the macros around it.
+
+    `seen` are names of VARIABLES, `elements` the paths of what macros go over, each time that an element is named.
+    """
 
     parts: int = 0
     collecting: int = 0
     joined: int = 0
-    seen: int = 0
-    patterns: float = 0
+    compared: int = 0
+    seen: list[Path] = field(default_factory=list)
+    elements: list[Path | None] = field(default_factory=list)
+    searches: list[_Search] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class ConditionWork:
-    """What one condition may multiply; `levels` by how many macros are around them."""
+    """What one condition costs; `levels` by how many macros are around them.
+
+    `listed` are the values that it has in lists, `nested` those of lists that macros make of what they see.
+    """
 
     levels: list[_Level] = field(default_factory=lambda: [_Level()])
-    listed: int = 0
+    listed: int = 1
+    nested: int = 0
+    chars: int = 0
 
-    def estimate(self, sizes: ContextSizes) -> float:
-        """Return the work for a context of these sizes at most."""
+    def estimate(self, measure: ContextMeasure) -> float:
+        """Return the work at most on a context with these sizes."""
+        sizes = measure.at(())
         joined = sum(level.joined for level in self.levels[1:])
         growth = float((1 + self.levels[0].joined) * 2 ** min(joined, 64))
-        rounds = max(sizes.longest, self.listed, 1) * (growth if len(self.levels) > 1 else 1)
+        made = growth * 2 ** min(self.nested, 64) * (_touched(sizes) + self.listed * SEEN)
+        rounds = min(max(sizes.longest, self.listed, 1) * (growth if len(self.levels) > 1 else 1), 1e9)
         total = 0.0
         for depth, level in enumerate(self.levels):
-            once = level.parts * PART + level.patterns
+            outer = _times(rounds, depth - 1)
+            once = level.parts * PART + sum(search.pattern.compiled for search in level.searches)
             once += level.collecting * MOVED * rounds * rounds * sum(inner.parts for inner in self.levels[depth + 1 :])
             once += level.joined * growth * (sizes.text / CHARS + sizes.longest * MOVED)
-            if depth:
-                once += level.seen * (sizes.values * MOVED + sizes.text / CHARS)
-            total += rounds**depth * once + (rounds ** (depth - 1) * level.parts * sizes.chars / CHARS if depth else 0)
-        return total
+            once += sum(_touched(measure.at(path)) for path in level.seen)
+            once += made * (sum(path is None for path in level.elements) + (level.compared if self.nested else 0))
+            once += sum(self._search(search, measure, growth) for search in level.searches if not search.each)
+            total += _times(rounds, depth) * once + (outer * level.parts * sizes.chars / CHARS if depth else 0)
+            total += outer * sum(_touched(measure.at(path)) for path in level.elements if path is not None)
+            total += outer * sum(self._search(search, measure, growth) for search in level.searches if search.each)
+        return min(total, MOST)
+
+    def _search(self, search: _Search, measure: ContextMeasure, growth: float) -> float:
+        """Return what a search costs; of *each* element, for all of them together."""
+        if search.path is None:
+            return search.pattern.search(max(measure.at(()).text, self.chars) * growth)
+        return search.pattern.search(measure.at(search.path).chars if search.each else measure.at(search.path).text)
 
 
-def work_of(text: str) -> ConditionWork | None:
-    """Return what *text* may multiply; None if each of its parts runs once and joins nothing."""
-    tokens = [(found.lastgroup or "", found[0]) for found in _TOKEN.finditer(text)]
-    work = ConditionWork()
-    opened: list[bool] = []
+def _touched(sizes: ContextSizes) -> float:
+    return sizes.values * SEEN + sizes.chars / CHARS
+
+
+def _times(rounds: float, depth: int) -> float:
+    """Return *rounds* to the power *depth*, at most MOST: floats raise above 1e308."""
+    found = 1.0
+    for _ in range(depth):
+        found = min(found * rounds, MOST)
+    return found
+
+
+def _values_at(context: Mapping[str, Any], path: Path) -> Iterable[Any]:
+    """Return the value at *path*, if there is one; a list on the way counts as a whole."""
+    if not path:
+        return context.values()
+    value: Any = context
+    for step in path:
+        if isinstance(value, list | tuple):
+            break
+        if not isinstance(value, Mapping) or step not in value:
+            return ()
+        value = value[step]
+    return (value,)
+
+
+def work_of(text: str) -> ConditionWork:
+    """Return what *text* costs; raises ValueError for a condition of which that can't be told."""
+    tokens = tokens_of(text)
+    hidden = macro_variables(tokens) & VARIABLES
+    if hidden:
+        msg = f"{', '.join(sorted(hidden))} can't be the name of an element: give it another"
+        raise ValueError(msg)
+    work = ConditionWork(listed=1 + sum(token == ("sign", ",") for token in tokens), chars=len(text))
+    opened: list[_Bracket] = []
     for place, (kind, word) in enumerate(tokens):
-        level = _level(work, sum(opened))
-        called = kind == "name" and _sign(tokens, place + 1) == "("
-        if word == "(" and kind == "sign":
-            before = tokens[place - 1] if place else ("", "")
-            opened.append(before[0] == "name" and before[1] in _MACROS and _sign(tokens, place - 2) == ".")
-        elif word == ")" and kind == "sign":
-            opened = opened[:-1]
-        elif word == "," and kind == "sign":
-            work.listed += 1
+        elements = {bracket.variable: bracket.path for bracket in opened if bracket.variable}
+        level = _level(work, len([bracket for bracket in opened if bracket.macro]))
+        if kind == "sign" and word in "([{":
+            opened.append(_bracket(tokens, place, elements))
+        elif kind == "sign" and word in ")]}":
+            closed = opened.pop() if opened else _Bracket()
+            work.nested += closed.commas if closed.names and any(bracket.macro for bracket in opened) else 0
+        elif kind == "sign" and word == ",":
+            if opened:
+                opened[-1].commas += 1
         elif word != ".":
             level.parts += 1
-            level.joined += word == "+" and kind == "sign"
-            level.collecting += called and word in _COLLECTING
-            level.seen += kind == "name" and word in _SEEN and _sign(tokens, place - 1) != "."
-            level.patterns += _pattern_work(tokens, place) if called and word == "matches" else 0
-    work.listed += 1
-    multiplies = len(work.levels) > 1 or work.levels[0].joined > 1 or work.levels[0].patterns
-    return work if multiplies else None
+            _count(level, tokens, place, elements)
+            if kind == "name" and opened and opened[-1].lists:
+                opened[-1].names = True
+    return work
+
+
+@dataclass(slots=True)
+class _Bracket:
+    """An open bracket: of a macro, which has a variable and goes over what is at `path`, of a list, or another."""
+
+    macro: bool = False
+    variable: str = ""
+    path: Path | None = None
+    lists: bool = False
+    names: bool = False
+    commas: int = 0
+
+
+def _bracket(tokens: list[Token], place: int, elements: Mapping[str, Path | None]) -> _Bracket:
+    if sign_at(tokens, place) != "(":
+        before = tokens[place - 1] if place else Token("sign", "(")
+        return _Bracket(lists=before.kind == "sign" and before.word not in (")", "]"))
+    if place < 2 or not is_macro(tokens, place - 1):
+        return _Bracket()
+    variable = tokens[place + 1].word if place + 1 < len(tokens) else ""
+    path = _path_before(tokens, place - 2)
+    if path is not None and path[0] not in VARIABLES:
+        path = elements.get(path[0])
+    return _Bracket(macro=True, variable=variable, path=path)
+
+
+def _count(level: _Level, tokens: list[Token], place: int, elements: Mapping[str, Path | None]) -> None:
+    kind, word = tokens[place]
+    if kind == "sign":
+        level.joined += word == "+"
+        level.compared += word in ("==", "!=")
+    if kind != "name":
+        return
+    level.compared += word == "in"
+    level.collecting += word in _COLLECTING and is_macro(tokens, place)
+    if word == "matches" and sign_at(tokens, place + 1) == "(":
+        level.searches.append(_search(tokens, place, elements))
+    elif sign_at(tokens, place - 1) != ".":
+        if word in VARIABLES:
+            level.seen.append(_path_from(tokens, place))
+        elif word in elements:
+            level.elements.append(elements[word])
 
 
 def _level(work: ConditionWork, depth: int) -> _Level:
@@ -135,25 +253,66 @@ def _level(work: ConditionWork, depth: int) -> _Level:
     return work.levels[depth]
 
 
-def _sign(tokens: list[tuple[str, str]], place: int) -> str:
-    return tokens[place][1] if 0 <= place < len(tokens) and tokens[place][0] == "sign" else ""
+def _search(tokens: list[Token], place: int, elements: Mapping[str, Path | None]) -> _Search:
+    """Return the `matches` at *place*; raises ValueError unless it has a pattern whose work is known."""
+    literal = tokens[place + 2] if place + 2 < len(tokens) else Token("", "")
+    pattern = text_value(literal.word) if literal.kind == "text" else None
+    if pattern is None or sign_at(tokens, place - 1) != "." or sign_at(tokens, place + 3) != ")":
+        msg = "write matches as args.name.matches('pattern'), with the pattern in quotes"
+        raise ValueError(msg)
+    work = pattern_work(pattern)
+    if work is None:
+        msg = f"the pattern {pattern[:100]!r} can't be used: it has the flag x, or a bracket that is not closed"
+        raise ValueError(msg)
+    path = _path_before(tokens, place - 1)
+    if path is None or path[0] in VARIABLES:
+        return _Search(work, path, each=False)
+    path = elements.get(path[0])
+    return _Search(work, path, each=path is not None)
 
 
-def _pattern_work(tokens: list[tuple[str, str]], place: int) -> float:
-    """Return what compiling the pattern of the `matches` at *place* costs, once."""
-    argument = tokens[place + 2] if place + 2 < len(tokens) else ("", "")
-    if argument[0] != "text" or _sign(tokens, place + 3) != ")":
-        return UNKNOWN_PATTERN
-    pattern = argument[1]
-    groups = alone = 1
-    for closed, least, most in _REPEATED.findall(pattern):
-        times = max(int(least[:6]), int((most or "0")[:6]), 1)
-        if closed:
-            groups *= times
+def _path_from(tokens: list[Token], place: int) -> Path:
+    """Return the name at *place* with the members that follow it, without those that are called."""
+    steps = [tokens[place].word]
+    place += 1
+    while place + 1 < len(tokens):
+        member = tokens[place + 1]
+        if sign_at(tokens, place) == "." and member.kind == "name" and sign_at(tokens, place + 2) != "(":
+            steps.append(member.word)
+            place += 2
+        elif (
+            sign_at(tokens, place) == "[" and sign_at(tokens, place + 2) == "]" and (step := _step(member)) is not None
+        ):
+            steps.append(step)
+            place += 3
         else:
-            alone += times
-    wide = bool(_WIDE_CLASS.search(pattern))
-    return float(min(20 + (len(pattern) + (300 if wide else 5) * alone) * groups, MAX_PATTERN))
+            break
+    return tuple(steps)
+
+
+def _path_before(tokens: list[Token], place: int) -> Path | None:
+    """Return the name with its members that ends before the point at *place*; None for any other expression."""
+    steps: list[str] = []
+    place -= 1
+    while place >= 0:
+        if tokens[place].kind == "name":
+            steps.append(tokens[place].word)
+            if sign_at(tokens, place - 1) != ".":
+                return tuple(reversed(steps))
+            place -= 2
+        elif sign_at(tokens, place) == "]" and sign_at(tokens, place - 2) == "[" and place > 2:
+            step = _step(tokens[place - 1])
+            if step is None:
+                return None
+            steps.append(step)
+            place -= 3
+        else:
+            return None
+    return None
+
+
+def _step(token: Token) -> str | None:
+    return text_value(token.word) if token.kind == "text" else token.word if token.kind == "number" else None
 
 
 def sizes_of(values: Iterable[Any]) -> ContextSizes:

@@ -5,13 +5,11 @@ unclear condition never allows: it counts as met on a rule that restricts, and a
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from towpath_tas.core.policy.condition_work import MAX_WORK, ConditionWork, ContextSizes, sizes_of
-
-VARIABLES = frozenset({"args", "run", "agent", "caller", "origin"})
-"""The names that a condition may use. `origin` says where the values of arguments come from."""
+from towpath_tas.core.policy.condition_work import MAX_WORK, ConditionWork, ContextMeasure
 
 
 class ConditionResult(Enum):
@@ -22,31 +20,96 @@ class ConditionResult(Enum):
     UNCLEAR = "unclear"
 
 
+MAX_ASIDE_WORK = MAX_WORK / 2
+"""Work beside the decision itself: to tell a refused agent what else it may do, or to ask the shadow policy. Each has a
+share of its own, so that it never takes what the next decision about the same call needs."""
+
+READ = 2.5
+"""Compiling one character of a condition that comes with a task: others come in between, and it is compiled again."""
+
+Key = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class ConditionBudget:
+    """What the conditions of one call may still take, however often it is decided, and their answers so far.
+
+    A call is decided again when the origin of its values, its limits or its network are known. What is evaluated again
+    on the same values is answered from `answers`, and costs nothing.
+    """
+
+    limit: float = MAX_WORK
+    work: float = 0.0
+    answers: dict[Key, ConditionResult] = field(default_factory=dict)
+    texts: set[str] = field(default_factory=set)
+    shares: dict[str, "ConditionBudget"] = field(default_factory=dict)
+
+    @property
+    def spent(self) -> bool:
+        """Something was not evaluated, since it would have taken more than is left."""
+        return self.work > self.limit
+
+    def spend(self, work: float) -> bool:
+        """Count *work*; False if that is more than is left."""
+        self.work += work
+        return not self.spent
+
+    def share(self, name: str, limit: float) -> "ConditionBudget":
+        """Return the budget of a purpose beside the decision itself: with a limit of its own, and the same answers."""
+        if name not in self.shares:
+            self.shares[name] = ConditionBudget(limit, answers=self.answers, texts=self.texts)
+        return self.shares[name]
+
+
 class ConditionContext(dict[str, Any]):
     """What all conditions of one decision see; it does not change meanwhile.
 
     The engine caches in `prepared` the converted values of the names in `ready`: converting takes most of the time.
-    `too_costly`: a condition was not evaluated, since all of them together would have taken more than MAX_WORK.
+    `too_costly`: a condition was not evaluated, since the budget was spent. Values are told apart by how they
+    are written, where 1 is not true; *args_text* is the JSON of the arguments, where it is known.
     """
 
-    __slots__ = ("_sizes", "_work", "prepared", "ready", "too_costly")
+    __slots__ = ("_keys", "_measure", "budget", "prepared", "ready")
 
-    def __init__(self, context: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        context: Mapping[str, Any],
+        budget: ConditionBudget | None = None,
+        args_text: str | None = None,
+    ) -> None:
         """Take the names of *context*."""
         super().__init__(context)
         self.prepared: Any = None
         self.ready: set[str] = set()
-        self.too_costly = False
-        self._sizes: ContextSizes | None = None
-        self._work = 0.0
+        self.budget = ConditionBudget() if budget is None else budget
+        self._keys = {} if args_text is None else {"args": args_text}
+        self._measure = ContextMeasure(context)  # not of self: a circle would stay in memory for long
+
+    @property
+    def too_costly(self) -> bool:
+        return self.budget.spent
+
+    def with_values(self, values: Mapping[str, Any]) -> "ConditionContext":
+        """Return the context of advice: with other *values* of some names, on its own share of the budget."""
+        args_text = None if "args" in values else self._keys.get("args")
+        return ConditionContext({**self, **values}, self.budget.share("advice", MAX_ASIDE_WORK), args_text)
 
     def spend(self, work: ConditionWork) -> bool:
         """Count the work of a condition; False if that is more than is left."""
-        if self._sizes is None:
-            self._sizes = sizes_of(self.values())
-        self._work += work.estimate(self._sizes)
-        self.too_costly = self.too_costly or self._work > MAX_WORK
-        return not self.too_costly
+        return self.budget.spend(work.estimate(self._measure))
+
+    def spend_on_text(self, text: str) -> bool:
+        """Count once that a condition of a grant is compiled; False if that is more than is left."""
+        if text in self.budget.texts:
+            return not self.budget.spent
+        self.budget.texts.add(text)
+        return self.budget.spend(len(text) * READ)
+
+    def key(self, text: str, names: frozenset[str]) -> Key:
+        """Return what the answer of the condition *text*, which uses *names*, depends on."""
+        for name in names - self._keys.keys():
+            self._keys[name] = repr(self.get(name))
+        return (text, *(self._keys[name] for name in sorted(names)))
 
 
 class Condition(Protocol):

@@ -4,16 +4,15 @@ Every grant of the chain must allow the call, by an entry whose names match it a
 condition that can't be compiled, fails or gives anything else allows nothing.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.grants import Grants, covers_operation
-from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionResult
+from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionContext, ConditionResult
 
 
-def granted(grants: Grants, tool: str, operation: str, context: Mapping[str, Any], compiler: ConditionCompiler) -> bool:
+def granted(grants: Grants, tool: str, operation: str, context: ConditionContext, compiler: ConditionCompiler) -> bool:
     """Return whether all of *grants* allow a call with *context*."""
     return all(_lets(grant, tool, operation, context, compiler) for grant in grants)
 
@@ -33,16 +32,18 @@ def grant_problems(grant: Sequence[JsonObject], compiler: ConditionCompiler) -> 
 
 
 def _lets(
-    grant: Sequence[JsonObject], tool: str, operation: str, context: Mapping[str, Any], compiler: ConditionCompiler
+    grant: Sequence[JsonObject], tool: str, operation: str, context: ConditionContext, compiler: ConditionCompiler
 ) -> bool:
     return any(
         covers_operation(entry, tool, operation) and _met(entry.get("when"), context, compiler) for entry in grant
     )
 
 
-def _met(when: object, context: Mapping[str, Any], compiler: ConditionCompiler) -> bool:
+def _met(when: object, context: ConditionContext, compiler: ConditionCompiler) -> bool:
     if when is None:
         return True
+    if not context.spend_on_text(str(when)):
+        return False
     try:
         return compiler(str(when))(context) is ConditionResult.YES
     except ValueError:

@@ -8,7 +8,8 @@ import pytest
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationQuery, ProjectAuthorizer
+from towpath_tas.core.authorization import ProjectAuthorizer
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion, has_drifted, judge_proposal, spec_digest
 

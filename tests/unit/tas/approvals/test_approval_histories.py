@@ -17,7 +17,8 @@ from tests.support.tas.tas_calls import ARGS, after, ask, decision, request, ver
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.approvals.approval_votes import resolve
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
+from towpath_tas.core.authorization import AuthorizationDecision
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import FINAL, Approval, DispatchCall, LedgerCall, LedgerChange, SendFact
 
 FORBIDDEN = 5_000

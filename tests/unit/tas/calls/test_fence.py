@@ -8,7 +8,8 @@ from tests.support.tas.tas_calls import NOW, after, ask, claim, decision, outcom
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
+from towpath_tas.core.authorization import AuthorizationDecision
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import LedgerCall, LedgerChange
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.outcomes import on_outcome

@@ -15,7 +15,8 @@ from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.app.policy.tool_registration import _check
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
+from towpath_tas.core.authorization import AuthorizationDecision, ProjectAuthorizer
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import DispatchCall, LedgerCall
 from towpath_tas.core.calls.internal_calls import BUILT_IN, is_internal, on_recorded, permission_fact
 from towpath_tas.core.calls.ledger import void

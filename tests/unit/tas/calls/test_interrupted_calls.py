@@ -6,7 +6,8 @@ import pytest
 from tests.support.tas.tas_calls import NOW, decision, outcome, permitted
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
+from towpath_tas.core.authorization import AuthorizationDecision
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import StartClaim
 from towpath_tas.core.calls.outcomes import on_outcome
 

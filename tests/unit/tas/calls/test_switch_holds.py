@@ -24,7 +24,8 @@ from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.switches import ActiveSwitch, paused_gate
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolRequest
 from towpath_tas.core.approvals.approval_votes import resolve
-from towpath_tas.core.authorization import AuthorizationDecision, query_of_request
+from towpath_tas.core.authorization import AuthorizationDecision
+from towpath_tas.core.authorization_query import query_of_request
 from towpath_tas.core.call import Approval, DispatchCall, LedgerCall, LedgerChange, SendFact, StopCall
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.outcomes import on_outcome

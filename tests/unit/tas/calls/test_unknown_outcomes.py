@@ -9,7 +9,8 @@ from tests.support.tas.tas_calls import NOW, after, ask, claim, decision, outcom
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure, ToolSpec
 from towpath_tas.adapters.ledger_tables import _claims_from, _claims_text
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
+from towpath_tas.core.authorization import AuthorizationDecision
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import DispatchCall, LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.outcomes import on_outcome

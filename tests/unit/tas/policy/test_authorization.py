@@ -11,7 +11,8 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.schema_bounds.size import SchemaTooCostlyError
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, ProjectAuthorizer
+from towpath_tas.core.authorization import AuthorizationDecision, ProjectAuthorizer
+from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.denials import rank
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
 from towpath_tas.core.tools.arguments import ArgumentChecker
