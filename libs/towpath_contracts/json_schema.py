@@ -119,7 +119,9 @@ def _validator_class() -> Callable[..., Any]:
     validators = import_module("jsonschema.validators")
     known = validators.Draft202012Validator
     patterns: dict[str, Keyword] = {"pattern": _pattern, "patternProperties": _pattern_properties}
-    extended: Callable[..., Any] = validators.extend(known, counted_keywords(known.VALIDATORS, patterns, _work))
+    extended: Callable[..., Any] = validators.extend(
+        known, counted_keywords(known.VALIDATORS, patterns, _work, compiled=True)
+    )
     return extended
 
 

@@ -1,15 +1,17 @@
 """`/livez`, `/readyz` and `/metrics` of every service, and the watchdog thread that ends a stuck process.
 
 Live means that the event loop runs; ready means that every check passed just now. A process whose event loop is blocked
-is ended by a thread, since nothing on the loop could do it.
+is ended by a thread, since nothing on the loop could do it; and by the kernel where a library lets no thread run.
 """
 
 import asyncio
 import contextlib
+import ctypes
 import faulthandler
 import ipaddress
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
@@ -76,9 +78,12 @@ class Health:
 
 
 class EventLoopWatchdog:
-    """A thread that ends the process when the event loop was blocked for *stuck_after_s*.
+    """A thread that ends the process when the event loop was blocked for *stuck_after_s*: with status 70.
 
-    It asks the event loop for an answer every *every_s*, and ends the process at most that much later.
+    It asks the event loop for an answer every *every_s*, and ends the process at most that much later. No thread can
+    where a library computes without letting Python go on (one that holds the interpreter's lock, such as that of CEL):
+    then the kernel ends the process with SIGALRM (`CpuTimer`). What the threads were doing is written to the log
+    in both cases.
     """
 
     def __init__(self, stuck_after_s: float = STUCK_AFTER_S, every_s: float = ASKS_EVERY_S) -> None:
@@ -91,9 +96,13 @@ class EventLoopWatchdog:
         """Answer for ever; cancel to stop."""
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._watch, args=(loop,), name="loop-watchdog", daemon=True).start()
+        timer = CpuTimer(self._stuck_after_s + 2 * self._every_s)  # later than the thread, which ends it where it can
         try:
-            await asyncio.Event().wait()
+            while True:
+                timer.begin_anew()
+                await asyncio.sleep(self._every_s)
         finally:
+            timer.close()
             self._stopped.set()
 
     def _answer(self) -> None:
@@ -114,6 +123,43 @@ class EventLoopWatchdog:
             elif now - asked > self._stuck_after_s:
                 faulthandler.dump_traceback(file=sys.stderr)
                 os._exit(70)
+
+
+class CpuTimer:
+    """Ends the process by SIGALRM once the thread that made this has computed for *seconds* since it last began anew.
+
+    The kernel counts the time of that one thread on a processor, so a process that was stopped, a machine that slept,
+    and other threads do not matter. Needs Linux; elsewhere it does nothing. The main thread makes it, once per process.
+    """
+
+    _CLOCK_THREAD_CPUTIME_ID = 3
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._timer = ctypes.c_void_p()
+        self._library = ctypes.CDLL(None) if sys.platform == "linux" else None
+        if threading.current_thread() is not threading.main_thread():
+            self._library = None
+        if self._library is not None:
+            made = self._library.timer_create(self._CLOCK_THREAD_CPUTIME_ID, None, ctypes.byref(self._timer)) == 0
+            self._library = self._library if made else None
+        if self._library is not None:
+            with contextlib.suppress(OSError, ValueError):  # a program may have put something else in place of stderr
+                faulthandler.register(signal.SIGALRM, file=sys.stderr, chain=True)  # its handler waits for no lock
+
+    def begin_anew(self) -> None:
+        """Count from 0 again."""
+        if self._library is not None:
+            whole, part = divmod(self._seconds, 1)
+            interval_and_value = (ctypes.c_long * 4)(0, 0, int(whole), int(part * 1e9))
+            self._library.timer_settime(self._timer, 0, ctypes.byref(interval_and_value), None)
+
+    def close(self) -> None:
+        """Never end the process."""
+        if self._library is not None:
+            self._library.timer_delete(self._timer)
+            faulthandler.unregister(signal.SIGALRM)
+            self._library = None
 
 
 def refused_host(headers: Iterable[tuple[bytes, bytes]], known: Collection[str]) -> str | None:

@@ -11,7 +11,7 @@ import math
 import re
 from dataclasses import dataclass, field
 
-MAX_PATTERN_WORK = 150_000
+MAX_PATTERN_WORK = 150_000.0
 """Compiling the most costly pattern that the engine takes: it gives up a pattern that becomes larger than 10 MB."""
 
 MAX_COUNT = 1_000_000

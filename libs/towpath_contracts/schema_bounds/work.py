@@ -6,10 +6,12 @@ in keywords, not in time: the same schema and value end in the same way on every
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
+
+from towpath_contracts.schema_bounds.pattern_work import MAX_PATTERN_WORK, pattern_work
 
 MAX_WORK = 200_000
 """Keywords that one check applies: a list of some thousand objects takes half, well under a second of one processor."""
@@ -17,8 +19,11 @@ MAX_WORK = 200_000
 MEMBERS_PER_UNIT = 8
 """Members of a keyword or a value that are looked at in the time that applying a keyword takes."""
 
-LETTERS_PER_UNIT = 128
-"""Letters of a text that a pattern reads in that time."""
+PATTERN_US_PER_UNIT = 3
+"""Microseconds of compiling a pattern, or of a search with it, that count as one keyword."""
+
+UNKNOWN_US_PER_LETTER = 50
+"""Searching with a pattern of which nothing is known: most of these are refused by the engine, and are not searched."""
 
 REFERENCE_WORK = 20
 BRANCH_WORK = 4
@@ -52,20 +57,48 @@ class Work:
             raise TooMuchWorkError
 
 
-def counted_keywords(known: Mapping[str, Keyword], patterns: Mapping[str, Keyword], work: Work) -> dict[str, Keyword]:
-    """Return *known* keywords, with *patterns* in place of the library's, all of them counted as *work*."""
+def counted_keywords(
+    known: Mapping[str, Keyword], patterns: Mapping[str, Keyword], work: Work, *, compiled: bool = False
+) -> dict[str, Keyword]:
+    """Return *known* keywords, with *patterns* in place of the library's, all of them counted as *work*.
+
+    *compiled*: a pattern is compiled once, and not each time that a text is searched.
+    """
     linear = {
         "uniqueItems": _unique_items,
         "unevaluatedItems": _unevaluated_items,
         "unevaluatedProperties": _unevaluated_properties,
     }
-    return {name: _counted(name, keyword, work) for name, keyword in {**known, **linear, **patterns}.items()}
+    counted = {name: _counted(name, keyword, work) for name, keyword in {**known, **linear, **patterns}.items()}
+    return counted | {name: _counted_searches(counted[name], work, compiled=compiled) for name in patterns}
+
+
+def _counted_searches(keyword: Keyword, work: Work, *, compiled: bool) -> Keyword:
+    """Return *keyword*, `pattern` or `patternProperties`, with the work of its patterns counted as well."""
+
+    def counting(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterable[Any]:
+        if isinstance(instance, dict) and isinstance(wanted, dict):
+            for pattern in wanted:
+                work.do(_search_units(pattern, instance, compiled=compiled))
+        elif isinstance(instance, str) and isinstance(wanted, str):
+            work.do(_search_units(wanted, (instance,), compiled=compiled))
+        return keyword(validator, wanted, instance, schema) or ()
+
+    return counting
+
+
+def _search_units(pattern: str, texts: Collection[str], *, compiled: bool) -> int:
+    known, chars = pattern_work(pattern), sum(map(len, texts))
+    if known is None:
+        each, search = MAX_PATTERN_WORK, float(chars * UNKNOWN_US_PER_LETTER)
+    else:
+        each, search = known.compiled, known.search(chars)
+    return int(((0 if compiled else len(texts) * each) + search) // PATTERN_US_PER_UNIT)
 
 
 def _counted(name: str, keyword: Keyword, work: Work) -> Keyword:
     extra = REFERENCE_WORK if name in ("$ref", "$dynamicRef") else 1
     per_member = {"enum": MEMBERS_PER_UNIT, **dict.fromkeys(_BRANCHES, BRANCH_WORK * MEMBERS_PER_UNIT)}.get(name, 1)
-    reads_text = name == "pattern"
 
     def counting(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterable[Any]:
         units = extra
@@ -75,8 +108,6 @@ def _counted(name: str, keyword: Keyword, work: Work) -> Keyword:
             units += len(wanted) // MEMBERS_PER_UNIT
         if isinstance(instance, list | dict):
             units += len(instance) // MEMBERS_PER_UNIT
-        elif reads_text and isinstance(instance, str):
-            units += len(instance) // LETTERS_PER_UNIT
         work.do(units)
         return keyword(validator, wanted, instance, schema) or ()
 

@@ -53,7 +53,7 @@ def _library() -> Any:
 class CelCondition:
     """A rule's condition written in CEL, compiled once and evaluated for every call."""
 
-    __slots__ = ("_names", "_needs_whole_origin", "_program", "_work", "has_macros", "text")
+    __slots__ = ("_names", "_needs_whole_origin", "_plain", "_program", "_work", "has_macros", "text")
 
     def __init__(self, text: str) -> None:
         """Compile *text*; raises ValueError with what is wrong."""
@@ -64,6 +64,7 @@ class CelCondition:
         self.text = text
         self._program = _library().compile(text)
         self._work = work_of(text)
+        self._plain = self._work.plain
         self.has_macros = any(is_macro(tokens, place) for place in range(len(tokens)))
         if not self.has_macros and _hides_macro(self._program.functions(), {token.word for token in tokens}):
             msg = "a macro (all, exists, exists_one, map, filter) is written as list.all(name, …)"
@@ -89,6 +90,8 @@ class CelCondition:
         if self._needs_whole_origin and not context.get("origin", {}).keys() >= MEMBERS:
             return ConditionResult.UNCLEAR
         context = context if isinstance(context, ConditionContext) else ConditionContext(context)
+        if self._plain:  # about as quick as looking for its answer
+            return self._evaluate(context) if context.spend(self._work) else ConditionResult.UNCLEAR
         key = context.key(self.text, self._names)
         answer = context.budget.answers.get(key)
         if answer is None:

@@ -39,3 +39,55 @@ async def many_values_and_a_long_task(target: Target) -> str:
     if longest > LONGEST_S:
         raise AttackWorkedError(f"another project waited {longest:.1f} s")
     return f"another project waited {longest:.2f} s at most"
+
+
+ONES = "[" + ",".join("1" * 24) + "]"
+HIDDEN_LOOPS = (
+    "".join(f"{ONES}.all//\n({name}, " for name in ("run", "caller", "agent", "origin", "int"))
+    + "run + caller + agent + origin > 0"
+    + ")" * 5
+)
+"""Eight million rounds: a comment stands between the name of each macro and its bracket."""
+
+COSTLY_CONDITIONS = (
+    HIDDEN_LOOPS,
+    HIDDEN_LOOPS.replace("//\n", ""),
+    "".join(f"{ONES}.existsOne(x{place}, " for place in range(5)) + "false" + ")" * 5,
+    'args.to == r"\\" || ' + "+".join(["args.to"] * 120) + ' == "x"',
+    "||".join(["args.to.matches('(?:a[abc]{150}|b[abc]{150}a|c[abc]{150}b)+[x-z]')"] * 10),
+    "&&".join(["args == args"] * 60),
+)
+
+
+@attack(Position.KEY_HOLDER)
+async def a_question_with_conditions_that_take_long(target: Target) -> str:
+    """Ask with a viewer's key whether a call would be allowed, under grants whose conditions would take minutes."""
+    args = {"to": ("abacbc" * 20_000)[:100_000], "ids": ["x"] * 20_000}
+    answers = []
+    async with target.client(scopes=["policy:read"]) as client:
+        for when in COSTLY_CONDITIONS:
+            question = {"network": "desk", "agent_key": "clerk", "tool": "desk.send", "args": args}
+            question["grant"] = [{"tool": "desk.*", "when": when}] * 50
+            doing = client.post("/v1/policy/check", json=question)
+            longest = await longest_answer(target, doing)
+            if longest > LONGEST_S:
+                raise AttackWorkedError(f"another project waited {longest:.1f} s for {when[:60]}")
+            answers.append(longest)
+    return f"another project waited {max(answers):.2f} s at most"
+
+
+@attack(Position.KEY_HOLDER)
+async def a_task_whose_grant_loops(target: Target) -> str:
+    """Submit tasks whose grants hide macros behind comments, or cost much without any."""
+    answers, accepted = [], 0
+    async with target.client() as client:
+        for when in COSTLY_CONDITIONS:
+            task = {"network": "desk", "user_message": "go", "grant": [{"tool": "desk.*", "when": when}]}
+            doing = asyncio.ensure_future(client.post("/v1/runs", json=task))
+            answers.append(await longest_answer(target, doing))
+            accepted += doing.result().status_code < 300
+            if "all" in when and doing.result().status_code < 300:
+                raise AttackWorkedError("a grant with loops was accepted")
+    if max(answers) > LONGEST_S:
+        raise AttackWorkedError(f"another project waited {max(answers):.1f} s")
+    return f"{len(COSTLY_CONDITIONS) - accepted} were refused, and another project waited {max(answers):.2f} s at most"

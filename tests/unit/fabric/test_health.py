@@ -12,7 +12,10 @@ async def main():
     task = asyncio.create_task(EventLoopWatchdog(stuck_after_s=1, every_s=0.2).run())
     await asyncio.sleep(0.5)
     print("runs", flush=True)
-    time.sleep(float(sys.argv[1]))
+    if sys.argv[1] == "pow":
+        3 ** 3 ** 25  # computes for minutes, and lets no other thread run
+    else:
+        time.sleep(float(sys.argv[1]))
     await asyncio.sleep(float(sys.argv[2]))
     task.cancel()
 asyncio.run(main())
@@ -20,7 +23,7 @@ asyncio.run(main())
 """Blocks the event loop for the first time of its arguments, then rests for the second."""
 
 
-def started(blocked_s: float, rests_s: float) -> "subprocess.Popen[bytes]":
+def started(blocked_s: float | str, rests_s: float) -> "subprocess.Popen[bytes]":
     program = [sys.executable, "-c", PROGRAM, str(blocked_s), str(rests_s)]
     process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
@@ -48,3 +51,29 @@ def test_a_stopped_process_goes_on() -> None:
     process.send_signal(signal.SIGCONT)
     assert process.communicate(timeout=60)[1] == b""
     assert process.returncode == 0
+
+
+def test_a_library_that_lets_no_thread_run_ends_the_process_too() -> None:
+    process = started("pow", 0)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGALRM
+    assert b"in main" in errors
+
+
+def test_an_event_loop_that_computes_in_short_turns_is_not_stuck() -> None:
+    process = subprocess.run([sys.executable, "-c", BUSY], capture_output=True, timeout=60, check=False)
+    assert (process.returncode, process.stderr) == (0, b"")
+
+
+BUSY = """
+import asyncio, time
+from towpath_fabric.health import EventLoopWatchdog
+async def main():
+    task = asyncio.create_task(EventLoopWatchdog(stuck_after_s=0.5, every_s=0.1).run())
+    ends = time.monotonic() + 2.5
+    while time.monotonic() < ends:
+        sum(range(200_000))
+        await asyncio.sleep(0)
+    task.cancel()
+asyncio.run(main())
+"""

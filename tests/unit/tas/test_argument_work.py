@@ -1,10 +1,14 @@
 """Checks of arguments that would take long end, with a code of their own."""
 
 import json
+import random
+import time
 from typing import Any
 
 import pytest
 
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.schema_bounds.size import SchemaTooCostlyError
 from towpath_contracts.schema_bounds.work import TooMuchWorkError
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
@@ -73,3 +77,29 @@ def test_two_schemas_that_refer_to_each_other_end_by_the_work_they_ask_for() -> 
         value = {"x": value}
     with pytest.raises(TooMuchWorkError):
         checker.problems(value, json.dumps(value))
+
+
+def test_patterns_of_a_schema_count_what_they_take() -> None:
+    wide, searched = r"^\w{0,100}$", "(?:a[abc]{150}|b[abc]{150}a|c[abc]{150}b)+[x-z]"
+    text = "".join(random.Random(1).choices("abc", k=100_000))
+    for member, value in (
+        ({"type": "array", "items": {"pattern": wide}}, ["ab"] * 300),
+        ({"allOf": [{"pattern": searched}, {"pattern": f"{searched}y"}]}, text),
+        ({"type": "object", "patternProperties": {wide: True}}, {f"k{place}": 1 for place in range(300)}),
+    ):
+        check = ArgumentChecker({"type": "object", "properties": {"p": member}}, matches)
+        args = {"p": value}
+        began = time.thread_time()
+        with pytest.raises(TooMuchWorkError):
+            check.problems(args, canonical_json(args))
+        assert time.thread_time() - began < 2
+    check = ArgumentChecker({"properties": {"to": {"pattern": r"^[\w.+-]{1,64}@[\w.-]+$"}}}, matches)
+    assert check.problems({"to": "a@b.example"}, '{"to":"a@b.example"}') == []
+
+
+def test_a_schema_with_patterns_that_take_too_long_to_be_compiled_is_refused() -> None:
+    members = {f"m{place}": {"pattern": rf"^\w{{{100 + place}}}$"} for place in range(100)}
+    began = time.thread_time()
+    with pytest.raises(SchemaTooCostlyError, match="patterns"):
+        ArgumentChecker({"properties": members}, matches)
+    assert time.thread_time() - began < 1

@@ -1,16 +1,19 @@
 """What a denial names is really open: other tools, other agents, a person."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.unit.tas.policy.test_authorization import TOOLS, asked, spec, stored
 
+from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import Denial
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.authorization_query import AuthorizationQuery
-from towpath_tas.core.denial_alternatives import AgentDirectoryEntry
+from towpath_tas.core.denial_alternatives import MAX_SPECIALISTS, AgentDirectoryEntry
+from towpath_tas.core.policy.conditions import ConditionBudget
 from towpath_tas.core.policy.matrix import Matrix, Rule
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 
@@ -156,3 +159,35 @@ def test_a_denial_by_a_grant_says_what_is_missing_and_who_can_add_it() -> None:
     ), "a grant that names it without a condition is not the reason"
     long = {"tool": "orders.refund", "when": " && ".join(["args.amount < 1"] * 60)}
     assert len(denied(open_, grants=((long,),)).reason) < 500
+
+
+def test_naming_specialists_ends_with_its_share_of_the_budget() -> None:
+    """Fifty agents, and a condition about the agent that takes a good part of what one decision may take."""
+    crew = {
+        f"a{place}": AgentDirectoryEntry(
+            key=f"a{place}", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()
+        )
+        for place in range(50)
+    }
+    free = next(tool for tool in TOOLS if tool.spec.name == "orders.refund")
+    when = "agent.key != 'billing' && args.items.all(x, x != agent.key)"
+    bundle = ProjectAuthorizer(
+        Matrix([rule("others", tool="orders.refund", when=when)], compile_condition, 7),
+        ProjectToolRegistry([replace(free, spec=free.spec.model_copy(update={"parameters": {}}))], matches, 3),
+        compile_grant,
+    )
+    bundle.directories = {SNAPSHOT: {**CREW, **crew}}
+    found = {}
+    for items in (10, 15_000):
+        args = {**asked().args, "items": ["x"] * items}
+        budget = ConditionBudget()
+        began = time.thread_time()
+        for _ in range(4):  # as it is decided again with origin, limits and directories
+            text = canonical_json(args)
+            query = replace(asked(), args=args, args_text=text, snapshot_digest=SNAPSHOT)
+            decision = bundle.authorize(query, budget=budget)
+        assert decision.denial is not None and decision.denial.violation_type in {"permission_denied", "permission"}
+        assert time.thread_time() - began < 1
+        found[items] = len(decision.denial.specialists)
+    assert found[10] == MAX_SPECIALISTS
+    assert found[15_000] < MAX_SPECIALISTS

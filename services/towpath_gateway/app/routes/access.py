@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, Field
 from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage, JsonObject, Name
 from towpath_contracts.runs.views import ActionDone
+from towpath_contracts.tasks import TaskGrantRule
 from towpath_contracts.tools.access import (
     AccessVerdict,
     AgentPermissions,
@@ -72,7 +73,7 @@ class AccessQuestion(ClientMessage):
     caller: str | None = Field(default=None, max_length=64)
     step: int = Field(default=0, ge=0)
     labels: dict[str, str] = Field(default_factory=dict)
-    grant: tuple[JsonObject, ...] | None = Field(default=None, max_length=256)
+    grant: tuple[TaskGrantRule, ...] | None = Field(default=None, max_length=256)
     used: dict[str, int] = Field(default_factory=dict)
     spent_usd: float | None = Field(default=None, ge=0)
     run_id: UUID | None = None
@@ -166,7 +167,7 @@ async def check_access(question: AccessQuestion, dependencies: Dependencies, pri
         caller=question.caller or principal.caller,
         step=question.step,
         labels=question.labels,
-        grant=question.grant,
+        grant=None if question.grant is None else tuple(rule.model_dump(mode="json") for rule in question.grant),
         used=question.used,
         spent_usd=question.spent_usd,
         run_id=question.run_id,

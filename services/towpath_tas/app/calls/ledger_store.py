@@ -48,6 +48,9 @@ MAX_CACHED_ARGS_CHARS = 4_096
 """Calls with longer arguments are not cached: memory stays bounded, and such calls are slow anyway."""
 
 
+SLICE_S = 0.05
+"""How long decisions are made before other tasks may run: a batch has up to hundreds, and each may take as long."""
+
 NO_CHANGE = LedgerChange()
 
 
@@ -148,7 +151,7 @@ class LedgerStore:
             await self._read_contexts(lane, todo)
             todo = [update for update in todo if not update.erased]
             crash_point("tas.looked")
-            decided = await self._decide_with_origins(lane, self._decide_all(todo))
+            decided = await self._decide_with_origins(lane, await self._decide_all(todo))
             await self._decide_with_usage(lane, decided)
             await self._decide_with_directories(lane, decided)
             crash_point("tas.decided")
@@ -182,11 +185,22 @@ class LedgerStore:
                 call, found, self.clock.now(), await self._policy_cache.of(lane, project)
             )
 
-    def _decide_all(self, updates: Collection[CallUpdate]) -> list[CallUpdate]:
-        """Decide *updates*; returns those that need not be decided again from a row that was read."""
-        began = time.thread_time()
-        decided = [update for update in updates if self._decide(update)]
-        self._metrics.count_decisions(len(updates), time.thread_time() - began)
+    async def _decide_all(self, updates: Collection[CallUpdate]) -> list[CallUpdate]:
+        """Decide *updates*; returns those that need not be decided again from a row that was read.
+
+        Other tasks run after each SLICE_S. That changes no decision: each is made from its own context, and what other
+        tasks or replicas store meanwhile is found when this batch is written.
+        """
+        decided = []
+        began, working = monotonic(), time.thread_time()
+        for update in updates:
+            if self._decide(update):
+                decided.append(update)
+            if monotonic() - began >= SLICE_S:
+                self._metrics.count_decisions(0, time.thread_time() - working)
+                await asyncio.sleep(0)
+                began, working = monotonic(), time.thread_time()
+        self._metrics.count_decisions(len(updates), time.thread_time() - working)
         return decided
 
     def _decide(self, update: CallUpdate) -> bool:
@@ -224,7 +238,7 @@ class LedgerStore:
             query = context.needs_origin
             if query is not None and context.known.takes_long(len(query.args_text)):
                 await asyncio.to_thread(self._find_origin, context, query)  # others go on meanwhile
-        left_out = set(wanting).difference(self._decide_all(wanting))
+        left_out = set(wanting).difference(await self._decide_all(wanting))
         return [update for update in decided if update not in left_out]
 
     def _find_origin(self, context: LedgerContext, query: AuthorizationQuery) -> None:
@@ -245,9 +259,7 @@ class LedgerStore:
                 raise
             self._log.error("the agents of a network can't be read", exc_info=error)
             return
-        for update, digest in refused.items():
-            if digest in strange:
-                self._decide(update)
+        await self._decide_all([update for update, digest in refused.items() if digest in strange])
 
     async def _decide_with_usage(self, lane: PinnedDatabaseConnection, decided: Sequence[CallUpdate]) -> None:
         """Decide again, with the counters, where the decision depends on limited rules."""
@@ -265,7 +277,7 @@ class LedgerStore:
                 update.context.used = {rule: used[update.usage_key, rule] for rule in rules}
                 update.context.rates = {rate.rule: rates[project, rate.rule] for rate in update.change.rated}
                 update.base = {rule: base[update.usage_key, rule] for rule in rules}
-                self._decide(update)
+                await self._decide_all([update])
                 for rule in update.change.counted:
                     used[update.usage_key, rule] += 1  # later calls of this batch are counted on top
                 for rate in update.change.rated:

@@ -71,17 +71,31 @@ class ContextSizes:
 class ContextMeasure:
     """The sizes of what a condition sees, each measured once."""
 
-    __slots__ = ("_context", "_known")
+    __slots__ = ("_context", "_known", "_touched")
 
     def __init__(self, context: Mapping[str, Any]) -> None:
         self._context = context
         self._known: dict[Path, ContextSizes] = {}
+        self._touched: dict[Path, float] = {}
+
+    def touched(self, path: Path) -> float:
+        """Return the work of copying or comparing what is at *path* once."""
+        found = self._touched.get(path)
+        if found is None:
+            value = _value_at(self._context, path)
+            if isinstance(value, str):
+                found = SEEN + len(value) / CHARS
+            else:
+                found = _touched(self.at(path)) if isinstance(value, dict | list | tuple) else SEEN
+            self._touched[path] = found
+        return found
 
     def at(self, path: Path) -> ContextSizes:
         """Return the sizes of what is at *path*; of everything for the empty path."""
         found = self._known.get(path)
         if found is None:
-            found = self._known[path] = sizes_of(_values_at(self._context, path))
+            values = (_value_at(self._context, path),) if path else self._context.values()
+            found = self._known[path] = sizes_of(values)
         return found
 
 
@@ -122,8 +136,16 @@ class ConditionWork:
     nested: int = 0
     chars: int = 0
 
+    @property
+    def plain(self) -> bool:
+        """Each part is evaluated once, and makes and searches nothing: most conditions are."""
+        first = self.levels[0]
+        return len(self.levels) == 1 and not first.joined and not first.searches
+
     def estimate(self, measure: ContextMeasure) -> float:
         """Return the work at most on a context with these sizes."""
+        if self.plain:
+            return self.levels[0].parts * PART + sum(map(measure.touched, self.levels[0].seen))
         sizes = measure.at(())
         joined = sum(level.joined for level in self.levels[1:])
         growth = float((1 + self.levels[0].joined) * 2 ** min(joined, 64))
@@ -135,7 +157,7 @@ class ConditionWork:
             once = level.parts * PART + sum(search.pattern.compiled for search in level.searches)
             once += level.collecting * MOVED * rounds * rounds * sum(inner.parts for inner in self.levels[depth + 1 :])
             once += level.joined * growth * (sizes.text / CHARS + sizes.longest * MOVED)
-            once += sum(_touched(measure.at(path)) for path in level.seen)
+            once += sum(map(measure.touched, level.seen))
             once += made * (sum(path is None for path in level.elements) + (level.compared if self.nested else 0))
             once += sum(self._search(search, measure, growth) for search in level.searches if not search.each)
             total += _times(rounds, depth) * once + (outer * level.parts * sizes.chars / CHARS if depth else 0)
@@ -162,18 +184,16 @@ def _times(rounds: float, depth: int) -> float:
     return found
 
 
-def _values_at(context: Mapping[str, Any], path: Path) -> Iterable[Any]:
-    """Return the value at *path*, if there is one; a list on the way counts as a whole."""
-    if not path:
-        return context.values()
+def _value_at(context: Mapping[str, Any], path: Path) -> Any:
+    """Return the value at *path*, None if there is none; a list on the way counts as a whole."""
     value: Any = context
     for step in path:
         if isinstance(value, list | tuple):
             break
-        if not isinstance(value, Mapping) or step not in value:
-            return ()
-        value = value[step]
-    return (value,)
+        if not isinstance(value, dict):
+            return None
+        value = value.get(step)
+    return value
 
 
 def work_of(text: str) -> ConditionWork:

@@ -42,7 +42,7 @@ class ConditionBudget:
     work: float = 0.0
     answers: dict[Key, ConditionResult] = field(default_factory=dict)
     texts: set[str] = field(default_factory=set)
-    shares: dict[str, "ConditionBudget"] = field(default_factory=dict)
+    shares: dict[str, "ConditionBudget"] | None = None
 
     @property
     def spent(self) -> bool:
@@ -56,6 +56,8 @@ class ConditionBudget:
 
     def share(self, name: str, limit: float) -> "ConditionBudget":
         """Return the budget of a purpose beside the decision itself: with a limit of its own, and the same answers."""
+        if self.shares is None:
+            self.shares = {}
         if name not in self.shares:
             self.shares[name] = ConditionBudget(limit, answers=self.answers, texts=self.texts)
         return self.shares[name]

@@ -25,7 +25,8 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from towpath_contracts.json_schema import MAX_SCHEMA_DEPTH, is_nested_deeper, mixes_patterns
-from towpath_contracts.schema_bounds.size import require_bounded
+from towpath_contracts.schema_bounds.pattern_work import MAX_PATTERN_WORK, pattern_work
+from towpath_contracts.schema_bounds.size import SchemaTooCostlyError, require_bounded
 from towpath_contracts.schema_bounds.work import Keyword, Work, counted_keywords
 
 _NOT_FAST = re.compile(r'"(?:\$|pattern|multipleOf)')
@@ -52,6 +53,9 @@ class SchemaTooDeepError(ValueError):
     """A tool's schema has more than MAX_SCHEMA_DEPTH levels."""
 
 
+MAX_PATTERNS = 300_000
+"""Microseconds of compiling all patterns of a schema, at most: two of the most costly that there are."""
+
 MAX_FAST_WORK = 2_000_000
 """Sub-schemas and listed values of a schema, times values in the arguments: a quarter of a second of jsonschema-rs."""
 
@@ -74,7 +78,16 @@ class ArgumentChecker:
         if mixes_patterns(schema):
             msg = "patternProperties can't be combined with additionalProperties or unevaluatedProperties here"
             raise ValueError(msg)
-        for pattern in _patterns(schema):
+        patterns = set(_patterns(schema))
+        if (
+            sum(MAX_PATTERN_WORK if (work := pattern_work(one)) is None else work.compiled for one in patterns)
+            > MAX_PATTERNS
+        ):
+            msg = (
+                "has patterns that take too long to be compiled: large counts such as {200}, above all of \\w and \\pL"
+            )
+            raise SchemaTooCostlyError(msg)
+        for pattern in patterns:
             matches(pattern, "")
         self._nodes = _members(schema)
         self._fast = fast_validator(schema)
