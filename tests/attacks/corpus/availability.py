@@ -68,8 +68,11 @@ async def a_question_with_conditions_that_take_long(target: Target) -> str:
         for when in COSTLY_CONDITIONS:
             question = {"network": "desk", "agent_key": "clerk", "tool": "desk.send", "args": args}
             question["grant"] = [{"tool": "desk.*", "when": when}] * 50
-            doing = client.post("/v1/policy/check", json=question)
+            doing = asyncio.ensure_future(client.post("/v1/policy/check", json=question))
             longest = await longest_answer(target, doing)
+            if doing.result().status_code == 200 and doing.result().json()["verdict"] == "allow":
+                raise AttackWorkedError(f"a call was allowed under {when[:60]}")
+            doing.result().raise_for_status()
             if longest > LONGEST_S:
                 raise AttackWorkedError(f"another project waited {longest:.1f} s for {when[:60]}")
             answers.append(longest)
