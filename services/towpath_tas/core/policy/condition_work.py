@@ -7,7 +7,7 @@ for. The estimate is an upper bound in about microseconds, made from the conditi
 not from a clock: the same call is decided in the same way everywhere.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,9 @@ _COLLECTING = frozenset({"map", "filter"})
 
 Path = tuple[str, ...]
 """A name of `VARIABLES` and the members that follow it."""
+
+WRITTEN: Path = ("",)
+"""In place of the path of a list that the condition writes out, of nothing but texts and numbers."""
 
 
 @dataclass(slots=True)
@@ -205,21 +208,22 @@ def work_of(text: str) -> ConditionWork:
         raise ValueError(msg)
     work = ConditionWork(listed=1 + sum(token == ("sign", ",") for token in tokens), chars=len(text))
     opened: list[_Bracket] = []
+    closed = _Bracket()
     for place, (kind, word) in enumerate(tokens):
         elements = {bracket.variable: bracket.path for bracket in opened if bracket.variable}
         level = _level(work, len([bracket for bracket in opened if bracket.macro]))
         if kind == "sign" and word in "([{":
-            opened.append(_bracket(tokens, place, elements))
+            opened.append(_bracket(tokens, place, elements, closed))
         elif kind == "sign" and word in ")]}":
             closed = opened.pop() if opened else _Bracket()
-            work.nested += closed.commas if closed.names and any(bracket.macro for bracket in opened) else 0
+            work.nested += _nested(closed, opened)
         elif kind == "sign" and word == ",":
             if opened:
                 opened[-1].commas += 1
         elif word != ".":
             level.parts += 1
             _count(level, tokens, place, elements)
-            if kind == "name" and opened and opened[-1].lists:
+            if kind == "name" and opened:
                 opened[-1].names = True
     return work
 
@@ -236,7 +240,8 @@ class _Bracket:
     commas: int = 0
 
 
-def _bracket(tokens: list[Token], place: int, elements: Mapping[str, Path | None]) -> _Bracket:
+def _bracket(tokens: list[Token], place: int, elements: Mapping[str, Path | None], closed: _Bracket) -> _Bracket:
+    """Return the bracket that opens at *place*; *closed* is the one that was closed last."""
     if sign_at(tokens, place) != "(":
         before = tokens[place - 1] if place else Token("sign", "(")
         return _Bracket(lists=before.kind == "sign" and before.word not in (")", "]"))
@@ -246,7 +251,18 @@ def _bracket(tokens: list[Token], place: int, elements: Mapping[str, Path | None
     path = _path_before(tokens, place - 2)
     if path is not None and path[0] not in VARIABLES:
         path = elements.get(path[0])
+    if sign_at(tokens, place - 3) == "]" and closed.lists and not closed.names:
+        path = WRITTEN
     return _Bracket(macro=True, variable=variable, path=path)
+
+
+def _nested(closed: _Bracket, around: Sequence[_Bracket]) -> int:
+    """Return how many values a list that was *closed* adds to each element that a macro makes."""
+    if not closed.names:
+        return 0
+    if around:
+        around[-1].names = True
+    return closed.commas if closed.lists and any(bracket.macro for bracket in around) else 0
 
 
 def _count(level: _Level, tokens: list[Token], place: int, elements: Mapping[str, Path | None]) -> None:
@@ -288,6 +304,8 @@ def _search(tokens: list[Token], place: int, elements: Mapping[str, Path | None]
     if path is None or path[0] in VARIABLES:
         return _Search(work, path, each=False)
     path = elements.get(path[0])
+    if path == WRITTEN:
+        path = None
     return _Search(work, path, each=path is not None)
 
 

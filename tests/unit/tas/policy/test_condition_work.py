@@ -163,6 +163,11 @@ def test_signs_in_texts_count_nothing_and_long_lists_of_a_condition_do() -> None
 def test_what_a_condition_does_not_look_at_costs_nothing() -> None:
     large = {**ARGS, "to": "a@example.com", "all": LIST[:10]}
     assert estimated("args.to == 'a' && args['to'] != 'b'", large) < MAX_WORK / 5_000
+    listed = {"to": "a@example.com", "lines": LIST, "body": TEXT}
+    assert estimated("['@a.example', '@b.example'].exists(end, args.to.endsWith(end))", listed) < MAX_WORK
+    assert (
+        estimated("args.to.endsWith('.example') && !args.body.matches('(?i)secret|password')", listed) < MAX_WORK / 10
+    )
     assert estimated(r"args.to.matches('^[\\w.]{1,40}@[\\w-]{1,40}\\.example$')", large) < MAX_WORK / 2
 
 
