@@ -24,6 +24,10 @@ MAX_ASIDE_WORK = MAX_WORK / 2
 """Work beside the decision itself: to tell a refused agent what else it may do, or to ask the shadow policy. Each has a
 share of its own, so that it never takes what the next decision about the same call needs."""
 
+CONVERTED = 0.8
+"""Converting one value for the engine. It is counted in contexts of advice, of which there is one for each agent; the
+few others of a decision convert what was checked against the tool's schema before, which takes longer."""
+
 READ = 2.5
 """Compiling one character of a condition that comes with a task: others come in between, and it is compiled again."""
 
@@ -71,7 +75,7 @@ class ConditionContext(dict[str, Any]):
     are written, where 1 is not true; *args_text* is the JSON of the arguments, where it is known.
     """
 
-    __slots__ = ("_keys", "_measure", "budget", "prepared", "ready")
+    __slots__ = ("_keys", "_measure", "_unconverted", "budget", "prepared", "ready")
 
     def __init__(
         self,
@@ -85,6 +89,7 @@ class ConditionContext(dict[str, Any]):
         self.ready: set[str] = set()
         self.budget = ConditionBudget() if budget is None else budget
         self._keys = {} if args_text is None else {"args": args_text}
+        self._unconverted = False
         self._measure = ContextMeasure(context)  # not of self: a circle would stay in memory for long
 
     @property
@@ -94,11 +99,17 @@ class ConditionContext(dict[str, Any]):
     def with_values(self, values: Mapping[str, Any]) -> "ConditionContext":
         """Return the context of advice: with other *values* of some names, on its own share of the budget."""
         args_text = None if "args" in values else self._keys.get("args")
-        return ConditionContext({**self, **values}, self.budget.share("advice", MAX_ASIDE_WORK), args_text)
+        found = ConditionContext({**self, **values}, self.budget.share("advice", MAX_ASIDE_WORK), args_text)
+        found._unconverted = True
+        return found
 
     def spend(self, work: ConditionWork) -> bool:
         """Count the work of a condition; False if that is more than is left."""
-        return self.budget.spend(work.estimate(self._measure))
+        total = work.estimate(self._measure)
+        if self._unconverted:
+            self._unconverted = False
+            total += self._measure.at(()).values * CONVERTED
+        return self.budget.spend(total)
 
     def spend_on_text(self, text: str) -> bool:
         """Count once that a condition of a grant is compiled; False if that is more than is left."""
