@@ -12,7 +12,7 @@ MENTIONS = (
     "has(origin.worst_sink)",
     "!has(origin.worst_sink)",
     "has( origin . args.to )",
-    "has(\n// don't\norigin.worst)",
+    "has(\norigin.worst)",
     '"worst_sink" in origin',
     "origin == {}",
     "origin != {}",
@@ -32,7 +32,6 @@ UNSURE = (
     "has(origin.worst_sink) && origin.worst_sink == 'untrusted'",
     "'worst_sink' in origin && origin['worst_sink'] == 'untrusted'",
     "origin != {} && origin.worst_sink == 'untrusted'",
-    "r'\\' == 'x' || (has(origin.worst_sink) && origin.worst_sink == 'untrusted')",
 )
 
 
@@ -42,7 +41,14 @@ def policy(when: str, effect: str) -> str:
     return f'kind: Policy\nrules:\n{rest}  - {{name: asks, tool: "*", effect: {effect}, when: "{lines}"}}\n'
 
 
-@pytest.mark.parametrize("when", (*MENTIONS, *HIDDEN))
+@pytest.mark.parametrize("when", HIDDEN)
+def test_what_could_hide_that_a_condition_asks_for_origin_is_refused_and_would_be_seen(when: str) -> None:
+    assert WHOLE in origin_members(when)
+    with pytest.raises(ValueError, match=r"comment|raw|three quotes"):
+        compile_condition(when)
+
+
+@pytest.mark.parametrize("when", MENTIONS)
 @pytest.mark.parametrize("origin", [{}, {"writes": True, "hazards": []}])
 def test_a_condition_that_could_find_origin_missing_is_unclear_until_all_of_it_was_read(
     when: str, origin: dict[str, object]
@@ -77,7 +83,7 @@ def test_a_rule_that_allows_where_a_member_is_missing_allows_nothing_that_was_no
 
 
 def test_a_grant_that_asks_whether_a_member_is_there_is_read_too() -> None:
-    grant = ({"tool": "x", "when": "1 == 2 // it's"}, {"tool": "*", "when": "!has(origin.worst_sink)"})
+    grant = ({"tool": "x", "when": "1 == 2"}, {"tool": "*", "when": "!has(origin.worst_sink)"})
     assert compile_grant(grant[1]["when"])({"origin": {}}) is ConditionResult.UNCLEAR
     found = bundle("kind: Policy\nrules: [{name: all, tool: '*', effect: allow}]")
     blind = found.authorize(asked("mail.send", EVIL, grants=(grant,)))
