@@ -38,7 +38,7 @@ READY_TIMEOUT_S = 60.0
 TRIM_S = 10.0  # a log outgrows its limit by what is written in this time
 SERVICES = ("log_writer", "tas", "orchestrator", "decider", "gateway", "watchdog")
 SERVERS = ("nats", "postgres")
-EPHEMERAL_STOP_GRACE_S = "1"  # what is at work is thrown away with everything else
+EPHEMERAL_STOP_GRACE_S = "1"  # records of what is at work are thrown away; what tools do outside may be cut off
 _USERS_OF = {"worker": "tools", "agent": "agents"}
 """Beginnings of the credentials of user code that is there when the broker starts.
 

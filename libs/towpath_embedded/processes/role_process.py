@@ -21,7 +21,8 @@ from towpath_embedded.processes.ports import LOOPBACK, free_port
 from towpath_fabric.process_protection import LOCAL_KEY, PROVIDER_KEYS, without_secrets
 
 START_TIMEOUT_S = 120  # imports alone take half a minute on a machine that is very busy
-STOP_TIMEOUT_S = 15  # a role drains for `stop_grace_s` (10 s) at most
+STOP_TIMEOUT_S = 15  # a role drains for `stop_grace_s` (10 s by default) at most
+CLOSE_S = 5.0  # and closes its connections
 PORT_ATTEMPTS = 3
 HTTP_TIMEOUT_S = 3.0
 
@@ -93,6 +94,14 @@ UserCode = WorkerLaunch | AgentLaunch
 """What runs code that is not the platform's: in an account of its own, with a credential of its own."""
 
 
+def stop_timeout_s(environment: Mapping[str, str]) -> float:
+    """Return how long a role may take to stop before it is killed: longer than it was told to take."""
+    try:
+        return max(STOP_TIMEOUT_S, float(environment.get("TOWPATH_STOP_GRACE_S", "0")) + CLOSE_S)
+    except ValueError:
+        return STOP_TIMEOUT_S  # the role itself refuses to start with it
+
+
 class RoleProcess:
     """One process of a role. *port_variable* names the setting for where to answer `/readyz`.
 
@@ -100,7 +109,6 @@ class RoleProcess:
     """
 
     stop_signal: signal.Signals = signal.SIGTERM
-    stop_timeout_s: float = STOP_TIMEOUT_S
 
     def __init__(
         self,
@@ -121,6 +129,7 @@ class RoleProcess:
         self._port_is_fixed = port is not None
         self._command = tuple(command)
         self._environment = dict(environment)
+        self.stop_timeout_s = stop_timeout_s(environment)
         self._port_variable = port_variable
         self._directory = directory or Path.cwd()
         self._spawn = spawn

@@ -3,7 +3,7 @@
 import pytest
 
 from towpath_embedded.processes.role_names import START_ORDER
-from towpath_embedded.processes.role_process import PASSED_ON, inherited
+from towpath_embedded.processes.role_process import PASSED_ON, inherited, stop_timeout_s
 
 SHELL = {
     "PATH": "/usr/bin",
@@ -45,3 +45,9 @@ def test_a_worker_gets_the_secrets_that_its_operator_names(monkeypatch: pytest.M
     monkeypatch.setattr("os.environ", {**SHELL, PASSED_ON: "OPENAI_API_KEY, NOT_THERE"})
     assert seen("worker") == COMMON | TOOLS | {PASSED_ON, "OPENAI_API_KEY"}
     assert "OPENAI_API_KEY" not in seen("tas")
+
+
+@pytest.mark.parametrize(("grace", "timeout_s"), [(None, 15), ("1", 15), ("10", 15), ("60", 65), ("soon", 15)], ids=str)
+def test_a_role_is_killed_only_after_the_time_that_it_was_told_to_take(grace: str | None, timeout_s: float) -> None:
+    environment = {} if grace is None else {"TOWPATH_STOP_GRACE_S": grace}
+    assert stop_timeout_s(environment) == timeout_s
