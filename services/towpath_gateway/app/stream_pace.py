@@ -7,17 +7,22 @@ thousand streams of one key don't stand before the first page of another's.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_gateway.adapters.platform_client import CHECK_S
 from towpath_gateway.core.api_keys import Principal
 
 PAGES_PER_KEY = 16
 """Pages that the streams of one key read at once."""
 
+OPEN_WAIT_S = 10.0
+"""How long a new stream waits for its turn to read its first page: less than what clients wait for a first byte."""
+
 LOOKS_PER_S = 50
-"""Looks that all streams of the process take in a second while nothing happens: with more streams each waits longer."""
+"""Looks that streams take in a second while nothing happens: with more of them each waits longer. The stream of a tree
+looks at the log of every run of it that has not ended, so trees may make it many times as many."""
 
 
 class PageTurns:
@@ -26,6 +31,23 @@ class PageTurns:
     def __init__(self, pace: "StreamPace") -> None:
         self.turn = asyncio.Semaphore(PAGES_PER_KEY)
         self._pace = pace
+
+    @asynccontextmanager
+    async def opening(self) -> AsyncIterator[None]:
+        """Wait for the turn of a new stream, and hold it meanwhile.
+
+        Raises ProblemError `unavailable` where the other streams of the key take all turns for too long.
+        """
+        try:
+            async with asyncio.timeout(OPEN_WAIT_S):
+                await self.turn.acquire()
+        except TimeoutError as error:
+            detail = f"the streams of this key read {PAGES_PER_KEY} pages at once, and none came to its end"
+            raise ProblemError(problem("unavailable", detail, retry_after_s=2)) from error
+        try:
+            yield
+        finally:
+            self.turn.release()
 
     @property
     def check_s(self) -> float:

@@ -289,7 +289,7 @@ class _EventStream(Response):
 
     async def _open(self, turns: PageTurns) -> RunStream:
         platform, project = self._dependencies.platform, self._principal.project
-        async with turns.turn:
+        async with turns.opening():
             first = await platform.page(project, self._run_id, self._read_from)
         if self._start > first.seq:
             raise ProblemError(problem("request_invalid", f"the run has {first.seq} events, not {self._start}"))
