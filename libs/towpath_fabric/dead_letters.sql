@@ -30,10 +30,19 @@ ON CONFLICT (stream, sequence) DO UPDATE SET failures = runs.handling_failure.fa
 RETURNING failures
 
 -- name: begin_handling
--- Marks a message that is about to be handled alone; says how many marks processes have left behind that did not end it.
-INSERT INTO runs.handling_failure (stream, sequence, failures, unfinished, last) VALUES ($1, $2, 0, 1, now())
-ON CONFLICT (stream, sequence) DO UPDATE SET unfinished = runs.handling_failure.unfinished + 1, last = now()
-RETURNING unfinished - 1
+-- Marks a message that is about to be handled alone; says how many deaths are known. The mark of another process that is
+-- older than $3 seconds was left behind: a death. A younger one is at work in a replica, which has another copy.
+INSERT INTO runs.handling_failure AS f (stream, sequence, failures, begun_at, begun_by, last)
+VALUES ($1, $2, 0, now(), $4, now())
+ON CONFLICT (stream, sequence) DO UPDATE SET
+  deaths = f.deaths + CASE WHEN f.begun_by <> $4 AND f.begun_at < now() - make_interval(secs => $3) THEN 1 ELSE 0 END,
+  begun_at = now(), begun_by = $4, last = now()
+RETURNING deaths
 
 -- name: end_handling
-UPDATE runs.handling_failure SET unfinished = $3 WHERE stream = $1 AND sequence = $2
+-- Removes the mark of $4, and no other's; after a handling that the process survived no death is known any more.
+UPDATE runs.handling_failure SET
+  deaths = CASE WHEN $3 THEN 0 ELSE deaths END,
+  begun_at = CASE WHEN begun_by = $4 THEN NULL ELSE begun_at END,
+  begun_by = CASE WHEN begun_by = $4 THEN NULL ELSE begun_by END
+WHERE stream = $1 AND sequence = $2

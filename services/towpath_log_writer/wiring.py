@@ -13,7 +13,7 @@ from towpath_log_writer.adapters.history_tables import QUERIES, HistoryStore, Sw
 from towpath_log_writer.app.history_queries import HistoryQueries
 from towpath_log_writer.app.history_writer import HistoryWriter
 from towpath_log_writer.app.repair import HistoryRepairer
-from towpath_log_writer.app.stream_readers import DebugLogReader, HistoryEventReader, StreamBacklog
+from towpath_log_writer.app.stream_readers import DebugLogReader, HistoryEventReader, StreamBacklog, forget_marks
 from towpath_log_writer.metrics import LogWriterMetrics
 from towpath_log_writer.settings import LogWriterSettings
 
@@ -39,7 +39,9 @@ def build_service(settings: LogWriterSettings) -> Service:
         repairer = HistoryRepairer(bus, sweeps, writer, log, has_backlog=backlog.is_large)
         on_reconnect(bus.nc, repairer.moved)
         guard = poison_guards(pool, log, max_deaths=settings.max_handling_deaths, marks=MARKS)
-        reader = HistoryEventReader(events, guard(EVENTS_CONSUMER), writer, repairer, backlog, settings, metrics, log)
+        reader = HistoryEventReader(
+            events, guard(EVENTS_CONSUMER, events), writer, repairer, backlog, settings, metrics, log
+        )
         queries = HistoryQueries(pool)
         bus.subscriber(GET_HISTORY)(queries.get_history)
         bus.subscriber(GET_LLM_CALLS)(queries.get_llm_calls)
@@ -47,7 +49,8 @@ def build_service(settings: LogWriterSettings) -> Service:
             await consumer.start()
             service.on_stop(consumer.stop)
         service.loop(reader.run)
-        service.loop(DebugLogReader(logs, guard(LOGS_CONSUMER), tables, settings, metrics, log).run)
+        service.loop(DebugLogReader(logs, guard(LOGS_CONSUMER, logs), tables, settings, metrics, log).run)
+        service.loop(lambda: forget_marks(tables, log))
         service.loop(RunErasureLoop(pool, ERASURES, log).run)
         service.loop(repairer.repair)
         service.loop(lambda: repairer.sweep(settings.history_sweep_s))

@@ -113,11 +113,11 @@ class OrchestratorWiring:
             EventPublisher(bus), children, admission, cache, local_facts, observed, ports.trace_run
         )
 
-        accounting = BudgetAccounting(limits, metrics.refused)
-        texts = WorkspaceTextStore(pool, store)
+        accounting, texts = BudgetAccounting(limits, metrics.refused), WorkspaceTextStore(pool, store)
         guard = poison_guards(pool, log, max_deaths=settings.max_handling_deaths)
+        of_tasks = guard(TASKS_CONSUMER, ports.tasks, yields=True)  # a task may wait seconds for TAS
         dead = DeadLetters(pool, "INBOX", metrics.dead, log, local_facts.add_dead)
-        of_inbox = ports.inbox, local_facts, dead, metrics, cache.caller_of, guard(INBOX_CONSUMER)
+        of_inbox = ports.inbox, local_facts, dead, metrics, cache.caller_of, guard(INBOX_CONSUMER, ports.inbox)
         commit_loop = CommitLoop(
             inbox=Inbox(*of_inbox, batch_size=settings.batch_size),
             local_facts=local_facts,
@@ -160,7 +160,7 @@ class OrchestratorWiring:
             ReconnectResend(bus, cache, dispatcher, ports.ensure).run,
             reconciler.clean_up,
             StartupResend(pool, store, dispatcher, log, most=settings.max_active_runs).run,
-            TaskQueueConsumer(ports.tasks, intake, checker, task_letters, guard(TASKS_CONSUMER), log).run,
+            TaskQueueConsumer(ports.tasks, intake, checker, task_letters, of_tasks, log).run,
         )
 
     async def answer(self) -> Callable[[], Awaitable[None]]:

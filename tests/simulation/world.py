@@ -56,11 +56,8 @@ PLANS_FROM = 4_000_000
 """From this seed on every task is a plan, or work for a team: trees of runs."""
 
 SIGNER = TicketSigner(Ed25519PrivateKey.from_private_bytes(b"t" * 32))
-DEATHS = 50
-"""Deaths that accuse a message: here processes die by chance every few seconds, and often while they handle one."""
-
-SETTINGS = OrchestratorSettings(embedded=True, reconcile_ms=1000, snapshot_every=7, max_handling_deaths=DEATHS)
-TAS_SETTINGS = TasSettings(ticket_life_s=20, max_handling_deaths=DEATHS)
+SETTINGS = OrchestratorSettings(embedded=True, reconcile_ms=1000, snapshot_every=7)
+TAS_SETTINGS = TasSettings(ticket_life_s=20)
 ROLES = ("orchestrator", "orchestrator", "tas", "tas", "decider", "decider", "worker", "worker")
 
 

@@ -4,45 +4,58 @@ The broker delivers a message again after a death, but also when a process was s
 count of deliveries accuses nobody. It only says whom to watch: a watched message is handled alone, and a mark is stored
 before and removed after. Only the end of the process leaves the mark behind, so marks count deaths.
 
-    first and second delivery --> handled in batches, nothing stored
-    every later one ------------> marked, handled alone, unmarked: also when it is given back or the process stops
-    max_deaths marks left ------> refused: set aside, and who waits for it is answered
-    two more left --------------> refused without being read: reading it may be what ends the process
+    first deliveries, and those after an answer --> handled in batches, nothing stored
+    after two that nobody answered ---------------> marked, handled alone, unmarked: also when the process stops
+    max_deaths marks left behind -----------------> refused: set aside, and who waits for it is answered
+    two more left behind -------------------------> refused without being read: reading it may be what ends the process
 
-One watched message is handled at a time in a process, whichever stream it comes from, and its ack wait is extended
-meanwhile, so that no other replica has it too. While the database is away the message waits for its mark, and a mark
-whose answer was lost is not counted as a death.
+A mark that is found is a death only if it is another process's, and so old that the broker has delivered the message
+again because of it: a younger one is at work in a replica that got another copy. The ack wait of a watched message is
+extended meanwhile, so that there are few copies. While the database is away the message waits for its mark.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import NamedTuple
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple, TypeVar
+from uuid import uuid4
 
 from nats.aio.msg import Msg
 
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.dead_letter_reports import delivery_number
 from towpath_fabric.dead_letters import QUERIES
-from towpath_fabric.nats.pull_consumer import deliveries, in_progress
-from towpath_fabric.ports import Database
+from towpath_fabric.nats.pull_consumer import ack, deliveries, in_progress, nak
+from towpath_fabric.ports import Database, MessageConsumer
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.redelivery.answered_messages import AnsweredMessages
 from towpath_fabric.telemetry.logs import Logger
-
-WATCHED_FROM = 3
-"""From this delivery on a message is handled alone: one crash costs the messages that shared its batch nothing."""
 
 UNREAD_AFTER = 2
 """Deaths by refusing a message, after which it is refused without being read."""
 
+DEATH_AGE = 0.5
+"""Part of the ack wait after which a mark that is found is a death. The last extension before a mark is up to a third
+of the ack wait older than it, so a mark that led to a redelivery is at least two thirds old."""
+
 RETRY_S = 0.25
+
+UNMARK_S = 2
+"""How long a process that stops tries to remove its mark."""
 
 Refuse = Callable[[Msg, str, bool], Awaitable[object]]
 """Sets a message aside for a reason, and answers who waits for it; reads it only if the last argument says so."""
 
+Answer = TypeVar("Answer")
+
+
+Withdraw = Callable[[], Awaitable[None]]
+"""Removes the mark of a message that is no longer alone."""
+
 
 class MarkStatements(NamedTuple):
-    """The statements over a service's table of marks: `begin` returns how many were left behind before."""
+    """The statements over a service's table of marks: `begin` returns how many deaths are known."""
 
     begin: str
     end: str
@@ -51,77 +64,159 @@ class MarkStatements(NamedTuple):
 RUN_MARKS = MarkStatements(QUERIES.begin_handling, QUERIES.end_handling)
 
 
+class HandlingTurn:
+    """Whose turn it is to handle a watched message: one at a time in a process, so that a death accuses one.
+
+    Two that are at work would both be accused, each time, since they come again at about the same time. Some consumers
+    wait for other services meanwhile, and would hold up everybody for seconds; these yield:
+
+        a consumer that doesn't yield --> waits for others of its kind; what is at work and yields loses its mark
+        one that yields ----------------> begins when no other is at work, and loses its mark when another begins
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._free = asyncio.Event()
+        self._free.set()
+        self._withdrawals: list[Withdraw] = []
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no consumer that doesn't yield is at work."""
+        return self._free.is_set()
+
+    @contextlib.asynccontextmanager
+    async def take(self, withdraw: Withdraw | None) -> AsyncIterator[None]:
+        """Wait for the turn and hold it in this context; whoever yields says how to *withdraw* the mark."""
+        if withdraw is not None:
+            await self._free.wait()
+            self._withdrawals.append(withdraw)
+            try:
+                yield
+            finally:
+                self._withdrawals.remove(withdraw)
+            return
+        async with self._lock:
+            self._free.clear()
+            try:
+                for withdrawal in list(self._withdrawals):
+                    await withdrawal()
+                yield
+            finally:
+                self._free.set()
+
+
 class PoisonGuard:
     """Watches the messages of one consumer."""
 
     def __init__(
         self,
         pool: Database,
-        spec: ConsumerSpec,
-        turn: asyncio.Lock,
+        turn: HandlingTurn,
         log: Logger,
+        spec: ConsumerSpec,
+        feed: MessageConsumer,
         *,
         max_deaths: int,
         marks: MarkStatements = RUN_MARKS,
+        yields: bool = False,
+        key_of: Callable[[Msg], int] = delivery_number,
     ) -> None:
-        """*turn* is the same for all guards of a process; *max_deaths* of a message handled alone set it aside."""
+        """*turn* is the same for all guards of a process; *max_deaths* of a message handled alone set it aside.
+
+        No other consumer waits for one that *yields*. *key_of* returns the same number for copies of one message.
+        """
         self._pool = pool
-        self._spec = spec
         self._turn = turn
         self._log = log
+        self._spec = spec
+        self._feed = feed
         self._max_deaths = max_deaths
         self._marks = marks
+        self._yields = yields
+        self._key_of = key_of
+        self._answered = AnsweredMessages(most=spec.max_ack_pending, ack_wait_s=spec.ack_wait_s)
+        self._holder = uuid4()
+        """Whose marks these are: what this process left while it lives is no death."""
+
+    def apart(self, messages: list[Msg]) -> tuple[list[Msg], list[Msg]]:
+        """Return the messages that are handled together, and those that are watched."""
+        together: list[Msg] = []
+        watched: list[Msg] = []
+        for message in messages:
+            (watched if self._answered.is_suspect(message) else together).append(message)
+        return together, watched
+
+    async def give_back(self, message: Msg, delay_s: float) -> None:
+        """Return a message to the stream, and remember that it was answered: its handling ended nothing."""
+        self._answered.note(message, settled=False)
+        await nak(message, delay_s)
+
+    async def settle(self, message: Msg) -> None:
+        """Acknowledge a message whose handling is committed, and remember that for copies that wait here."""
+        if deliveries(message) > 1:
+            self._answered.note(message, settled=True)
+        await ack(message)
 
     @contextlib.asynccontextmanager
     async def alone(self, message: Msg, refuse: Refuse) -> AsyncIterator[bool]:
-        """Handle *message* in this context if it yields True; else it was refused.
+        """Handle *message* in this context if it yields True; else it was refused, or settled by this process before.
 
         A context that ends by an error leaves the mark behind, since a loop that fails ends its process.
         """
-        async with self._turn:
-            deaths = await self._begin(message)
-            if deaths >= self._max_deaths:
-                await self._set_aside(message, deaths, refuse)
-                yield False
-                return
-            extending = asyncio.create_task(self._extend(message))
-            try:
-                yield True
-            except asyncio.CancelledError:  # the process stops: while the database is away the mark stays, as a death
-                with contextlib.suppress(*DATABASE_DOWN):
-                    await self._write(message, 0)
-                raise
-            finally:
-                extending.cancel()
-            await self._write_until_stored(message, 0)
+        if self._answered.is_settled(message):
+            await ack(message)
+            yield False
+            return
+        extending = asyncio.create_task(self._extend(message))
+        try:
+            withdraw = functools.partial(self._unmark, message, survived=False) if self._yields else None
+            async with self._turn.take(withdraw):
+                deaths = await self._begin(message)
+                if withdraw is not None and not self._turn.is_alone:
+                    await withdraw()
+                refused = deaths >= self._max_deaths
+                if refused:
+                    await self._set_aside(message, deaths, refuse)
+                yield not refused
+                await self._unmark(message, survived=not refused)
+        except (
+            asyncio.CancelledError
+        ):  # the process stops, whatever it was at; while the database is away the mark stays
+            with contextlib.suppress(*DATABASE_DOWN):
+                async with asyncio.timeout(UNMARK_S):
+                    await self._end(message, survived=False)
+            raise
+        finally:
+            extending.cancel()
 
     async def _begin(self, message: Msg) -> int:
         """Store a mark; return how many deaths have left one behind."""
-        own = 0  # marks of this process that may be stored although their answers were lost: they are no deaths
+        age_s = self._spec.ack_wait_s * DEATH_AGE
+        values = (self._spec.stream, self._key_of(message), age_s, self._holder)
+        deaths: int = await self._until_stored(lambda: self._pool.fetchval(self._marks.begin, *values))
+        return deaths
+
+    async def _unmark(self, message: Msg, *, survived: bool) -> None:
+        await self._until_stored(lambda: self._end(message, survived=survived))
+
+    async def _end(self, message: Msg, *, survived: bool) -> None:
+        """Remove this process's mark; a message whose handling the process has *survived* has caused no death."""
+        values = (self._spec.stream, self._key_of(message), survived, self._holder)
+        await self._pool.execute(self._marks.end, *values)
+
+    async def _until_stored(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Ask until the database answers; meanwhile no more messages are fetched."""
         while True:
             try:
-                left: int = await self._pool.fetchval(self._marks.begin, self._spec.stream, delivery_number(message))
+                answer = await ask()
             except DATABASE_DOWN as error:
-                own += 1
                 self._log.warning("postgres is away, a message waits", stream=self._spec.stream, error=str(error))
-                await asyncio.sleep(RETRY_S)
-                continue
-            deaths = max(0, left - own)
-            if deaths < left:
-                await self._write_until_stored(message, deaths + 1)
-            return deaths
-
-    async def _write(self, message: Msg, marks: int) -> None:
-        await self._pool.execute(self._marks.end, self._spec.stream, delivery_number(message), marks)
-
-    async def _write_until_stored(self, message: Msg, marks: int) -> None:
-        while True:
-            try:
-                await self._write(message, marks)
-            except DATABASE_DOWN:
+                self._feed.paused = True
                 await asyncio.sleep(RETRY_S)
             else:
-                return
+                self._feed.paused = False
+                return answer
 
     async def _set_aside(self, message: Msg, deaths: int, refuse: Refuse) -> None:
         reads = deaths < self._max_deaths + UNREAD_AFTER
@@ -134,7 +229,6 @@ class PoisonGuard:
             is_read=reads,
         )
         await refuse(message, poison_reason(deaths), reads)
-        await self._write_until_stored(message, deaths)
 
     async def _extend(self, message: Msg) -> None:
         """Extend the ack wait as long as this process lives and its event loop runs."""
@@ -145,21 +239,11 @@ class PoisonGuard:
 
 def poison_guards(
     pool: Database, log: Logger, *, max_deaths: int, marks: MarkStatements = RUN_MARKS
-) -> Callable[[ConsumerSpec], PoisonGuard]:
-    """Return what makes the guards of one process: one for each consumer."""
-    turn = asyncio.Lock()
-    return lambda spec: PoisonGuard(pool, spec, turn, log, max_deaths=max_deaths, marks=marks)
+) -> functools.partial[PoisonGuard]:
+    """Return what makes the guards of one process from a consumer and its feed: one for each."""
+    return functools.partial(PoisonGuard, pool, HandlingTurn(), log, max_deaths=max_deaths, marks=marks)
 
 
 def poison_reason(deaths: int) -> str:
     """Return the reason of a dead letter for a message whose handling has ended so many processes."""
     return f"poison_message: handling it alone ended the process {deaths} times"
-
-
-def apart(messages: Sequence[Msg]) -> tuple[list[Msg], list[Msg]]:
-    """Return the messages that are handled together, and those that are watched."""
-    together: list[Msg] = []
-    watched: list[Msg] = []
-    for message in messages:
-        (watched if deliveries(message) >= WATCHED_FROM else together).append(message)
-    return together, watched

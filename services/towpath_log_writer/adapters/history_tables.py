@@ -69,6 +69,10 @@ class HistoryStore:
                 raise CursorsMovedError({s.run_id for s in ordered} - {row["run_id"] for row in moved})
             await _write_changes(connection, changes)
 
+    async def forget_marks(self) -> None:
+        """Forget marks of messages that were handled alone a day ago or earlier."""
+        await self._pool.execute(QUERIES.forget_marks)
+
     async def add_logs(self, calls: Sequence[LlmCallLog], logs: Sequence[ToolLog]) -> None:
         """Store what deciders and workers logged; what is there already stays."""
         async with self._pool.acquire() as connection, connection.transaction():

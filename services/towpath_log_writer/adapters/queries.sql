@@ -200,13 +200,21 @@ SELECT erasure_id, run_ids FROM history.due_erasures()
 -- name: erase_runs
 SELECT history.erase_runs($1, $2)
 
+-- As in dead_letters.sql of the fabric: a mark of another process that is older than $3 seconds is a death.
 -- name: begin_handling
-INSERT INTO history.handling_mark (stream, sequence, unfinished, last) VALUES ($1, $2, 1, now())
-ON CONFLICT (stream, sequence) DO UPDATE SET unfinished = history.handling_mark.unfinished + 1, last = now()
-RETURNING unfinished - 1
+INSERT INTO history.handling_mark AS m (stream, sequence, begun_at, begun_by, last) VALUES ($1, $2, now(), $4, now())
+ON CONFLICT (stream, sequence) DO UPDATE SET
+  deaths = m.deaths + CASE WHEN m.begun_by <> $4 AND m.begun_at < now() - make_interval(secs => $3) THEN 1 ELSE 0 END,
+  begun_at = now(), begun_by = $4, last = now()
+RETURNING deaths
 
 -- name: end_handling
--- What was set aside keeps its row.
-WITH kept AS (
-  UPDATE history.handling_mark SET unfinished = $3 WHERE stream = $1 AND sequence = $2 AND $3::integer > 0)
-DELETE FROM history.handling_mark WHERE stream = $1 AND sequence = $2 AND $3::integer = 0
+UPDATE history.handling_mark SET
+  deaths = CASE WHEN $3 THEN 0 ELSE deaths END,
+  begun_at = CASE WHEN begun_by = $4 THEN NULL ELSE begun_at END,
+  begun_by = CASE WHEN begun_by = $4 THEN NULL ELSE begun_by END
+WHERE stream = $1 AND sequence = $2
+
+-- name: forget_marks
+-- A message that is delivered again meanwhile has a younger one.
+DELETE FROM history.handling_mark WHERE last < now() - interval '1 day'

@@ -18,7 +18,7 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
 from towpath_fabric.postgres.pool import DATABASE_DOWN
-from towpath_fabric.redelivery.poison_messages import PoisonGuard, Refuse, apart
+from towpath_fabric.redelivery.poison_messages import PoisonGuard, Refuse
 from towpath_fabric.telemetry.logs import Logger
 from towpath_log_writer.adapters.history_tables import INVALID_DATA, HistoryStore
 from towpath_log_writer.app.history_writer import WAITS_S, HistoryWriter
@@ -33,6 +33,9 @@ TOOL_LOG = subjects.LOG_TOOL_ALL.rstrip("*.") + "."
 
 QUIET_AFTER_S = 5.0
 """When nothing has arrived for this long, the stream is taken to be empty, whatever count it last gave."""
+
+FORGET_S = 600
+"""How often marks of old messages are removed."""
 
 
 class StreamBacklog:
@@ -67,7 +70,7 @@ async def handle_in_order(
     messages: list[Msg], guard: PoisonGuard, handle: Callable[[list[Msg]], Awaitable[None]], skip: Refuse
 ) -> None:
     """Have *handle* take *messages* together, or one by one where any is watched: an ack counts for all before it."""
-    _, watched = apart(messages)
+    _, watched = guard.apart(messages)
     if not watched:
         await handle(messages)
         return
@@ -75,6 +78,16 @@ async def handle_in_order(
         async with guard.alone(message, skip) as admitted:
             if admitted:
                 await handle([message])
+
+
+async def forget_marks(tables: HistoryStore, log: Logger) -> None:
+    """Remove the marks of messages that were handled alone long ago, for ever."""
+    while True:
+        try:
+            await tables.forget_marks()
+        except DATABASE_DOWN as error:
+            log.info("postgres is away, old marks are removed later", error=str(error))
+        await asyncio.sleep(FORGET_S)
 
 
 class HistoryEventReader:

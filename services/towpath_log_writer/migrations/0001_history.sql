@@ -136,12 +136,14 @@ CREATE TABLE history.skipped_event (
   PRIMARY KEY (run_id, seq)
 );
 
--- Messages whose handling was begun alone and not ended so often, since the process died meanwhile.
+-- Messages that were handled alone: how often the process ended meanwhile, and the mark of the one that is or was at it.
 CREATE TABLE history.handling_mark (
-  stream     text NOT NULL,
-  sequence   bigint NOT NULL,
-  unfinished integer NOT NULL,
-  last       timestamptz NOT NULL,
+  stream   text NOT NULL,
+  sequence bigint NOT NULL,
+  deaths   integer NOT NULL DEFAULT 0,
+  begun_at timestamptz,
+  begun_by uuid,
+  last     timestamptz NOT NULL,
   PRIMARY KEY (stream, sequence)
 );
 

@@ -215,14 +215,16 @@ CREATE INDEX notice_project ON runs.notice (project, created_at);
 
 -- MESSAGES THAT NOBODY COULD HANDLE
 
--- `failures`: times that handling a message failed. `unfinished`: times that its handling was begun and not ended, since the
--- process died meanwhile.
+-- `failures`: times that handling a message failed. `deaths`: times that the process ended while it handled the message
+-- alone. `begun_at` and `begun_by`: the mark of the process that handles it alone now, or did when it ended.
 CREATE TABLE runs.handling_failure (
-  stream     text NOT NULL,
-  sequence   bigint NOT NULL,
-  failures   integer NOT NULL,
-  unfinished integer NOT NULL DEFAULT 0,
-  last       timestamptz NOT NULL,
+  stream   text NOT NULL,
+  sequence bigint NOT NULL,
+  failures integer NOT NULL,
+  deaths   integer NOT NULL DEFAULT 0,
+  begun_at timestamptz,
+  begun_by uuid,
+  last     timestamptz NOT NULL,
   PRIMARY KEY (stream, sequence)
 );
 

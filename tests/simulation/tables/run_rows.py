@@ -44,7 +44,8 @@ class RunRows:
         self.blobs: dict[tuple[str, str], bytes] = {}
         self.dead_letters: list[Row] = []
         self.failures: dict[tuple[str, int], int] = defaultdict(int)
-        self.unfinished: dict[tuple[str, int], int] = defaultdict(int)
+        self.deaths: dict[tuple[str, int], int] = defaultdict(int)
+        self.marks: dict[tuple[str, int], tuple[datetime, UUID]] = {}
         self.callers: dict[str, str] = {}
         self.over_at: dict[UUID, datetime] = {}
         self.ignore_seq = False
@@ -369,12 +370,20 @@ class RunRows:
         self.failures[stream, sequence] += 1
         return [{"failures": self.failures[stream, sequence]}]
 
-    def begin_handling(self, _session: Session, stream: str, sequence: int) -> list[Row]:
-        self.unfinished[stream, sequence] += 1
-        return [{"left": self.unfinished[stream, sequence] - 1}]
+    def begin_handling(self, _session: Session, stream: str, sequence: int, age_s: float, holder: UUID) -> list[Row]:
+        key, now = (stream, sequence), self.database.now()
+        mark = self.marks.get(key)
+        if mark is not None and mark[1] != holder and mark[0] < now - timedelta(seconds=age_s):
+            self.deaths[key] += 1
+        self.marks[key] = (now, holder)
+        return [{"deaths": self.deaths[key]}]
 
-    def end_handling(self, _session: Session, stream: str, sequence: int, left: int) -> list[Row]:
-        self.unfinished[stream, sequence] = left
+    def end_handling(self, _session: Session, stream: str, sequence: int, survived: bool, holder: UUID) -> list[Row]:
+        key = (stream, sequence)
+        if survived:
+            self.deaths[key] = 0
+        if key in self.marks and self.marks[key][1] == holder:
+            del self.marks[key]
         return []
 
 

@@ -21,10 +21,10 @@ from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetterOwner, DeadLetters
 from towpath_fabric.fair_request_queue import FairQueueLimits
-from towpath_fabric.nats.pull_consumer import ack, nak
+from towpath_fabric.nats.pull_consumer import ack
 from towpath_fabric.ports import MessageBus, MessageConsumer
 from towpath_fabric.postgres.pool import DATABASE_DOWN, INVALID_DATA
-from towpath_fabric.redelivery.poison_messages import PoisonGuard, apart
+from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.app.api.budgets import BudgetRequests
 from towpath_orchestrator.app.api.commands import HeldCallResumer, RunCommands
@@ -49,6 +49,9 @@ SUBMITS_AMONG_WORK = 4
 Others are taken in at once: their runs are few, and would else wait behind that caller's, a commit for every few.
 """
 
+
+REFUSED_S = 2
+"""After this time an enqueued task comes again that can't be accepted now."""
 
 Token = Annotated[str, Path()]
 """A part of the subject, which the broker lets a credential use only in its own name."""
@@ -241,9 +244,12 @@ class TaskQueueConsumer:
     async def run(self) -> None:
         """Accept tasks for ever."""
         while True:
-            together, watched = apart(await self._consumer.take(64))
+            together, watched = self._guard.apart(await self._consumer.take(64))
             await asyncio.gather(*(self._accept(message) for message in together))
             for message in watched:
+                if self._intake.is_flooded_by(_caller(message.subject)):
+                    await self._guard.give_back(message, REFUSED_S)  # nothing of it is looked at, so it needs no mark
+                    continue
                 async with self._guard.alone(message, self._refuse) as admitted:
                     if admitted:
                         await self._accept(message)
@@ -263,7 +269,7 @@ class TaskQueueConsumer:
             await self._refuse(message, f"not a task: {describe_validation_error(error)}")
         except ProblemError as error:
             if error.problem.retryable:
-                await nak(message, 2)
+                await self._guard.give_back(message, REFUSED_S)
             else:
                 await self._refuse(message, f"{error.problem.code}: {error.problem.detail}")
         except Exception as error:  # noqa: BLE001 - whatever one task brings along, the next one must be taken

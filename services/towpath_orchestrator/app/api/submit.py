@@ -100,6 +100,14 @@ class TaskIntake:
             if not self._coming[caller]:
                 del self._coming[caller]
 
+    def is_flooded_by(self, caller: str) -> bool:
+        """Return whether a task of *caller* would be refused now, whatever it is."""
+        try:
+            self._refuse_flood(caller)
+        except ProblemError:
+            return True
+        return False
+
     def _refuse_flood(self, caller: str) -> None:
         """Raise `overloaded` rather than take what can be neither stored soon nor started for long."""
         if self._admission.queued >= self._settings.max_queued_runs:

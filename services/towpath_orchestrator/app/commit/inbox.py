@@ -19,9 +19,9 @@ from nats.aio.msg import Msg
 from towpath_contracts.facts import AnyFact
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.dead_letters import DeadLetterOwner, DeadLetters, owner_in_run, owner_of_message
-from towpath_fabric.nats.pull_consumer import ack, deliveries, nak
+from towpath_fabric.nats.pull_consumer import deliveries
 from towpath_fabric.ports import MessageConsumer
-from towpath_fabric.redelivery.poison_messages import PoisonGuard, apart
+from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.core.inbox_messages import read_inbox_message, run_in_subject
 from towpath_orchestrator.metrics import OrchestratorMetrics
@@ -107,6 +107,7 @@ class Inbox:
         self._caller_of = caller_of
         self._guard = guard
         self._watched: deque[Msg] = deque()
+        self._was_alone = False
         self._shares = RecentCallerShares()
 
     @contextlib.asynccontextmanager
@@ -114,9 +115,10 @@ class Inbox:
         """Wait for something to do; the context handles at most a batch of it, this process's own facts first.
 
         Where facts of several callers come, few of each are taken, in turns. A fact that may be what ended processes
-        comes alone.
+        comes alone, in turns with this process's own facts.
         """
-        if not self._watched:
+        self._was_alone = bool(self._watched) and not (self._was_alone and self._local_facts)
+        if not self._was_alone:
             yield await self._take()
             return
         message = self._watched.popleft()
@@ -129,7 +131,7 @@ class Inbox:
             arrived.clear()
             await arrived.wait()
         own, messages = self._next_batch()
-        together, watched = apart(messages)
+        together, watched = self._guard.apart(messages)
         self._watched.extend(watched)
         facts = [*(local_fact(fact) for fact in own), *await self._read(together)]
         self._shares.note_batch(self._caller_of(item.fact.run_id) for item in facts)
@@ -156,6 +158,8 @@ class Inbox:
 
     def _next_batch(self) -> tuple[list[AnyFact], list[Msg]]:
         size = self._batch_size
+        if self._watched:  # messages of the broker come when these are through
+            return self._local_facts.take(size), []
         most_of_one = self._shares.most_of_one(max(len(self._local_facts), self._feed.waiting))
         if most_of_one is None:
             own = self._local_facts.take(size)
@@ -173,7 +177,7 @@ class Inbox:
     async def acknowledge(self, facts: Iterable[InboxFact]) -> None:
         for message in [item.message for item in facts if item.message is not None]:
             self._metrics.facts_handled.inc()
-            await ack(message)
+            await self._guard.settle(message)
 
     async def give_back(self, facts: Iterable[InboxFact], error: str | None) -> None:
         """Hand back facts of a contested run; where Postgres refuses them with *error* each counts as failed."""
@@ -181,7 +185,7 @@ class Inbox:
             if item.message is None:
                 continue
             if error is None:
-                await nak(item.message, CONTESTED_S)
+                await self._guard.give_back(item.message, CONTESTED_S)
             else:
                 about = DeadLetterOwner(
                     run_id=item.fact.run_id, effect_id=owner_of_message(item.message.data).effect_id

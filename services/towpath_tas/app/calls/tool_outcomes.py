@@ -22,11 +22,11 @@ from towpath_contracts.rpc import CONFIRM_HEADER
 from towpath_contracts.tools.calls import OutcomeConfirmed, ToolOutcome, outcome_key
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetterOwner, DeadLetters, owner_of_message
-from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries, nak
+from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries
 from towpath_fabric.ports import MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
-from towpath_fabric.redelivery.poison_messages import PoisonGuard, apart
+from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.app.calls.dead_letters import confirmed
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
@@ -121,7 +121,7 @@ class ToolOutcomeConsumer:
             messages = await self._consumer.take(self._batch_size)
             self._metrics.batch.labels("outcome").observe(len(messages))
             crash_point("tas.outcome_taken")
-            together, watched = apart(messages)
+            together, watched = self._guard.apart(messages)
             if together:
                 await self._handle_until_stored(together)
             for message in watched:
@@ -206,7 +206,7 @@ class ToolOutcomeConsumer:
             # A set-aside outcome is confirmed too: otherwise the worker would send it forever.
             return await self._dead.failed(item.message, update.error, DeadLetterOwner(run_id=update.run_id))
         if update.contested:
-            await nak(item.message, CONTESTED_S)
+            await self._guard.give_back(item.message, CONTESTED_S)
             return False
         await self._dispatcher.send(update.change)
         self._metrics.stay_seconds.labels("outcome").observe(age_s(item.message))

@@ -17,11 +17,11 @@ from towpath_contracts.tools.calls import ToolRequest
 from towpath_fabric.clock import wall_ns
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letters import DeadLetterOwner, DeadLetters, owner_of_message
-from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries, nak
+from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries
 from towpath_fabric.ports import MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
-from towpath_fabric.redelivery.poison_messages import PoisonGuard, apart
+from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_readings.spans import authorization_span
@@ -113,7 +113,7 @@ class ToolRequestConsumer:
             messages = await self._consumer.take(self._batch_size)
             self._metrics.batch.labels("request").observe(len(messages))
             crash_point("tas.request_taken")
-            together, watched = apart(messages)
+            together, watched = self._guard.apart(messages)
             if together:
                 await self._handle_until_stored(together)
             for message in watched:
@@ -188,7 +188,7 @@ class ToolRequestConsumer:
             await self._dead.failed(item.message, update.error, owner_of_message(item.message.data))
             return
         if update.contested:
-            await nak(item.message, CONTESTED_S)
+            await self._guard.give_back(item.message, CONTESTED_S)
             return
         await self._dispatcher.send(update.change, update.usage_run_id)
         self._metrics.stay_seconds.labels("request").observe(age_s(item.message))
