@@ -20,6 +20,9 @@ REPEAT_HEADER = "Towpath-Repeat"
 """On a request that is sent again on the same reply subject: which try it is, from 2."""
 CONFIRM_HEADER = "Towpath-Confirm"
 """On `tool.outcome`: the subject on which the worker waits for OutcomeConfirmed."""
+OUTCOME_HEADER = "Towpath-Outcome"
+"""On `tool.outcome`: its key (`outcome_key`), a space, and its ticket. An outcome that ended the service each time it
+was read is confirmed by this."""
 
 
 class RpcMethod(NamedTuple):

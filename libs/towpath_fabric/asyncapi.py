@@ -127,7 +127,10 @@ CHANNELS: tuple[AsyncApiChannel, ...] = (
         address=subjects.TOOL_OUTCOME,
         sender="tool worker",
         receiver="tool-access service",
-        summary=f"What came of a call; confirmed on the subject in the header `{rpc.CONFIRM_HEADER}`.",
+        summary=(
+            f"What came of a call; confirmed on the subject in the header `{rpc.CONFIRM_HEADER}`. "
+            f"`{rpc.OUTCOME_HEADER}` is its key, a space, and its ticket."
+        ),
         messages=(calls.ToolOutcome,),
         reply=(calls.OutcomeConfirmed,),
     ),

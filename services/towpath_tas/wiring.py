@@ -47,7 +47,7 @@ from towpath_tas.app.calls.ledger_commands import LedgerCommands
 from towpath_tas.app.calls.ledger_store import LedgerStore, PostgresClock
 from towpath_tas.app.calls.start_claims import StartClaimServer
 from towpath_tas.app.calls.stop_switches import SwitchCommands
-from towpath_tas.app.calls.tool_outcomes import ToolOutcomeConsumer
+from towpath_tas.app.calls.tool_outcomes import ToolOutcomeConsumer, outcome_number
 from towpath_tas.app.calls.tool_requests import ToolRequestConsumer
 from towpath_tas.app.policy.tool_registration import ToolRegistrations
 from towpath_tas.app.policy_cache import PolicyCache
@@ -126,7 +126,7 @@ class CallWiring:
                 self.tickets,
                 bus,
                 self._dead("TOOLOUT"),
-                guard(TOOLOUT_CONSUMER, ports.ended),
+                guard(TOOLOUT_CONSUMER, ports.ended, key_of=outcome_number),
             ),
             *(metrics, log),
             batch_size=size,

@@ -99,7 +99,7 @@ class CallRunner:
             return
         crash_point("worker.outcome_made")
         call.stage = CallStage.REPORTING
-        await self._outbox.post(call.key, call.invocation.toolset, outcome.model_dump_json().encode(), call.deliveries)
+        await self._outbox.post(outcome, call.invocation.toolset, call.deliveries)
 
     def report_overrun(self, call: WorkerCall) -> None:
         """Report the late outcome of a plain function that outlasted its timeout; call it when its thread has ended."""
@@ -121,7 +121,7 @@ class CallRunner:
         failure = failure_of(error) if tool is None else mark_uncertain(tool, failure_of(error))
         self._log.warning("a tool ignores its timeout", tool=call.invocation.tool, execution_id=call.key)
         outcome = self._executor.failed(call, failure)
-        await self._outbox.post(call.key, call.invocation.toolset, outcome.model_dump_json().encode(), call.deliveries)
+        await self._outbox.post(outcome, call.invocation.toolset, call.deliveries)
 
     async def refuse(self, message: Msg, reason: str, *, detail: str = "") -> None:
         """Take a delivery out of the stream for good, once TAS keeps it as a dead letter: it must never run."""

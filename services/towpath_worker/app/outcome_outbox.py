@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from nats.aio.msg import Msg
 from pydantic import ValidationError
 
-from towpath_contracts.rpc import CONFIRM_HEADER
+from towpath_contracts.rpc import CONFIRM_HEADER, OUTCOME_HEADER
 from towpath_contracts.subjects import TOOL_OUTCOME
 from towpath_contracts.tools.calls import OutcomeConfirmed, ToolOutcome
 from towpath_fabric.clock import monotonic
@@ -67,10 +67,12 @@ class OutcomeSender:
         for subject in self._confirm_subjects.values():
             await self._bus.nc.subscribe(subject, cb=self._on_confirmed)
 
-    async def post(self, key: str, toolset: str, body: bytes, deliveries: list[Msg]) -> None:
-        """Send the outcome *key* of a call of *toolset*, and hold it with the *deliveries* that it will acknowledge."""
-        headers = {CONFIRM_HEADER: self._confirm_subjects[toolset]}
-        held = self._held[key] = _UnconfirmedOutcome(body, headers, deliveries)
+    async def post(self, outcome: ToolOutcome, toolset: str, deliveries: list[Msg]) -> None:
+        """Send the outcome of a call of *toolset*, and hold it with the *deliveries* that it will acknowledge."""
+        named = f"{outcome.key} {outcome.ticket}"
+        headers = {CONFIRM_HEADER: self._confirm_subjects[toolset], OUTCOME_HEADER: named}
+        held = _UnconfirmedOutcome(outcome.model_dump_json().encode(), headers, deliveries)
+        self._held[outcome.key] = held
         self._active.set()
         crash_point("worker.outcome_kept")
         await self._send(held)
@@ -159,7 +161,7 @@ class LateOutcomeReporter:
         # A key of its own: the first outcome may be confirmed twice, and that does not confirm this one.
         late = outcome.model_copy(update={"late": True})
         self._log.warning("a tool ended after its time", tool=call.invocation.tool, execution_id=call.key)
-        await self._outbox.post(late.key, call.invocation.toolset, late.model_dump_json().encode(), [])
+        await self._outbox.post(late, call.invocation.toolset, [])
 
     def _reported(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

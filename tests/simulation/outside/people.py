@@ -165,12 +165,12 @@ class SimWorker:
         finally:
             deliveries = self._running.pop(key, [])
         if outcome is None:
-            for message in deliveries:
-                await ack(message)
+            await asyncio.gather(*map(ack, deliveries))
             return
         held = self._held[key] = HeldCall(outcome.model_dump_json().encode(), deliveries)
+        headers = {rpc.CONFIRM_HEADER: self._inbox, rpc.OUTCOME_HEADER: f"{outcome.key} {outcome.ticket}"}
         while self._held.get(key) is held:
-            await self._bus.publish(subjects.TOOL_OUTCOME, held.body, {rpc.CONFIRM_HEADER: self._inbox})
+            await self._bus.publish(subjects.TOOL_OUTCOME, held.body, headers)
             await asyncio.sleep(RESEND_S)
             if self._held.get(key) is held:
                 self._world.seen.note("outcome_resent")

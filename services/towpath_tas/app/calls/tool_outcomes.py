@@ -4,10 +4,12 @@ A worker deletes an outcome when TAS confirms it, so a confirmation never leaves
 outcome that is only kept as evidence, or belongs to no call, is confirmed too: sending it again would change nothing.
 It is confirmed to workers of the project and toolset that the ledger has, or of the project of a good ticket. Without a
 good ticket it has to name a start that was granted, where one was, and an unreadable one is nobody's: no worker is told
-by another one, through this service, to forget what it has not reported.
+by another one, through this service, to forget what it has not reported. An outcome that ended the service each time it
+was read is confirmed without being read, by the key and the ticket in its header.
 """
 
 import asyncio
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,16 +20,18 @@ from pydantic import ValidationError
 
 from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import describe_validation_error
-from towpath_contracts.rpc import CONFIRM_HEADER
+from towpath_contracts.rpc import CONFIRM_HEADER, OUTCOME_HEADER
 from towpath_contracts.tools.calls import OutcomeConfirmed, ToolOutcome, outcome_key
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
-from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetterOwner, DeadLetters, owner_of_message
+from towpath_fabric.dead_letter_reports import delivery_number
+from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetterOwner, DeadLetters
 from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries
 from towpath_fabric.ports import MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.tickets import TicketRefusedError
 from towpath_tas.app.calls.dead_letters import confirmed
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
 from towpath_tas.app.calls.ledger_context import LedgerContext
@@ -155,7 +159,7 @@ class ToolOutcomeConsumer:
 
     async def _refuse(self, message: Msg, reason: str, reads: bool = True) -> None:
         """Set an outcome aside and confirm it, so that its worker forgets it. The run's next request for it decides."""
-        named = _named_by(message) if reads else None
+        named = _named_by(message) if reads else _named_in_header(message, self._tickets)
         owner = await self._owner_of(message, named)
         if await self._dead.set_aside(message, reason, owner) and named is not None:  # else nobody could be told
             subject = confirm_subject(message, owner.project or "")
@@ -172,7 +176,10 @@ class ToolOutcomeConsumer:
         if self._tickets.fault(named.ticket, named.execution_id, named.attempt, named.run_id, at_start=False):
             return UNKNOWN_OWNER
         try:
-            return await confirmed(self._dead.pool, owner_of_message(message.data))
+            return await confirmed(
+                self._dead.pool,
+                DeadLetterOwner(run_id=named.run_id, effect_id=named.execution_id, attempt=named.attempt),
+            )
         except DATABASE_DOWN:
             return UNKNOWN_OWNER  # the dead letter can't be stored now either, so the message is redelivered
 
@@ -240,3 +247,26 @@ def _named_by(message: Msg) -> OutcomeIdentity | None:
         return OutcomeIdentity.model_validate_json(message.data)
     except ValidationError:
         return None
+
+
+def _named_in_header(message: Msg, tickets: TicketIssuer) -> OutcomeIdentity | None:
+    """Return what the header says the message is the outcome of, as far as a ticket vouches for it."""
+    key, _, ticket = (message.headers or {}).get(OUTCOME_HEADER, "").partition(" ")
+    try:
+        claims = tickets.read(ticket)
+    except TicketRefusedError:
+        return None
+    late = key == outcome_key(claims.execution_id, claims.attempt, late=True)
+    if not late and key != outcome_key(claims.execution_id, claims.attempt):
+        return None
+    return OutcomeIdentity(
+        execution_id=claims.execution_id, attempt=claims.attempt, run_id=claims.run_id, late=late, ticket=ticket
+    )
+
+
+def outcome_number(message: Msg) -> int:
+    """Return the number of a message that copies of it share: a worker sends an outcome until it is confirmed."""
+    named = (message.headers or {}).get(OUTCOME_HEADER)
+    if named is None:
+        return delivery_number(message)
+    return int.from_bytes(hashlib.sha256(named.encode("utf-8", "replace")).digest()[:8], "big", signed=True)
