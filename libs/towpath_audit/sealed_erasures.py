@@ -30,9 +30,10 @@ Detail = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What was asked for: by whom, from when on they may confirm alone, and what of which project."""
+    """What was asked for: by whom, when, from when on they may confirm alone, and what of which project."""
 
     actor: str
+    at: str
     alone_from: str
     project: str
     what: dict[str, str]
@@ -60,7 +61,7 @@ class SealedErasures:
         said = read_detail(payload)
         erasure = str(said.get("erasure_id"))
         if entry.phase == REQUESTED:
-            request = _Request(entry.actor, str(said.get("alone_from")), entry.project, _what(said))
+            request = _Request(entry.actor, entry.at, str(said.get("alone_from")), entry.project, _what(said))
             self.requested.setdefault(erasure, request)
         elif entry.phase == CONFIRMED and erasure not in self.confirmed:
             self._on_confirmed(entry, said, erasure)
@@ -100,6 +101,8 @@ class SealedErasures:
         request = self.requested[erasure]
         if request.project != entry.project or not _fits(request.what, self.confirmed[erasure], entry):
             return f"erasure {erasure}, which names it, was confirmed for something else"
+        if request.what["kind"] != "run" and entry.at >= request.at:
+            return f"erasure {erasure}, which names it, was asked for before it was written"
         return None
 
     def _on_confirmed(self, entry: AuditLogEntry, said: Detail, erasure: str) -> None:

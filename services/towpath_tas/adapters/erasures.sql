@@ -2,7 +2,8 @@
 SELECT clock_timestamp();
 
 -- name: open_erasures
-SELECT count(*) FROM tas.erasure WHERE project = $1 AND status IN ('requested', 'confirmed');
+SELECT count(*) FROM tas.erasure
+WHERE project = $1 AND (status = 'confirmed' OR (status = 'requested' AND alone_from > clock_timestamp() - $2::interval));
 
 -- name: add
 INSERT INTO tas.erasure (erasure_id, project, run_id, execution_id, caller, before, reason, requested_by, requested_at,

@@ -1,6 +1,7 @@
 """Who may have something erased: another person than the one who asked for it, or that one after a delay.
 
-A platform for a single person takes the confirmation of whoever asked, and the audit says so, as it does for approvals.
+What is erased of the audit was there when it was asked for: nobody erases what others could not see in the request. A
+platform for a single person takes the confirmation of whoever asked, and the audit says so, as it does for approvals.
 Withdrawing erases nothing, so anybody who may ask for erasures may withdraw any. A run is erased with all below it, and
 only once nothing of it, nor the run that started it, may still do or read anything.
 """
@@ -17,6 +18,10 @@ from towpath_contracts.tools.erasures import DecideErasure, ErasureView, Request
 
 MAX_RUNS = 5_000
 """Of one tree: all of them stand in the entry of the confirmation, which a bundle has to hold."""
+
+
+EXPIRES = timedelta(days=7)
+"""After the delay a request can be confirmed for so long; then it is asked for again, and seen again."""
 
 
 class RunToErase(NamedTuple):
@@ -112,6 +117,9 @@ def decide(
     detail |= {"requested_by": erasure.requested_by, "by_key": request.key_prefix}
     if request.verdict == "withdraw":
         return ErasureDecision(status="withdrawn", phase="audit.erase_withdrawn", detail=detail)
+    if now >= erasure.alone_from + EXPIRES:
+        until = (erasure.alone_from + EXPIRES).isoformat()
+        return problem("erasure_settled", f"it could be confirmed until {until}; ask for it again")
     if erasure.kind == "run" and erasure.run_id is not None:
         refused = tree_problem(erasure.run_id, erasure.project, tree)
         if refused is not None:

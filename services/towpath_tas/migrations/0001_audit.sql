@@ -330,6 +330,7 @@ BEGIN
       AND (wanted.run_id IS NULL OR r.run_id = wanted.run_id OR (wanted.kind = 'run' AND r.run_id = ANY (wanted.run_ids)))
       AND (wanted.execution_id IS NULL OR r.execution_id = wanted.execution_id)
       AND (wanted.caller IS NULL OR r.caller = wanted.caller) AND (wanted.before IS NULL OR r.at < wanted.before)
+      AND (wanted.kind = 'run' OR r.at < wanted.requested_at)
     ORDER BY r.entry_id LIMIT at_most
   ), deleted AS (
     DELETE FROM tas.audit_payload p USING chosen c WHERE p.entry_id = c.entry_id RETURNING p.entry_id

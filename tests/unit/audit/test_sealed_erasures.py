@@ -12,8 +12,8 @@ from towpath_audit.verifier import verify
 
 LATER = "2026-11-25T09:00:00.000000Z"
 WHAT = {"run_id": RUN}
-GONE = {"erased": True}
-SHIFTED = {"before": "2026-11-22T11:00:00+02:00"}
+GONE = {"erased": True, "at": "2026-11-22T08:00:00.000000Z"}
+SHIFTED = {"before": "2026-11-22T10:00:00+02:00"}
 
 
 def own(phase: str, actor: str, detail: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -67,7 +67,8 @@ def test_a_payload_may_be_gone_that_was_asked_for_confirmed_and_erased(steps: li
         ([asked(what={"run_id": CALL}), confirmed(), erased(0)], "was confirmed by nobody"),
         ([asked(what={"run_id": CALL}), confirmed(what={"run_id": CALL}), erased(0)], "for something else"),
         ([asked(what={}), confirmed(what={}), erased(0)], "for something else"),
-        ([asked(what=SHIFTED), confirmed(what={"before": "2026-11-22T09:00:00Z"}), erased(0)], "for something else"),
+        ([asked(what=SHIFTED), confirmed(what={"before": "2026-11-22T08:00:00Z"}), erased(0)], "for something else"),
+        ([{**asked(), "at": GONE["at"]}, confirmed(), erased(0)], "asked for before it was written"),
         ([asked(kind="run"), confirmed(kind="run", runs=[CALL]), erased(0)], "for something else"),
         ([asked(kind="run"), confirmed(runs=[RUN]), erased(0)], "was confirmed by nobody"),
         ([{**one, "project": "q"} for one in (asked(), confirmed(), erased(0))], "for something else"),

@@ -8,6 +8,7 @@ import pytest
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.erasures import DecideErasure, ErasureView, RequestErasure
 from towpath_tas.core.erasure_rules import (
+    EXPIRES,
     MAX_RUNS,
     ErasureDecision,
     ErasureRules,
@@ -61,6 +62,16 @@ def test_another_person_confirms_or_time_has_passed(
     assert (found.status, found.phase) == ("confirmed", "audit.erase_confirmed")
     assert (found.detail["what"], found.detail["requested_by"]) == ({"caller": "mia"}, "dana")
     assert found.detail.keys() & {"after_delay", "single_person"} == {becomes} - {"confirmed"}
+
+
+@pytest.mark.parametrize("actor", ["dana", "eve"])
+def test_a_request_that_nobody_confirmed_in_time_is_asked_for_again(actor: str) -> None:
+    last = ERASURE.alone_from + EXPIRES
+    assert isinstance(decide(ERASURE, said(actor), ALONE, last - timedelta(seconds=1)), ErasureDecision)
+    late = decide(ERASURE, said(actor), ALONE, last)
+    assert isinstance(late, Problem)
+    assert (late.code, "ask for it again" in (late.detail or "")) == ("erasure_settled", True)
+    assert isinstance(decide(ERASURE, said(actor, "withdraw"), ALONE, last), ErasureDecision)
 
 
 @pytest.mark.parametrize("actor", ["dana", "eve"])

@@ -1,6 +1,7 @@
 """Erasures: ask for payloads of the audit or for a run to be erased, confirm it, withdraw it.
 
-All of it needs the scope `audit:erase`. Who asks and who confirms are the credentials' persons, never fields of a body.
+Looking needs the scope `audit:read`, all else `audit:erase`. Who asks and who confirms are the credentials' persons,
+never fields of a body.
 """
 
 from typing import Annotated, Literal
@@ -20,7 +21,14 @@ from towpath_contracts.tools.erasures import (
     ListErasures,
     RequestErasure,
 )
-from towpath_gateway.app.dependencies import AuditEraser, Dependencies, GatewayDependencies, documented, json_answer
+from towpath_gateway.app.dependencies import (
+    AuditEraser,
+    AuditReader,
+    Dependencies,
+    GatewayDependencies,
+    documented,
+    json_answer,
+)
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import Principal
 
@@ -100,7 +108,7 @@ async def _request(dependencies: GatewayDependencies, request: RequestErasure) -
 @router.get("/v1/erasures", response_model=ErasureList, responses=documented(), summary="List erasures")
 async def list_erasures(
     dependencies: Dependencies,
-    principal: AuditEraser,
+    principal: AuditReader,
     status: ErasureStatus | None = None,
     before: Annotated[UUID | None, Query(description="`next_before` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
@@ -116,7 +124,7 @@ async def list_erasures(
     responses=documented("erasure_not_found"),
     summary="Look at an erasure",
 )
-async def get_erasure(erasure_id: UUID, dependencies: Dependencies, principal: AuditEraser) -> Response:
+async def get_erasure(erasure_id: UUID, dependencies: Dependencies, principal: AuditReader) -> Response:
     """Return what is to be erased, who asked, and how far it is."""
     request = ListErasures(project=principal.project, erasure_id=erasure_id)
     found: ErasureList = await dependencies.platform.request(rpc.LIST_ERASURES, request)

@@ -26,6 +26,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES as LEDGER
 from towpath_tas.adapters.ledger_tables import platform_audit_row
 from towpath_tas.core.erasure_rules import (
+    EXPIRES,
     MAX_RUNS,
     ErasureRules,
     RunToErase,
@@ -66,7 +67,7 @@ class Erasures:
         if refused is not None:
             raise ProblemError(refused)
         async with self._pool.acquire() as connection, connection.transaction():
-            waiting = await connection.fetchval(QUERIES.open_erasures, request.project)
+            waiting = await connection.fetchval(QUERIES.open_erasures, request.project, EXPIRES)
             if waiting >= MAX_OPEN:
                 raise ProblemError(
                     problem("limit_exceeded", f"{waiting} erasures wait; confirm or withdraw some first")
