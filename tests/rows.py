@@ -34,7 +34,7 @@ TABLE = ROOT / "tests" / "rows.yaml"
 ROWS = (
     *(f"A{number}" for number in range(1, 16)),
     *(f"B{number}" for number in range(1, 14)),
-    *(f"C{number}" for number in range(1, 14)),
+    *(f"C{number}" for number in range(1, 15)),
     *(f"D{number}" for number in range(1, 14)),
     *(f"E{number}" for number in range(1, 12)),
     *(f"F{number}" for number in range(1, 10)),

@@ -39,6 +39,7 @@ def up_command(
     logs: Annotated[bool, Parameter(negative="")] = False,
     worker: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
     policy: Path | None = None,
+    profile: Literal["", "open", "balanced", "strict"] = "",
     networks: Path | None = None,
     mcp: Path | None = None,
     agent: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
@@ -65,6 +66,8 @@ def up_command(
         Modules or files with tools (dotted name or path/to/file.py), run in one worker with the built-in tools.
     policy
         The permission matrix as YAML; applied at start and whenever the file changes.
+    profile
+        A policy that comes with the platform, instead of a file of your own; see docs/policies.md.
     networks
         A folder with network files; published at start and whenever one changes.
     mcp
@@ -86,6 +89,7 @@ def up_command(
             logs=logs,
             workers=worker,
             policy=policy,
+            profile=profile,
             networks=networks,
             mcp=mcp,
             agents=agent,

@@ -21,6 +21,7 @@ from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
+from towpath_fabric.profiles.policy_profiles import profile_file
 
 UNFINISHED = ("queued", "running", "waiting", "cancelling")
 PAGE = 200
@@ -39,6 +40,7 @@ class UpOptions:
     logs: bool = False
     workers: tuple[str, ...] = ()
     policy: Path | None = None
+    profile: str = ""
     networks: Path | None = None
     mcp: Path | None = None
     agents: tuple[str, ...] = ()
@@ -67,7 +69,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     platform = Platform(
         data,
         workers=_workers(options),
-        environment={"TOWPATH_POLICY_FILE": str(options.policy.absolute())} if options.policy else {},
+        environment=_policy_environment(options),
         role_environment={"tas": {"TOWPATH_SINGLE_PERSON": "true"}} if options.single_person else {},
         gateway_port=options.gateway_port,
         nats_port=options.nats_port,
@@ -86,6 +88,12 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
         return await _serve(options, platform, screen, stopping, began)
     finally:
         await platform.stop()
+
+
+def _policy_environment(options: UpOptions) -> dict[str, str]:
+    """Name the policy file: a profile is one, too."""
+    policy = profile_file(options.profile) if options.profile else options.policy
+    return {} if policy is None else {"TOWPATH_POLICY_FILE": str(policy.absolute())}
 
 
 async def _serve(
@@ -203,5 +211,8 @@ def _check_files(options: UpOptions) -> None:
     for option, path in (("--policy", options.policy), ("--networks", options.networks), ("--mcp", options.mcp)):
         if path is not None and not path.exists():
             raise ProblemError(problem("file_missing", f"{option} names {path}, which does not exist."))
+    if options.profile and options.policy is not None:
+        detail = f"--policy and --profile are both given: write `profile: {options.profile}` into {options.policy}"
+        raise ProblemError(problem("request_invalid", detail))
     if options.sandbox == "required" and (why := refusal()):
         raise ProblemError(problem("sandbox_unavailable", f"--sandbox required: {why}"))

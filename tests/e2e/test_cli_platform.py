@@ -328,6 +328,18 @@ def test_tools_and_their_versions_are_listed(ask: Ask) -> None:
     assert (code, effects["orders.find"], effects["orders.refund"]) == (0, "pure", "irreversible")
 
 
+def test_the_declarations_of_registered_tools_are_looked_at(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = ask("tools", "lint", "--live")
+    assert (code, {gap["tool"] for gap in found["gaps"]} >= {"orders.refund"}) == (1, True)
+    assert main(["policy", "suggest", "--live"]) == 0
+    assert "  orders.refund:\n    sinks: [order_id]  # " in capsys.readouterr().out
+
+
+def test_c14_a_profile_is_checked_like_a_file(ask: Ask) -> None:
+    code, applied = ask("policy", "apply", "--profile", "strict", "--dry-run")
+    assert (code, applied["rules"], applied["changed"]) == (0, 7, True)
+
+
 def test_a_key_is_shown_once_and_can_be_revoked(ask: Ask) -> None:
     code, made = ask("keys", "create", "--caller", "shop", "--scope", "runs:read", "--expires", "24h")
     assert (code, made["key"].split(".")[0]) == (0, f"twp_{made['prefix'].removeprefix('twp_')}")

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,6 +105,38 @@ def test_a_missing_policy_is_refused(folder: Path) -> None:
     refused = run("up", "--data", str(folder), "--policy", str(folder / "policy.yaml"))
     assert refused.returncode == 1
     assert "file_missing" in refused.stderr
+
+
+def test_a_policy_and_a_profile_are_refused_together(folder: Path) -> None:
+    (folder / "policy.yaml").write_text("kind: Policy\nrules: []\n", "utf-8")
+    policy = ("--policy", str(folder / "policy.yaml"), "--profile", "strict")
+    refused = run("up", "--data", str(folder / "data"), *policy)
+    assert refused.returncode == 1
+    assert "write `profile: strict` into" in refused.stdout + refused.stderr
+
+
+def test_c14_a_profile_is_in_force_from_the_start(folder: Path) -> None:
+    words = ("up", "--data", str(folder / ".towpath"), "--port", "auto", "--nats-port", "auto", "--json")
+    process = subprocess.Popen(
+        [*COMMAND, *words, "--profile", "balanced"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline()
+        deadline = time.monotonic() + TIMEOUT_S
+        names: list[str] = []
+        while not names and time.monotonic() < deadline:
+            ask = [sys.executable, "-m", "towpath.cli", "policy", "show", "--json"]
+            shown = subprocess.run(ask, capture_output=True, text=True, check=True, cwd=folder, timeout=TIMEOUT_S)
+            names = [rule["name"] for rule in json.loads(shown.stdout)["rules"]]
+        assert "balanced/destinations" in names
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=TIMEOUT_S)
 
 
 def test_what_is_ephemeral_is_gone_afterwards() -> None:

@@ -129,6 +129,26 @@ async def test_a_restart_leaves_what_was_changed_since_the_file_was_applied(tas:
         assert await begin() == 5
 
 
+async def test_c14_a_profile_is_stored_written_out_and_changed_like_any_policy(tas: Running, tmp_path: Path) -> None:
+    """A restart with the same file leaves what was changed since then, though the stored text is another."""
+    file, log = tmp_path / "policy.yaml", structlog.get_logger()
+    file.write_text("profile: balanced\nrules:\n  - {name: no-refunds, tool: orders.refund, effect: deny}\n")
+    async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
+        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())))
+        await PolicyFileWatcher(policies, file, tas.caller.project, log).check()
+        view = await ask(tas, rpc.GET_POLICY)
+        names = [rule["name"] for rule in view.rules]
+        assert (view.version, names[0], names[1], "profile:" in view.text) == (2, "no-refunds", "balanced/work", False)
+        assert (await tas.caller.apply(view.text)).changed is False
+        loosened = {"name": "balanced/pointers", "tool": "orders.*", "effect": "deny", "when": "origin.writes && false"}
+        assert (await change(tas, "balanced/pointers", loosened)).rewritten is False
+        await PolicyFileWatcher(policies, file, tas.caller.project, log).check()
+        assert (await ask(tas, rpc.GET_POLICY)).version == 3
+    assert await code_of(ask(tas, rpc.APPLY_POLICY, actor="ann", text="profile: balanecd")) == "policy_invalid"
+    shadow = await ask(tas, rpc.SET_SHADOW, actor="ann", text="profile: strict\n")
+    assert (shadow.on, shadow.rules) == (True, 7)
+
+
 async def test_accepting_an_older_definition_does_not_let_go_what_a_newer_one_holds(tas: Running) -> None:
     """The server offers the newest, so neither the first nor the one in the middle is what would run."""
 

@@ -38,6 +38,7 @@ COMMANDS = [
     *("policy apply", "policy check", "policy show", "tools list", "tools accept", "tools refuse", "audit search"),
     *("mcp inspect", "tools proposals", "tools diff"),
     *("policy versions", "policy log", "policy rollback", "policy diff", "policy shadow", "policy test"),
+    *("policy profiles list", "policy profiles show", "policy suggest", "tools lint"),
     *("policy rule show", "policy rule put", "policy rule remove", "policy permissions", "audit stats"),
     *(
         "keys create",

@@ -6,7 +6,13 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli.access import policy_cases, policy_comparison, policy_rule_commands
+from towpath.cli.access import (
+    policy_cases,
+    policy_comparison,
+    policy_profile_commands,
+    policy_rule_commands,
+    policy_suggest_command,
+)
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import DENIED, OK, WAITING
 from towpath.cli.shared.input_files import parse_json
@@ -47,11 +53,18 @@ _PERMISSIONS = (
 _SIGNS = {"added": "+", "removed": "-", "altered": "~"}
 
 
-@app.command(help_epilogue=examples("towpath policy apply policy.yaml", "towpath policy apply policy.yaml --dry-run"))
+@app.command(
+    help_epilogue=examples(
+        "towpath policy apply policy.yaml",
+        "towpath policy apply policy.yaml --dry-run",
+        "towpath policy apply --profile balanced",
+    )
+)
 async def apply(
-    file: Path,
+    file: Path | None = None,
     /,
     *,
+    profile: str | None = None,
     dry_run: Flag = False,
     strict: Flag = False,
     note: str = "",
@@ -64,19 +77,21 @@ async def apply(
 
     Args:
         file: A YAML file with kind: Policy.
+        profile: Instead of a file, a profile: open, balanced or strict. In a file write `profile: balanced`.
         dry_run: Only check it.
         strict: Take every warning for a problem.
         note: Why; it stands in the audit and in the change log.
         if_version: Only while this version is in force.
     """
+    written = policy_profile_commands.written_policy(file, profile)
     async with common.connect() as client:
-        applied = await client.policy.apply(file, dry_run=dry_run, strict=strict, note=note, if_version=if_version)
+        applied = await client.policy.apply(written, dry_run=dry_run, strict=strict, note=note, if_version=if_version)
     out = common.out()
     out.record(applied.model_dump(mode="json"), _APPLIED)
     for warning in applied.warnings:
-        out.write(f"! {file}, {warning}", "yellow")
+        out.write(f"! {written.source}, {warning}", "yellow")
     for hint in applied.hints:
-        out.write(f"  {file}, {hint}")
+        out.write(f"  {written.source}, {hint}")
 
 
 @app.command(
@@ -287,4 +302,6 @@ def _object(text: str, option: str) -> dict[str, Any]:
 
 policy_comparison.add(app)
 policy_cases.add(app)
+policy_suggest_command.add(app)
+app.command(policy_profile_commands.app)
 policy_rule_commands.add(app)

@@ -2,12 +2,17 @@
 
 import difflib
 import json
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from towpath.cli.definitions.tool_sources import read_tools
+from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
+from towpath.tools.declaration_lint import lint_declaration
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.calls import ToolSpec
 
@@ -15,7 +20,10 @@ MAX_LINE_CHARS = 200
 
 app = App(name="tools", help="Look at the tools that workers offer; decide those that wait.")
 
+Flag = Annotated[bool, Parameter(negative="")]
 Version = Annotated[int, Parameter(name="--version")]
+
+_GAPS = (Column("tool", "tool"), Column("what", "code"), Column("why", "detail"), Column("declare", "remedy"))
 
 
 def _parameters(row: Any) -> str:
@@ -40,6 +48,28 @@ async def list_tools(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     )
     rows = [spec.model_dump(mode="json") for spec in described.tools]
     common.out().rows("tools", rows, columns, empty="No worker has offered a tool. Start one: towpath worker MODULE.")
+
+
+@app.command(
+    help_epilogue=examples(
+        "towpath tools lint tools.py", "towpath tools lint --mcp servers.yaml", "towpath tools lint --live -o json"
+    )
+)
+async def lint(
+    *files: str, mcp: Path | None = None, live: Flag = False, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> int:
+    """Say per tool what its declaration lacks for rules about where values come from; exit code 1 where any does.
+
+    Args:
+        files: Modules or files with tools, as `towpath worker` takes them.
+        mcp: Instead, a file of MCP servers.
+        live: Instead, the tools that the platform has accepted; what they return is not known there.
+    """
+    tools = await read_tools(files, mcp, common, live=live)
+    found = [asdict(gap) for tool in tools for gap in lint_declaration(tool.spec, tool.output)]
+    out = common.out()
+    out.rows("gaps", found, _GAPS, empty=f"{len(tools)} tools declare what can be told from their names and schemas.")
+    return RUN_FAILED if found else OK
 
 
 @app.command(help_epilogue=examples("towpath tools proposals", "towpath tools proposals -o json"))

@@ -15,12 +15,12 @@ from towpath_contracts.problems.registry import ProblemDetail, ProblemError, pro
 from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied, PolicyView
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
+from towpath_tas.adapters.policy_texts import PolicyText, read_policy_text
 from towpath_tas.app.policy.policy_warnings import PolicyLinter
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.policy.matrix import Rule
-from towpath_tas.core.policy.policy_file import read_policy, rule_from_row, rule_row
+from towpath_tas.core.policy.policy_file import rule_from_row, rule_row
 
 FILE_POLL_S = 0.5
 FILE_ACTOR = "file"
@@ -43,13 +43,14 @@ class PolicyStore:
         Raises ProblemError `policy_invalid` with all errors, with `strict` also all warnings, and `policy_moved` if
         another version than the named one is in force.
         """
-        found = await asyncio.to_thread(read_policy, request.text, compile_condition)
+        written = await asyncio.to_thread(read_policy_text, request.text)
+        found = written.read
         if found.problems:
             raise _refused(request, found.problems)
         advised = await self._advice.about(request.project, found)
         if request.strict and advised.warnings:
             raise _refused(request, advised.warnings)
-        text_digest = digest_text(request.text)
+        text_digest = digest_text(written.text)
         async with self._pool.acquire() as connection, connection.transaction():
             state = await connection.fetchrow(QUERIES.lock_project, request.project)
             current = await connection.fetchrow(QUERIES.policy, request.project)
@@ -60,7 +61,7 @@ class PolicyStore:
             changed = current is None or current["digest"] != text_digest
             if changed and not request.dry_run:
                 version += 1
-                await self._store(connection, request, version, text_digest, found.rules)
+                await self._store(connection, request, version, written)
         return PolicyApplied(
             version=version,
             digest=text_digest,
@@ -96,13 +97,12 @@ class PolicyStore:
         found: str | None = await self._pool.fetchval(QUERIES.policy_of_file, project, actor, source)
         return found or ""
 
-    async def _store(
-        self, connection: Any, request: ApplyPolicy, version: int, text_digest: str, rules: Sequence[Rule]
-    ) -> None:
+    async def _store(self, connection: Any, request: ApplyPolicy, version: int, written: PolicyText) -> None:
+        text_digest, rules = digest_text(written.text), written.read.rules
         before = await connection.fetch(QUERIES.rules, request.project, version - 1)
         await connection.execute(
             QUERIES.add_policy,
-            *(request.project, version, text_digest, request.text, len(rules), request.source, request.note),
+            *(request.project, version, text_digest, written.text, len(rules), request.source, request.note),
             request.actor,
         )
         await connection.execute(
@@ -168,7 +168,8 @@ class PolicyFileWatcher:
             return
         try:
             text = await asyncio.to_thread(self._path.read_text, "utf-8")
-            if await self._policies.last_of(self._project, FILE_ACTOR, str(self._path)) == digest_text(text):
+            written = await asyncio.to_thread(read_policy_text, text)  # what is stored has its profile written out
+            if await self._policies.last_of(self._project, FILE_ACTOR, str(self._path)) == digest_text(written.text):
                 self._applied = stamp
                 return
             applied = await self._policies.apply(

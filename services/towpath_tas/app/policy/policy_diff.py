@@ -18,9 +18,9 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import Queries
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import call_from_row
+from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.policy.matrix import Matrix
-from towpath_tas.core.policy.policy_file import read_policy
 from towpath_tas.core.policy_comparison import PolicyDiffBuilder, RecordedAuthorization, without_limits
 
 HISTORY = Queries.load("towpath_tas.adapters", "history.sql")
@@ -118,7 +118,7 @@ def shifted(moment: datetime, by: timedelta) -> datetime:
 
 
 def _compile(text: str) -> Matrix:
-    found = read_policy(text, compile_condition)
+    found = read_policy_text(text).read
     if found.problems:
         count = len(found.problems)
         raise ProblemError(problem("policy_invalid", f"{count} problem(s)", errors=found.problems))

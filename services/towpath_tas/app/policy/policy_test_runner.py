@@ -11,9 +11,9 @@ from typing import Any
 
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_tas.adapters.cel import compile_condition, compile_grant
+from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_tas.core.expectations import CaseEvaluation, PolicyTest, is_expected, read_expectations, run_case
 from towpath_tas.core.policy.matrix import Matrix
-from towpath_tas.core.policy.policy_file import read_policy
 
 
 def run_test(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def run_test(request: Mapping[str, Any]) -> dict[str, Any]:
     }
     if request.get("policy") is None:
         return answer
-    policy = read_policy(request["policy"], compile_condition)
+    policy = read_policy_text(request["policy"]).read
     if policy.problems:
         return {"file": "policy", "problems": _problems(policy.problems)}
     return {**answer, "results": _results(Matrix(policy.rules, compile_condition), found)}

@@ -13,10 +13,10 @@ from typing import Any
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.policy import DiffExample, DiffGroup, GetShadow, SetShadow, ShadowView, merge_groups
-from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
+from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_tas.app.policy.policy_diff import HISTORY
-from towpath_tas.core.policy.policy_file import read_policy, rule_row
+from towpath_tas.core.policy.policy_file import rule_row
 from towpath_tas.core.policy_comparison import CHANGES
 
 MAX_DIVERGENCES = 10_000
@@ -33,11 +33,12 @@ class ShadowPolicyRequests:
         """Set the shadow, or end it without a text; raises ProblemError `policy_invalid`."""
         if request.text is None:
             return await self._end(request)
-        found = await asyncio.to_thread(read_policy, request.text, compile_condition)
+        written = await asyncio.to_thread(read_policy_text, request.text)
+        found = written.read
         if found.problems:
             count = len(found.problems)
             raise ProblemError(problem("policy_invalid", f"{count} problem(s)", errors=found.problems))
-        text_digest = digest_text(request.text)
+        text_digest = digest_text(written.text)
         rules = json.dumps([rule_row(rule) for rule in found.rules])
         detail = {"digest": text_digest, "rules": len(found.rules), "source": request.source, "note": request.note}
         async with self._pool.acquire() as connection, connection.transaction():

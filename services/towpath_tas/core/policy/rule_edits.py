@@ -66,22 +66,22 @@ def _first_equal(wanted: Sequence[Rule], compiler: ConditionCompiler, *tries: st
 
 def _spliced(text: str, name: str, rule: Mapping[str, Any] | None) -> str | None:
     """Change only the lines of the rule; None if they contain something else too."""
-    listed = _rules_node(text)
+    listed = rules_node(text)
     if listed is None or listed.flow_style or not listed.value:
         return None
     lines = text.splitlines(keepends=True)
     indent = listed.start_mark.column
-    spans = [(node.start_mark.line, _last_line(node)) for node in listed.value]
-    place = next((at for at, node in enumerate(listed.value) if _name(node) == name), None)
+    spans = [(node.start_mark.line, last_line(node)) for node in listed.value]
+    place = next((at for at, node in enumerate(listed.value) if rule_name(node) == name), None)
     if place is None:
         at = spans[-1][1] + 1
         head = lines[:at]
         if head and not head[-1].endswith("\n"):
             head[-1] += "\n"
-        return "".join([*head, _list_item(rule or {}, indent), *lines[at:]])
+        return "".join([*head, list_item(rule or {}, indent), *lines[at:]])
     first, last = spans[place]
     if rule is not None:
-        return "".join([*lines[:first], _list_item(rule, indent), *lines[last + 1 :]])
+        return "".join([*lines[:first], list_item(rule, indent), *lines[last + 1 :]])
     if len(spans) == 1:
         return None  # an empty list has another form
     least = spans[place - 1][1] + 1 if place else 0
@@ -92,7 +92,7 @@ def _spliced(text: str, name: str, rule: Mapping[str, Any] | None) -> str | None
 
 def _rewritten(text: str, name: str, rule: Mapping[str, Any] | None) -> str | None:
     """Write the list of rules anew in its place; what is around it stays."""
-    listed = _rules_node(text)
+    listed = rules_node(text)
     if listed is None:
         return None
     written = yaml.load(text, Loader=_LOADER)["rules"]  # noqa: S506 - the loader is a safe one
@@ -110,8 +110,8 @@ def _rewritten(text: str, name: str, rule: Mapping[str, Any] | None) -> str | No
     if last is not None:
         tail = "".join([lines[last.line][last.column :], *lines[last.line + 1 :]]).lstrip(" \n")
     else:
-        tail = "".join(lines[_last_line(listed) + 1 :])
-    body = "".join("\n" + _list_item(one, 2).rstrip("\n") for one in rules) if rules else " []"
+        tail = "".join(lines[last_line(listed) + 1 :])
+    body = "".join("\n" + list_item(one, 2).rstrip("\n") for one in rules) if rules else " []"
     return f"{head}{body}\n{tail}"
 
 
@@ -119,7 +119,7 @@ def _document(rules: Sequence[Mapping[str, Any]]) -> str:
     return _dumped({"kind": "Policy", "rules": list(rules)})
 
 
-def _list_item(rule: Mapping[str, Any], indent: int) -> str:
+def list_item(rule: Mapping[str, Any], indent: int) -> str:
     lines = _dumped(dict(rule)).splitlines(keepends=True)
     return "".join(" " * indent + ("- " if number == 0 else "  ") + line for number, line in enumerate(lines))
 
@@ -129,7 +129,7 @@ def _dumped(value: Any) -> str:
     return dumped
 
 
-def _rules_node(text: str) -> yaml.SequenceNode | None:
+def rules_node(text: str) -> yaml.SequenceNode | None:
     try:
         root = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError:
@@ -140,18 +140,18 @@ def _rules_node(text: str) -> yaml.SequenceNode | None:
     return found[0] if found and isinstance(found[0], yaml.SequenceNode) else None
 
 
-def _name(node: yaml.Node) -> str | None:
+def rule_name(node: yaml.Node) -> str | None:
     if not isinstance(node, yaml.MappingNode):
         return None
     return next((value.value for key, value in node.value if key.value == "name"), None)
 
 
-def _last_line(node: yaml.Node) -> int:
+def last_line(node: yaml.Node) -> int:
     """Return the last line of *node*: the end of a block is only known from its last leaf."""
     if isinstance(node, yaml.MappingNode) and not node.flow_style and node.value:
-        return _last_line(node.value[-1][1])
+        return last_line(node.value[-1][1])
     if isinstance(node, yaml.SequenceNode) and not node.flow_style and node.value:
-        return _last_line(node.value[-1])
+        return last_line(node.value[-1])
     end = node.end_mark
     return int(end.line - 1 if end.column == 0 and end.line > node.start_mark.line else end.line)
 

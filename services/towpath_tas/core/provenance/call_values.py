@@ -31,6 +31,7 @@ class TracedValue:
     """One value of a call, and where it comes from: `arg` is the argument that contains it.
 
     `piece` is the part of a longer text that decided; `pointers` are the labels of everything in it that is an address.
+    `brief`: it is untrusted, but only as words: no sentence, address or number of it was copied.
     """
 
     path: str
@@ -40,6 +41,7 @@ class TracedValue:
     source: ValueSource | None = None
     piece: str = ""
     pointers: tuple[str, ...] = ()
+    brief: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,7 @@ class CallProvenance:
             "worst": worst(one.label for one in self.values),
             "worst_sink": worst(sinks),
             "worst_pointer": worst(pointed),
+            "worst_sentence": worst(UNKNOWN if one.brief else one.label for one in self.values),
             "sinks": sorted(set(sinks), key=LABELS.index),
             "pointers": sorted(set(pointed), key=LABELS.index),
             "args": {name: worst(found) for name, found in args.items()},

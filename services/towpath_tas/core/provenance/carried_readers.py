@@ -11,18 +11,16 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.readers import ANYBODY
+from towpath_tas.core.provenance.copied_pieces import MAX_PIECES, MIN_COPIED, sentences
 from towpath_tas.core.provenance.search_budget import PER_FIELD, PER_HIT, SearchBudget, SearchBudgetSpentError
 from towpath_tas.core.provenance.text_readers import NOBODY, SeenText, TextReaders, meet
 from towpath_tas.core.provenance.trusted_text import SEPARATOR, TrustedText, is_short_number
 from towpath_tas.core.provenance.value_leaves import ValueSource
 from towpath_tas.core.provenance.value_matching import (
-    MAX_PIECES,
-    MIN_COPIED,
     MIN_HIDDEN,
     addressed,
     pointers,
     same_forms,
-    sentences,
     unhidden,
     without_scheme,
 )

@@ -24,20 +24,18 @@ from towpath_tas.core.provenance.call_values import (
     worst,
 )
 from towpath_tas.core.provenance.carried_readers import CarriedReaders, ReaderSearch, SinkValue
+from towpath_tas.core.provenance.copied_pieces import MAX_PIECES, MIN_COPIED, MIN_SENTENCE_WORDS, long_pieces
 from towpath_tas.core.provenance.search_budget import MAX_SEARCHED, PER_READ, SearchBudget, SearchBudgetSpentError
 from towpath_tas.core.provenance.text_readers import NOBODY, CallDeclaration, SeenText, TextReaders
 from towpath_tas.core.provenance.trusted_text import SEPARATOR, TrustedText, is_short_number
 from towpath_tas.core.provenance.value_leaves import ValueSource, covers, leaves
 from towpath_tas.core.provenance.value_matching import (
-    MAX_PIECES,
-    MIN_COPIED,
     MIN_HIDDEN,
     addressed,
     is_pointers,
     listed,
     pointers,
     same_forms,
-    sentences,
     unhidden,
     vouched_forms,
     without_scheme,
@@ -343,29 +341,42 @@ class _CallSearch:
             if label == UNTRUSTED:
                 suspect = suspect or (source, piece)
         traced = replace(traced, pointers=tuple(pointed))
+        pointing = suspect is not None
+        if traced.label != UNTRUSTED:
+            suspect = suspect or self._copied(text)
+            if suspect is not None:
+                traced = replace(traced, label=UNTRUSTED, source=suspect[0], piece=suspect[1])
         if traced.label == UNTRUSTED:
-            return traced
-        suspect = suspect or self._copied(text)
-        if suspect is not None:
-            return replace(traced, label=UNTRUSTED, source=suspect[0], piece=suspect[1])
+            return replace(traced, brief=not pointing and self._is_brief(text))
         items = listed(text) if pointed and is_pointers(text) else []
         if len(items) == 1:
             return traced
         known = [self._label_of(item, NONE, exact=traced.sink)[0] if is_pointers(item) else None for item in items]
         return replace(traced, label=worst(label or UNKNOWN for label in known)) if known else traced
 
-    def _copied(self, text: str) -> tuple[ValueSource, str] | None:
-        if not self._known.outputs:
+    def _is_brief(self, text: str) -> bool:
+        """Return whether only words of an untrusted text were copied, no number and no sentence."""
+        numeric = any(form.startswith("n:") for form in same_forms(text))
+        return not numeric and self._copied(text, MIN_SENTENCE_WORDS) is None
+
+    def _copied(self, text: str, least_words: int = 1) -> tuple[ValueSource, str] | None:
+        """Return the first piece of *text* with so many words that was copied, and from where, or None."""
+        outputs = [*self._known.outputs, *self._known.records]  # of a record, too, only a whole field vouches
+        if not outputs:
             return None
-        for place, piece in enumerate(dict.fromkeys(sentences(text))):
-            letters = unhidden(piece)
-            if place == MAX_PIECES:
-                return self._known.outputs[0].source, f"more than {MAX_PIECES} sentences"
-            if len(letters) >= MIN_COPIED:
-                source = next((output.source for output in self._known.outputs if self._in(letters, output)), None)
-                if source is not None and not self._task.holds(piece, budget=self._budget):
+        for piece, letters in long_pieces(text):
+            if not letters:
+                return outputs[0].source, piece
+            if len(piece.split()) >= least_words:
+                source = next((output.source for output in outputs if self._in(letters, output)), None)
+                if source is not None and not self._is_vouched(piece):
                     return source, piece
         return None
+
+    def _is_vouched(self, piece: str) -> bool:
+        if self._task.holds(piece, budget=self._budget):
+            return True
+        return not same_forms(piece).isdisjoint(self._known.record_values)
 
     def _in(self, letters: str, output: SeenText) -> bool:
         self._budget.take(len(output.letters))

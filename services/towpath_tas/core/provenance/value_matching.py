@@ -16,12 +16,6 @@ from urllib.parse import unquote
 MIN_HIDDEN = 4
 """Shorter values are searched as whole words only: three letters occur in every text by chance."""
 
-MIN_COPIED = 16
-"""Letters and digits that a sentence must have to count as copied and not as a coincidence."""
-
-MAX_PIECES = 200
-"""Parts of one text that are searched in untrusted output; a text with more is untrusted."""
-
 MAX_NEEDLE = 500
 """A longer value is compared literally, without word boundaries and normal forms."""
 
@@ -61,6 +55,7 @@ _POINTERS = (
         r"|(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://[^\s<>\"'`)\]}]+"  # a link
         r"|(?<![\w@.-])(?:[\w-]{1,63}\.){1,8}[a-z]{2,63}(?:/[^\s<>\"'`)\]}]*)?"  # a host, perhaps with a path
         r"|(?<![^\W_])[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?(?![^\W_])"  # an account number
+        r"|(?<![^\W_])[A-Z]{1,3}\d{6,20}(?![^\W_])"  # the number of a document: a passport, an order
         r"|(?<![\w.,-])[+(]?\d(?:[\s().\-/]?\d){6,40}(?![\w-])",  # a phone number, or any other long number
         re.IGNORECASE,
     )
@@ -245,11 +240,6 @@ def is_pointers(text: str) -> bool:
 def listed(text: str) -> list[str]:
     """Return the items of a list of addresses."""
     return [item.strip() for item in _BETWEEN.split(text)]
-
-
-def sentences(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        yield from (part.strip() for part in line.replace("? ", ". ").replace("! ", ". ").split(". ") if part.strip())
 
 
 def unhidden(text: str) -> str:

@@ -72,6 +72,8 @@ def _description(server: "McpServer") -> JsonObject:
                 "hints": one.hints,
                 "notes": list(one.warnings),
                 "description": one.spec.description,
+                "spec": one.spec.model_dump(mode="json"),
+                "output_schema": one.output_schema,
             }
             for one in found.found
         ],

@@ -1,0 +1,93 @@
+"""`towpath policy suggest`: a first draft of what tools should declare, with reasons, for a person."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from towpath.cli.definitions.tool_sources import DeclaredTool, read_tools
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
+from towpath.cli.shared.text import printable
+from towpath.tools.declaration_advice import Advice, advise
+from towpath_contracts.tools.calls import EffectClass, ToolSpec
+
+Flag = Annotated[bool, Parameter(negative="")]
+
+HEAD = """\
+# Suggested from names, descriptions and schemas alone. Look at every line: the reasons are words, not knowledge.
+# What is left out is the strictest: irreversible, every argument a destination, no record.
+"""
+
+
+def add(app: App) -> None:
+    """Make this command part of `towpath policy`."""
+    app.command(
+        suggest,
+        help_epilogue=examples(
+            "towpath policy suggest tools.py > declarations.yaml",
+            "towpath policy suggest --mcp servers.yaml",
+            "towpath policy suggest --live",
+        ),
+    )
+
+
+async def suggest(
+    *files: str, mcp: Path | None = None, live: Flag = False, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
+    """Write what tools should declare, as YAML with the reason of every line; what they declare already is not read.
+
+    For tools in Python it is what `@tool` takes; for those of MCP servers it is the `tools` of the file of servers.
+
+    Args:
+        files: Modules or files with tools, as `towpath worker` takes them.
+        mcp: Instead, a file of MCP servers.
+        live: Instead, the tools that the platform has accepted; what they return is not known there.
+    """
+    tools = await read_tools(files, mcp, common, live=live)
+    advised = [(tool, advise(tool.spec, tool.output)) for tool in tools]
+    if common.out().format in {"json", "jsonl"} and common.as_json:
+        found = {tool.spec.name: {one.field: one.value for one in advice} for tool, advice in advised}
+        common.out().data({"tools": found})
+        return
+    print(suggestion_text(advised), end="")
+
+
+def suggestion_text(advised: Sequence[tuple[DeclaredTool, Sequence[Advice]]]) -> str:
+    """Return the YAML: by server, where the tools are of MCP servers."""
+    servers = dict.fromkeys(tool.server for tool, _ in advised)
+    lines = [HEAD.rstrip("\n")]
+    if any(servers):
+        lines.append("servers:")
+    for server in servers:
+        indent = "  " if server else ""
+        lines += [f"  {server}:"] if server else []
+        lines.append(f"{indent * 2}tools:")
+        for tool, advice in advised:
+            if tool.server == server:
+                lines += [f"{indent * 2}  {line}" for line in _tool_lines(tool, advice)]
+    return "\n".join(lines) + "\n"
+
+
+def _tool_lines(tool: DeclaredTool, advice: Sequence[Advice]) -> list[str]:
+    spec = tool.spec
+    name = spec.name.removeprefix(f"{spec.toolset}.") if tool.server else spec.name
+    lines = [f"  {one.field}: {_value(one)}  # {printable(one.reason)}" for one in advice]
+    fields = {one.field for one in advice}
+    if "effect_class" not in fields and "sinks" not in fields and _arguments(spec):
+        lines.append("  # sinks: no destination was recognised, so every argument counts as one")
+    if "effect_class" not in fields:
+        lines.append(f"  # effect_class: {EffectClass.IRREVERSIBLE}, as neither name nor description plainly reads")
+    return [f"{name}:", *lines] if fields else [f"{name}: {{}}", *lines]
+
+
+def _arguments(spec: ToolSpec) -> set[str]:
+    return set(spec.parameters.get("properties", {})) - set(spec.system_params)
+
+
+def _value(one: Advice) -> str:
+    return f"[{', '.join(_quoted(text) for text in one.value)}]" if isinstance(one.value, tuple) else str(one.value)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if "*" in text else text

@@ -1,0 +1,43 @@
+"""Where commands that look at declarations have their tools from: files, servers of MCP, or the platform."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from towpath.cli.shared.child_process import run_module
+from towpath.cli.shared.options import ConnectionOptions
+from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.tools.calls import ToolSpec
+
+
+class DeclaredTool(NamedTuple):
+    """A tool, the JSON Schema of its results where one is known, and the MCP server that it is of."""
+
+    spec: ToolSpec
+    output: JsonObject | None = None
+    server: str = ""
+
+
+async def read_tools(
+    files: tuple[str, ...], mcp: Path | None, common: ConnectionOptions, *, live: bool
+) -> list[DeclaredTool]:
+    """Return the tools of modules or files, of the servers in *mcp*, or of the platform; refuses a mixture."""
+    if sum((bool(files), mcp is not None, live)) != 1:
+        detail = "name files or modules with tools, or --mcp with a file of servers, or --live"
+        raise ProblemError(problem("request_invalid", detail))
+    if live:
+        async with common.connect() as client:
+            described = await client.tools.list()
+        return [DeclaredTool(spec) for spec in described.tools if not spec.internal]
+    if mcp is not None:
+        _, servers = await run_module("towpath_worker", "--mcp", str(mcp), "--inspect")
+        away = [f"{server['name']}: {server['state']}" for server in servers if not server["connected"]]
+        if away:
+            raise ProblemError(problem("service_failed", f"not every server answers: {'; '.join(away)}"))
+        return [
+            DeclaredTool(ToolSpec.model_validate(one["spec"]), one["output_schema"], server["name"])
+            for server in servers
+            for one in server["tools"]
+        ]
+    _, found = await run_module("towpath.cli.definitions.declared_tools", *files)
+    return [DeclaredTool(ToolSpec.model_validate(one["spec"]), one["output"]) for one in found]

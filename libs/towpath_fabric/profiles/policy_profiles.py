@@ -1,0 +1,22 @@
+"""The policy profiles that come with the platform: policies that are picked by one word (docs/policies.md).
+
+They are files beside this module, read as they are: what a person is shown is what is in force.
+"""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+PROFILES = ("open", "balanced", "strict")
+"""By name, the one that restricts least first."""
+
+
+def profile_file(name: str) -> Path:
+    """Return the file of a profile."""
+    return Path(__file__).parent / f"{name}.yaml"
+
+
+@functools.cache
+def profile_texts() -> Mapping[str, str]:
+    """Return the text of every profile by its name."""
+    return {name: profile_file(name).read_text("utf-8") for name in PROFILES}

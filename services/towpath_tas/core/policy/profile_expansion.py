@@ -1,0 +1,124 @@
+"""Writes the rules of a profile out into the policy that names it.
+
+`profile: balanced` at the head of a policy puts that profile's rules below its own. They are written out before the
+policy is read and stored, so a stored version always means what it meant, whatever later releases make of the profile.
+The policy's own lines keep their places, so problems are told with the lines of the file. A rule of the policy that
+bears the name of one of the profile's takes its place.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from towpath_contracts.problems.registry import ProblemDetail
+from towpath_tas.core.policy.rule_edits import last_line, list_item, rule_name, rules_node
+
+_LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_ALONE = re.compile(r"profile:[ \t]+(?P<quote>[\"']?)(?P<name>[\w-]+)(?P=quote)[ \t]*(?:#.*)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpandedPolicy:
+    """The text of a policy with its profile written out, or the problems. Never both."""
+
+    text: str = ""
+    problems: tuple[ProblemDetail, ...] = ()
+
+
+def expand_profile(text: str, profiles: Mapping[str, str]) -> ExpandedPolicy:
+    """Return *text* with the profile that it names written out; as it is, where it names none or is no mapping."""
+    try:
+        root = yaml.compose(text, Loader=_LOADER)
+    except yaml.YAMLError:
+        return ExpandedPolicy(text=text)  # who reads the policy says what is wrong
+    if not isinstance(root, yaml.MappingNode):
+        return ExpandedPolicy(text=text)
+    keys = [key for key, _ in root.value if isinstance(key, yaml.ScalarNode)]
+    named = [key for key in keys if key.value == "profile"]
+    if not named:
+        return ExpandedPolicy(text=text)
+    if len(named) > 1:
+        return _refused(named[1], "duplicate", "'profile' is given twice; a policy has one")
+    lines = text.splitlines(keepends=True)
+    line = named[0].start_mark.line
+    written = _ALONE.fullmatch(lines[line].rstrip())
+    if written is None or root.flow_style:
+        return _refused(named[0], "form", "write 'profile: balanced' on a line of its own")
+    name = written.group("name")
+    if name not in profiles:
+        near = difflib.get_close_matches(name, profiles, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(profiles)}"
+        return _refused(named[0], "profile", f"no profile is called {name!r}; {hint}")
+    head = "#" if any(key.value == "kind" for key in keys) else "kind: Policy #"
+    lines[line] = f"{head} profile {name}; its rules stand below those of this file\n"
+    listed = [value for key, value in root.value if key.value == "rules"]
+    if len(listed) > 1 or not all(map(_is_readable, listed)):
+        return ExpandedPolicy(text="".join(lines))  # who reads the policy says what is wrong
+    return _written_out("".join(lines), name, profiles[name], named[0])
+
+
+def _is_readable(node: yaml.Node) -> bool:
+    """Return whether *node* is a list of mappings, whose names, where they have one, are texts."""
+    if not isinstance(node, yaml.SequenceNode):
+        return False
+    rules = [one for one in node.value if isinstance(one, yaml.MappingNode)]
+    return len(rules) == len(node.value) and all(isinstance(rule_name(one) or "", str) for one in rules)
+
+
+def _written_out(text: str, name: str, profile: str, named: yaml.Node) -> ExpandedPolicy:
+    listed = rules_node(text)
+    taken = {rule_name(node) for node in listed.value} if listed is not None else set()
+    indent = listed.start_mark.column if listed is not None and listed.value and not listed.flow_style else 2
+    added = f"{' ' * indent}# profile {name}\n{_rules_text(profile, taken, indent)}"
+    if text and not text.endswith("\n"):
+        text += "\n"
+    lines = text.splitlines(keepends=True)
+    if listed is None:
+        found = f"{text}rules:\n{added}"
+    elif listed.value and not listed.flow_style:
+        at = last_line(listed) + 1
+        found = "".join([*lines[:at], added, *lines[at:]])
+    else:
+        own = "".join(list_item(one, 2) for one in _rules(text))
+        first, last = listed.start_mark, listed.end_mark
+        head = "".join([*lines[: first.line], lines[first.line][: first.column]]).rstrip(" \n")
+        tail = "".join([lines[last.line][last.column :], *lines[last.line + 1 :]]).lstrip(" \n")
+        found = f"{head}\n{own}{added}{tail}"
+    wanted = [*_rules(text), *(rule for rule in _rules(profile) if rule["name"] not in taken)]
+    if _rules(found) != wanted:  # such as behind the end of the document (`...`)
+        return _refused(
+            named, "form", "the profile can't be written out here: put the rules last in the file, in lines"
+        )
+    return ExpandedPolicy(text=found)
+
+
+def _rules(text: str) -> list[Any]:
+    try:
+        read = yaml.load(text, Loader=_LOADER)  # noqa: S506 - the loader is a safe one
+    except (yaml.YAMLError, ValueError):
+        return []
+    return list((read.get("rules") if isinstance(read, Mapping) else None) or [])
+
+
+def _rules_text(profile: str, taken: set[str | None], indent: int) -> str:
+    """Return the lines of the profile's rules, with the comments above each, but for those whose names are *taken*."""
+    listed = rules_node(profile)
+    if listed is None:
+        return ""
+    lines, found, begin = profile.splitlines(keepends=True), [], listed.start_mark.line
+    for node in listed.value:
+        end = last_line(node) + 1
+        if rule_name(node) not in taken:
+            found += lines[begin:end]
+        begin = end
+    by = " " * indent
+    return "".join(f"{by}{line[listed.start_mark.column :]}" if line.strip() else line for line in found)
+
+
+def _refused(node: yaml.Node, code: str, detail: str) -> ExpandedPolicy:
+    detail = f"line {node.start_mark.line + 1}: {detail}"
+    return ExpandedPolicy(problems=(ProblemDetail(pointer="/profile", code=code, detail=detail),))

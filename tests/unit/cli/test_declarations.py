@@ -1,0 +1,134 @@
+"""`towpath tools lint`, `towpath policy suggest` and `towpath policy profiles` need no platform."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from towpath.cli import main
+from towpath_fabric.profiles.policy_profiles import PROFILES, profile_texts
+from towpath_worker.adapters.mcp.config import ToolOverride
+
+TOOLS = '''
+from towpath import tool
+
+print("this module prints")
+
+
+@tool(name="desk.find_ticket", toolset="desk")
+def find_ticket(number: int) -> list[dict[str, str]]:
+    """Find a ticket."""
+    return []
+
+
+@tool(name="desk.reply", toolset="desk")
+def reply(ticket_id: str, recipient: str, body: str) -> str:
+    """Reply to the customer."""
+    return ""
+
+
+@tool(name="desk.ring", toolset="desk", sinks=(), effect_class="idempotent")
+def ring() -> None:
+    """Ring the bell."""
+'''
+SERVER = '''
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("desk")
+
+
+@server.tool()
+def find_ticket(number: int) -> str:
+    """Find a ticket."""
+    return ""
+
+
+@server.tool()
+def reply(ticket_id: str, recipient: str, body: str) -> str:
+    """Reply to the customer."""
+    return ""
+
+
+server.run()
+'''
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> str:
+    (tmp_path / "desk_tools.py").write_text(TOOLS, "utf-8")
+    return str(tmp_path / "desk_tools.py")
+
+
+def test_lint_says_per_tool_what_is_lacking_and_ends_with_1(tools: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["tools", "lint", tools, "--json"]) == 1
+    gaps = json.loads(capfd.readouterr().out)["gaps"]
+    assert [(gap["tool"], gap["code"]) for gap in gaps] == [
+        ("desk.find_ticket", "effect_class"),
+        ("desk.find_ticket", "sinks"),
+        ("desk.reply", "sinks"),
+    ]
+    assert "sinks=['ticket_id', 'recipient']" in gaps[2]["remedy"]
+
+
+def test_lint_ends_with_0_where_nothing_is_lacking(tools: str, capfd: pytest.CaptureFixture[str]) -> None:
+    text = TOOLS.replace('find_ticket", toolset="desk"', 'find_ticket", toolset="desk", effect_class="pure"')
+    text = text.replace('reply", toolset="desk"', 'reply", toolset="desk", sinks=("ticket_id", "recipient")')
+    Path(tools).write_text(text, "utf-8")
+    assert main(["tools", "lint", tools, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == {"gaps": []}
+
+
+def test_suggestions_are_yaml_with_reasons_and_what_tool_takes(tools: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "suggest", tools]) == 0
+    text = capfd.readouterr().out
+    assert yaml.safe_load(text)["tools"] == {
+        "desk.find_ticket": {"effect_class": "pure"},
+        "desk.reply": {"sinks": ["ticket_id", "recipient"]},
+        "desk.ring": {},
+    }
+    assert "sinks: [ticket_id, recipient]  # ticket_id: names an existing thing; recipient: 'recipient' says" in text
+
+
+def test_suggestions_for_the_tools_of_a_server_fit_into_its_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "desk.py").write_text(SERVER, "utf-8")
+    servers = tmp_path / "servers.yaml"
+    servers.write_text("kind: McpServers\nservers:\n  desk: {command: python3, args: [desk.py], cwd: .}\n", "utf-8")
+    assert main(["policy", "suggest", "--mcp", str(servers)]) == 0
+    found = yaml.safe_load(capfd.readouterr().out)["servers"]["desk"]["tools"]
+    assert found == {"find_ticket": {"effect_class": "pure"}, "reply": {"sinks": ["ticket_id", "recipient"]}}
+    assert [ToolOverride.model_validate(one).effect_class for one in found.values()] == ["pure", "irreversible"]
+    assert main(["tools", "lint", "--mcp", str(servers), "--json"]) == 1
+
+
+@pytest.mark.parametrize("words", [[], ["x.py", "--live"], ["nothing_there.py"]])
+def test_what_to_look_at_must_be_named_once_and_be_there(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["tools", "lint", *words]) == 2
+    assert "request_invalid" in capfd.readouterr().err
+
+
+def test_profiles_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "profiles", "list", "--json"]) == 0
+    assert [row["profile"] for row in json.loads(capsys.readouterr().out)["profiles"]] == list(PROFILES)
+    assert main(["policy", "profiles", "show", "balanced"]) == 0
+    assert capsys.readouterr().out == profile_texts()["balanced"]
+    assert main(["policy", "profiles", "show", "balanecd"]) == 3
+    assert "balanced" in capsys.readouterr().err
+
+
+def test_a_policy_is_a_file_or_a_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("profile: strict\n", "utf-8")
+    for words in ([], [str(file), "--profile", "strict"]):
+        assert main(["policy", "apply", *words]) == 2
+        assert "a file or --profile" in capsys.readouterr().err
+    assert main(["policy", "apply", "--profile", "stict"]) == 3
+
+
+def test_cases_are_checked_against_a_policy_that_names_a_profile(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text("profile: strict\n", "utf-8")
+    case = "{tool: a.b, origin: {worst_sink: unknown}, verdict: require_approval, rule: strict/destinations}"
+    (tmp_path / "cases.yaml").write_text(f"kind: PolicyTest\npolicy: policy.yaml\ncases: [{case}]\n", "utf-8")
+    assert main(["policy", "test", str(tmp_path / "cases.yaml")]) == 0
