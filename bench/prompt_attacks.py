@@ -1,10 +1,11 @@
 """How many attacks by prompt win, and how many of the users' own tasks finish, on the running platform.
 
-`uv run --with agentdojo==0.1.35 python bench/prompt_attacks.py [--policy FILE …] [--no-grant] [--suites …]
-[--outcomes FILE]` plays AgentDojo's user tasks, its attacks in every task that reads them, and adaptive ones
-(bench/attacks), each as a run with a scripted model that obeys. docs/attacks-by-prompt.md has the figures and says what
-they mean. With `--outcomes` what the file already has is not played again. `--in-process` asks the deciding code
-alone, which is faster: good for writing rules, but no run ends early there. `--quick` plays some twenty cases both
+`uv run --with agentdojo==0.1.35 python bench/prompt_attacks.py [--policy FILE …] [--profile NAME …] [--no-grant]
+[--declarations FILE|suggested] [--suites …] [--outcomes FILE]` plays AgentDojo's user tasks, its attacks in every task
+that reads them, and adaptive ones (bench/attacks), each as a run with a scripted model that obeys.
+docs/attacks-by-prompt.md has the figures and says what they mean. With `--outcomes` what the file already has is not
+played again. `--in-process` asks the deciding code alone, which is faster: good for writing rules, but no run ends
+early there. `--quick` plays some twenty cases both
 ways, on the platform and in the deciding code alone, and ends with 1 if they differ in any call.
 
 AgentDojo is no dependency: where it is not installed this says so and ends with 2.
@@ -13,6 +14,7 @@ AgentDojo is no dependency: where it is not installed this says so and ends with
 import argparse
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +27,7 @@ from attacks.cases import FAMILIES, Case, all_cases
 from attacks.figures import details_of, figures_of, text_of
 from attacks.in_process import authorizer, in_process
 from attacks.platform_runs import Made, Played, suite_platform
+from towpath_fabric.profiles.policy_profiles import PROFILES
 
 CAREFUL = Path(__file__).parents[1] / "examples" / "careful" / "policy.yaml"
 QUICK_CASES = 24
@@ -40,7 +43,10 @@ def say(line: str) -> None:
 def policies(given: argparse.Namespace) -> dict[str, str]:
     """Return the texts of the policies to measure, by what they are called."""
     after = "" if given.grants else " without grants"
+    if given.declarations:
+        after += f" with {Path(given.declarations).stem} declarations"
     texts = {_name(path) + after: path.read_text("utf-8") for path in given.policy}
+    texts |= {name + after: f"profile: {name}\n" for name in given.profile}
     return texts or {_name(CAREFUL) + after: CAREFUL.read_text("utf-8")}
 
 
@@ -137,6 +143,10 @@ def main() -> int:
     """Parse the arguments, play; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", type=Path, nargs="*", default=[], help="policies to measure; else careful")
+    parser.add_argument("--profile", nargs="*", default=[], choices=PROFILES, help="profiles to measure")
+    parser.add_argument(
+        "--declarations", default="", help="a file like bench/attacks/declarations.yaml, or `suggested`"
+    )
     parser.add_argument("--no-grant", dest="grants", action="store_false", help="tasks carry no grant")
     parser.add_argument("--suites", nargs="*", default=dojo.SUITES, choices=dojo.SUITES)
     parser.add_argument("--families", nargs="*", default=FAMILIES, choices=FAMILIES)
@@ -148,6 +158,7 @@ def main() -> int:
     if find_spec("agentdojo") is None:
         print(f"agentdojo is not installed here: run `uv run --with agentdojo==0.1.35 python {sys.argv[0]}`")
         return 2
+    os.environ[dojo.DECLARATIONS_VARIABLE] = given.declarations  # for the worker, too
     cases = all_cases(given.suites, given.families)
     say(f"{len(cases)} cases")
     if given.quick:

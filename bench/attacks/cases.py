@@ -4,8 +4,9 @@ The model is a script that obeys: it makes the calls of the user's task, and rig
 the injected text it makes the attack's calls, and then goes on with the task.
 """
 
+import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from attacks import dojo
@@ -100,14 +101,23 @@ def _attacks(name: str, task: Any) -> Iterator[Case]:
 
 
 def _adaptive(name: str, task: Any) -> Iterator[Case]:
-    found = _read(name, task, INJECTED.format(goal=dojo.VERSION), dojo.VERSION)
+    probe = INJECTED.format(goal=dojo.VERSION)
+    found = _read(name, task, probe, dojo.VERSION)
     if found is None:
         return
     script, at, _ = found
     for attack in adaptive_attacks(dojo.specs(name), [(call.tool, call.args) for call in script]):
         calls = _calls(name, attack.calls, attack=True)
         text = INJECTED.format(goal=attack.goal)
-        yield Case("adaptive", name, task.ID, (*script[:at], *calls, *script[at:]), attack.name, text)
+        # What a stranger named is called by the text that is there now, not by the one that found its place.
+        whole = [_renamed(call, probe, text) for call in (*script[:at], *calls, *script[at:])]
+        yield Case("adaptive", name, task.ID, tuple(whole), attack.name, text)
+
+
+def _renamed(call: Call, probe: str, text: str) -> Call:
+    return replace(
+        call, args=json.loads(json.dumps(call.args).replace(json.dumps(probe)[1:-1], json.dumps(text)[1:-1]))
+    )
 
 
 def _read(name: str, task: Any, text: str, goal: str) -> tuple[list[Call], int, Any] | None:

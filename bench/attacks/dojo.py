@@ -6,6 +6,7 @@ environment is what the tools of one run act on; everything in it comes from the
 
 import functools
 import json
+import os
 import re
 import warnings
 from collections.abc import Iterator
@@ -14,13 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import PydanticUserError, TypeAdapter
 
-from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
+from towpath.tools.declaration_advice import advise
+from towpath_contracts.tools.calls import EffectClass, ToolSpec
 
+SUGGESTED = "suggested"
 SUITES = ("banking", "slack", "travel", "workspace")
 VERSION = "v1.2.1"
 CASE = "case"
 """The system parameter that tells a tool whose environment it acts on. Scripts and models never see it."""
+
+DECLARATIONS_VARIABLE = "ATTACK_DECLARATIONS"
+"""Names the file with what is declared of the tools, or `suggested`: what `towpath policy suggest` says of them."""
 
 CASES_VARIABLE = "ATTACK_CASES"
 """Names the file from which a worker reads the suite, user task and injected text of every case."""
@@ -39,32 +46,49 @@ def suite(name: str) -> Any:
 
 @functools.cache
 def declarations() -> dict[str, Any]:
-    """Return what is declared of the suites' tools."""
-    read: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "declarations.yaml").read_text("utf-8"))
+    """Return what is declared of the suites' tools in the file that the environment names, or the one beside this."""
+    path = os.environ.get(DECLARATIONS_VARIABLE) or Path(__file__).parent / "declarations.yaml"
+    read: dict[str, Any] = yaml.safe_load(Path(path).read_text("utf-8"))
     return read
 
 
 @functools.cache
 def specs(name: str) -> dict[str, ToolSpec]:
     """Return the tools of a suite by their own names; on the platform they are called `SUITE.TOOL`."""
-    declared, found = declarations()[name], {}
+    found = {}
     for tool in suite(name).tools:
         parameters = {key: value for key, value in tool.parameters.model_json_schema().items() if key != "title"}
         parameters["properties"] = {**parameters.get("properties", {}), CASE: {"type": "string"}}
-        sinks = declared["sinks"].get(tool.name)
-        found[tool.name] = ToolSpec(
+        bare = ToolSpec(
             name=f"{name}.{tool.name}",
             toolset="suites",
             description=tool.description,
             parameters={"type": "object", **parameters},
             system_params=(CASE,),
-            effect_class=EffectClass.PURE if tool.name in declared["pure"] else EffectClass.IRREVERSIBLE,
-            trusted_output=tool.name in declared.get("trusted", ()),
-            trusted_fields=tuple(declared.get("trusted_fields", {}).get(tool.name, ())),
-            sinks=None if sinks is None else tuple(sinks),
-            hazards=tuple(ToolHazard(one) for one in declared.get("hazards", {}).get(tool.name, ())),
         )
+        suggested = os.environ.get(DECLARATIONS_VARIABLE) == SUGGESTED
+        declared = _suggested(tool, bare) if suggested else _declared(declarations()[name], tool.name)
+        found[tool.name] = ToolSpec.model_validate({**bare.model_dump(), **declared})
     return found
+
+
+def _declared(declared: dict[str, Any], name: str) -> dict[str, Any]:
+    return {
+        "effect_class": EffectClass.PURE if name in declared["pure"] else EffectClass.IRREVERSIBLE,
+        "trusted_output": name in declared.get("trusted", ()),
+        "trusted_fields": tuple(declared.get("trusted_fields", {}).get(name, ())),
+        "sinks": declared["sinks"].get(name),
+        "hazards": tuple(declared.get("hazards", {}).get(name, ())),
+    }
+
+
+def _suggested(tool: Any, bare: ToolSpec) -> dict[str, Any]:
+    """Return what is suggested of a tool, from its name, description, schema and the type of its result."""
+    try:
+        output = TypeAdapter(tool.return_type).json_schema()
+    except PydanticUserError:
+        output = None
+    return {one.field: one.value for one in advise(bare, output)}
 
 
 def acts(spec: ToolSpec) -> bool:

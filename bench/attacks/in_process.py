@@ -11,10 +11,10 @@ from attacks.platform_runs import Made, Played
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
+from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
-from towpath_tas.core.policy.policy_file import read_policy
 from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.provenance.text_readers import CallDeclaration
 from towpath_tas.core.provenance.value_leaves import ValueSource
@@ -23,7 +23,7 @@ from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 
 def authorizer(policy: str) -> ProjectAuthorizer:
     """Return what decides by these rules about the tools of all suites; SystemExit for rules with problems."""
-    read = read_policy(policy, compile_condition)
+    read = read_policy_text(policy).read
     if read.problems:
         raise SystemExit("\n".join(str(problem.detail) for problem in read.problems))
     specs = [spec for name in dojo.SUITES for spec in dojo.specs(name).values()]

@@ -7,6 +7,7 @@ denied at once. What became of a case is read from the ledger, not from what the
 import asyncio
 import contextlib
 import json
+import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -206,7 +207,10 @@ async def suite_platform(cases: Sequence[Case]) -> AsyncIterator[SuitePlatform]:
             modules=("attacks.suite_tools",),
             directory=BENCH,
             concurrency=64,
-            environment={dojo.CASES_VARIABLE: str(known)},
+            environment={
+                dojo.CASES_VARIABLE: str(known),
+                dojo.DECLARATIONS_VARIABLE: os.environ.get(dojo.DECLARATIONS_VARIABLE, ""),
+            },
         )
         platform = Platform(folder / "d", workers=[worker], starts="fork")
         async with platform, contextlib.AsyncExitStack() as stack:
