@@ -40,10 +40,14 @@ def _inbox(role: str) -> str:
 
 
 def _pulls(*consumers: tuple[str, str]) -> tuple[str, ...]:
-    """What pulling *consumers* (stream, durable) takes. Acknowledgements have two forms, by version of the broker."""
+    """What pulling *consumers* (stream, durable) takes. Acknowledgements have two forms, by version of the broker.
+
+    The second form begins with the broker's domain, `_` where it has none. A wildcard there would also be the stream of
+    the first form: whoever may say `$JS.ACK.*.*.…` acknowledges and pulls messages of every consumer.
+    """
     asked = tuple(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{durable}" for stream, durable in consumers)
     first = tuple(f"$JS.ACK.{stream}.{durable}.>" for stream, durable in consumers)
-    return asked + first + tuple(f"$JS.ACK.*.*.{stream}.{durable}.>" for stream, durable in consumers)
+    return asked + first + tuple(f"$JS.ACK._.*.{stream}.{durable}.>" for stream, durable in consumers)
 
 
 def _one(spec: streams.ConsumerSpec) -> tuple[str, str]:

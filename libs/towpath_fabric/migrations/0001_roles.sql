@@ -16,6 +16,8 @@ BEGIN
   END LOOP;
 END $$;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
+-- Nothing that a role makes itself is ever found by a function that runs with its owner's rights.
+DO $$ BEGIN EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database()); END $$;
 CREATE SCHEMA runs;
 CREATE SCHEMA tas;
 CREATE SCHEMA gateway;

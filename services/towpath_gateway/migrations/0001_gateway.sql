@@ -49,6 +49,18 @@ REVOKE EXECUTE ON FUNCTION gateway.audit_key FROM PUBLIC;
 CREATE TRIGGER audit_key AFTER INSERT OR UPDATE OF revoked_at ON gateway.api_key
   FOR EACH ROW EXECUTE FUNCTION gateway.audit_key();
 
+-- What is revoked stays so, also for whoever has the gateway's rights.
+CREATE FUNCTION gateway.keep_revoked() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF OLD.revoked_at IS NOT NULL AND NEW IS DISTINCT FROM OLD THEN
+    RAISE EXCEPTION 'key % was revoked at %: make another one', OLD.prefix, OLD.revoked_at;
+  END IF;
+  RETURN NEW;
+END $$;
+REVOKE EXECUTE ON FUNCTION gateway.keep_revoked FROM PUBLIC;
+CREATE TRIGGER keep_revoked BEFORE UPDATE ON gateway.api_key FOR EACH ROW EXECUTE FUNCTION gateway.keep_revoked();
+
 -- A key is never deleted and its secret never changed, so that records which name it stay true.
 GRANT SELECT, INSERT ON gateway.principal, gateway.api_key TO towpath_gateway;
 GRANT UPDATE (revoked_at, revoked_by, revoked_with) ON gateway.api_key TO towpath_gateway;
@@ -56,4 +68,4 @@ GRANT SELECT ON gateway.principal TO towpath_orchestrator;
 
 -- migrate:down
 DROP TABLE gateway.api_key, gateway.principal;
-DROP FUNCTION gateway.audit_key;
+DROP FUNCTION gateway.audit_key, gateway.keep_revoked;

@@ -16,7 +16,7 @@ from towpath_contracts.networks.child_tools import ORCHESTRATE
 from towpath_contracts.networks.goal import GOAL_MAX_STEPS, GoalSettings, GoalTask
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
-from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
+from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail, problem
 from towpath_contracts.tasks import SubmitTask, TaskGrantRule
 from towpath_contracts.tools.grants import Grants, narrow
 from towpath_engine.publish.networks import model_is_known
@@ -70,7 +70,8 @@ def check_task(
         return problem("script_not_allowed", "this platform does not play scripts")
     if not details:
         return None
-    code = details[0].code if len({one.code for one in details}) == 1 else "request_invalid"
+    shared = details[0].code if len({one.code for one in details}) == 1 else ""
+    code = shared if shared in REGISTRY else "request_invalid"  # some codes are of places, such as `condition`
     return problem(code, f"{len(details)} problem(s): {details[0].detail}", errors=tuple(details))
 
 

@@ -97,7 +97,7 @@ CREATE FUNCTION runs.uuid_at(moment timestamptz) RETURNS uuid LANGUAGE sql IMMUT
 $$;
 
 CREATE FUNCTION runs.ensure_partitions(parent text, months integer) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   month timestamptz := date_trunc('month', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
   child text;
@@ -106,6 +106,9 @@ BEGIN
     RAISE EXCEPTION '% is not a partitioned table of Towpath', parent;
   END IF;
   PERFORM pg_advisory_xact_lock(7026114);
+  IF months NOT BETWEEN 0 AND 24 THEN
+    RAISE EXCEPTION 'partitions are made for at most 24 months ahead';
+  END IF;
   FOR i IN 0..months LOOP
     child := format('%s_%s', parent, to_char(month AT TIME ZONE 'UTC', 'YYYYMM'));
     IF to_regclass(child) IS NULL THEN

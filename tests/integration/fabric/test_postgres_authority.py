@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import asyncpg
+import pytest
 from tests.support.platform.postgres_rights import ROLES, rights, written
 
 TRIED = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE")
@@ -55,9 +56,37 @@ async def test_a_function_with_its_owners_rights_says_where_it_looks(database: C
         loose = await connection.fetch(
             "SELECT p.oid::regprocedure::text AS name FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
             " WHERE p.prosecdef AND n.nspname IN ('runs', 'tas', 'gateway', 'history')"
-            " AND NOT EXISTS (SELECT FROM unnest(p.proconfig) said WHERE said LIKE 'search_path=%')"
+            " AND NOT EXISTS (SELECT FROM unnest(p.proconfig) said WHERE said = 'search_path=pg_catalog, pg_temp')"
         )
         assert [row["name"] for row in loose] == []
+    finally:
+        await connection.close()
+
+
+async def test_no_role_makes_temporary_objects_that_a_function_of_an_owner_could_find(
+    database: Callable[..., str], template_database: str
+) -> None:
+    connection = await asyncpg.connect(database())
+    try:  # of the database that was migrated: its copies for tests do not keep the rights on databases
+        for role in ("towpath_orchestrator", "towpath_tas", "towpath_gateway", "towpath_log_writer"):
+            may = "SELECT has_database_privilege($1, $2, 'TEMPORARY')"
+            assert await connection.fetchval(may, role, template_database) is False
+    finally:
+        await connection.close()
+
+
+async def test_what_runs_as_its_owner_takes_no_type_of_the_callers(database: Callable[..., str]) -> None:
+    connection = await asyncpg.connect(database("orchestrator"))
+    try:
+        await connection.execute(
+            "CREATE FUNCTION pg_temp.evil() RETURNS boolean LANGUAGE plpgsql AS $$BEGIN IF current_user <> session_user"
+            " THEN RAISE EXCEPTION 'I am %', current_user; END IF; RETURN true; END$$;"
+            " GRANT EXECUTE ON FUNCTION pg_temp.evil() TO PUBLIC;"
+            " CREATE DOMAIN pg_temp.timestamptz AS pg_catalog.timestamptz CHECK (pg_temp.evil())"
+        )
+        await connection.execute("SELECT runs.ensure_partitions('runs.run_event', 3)")
+        with pytest.raises(asyncpg.RaiseError, match="at most 24 months"):
+            await connection.execute("SELECT runs.ensure_partitions('runs.run_event', 1000000)")
     finally:
         await connection.close()
 

@@ -299,6 +299,22 @@ async def test_the_gateway_role_can_neither_change_nor_delete_keys(place: Place)
         await connection.close()
 
 
+async def test_what_is_revoked_stays_revoked_also_for_whoever_has_the_gateways_rights(place: Place) -> None:
+    await place.key("shop", "alice")
+    connection = await asyncpg.connect(place.dsn)
+    try:
+        revoke = "UPDATE gateway.api_key SET revoked_at = now(), revoked_by = 'x' WHERE caller = 'alice'"
+        await connection.execute(revoke)
+        for again in (
+            revoke.replace("'x'", "'y'"),
+            "UPDATE gateway.api_key SET revoked_at = NULL, revoked_by = NULL WHERE caller = 'alice'",
+        ):
+            with pytest.raises(asyncpg.RaiseError, match="make another one"):
+                await connection.execute(again)
+    finally:
+        await connection.close()
+
+
 async def test_the_orchestrator_may_read_the_project_of_a_caller(database: Any) -> None:
     connection = await asyncpg.connect(database("orchestrator"))
     try:

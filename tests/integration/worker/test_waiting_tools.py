@@ -102,6 +102,10 @@ async def test_where_keys_tell_persons_from_workers_only_a_new_toolset_is_truste
         weaker = trusted.model_copy(update={"operation": "call"})
         offered = (await caller.register(weaker, tool("orders.sneak", "pure"))).standings
         assert [one.status for one in offered] == ["pending", "pending"]
+        others = (await caller.register(tool("orders.find", "pure", toolset="evil"), owner="team")).standings
+        assert others[0].status == "pending", "a new toolset takes over no tool of another"
+        others = (await caller.register(tool("orders.x", "pure", toolset="evil2"))).standings
+        assert others[0].status == "pending", "nor a name that begins as those of another"
 
 
 async def test_what_was_accepted_on_trust_is_told(tas: Running) -> None:

@@ -75,6 +75,7 @@ def jetstream() -> list[str]:
         found += [f"$JS.API.CONSUMER.{verb}.{place}" for verb in ("CREATE", "DURABLE.CREATE", "INFO", "DELETE")]
         found += [f"$JS.API.CONSUMER.MSG.NEXT.{place}", f"$JS.API.CONSUMER.PAUSE.{place}"]
         found += [f"$JS.ACK.{place}.1.2.3.4.5", f"$JS.ACK._.HASH.{place}.1.2.3.4.5.6", f"$JS.FC.{place}.x"]
+        found.append(f"$JS.ACK.STRANGER.stranger.{place}.1.2.3")  # of another consumer, whatever it ends with
     return found
 
 

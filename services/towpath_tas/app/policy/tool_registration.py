@@ -60,6 +60,10 @@ class _StoredTool:
     opened_by: Rule | None = None
     name_taken_by: str = ""
 
+    def is_foreign(self, toolset: str) -> bool:
+        """Return whether the tool, or names that begin as its own, are another toolset's."""
+        return bool(self.name_taken_by) or (self.current is not None and self.current.spec.toolset != toolset)
+
 
 class ToolRegistrations:
     """Handles registrations of tools and decisions about them."""
@@ -82,12 +86,13 @@ class ToolRegistrations:
                 await _find_names_taken(connection, request, known)
                 if toolset_known:
                     await _find_opening_rules(connection, request, known, state["policy_version"])
-            trusting = self._trust.covers(toolset_known=toolset_known)
             standings: list[ToolRegistrationResult] = []
             audits: list[tuple[Any, ...]] = []
             moved = False
             for spec in request.tools:
-                standing = await self._take(connection, request, spec, known[spec.name], audits, trusting=trusting)
+                one = known[spec.name]
+                trusting = self._trust.covers(toolset_known=toolset_known, foreign=one.is_foreign(request.toolset))
+                standing = await self._take(connection, request, spec, one, audits, trusting=trusting)
                 standings.append(standing)
                 held = await self._hold(connection, request, spec, standing, known[spec.name], audits)
                 moved = moved or held or standing.status == "accepted"

@@ -92,7 +92,7 @@ class WorkerTrust(Enum):
     ALWAYS = "always"
     """Of every worker: it is started by the person whose platform it is."""
     FIRST = "first"
-    """Of a toolset that is new: later on, keys tell persons from workers."""
+    """Of a toolset that is new, with what is its own: later on, keys tell persons from workers."""
     NEVER = "never"
 
     @classmethod
@@ -102,9 +102,9 @@ class WorkerTrust(Enum):
             return cls.NEVER
         return cls.FIRST if keys else cls.ALWAYS
 
-    def covers(self, *, toolset_known: bool) -> bool:
-        """Return whether a worker of a toolset is trusted."""
-        return self is WorkerTrust.ALWAYS or (self is WorkerTrust.FIRST and not toolset_known)
+    def covers(self, *, toolset_known: bool, foreign: bool = False) -> bool:
+        """Return whether a worker of a toolset is trusted; *foreign*: with a tool, or a name, of another toolset."""
+        return self is WorkerTrust.ALWAYS or (self is WorkerTrust.FIRST and not toolset_known and not foreign)
 
 
 def platform_tool_version(name: str) -> ToolVersion | None:

@@ -289,3 +289,4 @@ def test_what_a_person_refused_is_not_accepted_because_rules_or_trust_changed() 
 def test_workers_are_trusted_by_where_the_platform_runs(*, embedded: bool, keys: bool, new: bool, known: bool) -> None:
     trust = WorkerTrust.on(embedded=embedded, keys=keys)
     assert (trust.covers(toolset_known=False), trust.covers(toolset_known=True)) == (new, known)
+    assert trust.covers(toolset_known=False, foreign=True) is known
