@@ -14,6 +14,7 @@ from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS
 from towpath_orchestrator.core.run_grants import CompletedRuns, destinations, grant_of_runs
 from towpath_tas.adapters.cel import compile_grant
+from towpath_tas.core.policy.conditions import ConditionContext
 from towpath_tas.core.policy.grants import granted
 
 ASKED = GetGrantFromRuns(project="p", network="desk", since=datetime(2026, 11, 1, tzinfo=UTC))
@@ -95,7 +96,8 @@ def test_a_tight_entry_lets_only_the_destination_of_all_calls_through(value: str
     assert entry.reason == "5 of 40 runs used it, in 5 calls, always with this destination"
     grants = (tuple(rule.model_dump(mode="json") for rule in found.grant),)
     for to, open_ in ((value, True), (value + "x", False), ("eve@example.org", False)):
-        assert granted(grants, "mail.send", "send", {"args": {"to": to}}, compile_grant) is open_
+        context = ConditionContext({"args": {"to": to}})
+        assert granted(grants, "mail.send", "send", context, compile_grant) is open_
 
 
 def test_few_calls_and_values_that_are_no_scalars_make_no_condition() -> None:

@@ -103,12 +103,21 @@ def test_what_goes_round_in_other_words_is_found(family: Any, seed: int) -> None
         assert 0.7 < report[1].score <= 1
 
 
-@pytest.mark.parametrize("name", sorted(BENIGN))
+STALLS = "two_forbidden_kinds_in_turn"
+"""No loop, and the machine lets it be; but eight denied steps had nothing new, which the watchdog tells."""
+
+
+@pytest.mark.parametrize("name", sorted(BENIGN.keys() - {STALLS}))
 def test_what_only_looks_like_a_loop_is_left_alone(name: str) -> None:
     for seed in SEEDS:
         found = Watched().all_of(benign_trace(name, seed).turns)
         nagging = [f for _, f in found if not any(WORLD.tools[t].polling for t in f.tools if t in WORLD.tools)]
         assert nagging == [], (seed, nagging)
+
+
+def test_steps_of_denials_alone_are_told_as_a_stall_and_as_nothing_else() -> None:
+    found = [Watched().all_of(benign_trace(STALLS, seed).turns) for seed in range(10)]
+    assert {one.name for reports in found for _, one in reports} == {"stalled_progress"}
 
 
 def seen(*events: dict[str, Any]) -> WatchedRun:
