@@ -28,6 +28,10 @@ PACE_S: Final = 0.05
 LOOKUPS: Final = 2
 """Names of one program that are looked up at once: slow ones must not take all threads that the process has for it."""
 
+MANY_CHUNKS: Final = 1_000
+MEAN_CHUNK: Final = 64
+"""Bytes that chunks of a body must have on average, if there are many: one of a byte costs as much as one of many."""
+
 RETRY_S: Final = 1.0
 """After the process ran out of descriptors or memory."""
 
@@ -210,11 +214,16 @@ class _Exchange:
         """Send one request with its body, and nothing that comes behind it."""
         sent = h11.Connection(h11.CLIENT)
         await self._write(writer, sent.send(head) or b"")
+        pieces = sent_bytes = 0
         try:
             while not isinstance(event := asked.next_event(), h11.EndOfMessage):
                 if event is h11.NEED_DATA:
+                    await asyncio.sleep(0)  # reading what is there already lets nobody else run
                     asked.receive_data(await reader.read(_PIECE))
                 elif isinstance(event, h11.Data):
+                    pieces, sent_bytes = pieces + 1, sent_bytes + len(event.data)
+                    if pieces > MANY_CHUNKS and sent_bytes < pieces * MEAN_CHUNK:
+                        raise ToolError(INVALID, f"{pieces} chunks of a body have {sent_bytes} bytes: send larger ones")
                     await self._write(writer, sent.send(event) or b"")
         except h11.RemoteProtocolError as error:
             raise ToolError(INVALID, str(error)) from error

@@ -18,8 +18,11 @@ from typing import Any
 from towpath.errors import ToolError
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_SPECIAL = tuple(map(ipaddress.ip_network, ("168.63.129.16/32", "192.0.0.0/24", "3fff::/20")))
-"""Not public, though Python's tables may say so: Azure's own services, Oracle's metadata, documentation."""
+_SPECIAL = tuple(
+    map(ipaddress.ip_network, ("168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24", "3fff::/20", "fec0::/10"))
+)
+"""Not public, though Python's tables may say so: services of Azure, metadata of Oracle, relays of 6to4, documentation,
+and site-local addresses."""
 _WITH_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d{1,5})")
 _WRITTEN = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9*_.-]+)(?::(?P<port>\d{1,5}))?")
 _MAX_PORT = 65_535

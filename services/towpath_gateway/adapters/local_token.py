@@ -6,7 +6,6 @@ that counts once, and then by a cookie; neither holds the token.
 
 import hashlib
 import hmac
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
 
@@ -42,8 +41,6 @@ class LocalToken:
         return f"{self._cookie_name}={self._cookie}; Path=/; HttpOnly; SameSite=Strict"
 
     def _sent_cookie(self, cookies: str | None) -> str:
-        try:
-            sent = SimpleCookie(cookies or "").get(self._cookie_name)
-        except CookieError:
-            return ""
-        return "" if sent is None else sent.value
+        """Return the value of our cookie, which is not quoted: some versions of Python take very long to unquote."""
+        pairs = (pair.strip().partition("=") for pair in (cookies or "").split(";"))
+        return next((value for name, _, value in pairs if name == self._cookie_name), "")

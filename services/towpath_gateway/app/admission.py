@@ -1,10 +1,12 @@
 """Who is let in, before anything of a request but its head is read.
 
 A request without a good key costs a look at its head, and is answered at once: what it says it will send is never
-waited for. Such requests have a small share of the process. Each key and each project has a share of the rest.
+waited for. Such requests have a small share of the process, and those for public pages another: who holds all of one
+keeps nobody with a key from being looked up. Each key and each project has a share of the rest.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,7 +28,7 @@ class Admission:
         self._app = app
         self._dependencies = dependencies
         self._public = public
-        self._strangers = 0
+        self._strangers: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it."""
@@ -37,7 +39,7 @@ class Admission:
         refused: Problem | None = None
         try:
             if self._public.fullmatch(scope["path"]):
-                with self._stranger():
+                with self._stranger("page"):
                     await self._app(scope, receive, send)
                 return
             principal = await self._principal(Request(scope))
@@ -50,20 +52,23 @@ class Admission:
             await problem_response(refused, Request(scope))(scope, receive, send)
 
     async def _principal(self, request: Request) -> Principal:
-        found = split_key(bearer(request.headers.get("authorization")) or "")
+        credential = bearer(request.headers.get("authorization"))
+        local, found = self._dependencies.local_token, split_key(credential or "")
+        if local is not None and local.is_shown(credential, request.headers.get("cookie")):
+            return await authenticate(request)
         if found is not None and self._dependencies.keys.has_seen(found[0]):
             return await authenticate(request)
-        with self._stranger():
+        with self._stranger("key"):
             return await authenticate(request)
 
     @contextmanager
-    def _stranger(self) -> Iterator[None]:
+    def _stranger(self, asks_for: str) -> Iterator[None]:
         limit = self._dependencies.settings.max_requests_without_key
-        if self._strangers >= limit:
+        if self._strangers[asks_for] >= limit:
             detail = f"{limit} requests without a known key are under way here"
             raise ProblemError(problem("keyless_share_full", detail, retry_after_s=1))
-        self._strangers += 1
+        self._strangers[asks_for] += 1
         try:
             yield
         finally:
-            self._strangers -= 1
+            self._strangers[asks_for] -= 1

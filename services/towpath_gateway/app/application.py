@@ -3,11 +3,13 @@
 What is served is what `/openapi.json` says; no page loads anything from another host.
 """
 
+import functools
+import json
 import re
 import warnings
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
@@ -83,7 +85,7 @@ def create_app(dependencies: GatewayDependencies | None) -> FastAPI:
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
-        openapi_url=OPENAPI_PATH,
+        openapi_url=None,  # its bytes are made once, below
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
@@ -92,6 +94,12 @@ def create_app(dependencies: GatewayDependencies | None) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to change it
+    document = functools.cache(lambda: json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":")).encode())
+
+    async def openapi(_: Request) -> Response:
+        return Response(document(), media_type="application/json")
+
+    app.add_route(OPENAPI_PATH, openapi, include_in_schema=False)
     return app
 
 

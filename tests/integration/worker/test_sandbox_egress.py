@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -123,6 +124,32 @@ async def test_bodies_in_chunks_and_tunnels_arrive_whole() -> None:
             return
         done = await run_process(PYTHON, "-c", code, sandbox=sandbox, check=True)
     assert done.text.splitlines() == ["/chunks 140000", "/tunnel 100000"]
+
+
+TINY = """
+import socket
+way_out = socket.create_connection(("127.0.0.1", 3128))
+way_out.settimeout(20)
+head = f"POST {URL} HTTP/1.1\\r\\nHost: 127.0.0.1:{PORT}\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n"
+way_out.sendall(head.encode())
+try:
+    while True:
+        way_out.sendall(b"1\\r\\na\\r\\n" * 1_000)
+except OSError as error:
+    print("cut off", type(error).__name__)
+"""
+
+
+async def test_a_body_in_chunks_of_a_byte_is_cut_off_before_it_takes_the_worker_s_time() -> None:
+    async with site() as served:
+        code = f"URL, PORT = {served.url('/tiny', '127.0.0.1')!r}, {served.port}\n{TINY}"
+        sandbox = granted(served.port, mode="preferred")
+        if refusal():
+            return
+        began = time.thread_time()
+        done = await run_process(PYTHON, "-c", code, sandbox=sandbox, check=True)
+        assert time.thread_time() - began < 5
+    assert done.text.startswith("cut off")
 
 
 async def test_the_environment_of_a_program_names_the_proxy_only_where_something_is_granted() -> None:

@@ -1,11 +1,14 @@
 """Who is let in: nothing of a body is read without a key and its scope, and nobody has more than a share."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_embedded.local_access import LocalAccess
+from towpath_gateway.adapters.local_token import LocalToken
 from towpath_gateway.app.admission import Admission
 from towpath_gateway.app.application import create_app, public_paths
 from towpath_gateway.app.dependencies import GatewayDependencies
@@ -110,12 +113,27 @@ async def test_what_needs_no_key_is_told_without_one() -> None:
 
 async def test_who_has_no_known_key_has_a_small_share() -> None:
     app = door(max_requests_without_key=1)
-    with app._stranger():
-        status, body = await answer(app, "POST", "/v1/runs", "twp_zzzzzzzzzzzz." + "s" * 43)
-        assert (status, b'"code":"keyless_share_full"' in body, b'"retry_after_s":1' in body) == (429, True, True)
+    unknown = "twp_zzzzzzzzzzzz." + "s" * 43
+    with app._stranger("page"):
         assert (await answer(app, "GET", "/problems"))[0] == 429
+        assert (await answer(app, "POST", "/v1/runs", unknown))[0] == 401, (
+            "who holds the pages holds up no look-up of keys"
+        )
+    with app._stranger("key"):
+        status, body = await answer(app, "POST", "/v1/runs", unknown)
+        assert (status, b'"code":"keyless_share_full"' in body, b'"retry_after_s":1' in body) == (429, True, True)
+        assert (await answer(app, "GET", "/problems"))[0] == 200
         assert (await answer(app, "POST", "/v1/runs", KEY))[0] == 403, "a key that was seen is not held up"
     assert (await answer(app, "GET", "/problems"))[0] == 200
+
+
+async def test_the_token_of_a_local_platform_is_no_stranger(tmp_path: Path) -> None:
+    LocalAccess(tmp_path, "auto").prepare()
+    app = door(max_requests_without_key=1, embedded=True)
+    app._dependencies.local_token = LocalToken(tmp_path / "authorization", None, 8787)
+    with app._stranger("key"):
+        status, _ = await answer(app, "POST", "/v1/runs", LocalAccess(tmp_path, "auto").token())
+    assert status != 429
 
 
 def refusal(of: Shares, who: Principal) -> str:

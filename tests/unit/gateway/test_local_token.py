@@ -1,6 +1,7 @@
 """The token of an embedded platform: who is let in by it, and by the link and the cookie of a browser."""
 
 import base64
+import time
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,9 @@ def test_an_embedded_gateway_does_not_start_open_by_accident() -> None:
         GatewaySettings(auth="off")
     with pytest.raises(ValueError, match="loopback"):
         GatewaySettings(embedded=True, auth="off", gateway_host="0.0.0.0")
+
+
+def test_a_hostile_cookie_takes_no_time_to_read(token: LocalToken) -> None:
+    began = time.thread_time()
+    assert not token.is_shown(None, 'towpath_8787="' + "\\x" * 30_000 + '"')
+    assert time.thread_time() - began < 1, "some versions of Python unquote it in the square of its length"

@@ -46,6 +46,8 @@ from towpath.tools.egress_settings import HttpEgressSettings
         "2001:db8::1",
         "168.63.129.16",
         "192.0.0.192",
+        "192.88.99.1",
+        "fec0::1",
         "3fff::1",
         "::ffff:168.63.129.16",
     ],
