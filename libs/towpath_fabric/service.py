@@ -39,6 +39,9 @@ AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
+MAX_HEAD_BYTES = 16_384
+"""Of a request's head: h11's own default. Reading one of 64 KB with thousands of lines takes 50 ms."""
+
 KEYLESS_PATHS = HEALTH_PATHS | {"/asyncapi.json", "/openapi.json"}
 
 
@@ -294,6 +297,7 @@ class Service:
                 )
             ),
             ws="none",
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             timeout_keep_alive=self.settings.http_idle_s,
             timeout_graceful_shutdown=int(self.settings.stop_grace_s),
         )
