@@ -3,7 +3,6 @@
 A task is refused whole, with every reason at once; what is accepted has every default filled in.
 """
 
-import difflib
 import fnmatch
 from collections.abc import Sequence
 
@@ -16,6 +15,7 @@ from towpath_contracts.networks.child_tools import ORCHESTRATE
 from towpath_contracts.networks.goal import GOAL_MAX_STEPS, GoalSettings, GoalTask
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
+from towpath_contracts.problems.near_names import SUGGESTED, nearest_name
 from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail, problem
 from towpath_contracts.tasks import SubmitTask, TaskGrantRule
 from towpath_contracts.tools.grants import Grants, narrow
@@ -34,6 +34,9 @@ from towpath_orchestrator.settings import OrchestratorSettings
 
 TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels": 16 * 1024, "quoted_inputs": 128 * 1024}
 """Bytes of JSON. Each goes into every message of the run, which the broker limits to 1 MiB."""
+
+MAX_TOLD_TOOLS = 50
+"""Tools of the network that are named where a grant names another one."""
 
 
 def check_task(
@@ -84,20 +87,27 @@ def _schema_fault(task: SubmitTask) -> str:
 
 def _grant_problems(grant: Sequence[TaskGrantRule], snapshot: NetworkSnapshot) -> list[ProblemDetail]:
     """Return which entries name a tool or an operation that the network does not have: they would grant nothing."""
-    details = []
+    details: list[ProblemDetail] = []
     for place, entry in enumerate(grant):
         if _is_glob(entry.tool):
             continue
         spec = snapshot.tools.get(entry.tool)
         if spec is None:
-            near = difflib.get_close_matches(entry.tool, snapshot.tools, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"tools are: {', '.join(sorted(snapshot.tools))}"
-            detail = f"the network has no tool {entry.tool!r}; {hint}"
+            hint = _meant(entry.tool, snapshot) if len(details) < SUGGESTED else ""
+            detail = f"the network has no tool {entry.tool!r}{hint}"
             details.append(ProblemDetail(pointer=f"/grant/{place}/tool", code="tool_unknown", detail=detail))
         elif not fnmatch.fnmatchcase(spec.operation, entry.operation):
             detail = f"the operation of {entry.tool} is {spec.operation!r}"
             details.append(ProblemDetail(pointer=f"/grant/{place}/operation", code="operation_unknown", detail=detail))
     return details
+
+
+def _meant(tool: str, snapshot: NetworkSnapshot) -> str:
+    near = nearest_name(tool, snapshot.tools)
+    if near is not None:
+        return f"; did you mean {near!r}?"
+    more = ", …" if len(snapshot.tools) > MAX_TOLD_TOOLS else ""
+    return f"; tools are: {', '.join(sorted(snapshot.tools)[:MAX_TOLD_TOOLS])}{more}"
 
 
 def _is_glob(pattern: str) -> bool:

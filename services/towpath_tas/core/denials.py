@@ -4,9 +4,10 @@ A denial is input for the model's next decision. It names only tools that this a
 discloses no more of a rule than its name and condition.
 """
 
-import difflib
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
+from towpath_contracts.problems.near_names import likeness, nearest_name, shared_letters
 from towpath_contracts.tools.calls import Denial, ToolSpec
 from towpath_contracts.tools.grants import Grants, chain_covers, covers_operation
 from towpath_contracts.tools.violations import DenialCode
@@ -34,13 +35,14 @@ def allowed_tools(
 def rank(specs: Sequence[ToolSpec], wanted: str) -> tuple[str, ...]:
     """Return the names of *specs*, nearest to *wanted* first: same family, then similar name, then alphabet."""
     family = wanted.rpartition(".")[0]
+    roughly, exactly = shared_letters(wanted), likeness(wanted)
 
-    def distance(spec: ToolSpec) -> tuple[bool, float, str]:
-        same_family = bool(family) and spec.name.rpartition(".")[0] == family
-        likeness = difflib.SequenceMatcher(None, spec.name, wanted).ratio()
-        return (not same_family, -round(likeness, 3), spec.name)
+    def is_foreign(name: str) -> bool:
+        return not family or name.rpartition(".")[0] != family
 
-    return tuple(spec.name for spec in sorted(specs, key=distance)[:MAX_ALLOWED])
+    names = (spec.name for spec in specs)
+    near = heapq.nsmallest(2 * MAX_ALLOWED, names, key=lambda name: (is_foreign(name), -roughly(name), name))
+    return tuple(sorted(near, key=lambda name: (is_foreign(name), -round(exactly(name), 3), name))[:MAX_ALLOWED])
 
 
 def denied_by_matrix(verdict: MatrixVerdict, tool: str, operation: str, allowed: tuple[str, ...]) -> Denial:
@@ -71,8 +73,8 @@ def _describe_limit(verdict: MatrixVerdict, rule: Rule, tool: str) -> str:
 
 def denied_unknown(tool: str, known: Sequence[str], allowed: tuple[str, ...]) -> Denial:
     """There is no such tool; name the one that was probably meant."""
-    near = difflib.get_close_matches(tool, [name for name in known if name in allowed], n=1)
-    suggestion = f"Did you mean {near[0]}?" if near else _suggest((), allowed)
+    near = nearest_name(tool, [name for name in known if name in allowed])
+    suggestion = f"Did you mean {near}?" if near is not None else _suggest((), allowed)
     return _denial(DenialCode.TOOL_UNKNOWN, f"there is no tool named {tool}", None, allowed, suggestion)
 
 

@@ -4,9 +4,9 @@
 other: its results are used for warnings only.
 """
 
-import difflib
 from collections.abc import Collection, Iterable, Sequence
 
+from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.core.policy.matrix import Rule, glob_matches, names_discovered
 
@@ -55,8 +55,8 @@ def opened_by_pattern(rules: Iterable[Rule], project: str, spec: ToolSpec) -> Ru
 
 def did_you_mean(pattern: str, names: Sequence[str]) -> str:
     """Return a question with the name that was probably meant, or an empty string."""
-    near = difflib.get_close_matches(pattern, names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest_name(pattern, names)
+    return f"; did you mean {near!r}?" if near is not None else ""
 
 
 def simplified(pattern: str) -> str:

@@ -4,7 +4,6 @@ A file with any problem is refused, and all problems are reported at once with t
 one go. YAML anchors are refused: a permission must be readable where it stands.
 """
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import yaml
 
 from towpath_contracts.canonical import digest
+from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S, OnExpiry, Rule
@@ -249,8 +249,8 @@ def _mapping(node: yaml.Node, at: str, allowed: Sequence[str], found: _Findings)
     for key_node, value in node.value:
         key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
         if key not in allowed:
-            near = difflib.get_close_matches(key, allowed, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(allowed)}"
+            near = nearest_name(key, allowed)
+            hint = f"; did you mean {near!r}?" if near is not None else f"; known are {', '.join(allowed)}"
             found.add(key_node, f"{at}/{key}", "unknown_key", f"unknown key {key!r}{hint}")
         elif key in parts:
             found.add(key_node, f"{at}/{key}", "duplicate", f"{key!r} is given twice")

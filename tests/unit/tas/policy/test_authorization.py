@@ -1,5 +1,7 @@
 """Authorization is the conjunction of registry, arguments, grant and matrix; denials help; tools are proposed."""
 
+import random
+import time
 import uuid
 from typing import Any
 
@@ -13,7 +15,7 @@ from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationDecision, ProjectAuthorizer
 from towpath_tas.core.authorization_query import AuthorizationQuery
-from towpath_tas.core.denials import rank
+from towpath_tas.core.denials import MAX_ALLOWED, rank
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
 from towpath_tas.core.tools.arguments import ArgumentChecker
 from towpath_tas.core.tools.registry import (
@@ -209,6 +211,15 @@ def test_a_limit_tells_what_it_is() -> None:
 def test_the_nearest_tools_come_first() -> None:
     names = ["mail.send", "orders.find_all", "orders.find", "refunds.list"]
     assert rank([spec(name) for name in names], "orders.fnd")[:2] == ("orders.find", "orders.find_all")
+
+
+def test_tools_whose_names_take_long_to_be_compared_are_ranked_soon() -> None:
+    letters, chance = list("abcdefghijklmnop" * 7 + "qrstuv"), random.Random(7)
+    names = ["evil." + "".join(chance.sample(letters, len(letters))) for _ in range(1_001)]
+    specs = [spec(name) for name in names[1:]]
+    began = time.thread_time()
+    assert len(rank(specs, names[0])) == MAX_ALLOWED
+    assert time.thread_time() - began < 0.3  # letter by letter it would be a second
 
 
 @given(st.text(max_size=40), st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3))

@@ -1,0 +1,40 @@
+"""The name that was probably meant is found, in a time that the names can't make long."""
+
+import random
+import time
+
+import pytest
+
+from towpath_contracts.problems.near_names import nearest_name
+
+TOOLS = ("desk.send", "desk.mail", "orders.find", "orders.find_all")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "meant"),
+    [
+        ("desk.sned", "desk.send"),
+        ("orders.fnd", "orders.find"),
+        ("order.find_al", "orders.find_all"),
+        ("desk.send", "desk.send"),
+        ("x", None),
+        ("", None),
+    ],
+)
+def test_the_name_that_was_probably_meant_is_found(wanted: str, meant: str | None) -> None:
+    assert nearest_name(wanted, TOOLS) == meant
+    assert nearest_name(wanted, ()) is None
+
+
+def long_names(number: int) -> list[str]:
+    """Return names of the same 118 letters, which take longest to be compared."""
+    letters, chance = list("abcdefghijklmnop" * 7 + "qrstuv"), random.Random(7)
+    return ["".join(chance.sample(letters, len(letters))) for _ in range(number)]
+
+
+def test_names_that_take_long_to_be_compared_cost_little() -> None:
+    names, wanted = long_names(2_000), long_names(2_020)[2_000:]
+    began = time.thread_time()
+    for name in wanted:
+        nearest_name(name, names)
+    assert time.thread_time() - began < 1  # letter by letter it would be half a minute
