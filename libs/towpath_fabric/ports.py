@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 
 from towpath_contracts.base import Message
 from towpath_contracts.rpc import RpcMethod
-from towpath_fabric.fair_request_queue import FairQueueLimits
+from towpath_fabric.turns.fair_request_queue import FairQueueLimits
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Message]])
 

@@ -11,6 +11,9 @@ from typing import Any
 MAX_SCHEMA_NODES = 5_000
 """Sub-schemas after every reference was followed."""
 
+MAX_STEPS = 200_000
+"""Steps of following references: a tenth of a second."""
+
 _NOT_FOLLOWED = frozenset({"$dynamicRef", "$recursiveRef"})
 _DATA = frozenset({"const", "enum", "default", "examples", "required", "dependentRequired"})
 """Members of a schema that hold data, not schemas."""
@@ -89,6 +92,7 @@ class _References:
         self._collect(root, "#")
         self._met: dict[int, dict[int, int]] = {}
         self._open: set[int] = set()
+        self._steps = 0
 
     def check(self) -> None:
         if len(self._places) > MAX_SCHEMA_NODES:
@@ -123,8 +127,18 @@ class _References:
         for at, schema in self._places:
             if id(schema) in leads:
                 leads[id(schema)] = {id(resolved(self._root, ref, at)) for ref in _references(schema)}
-        while ended := {target for target, further in leads.items() if not further}:
-            leads = {target: further - ended for target, further in leads.items() if target not in ended}
+        led_from: dict[int, list[int]] = {target: [] for target in leads}
+        for target, further in leads.items():
+            for other in further:
+                led_from[other].append(target)
+        ended = [target for target, further in leads.items() if not further]
+        while ended:
+            other = ended.pop()
+            del leads[other]
+            for target in led_from[other]:
+                leads[target].discard(other)
+                if not leads[target]:
+                    ended.append(target)
         return set(leads)
 
     def _applied(self, schema: Any, at: str) -> dict[int, int]:
@@ -145,7 +159,12 @@ class _References:
             inner.append(resolved(self._root, schema["$ref"], at))
         found = {id(schema): 1}
         for item in inner:
-            for target, times in self._applied(item, at).items():
+            applied = self._applied(item, at)
+            self._steps += len(applied)
+            if self._steps > MAX_STEPS:
+                msg = f"has references that take more than {MAX_STEPS} steps to be followed"
+                raise SchemaTooCostlyError(msg)
+            for target, times in applied.items():
                 found[target] = min(found.get(target, 0) + times, MAX_SCHEMA_NODES + 1)
         self._open.discard(id(schema))
         self._met[id(schema)] = found

@@ -22,7 +22,6 @@ from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, RpcMethod
 from towpath_contracts.strict_json import check_json
 from towpath_fabric.crash_points import flush_before_crash
-from towpath_fabric.fair_request_queue import FairQueueLimits, FairRequestQueue
 from towpath_fabric.nats.direct_delivery import DirectDelivery
 from towpath_fabric.nats.login import security
 from towpath_fabric.nats.reconnects import on_reconnect
@@ -41,6 +40,7 @@ from towpath_fabric.nats.tolerant_nats_client import make_tolerant
 from towpath_fabric.ports import Handler
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.logs import get_logger
+from towpath_fabric.turns.fair_request_queue import FairQueueLimits, FairRequestQueue
 
 R = TypeVar("R", bound=Message)
 

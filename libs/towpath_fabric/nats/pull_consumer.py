@@ -19,9 +19,9 @@ from nats.aio.subscription import Subscription
 
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.clock import monotonic, wall
-from towpath_fabric.fair_queue import take_in_turns
 from towpath_fabric.nats.direct_delivery import DirectDelivery
 from towpath_fabric.nats.reconnects import on_reconnect
+from towpath_fabric.turns.fair_queue import take_in_turns
 
 EXPIRES_S = 30.0
 """Lifetime of one pull request at the server."""

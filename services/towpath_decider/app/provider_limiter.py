@@ -28,9 +28,9 @@ from towpath_decider.core.rate_policy import (
 )
 from towpath_decider.metrics import DeciderMetrics
 from towpath_fabric.clock import monotonic
-from towpath_fabric.fair_queue import FairQueue, QueueOwner
 from towpath_fabric.nats.kv_register import RegistersUnavailableError, SharedRegisters
 from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.turns.fair_queue import FairQueue, QueueOwner
 
 RENEW_S = 1.0
 MARGIN_S = 1.5

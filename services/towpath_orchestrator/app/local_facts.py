@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from towpath_contracts.facts import AnyFact, MessageDeadFact
-from towpath_fabric.fair_queue import take_in_turns
+from towpath_fabric.turns.fair_queue import take_in_turns
 
 
 class LocalFactQueue:

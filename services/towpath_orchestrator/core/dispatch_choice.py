@@ -14,7 +14,7 @@ from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.reducers.calls import TOOL_RESEND_S
 from towpath_engine.requests.effects import OutgoingEffect, model_for
 from towpath_engine.state.run import EffectKind, PendingEffect, RunState
-from towpath_fabric.fair_queue import FairQueue, QueueOwner
+from towpath_fabric.turns.fair_queue import FairQueue, QueueOwner
 from towpath_orchestrator.core.window_policy import WindowWidth
 
 REQUESTS = frozenset({EffectKind.DECIDE, EffectKind.TOOL})

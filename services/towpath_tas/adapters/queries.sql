@@ -128,8 +128,10 @@ WHERE project = $1 AND status = 'accepted' AND strpos(name, '.') > 0 AND split_p
 ORDER BY head, toolset;
 
 -- name: tool_versions
-SELECT name, version, digest, spec, status, reason, owner, held FROM tas.tool
-WHERE project = $1 AND name = ANY ($2::text[]) ORDER BY name, version;
+-- The spec of the accepted version alone: a name may have any number of others.
+SELECT name, version, digest, status, reason, owner, held,
+  CASE WHEN version = max(version) FILTER (WHERE status = 'accepted') OVER (PARTITION BY name) THEN spec END AS spec
+FROM tas.tool WHERE project = $1 AND name = ANY ($2::text[]) ORDER BY name, version;
 
 -- name: add_tool
 INSERT INTO tas.tool (project, name, version, digest, spec, status, reason, toolset, owner, worker)

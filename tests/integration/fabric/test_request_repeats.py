@@ -12,9 +12,9 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, REPEAT_HEADER, RpcMethod
 from towpath_contracts.runs.views import ActionDone, GetRun
 from towpath_embedded.servers.nats import Nats
-from towpath_fabric.fair_request_queue import FairQueueLimits
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
+from towpath_fabric.turns.fair_request_queue import FairQueueLimits
 
 READ = RpcMethod("tester", "read", ActionDone, ActionDone, repeatable=True)
 CHANGE = RpcMethod("tester", "change", ActionDone, ActionDone)

@@ -14,12 +14,12 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, RpcMethod
 from towpath_contracts.streams import ConsumerSpec
-from towpath_fabric.fair_queue import take_in_turns
-from towpath_fabric.fair_request_queue import FairQueueLimits
 from towpath_fabric.nats.replies import ReplyBuilder, request_type
 from towpath_fabric.nats.request_sender import FIRST_SILENCE_S, MAX_REPEATS
 from towpath_fabric.ports import Handler
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.turns.fair_queue import take_in_turns
+from towpath_fabric.turns.fair_request_queue import FairQueueLimits
 
 REPLY = "Reply-To"
 

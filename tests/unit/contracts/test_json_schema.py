@@ -6,7 +6,14 @@ from typing import Any, cast
 import pytest
 from pydantic import BaseModel
 
-from towpath_contracts.json_schema import MAX_FAULTS, MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH, schema_faults, unusable_schema
+from towpath_contracts.json_schema import (
+    MAX_FAULTS,
+    MAX_SCHEMA_BYTES,
+    MAX_SCHEMA_DEPTH,
+    MAX_SUB_SCHEMAS,
+    schema_faults,
+    unusable_schema,
+)
 
 VERDICT = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
 
@@ -32,6 +39,8 @@ def test_b5_faults_are_reported_with_their_places() -> None:
         (Price.model_json_schema(), ""),
         ({"type": "objekt"}, "not a JSON Schema: 'objekt' is not valid"),
         ({"description": "x" * MAX_SCHEMA_BYTES}, "the limit is"),
+        ({"properties": {str(place): {} for place in range(MAX_SUB_SCHEMAS)}}, "more than 2000 sub-schemas"),
+        ({"properties": {str(place): True for place in range(MAX_SUB_SCHEMAS - 2)}}, ""),
         ({"patternProperties": {"^x": {}}, "additionalProperties": False}, "can't be combined"),
     ],
 )

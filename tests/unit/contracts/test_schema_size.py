@@ -63,3 +63,13 @@ def test_properties_and_data_named_like_keywords_are_none() -> None:
     require_finite({"properties": {"$ref": {"type": "string"}}, "default": {"$ref": "http://x"}})
     with pytest.raises(SchemaTooCostlyError, match="refers to itself"):
         require_finite(TREE)
+
+
+def test_references_that_take_long_to_be_followed_are_refused() -> None:
+    chain: dict[str, Any] = {str(place): {"$ref": f"#/$defs/{place + 1}"} for place in range(300)}
+    chain["300"] = {}
+    few = {str(place): {"$ref": "#/$defs/0"} for place in range(100)}
+    require_bounded({"$defs": chain, "properties": few})
+    many = {str(place): {"$ref": "#/$defs/0"} for place in range(1_500)}
+    with pytest.raises(SchemaTooCostlyError, match="steps to be followed"):
+        require_bounded({"$defs": chain, "properties": many})

@@ -28,10 +28,10 @@ from towpath_decider.core.rate_policy import LONGEST_PAUSE_S
 from towpath_decider.core.usage import NOTHING
 from towpath_decider.metrics import DeciderMetrics
 from towpath_fabric.clock import monotonic
-from towpath_fabric.fair_queue import QueueOwner
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.kv_register import RegisterEntry, SharedRegisters
 from towpath_fabric.settings import Settings
+from towpath_fabric.turns.fair_queue import QueueOwner
 
 ME = QueueOwner(caller="me", root=uuid4())
 GO = ModelQuestion(instructions="Decide.", turns=(ConversationTurn(role="user", text="Go."),))

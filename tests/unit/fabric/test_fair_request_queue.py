@@ -5,7 +5,7 @@ import asyncio
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from towpath_fabric.fair_request_queue import FairQueueLimits, FairRequestQueue
+from towpath_fabric.turns.fair_request_queue import FairQueueLimits, FairRequestQueue
 
 
 def request(caller: str, number: int = 0) -> Msg:

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from towpath_fabric.fair_queue import take_in_turns
+from towpath_fabric.turns.fair_queue import take_in_turns
 from towpath_orchestrator.app.commit.inbox import FEW, LATELY, RecentCallerShares
 
 

@@ -17,7 +17,7 @@ from towpath_engine.advance import advance
 from towpath_engine.replay import create
 from towpath_engine.requests.effects import OutgoingEffect
 from towpath_engine.state.run import RunState
-from towpath_fabric.fair_queue import FairQueue, QueueOwner
+from towpath_fabric.turns.fair_queue import FairQueue, QueueOwner
 from towpath_orchestrator.app.dispatch import dispatch_windows as windows_module
 from towpath_orchestrator.app.dispatch.dispatch_windows import Backlog, WindowedDispatcher
 from towpath_orchestrator.core.window_policy import CEILING, FLOOR, WindowWidth

@@ -1,11 +1,12 @@
 """A schema that takes what the one before refused is told; one that only adds or tightens is not."""
 
+import time
 from typing import Any
 
 import pytest
 
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
-from towpath_tas.core.tools.registry import ToolVersion, judge_proposal, spec_digest
+from towpath_tas.core.tools.registry import ToolVersion, compare_specs, judge_proposal, spec_digest
 from towpath_tas.core.tools.schema_changes import loosened
 
 TO = {"type": "string", "enum": ["a", "b"]}
@@ -40,6 +41,7 @@ def with_parameter(name: str, schema: Any) -> dict[str, Any]:
         ({"type": "object"}, "its schema is gone"),
         (with_parameter("to", {"type": "string"}), "to: values are taken"),
         (with_parameter("to", {**TO, "enum": ["a", "b", "thief"]}), "to: values are taken"),
+        (with_parameter("to", {**TO, "enum": ["a", True]}), "to: values are taken"),
         (with_parameter("amount", {**AMOUNT, "maximum": 11}), "amount: maximum is raised or gone"),
         (with_parameter("amount", {"type": "number", "maximum": 10}), "amount: minimum is lowered or gone"),
         (with_parameter("amount", {**AMOUNT, "type": ["number", "string"]}), "amount: other types"),
@@ -100,3 +102,61 @@ def test_texts_of_a_tool_that_only_reads_and_smaller_changes_are_taken_at_once()
     ):
         current = ToolVersion(spec=old, version=1, digest=spec_digest(old), owner="team")
         assert judge_proposal(old.model_copy(update=change), "team", current, trusting=False).status == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ([1], [True], True),
+        ([True], [1], True),
+        ([0, False], [False], False),
+        ([1], [1.0], False),
+        ([{"a": 1}], [{"a": True}], True),
+        ([{"a": 1, "b": 2}, [1]], [[1], {"b": 2, "a": 1}], False),
+        (["1"], [1], True),
+        (['"'], [""], True),
+        ([None], [None], False),
+    ],
+)
+def test_listed_values_are_the_same_as_json_has_it(before: list[Any], after: list[Any], told: bool) -> None:
+    assert bool(list(loosened({"enum": before}, {"enum": after}))) is told
+
+
+SAME_HASH = [place * (2**61 - 1) for place in range(1, 3_001)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([0] * 21_000 + [1], [1] * 21_000),
+        (list(range(12_000)), [*range(11_999), "x"]),
+        (SAME_HASH, SAME_HASH[::-1]),
+        ([[]] * 10_000, [{}] * 10_000),
+    ],
+)
+def test_the_time_to_compare_listed_values_grows_with_their_number_alone(before: list[Any], after: list[Any]) -> None:
+    old, new = (PAY.model_copy(update={"parameters": {"properties": {"to": {"enum": one}}}}) for one in (before, after))
+    current = ToolVersion(spec=old, version=1, digest=spec_digest(old), owner="team")
+    began = time.thread_time()
+    judge_proposal(new, "team", current, trusting=False)
+    assert time.thread_time() - began < 1  # value by value it would be ten seconds
+
+
+def test_many_values_of_arguments_that_are_no_sinks_cost_little() -> None:
+    sinks = tuple(f"sink{place}" for place in range(64))
+    old = PAY.model_copy(update={"sinks": sinks, "parameters": {"properties": {"to": {}}}})
+    new = old.model_copy(update={"parameters": {"properties": {"to": {"enum": list(range(12_000))}}}})
+    current = ToolVersion(spec=old, version=1, digest=spec_digest(old), owner="team")
+    began = time.thread_time()
+    assert judge_proposal(new, "team", current, trusting=False).status == "accepted"
+    assert time.thread_time() - began < 0.5
+
+
+def test_a_comparison_that_was_made_before_is_used() -> None:
+    looser = PAY.model_copy(update={"parameters": {**OLD, "required": []}})
+    current = ToolVersion(spec=PAY, version=1, digest=spec_digest(PAY), owner="team")
+    compared = compare_specs(looser, current)
+    assert compared.new_digest == spec_digest(looser)
+    again = judge_proposal(looser, "team", current, trusting=False, compared=compared)
+    assert again == judge_proposal(looser, "team", current, trusting=False)
+    assert compare_specs(PAY, current).loosened == compare_specs(looser, None).loosened == ()

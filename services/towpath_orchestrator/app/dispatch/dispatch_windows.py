@@ -11,7 +11,7 @@ from uuid import UUID
 from towpath_engine.requests.effects import OutgoingEffect
 from towpath_engine.state.run import RunState
 from towpath_fabric.clock import monotonic
-from towpath_fabric.fair_queue import FairQueue
+from towpath_fabric.turns.fair_queue import FairQueue
 from towpath_orchestrator.core.dispatch_choice import (
     DispatchDestination,
     DispatchWindow,

@@ -1,11 +1,13 @@
 """Registers the tools that workers offer; a policy admin decides about the doubtful ones.
 
 A registration is accepted or refused per tool, in one transaction with its audit entries. Every accepted change
-increments the registry version, so that no decision uses an outdated definition.
+increments the registry version, so that no decision uses an outdated definition. Schemas are read and compared in a
+thread, before the project is locked: a worker may send a megabyte of them.
 """
 
 import asyncio
 import json
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +25,7 @@ from towpath_contracts.tools.calls import RegisterTools, ToolRegistrationResult,
 from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
+from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_tas.adapters.cel import matches
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.app.calls.dispatcher import TicketIssuer
@@ -31,8 +34,10 @@ from towpath_tas.core.policy.patterns import opened_by_pattern
 from towpath_tas.core.policy.policy_file import rule_from_row
 from towpath_tas.core.tools.arguments import ArgumentChecker, SchemaTooDeepError
 from towpath_tas.core.tools.registry import (
+    SpecComparison,
     ToolVersion,
     WorkerTrust,
+    compare_specs,
     foreign_toolset,
     has_drifted,
     judge_proposal,
@@ -65,6 +70,13 @@ class _StoredTool:
         return bool(self.name_taken_by) or (self.current is not None and self.current.spec.toolset != toolset)
 
 
+MAX_COMPARISONS = 1_024
+"""Comparisons of two specs that are remembered: workers propose the same again whenever they connect."""
+
+Compared = tuple[str, str]
+"""The digests of the current spec, empty where there is none, and of the proposed one."""
+
+
 class ToolRegistrations:
     """Handles registrations of tools and decisions about them."""
 
@@ -73,14 +85,20 @@ class ToolRegistrations:
         self._bus = bus
         self._tickets = tickets
         self._trust = trust
+        self._threads = FairThreads()
+        self._compared: OrderedDict[Compared, SpecComparison] = OrderedDict()
 
     async def register(self, request: RegisterTools) -> ToolsRegistered:
         """Store what a worker proposes, and make sure that its queue exists; raises ProblemError for an invalid one."""
-        await asyncio.to_thread(_check, request)  # up to a megabyte of schemas
+        digests = await self._threads.run(request.project, lambda: _checked_digests(request))
         await self._ensure_queue(request.project, request.toolset)
+        before = await _read_stored(self._pool, request.project, list(digests))
+        await self._compare(request, digests, before)
         async with self._pool.acquire() as connection, connection.transaction():
             state = await connection.fetchrow(QUERIES.lock_project, request.project)
-            known = await _read_stored(connection, request.project, [spec.name for spec in request.tools])
+            known = await _read_stored(connection, request.project, list(digests))
+            # Nothing is left to compare, unless another registration was quicker.
+            comparisons = await self._compare(request, digests, known, locked=True)
             toolset_known = await connection.fetchval(QUERIES.toolset_known, request.project, request.toolset)
             if any(one.current is None for one in known.values()):
                 await _find_names_taken(connection, request, known)
@@ -92,7 +110,9 @@ class ToolRegistrations:
             for spec in request.tools:
                 one = known[spec.name]
                 trusting = self._trust.covers(toolset_known=toolset_known, foreign=one.is_foreign(request.toolset))
-                standing = await self._take(connection, request, spec, one, audits, trusting=trusting)
+                standing = await self._take(
+                    connection, request, spec, one, audits, comparisons[spec.name], trusting=trusting
+                )
                 standings.append(standing)
                 held = await self._hold(connection, request, spec, standing, known[spec.name], audits)
                 moved = moved or held or standing.status == "accepted"
@@ -125,6 +145,29 @@ class ToolRegistrations:
             )
             await connection.execute(QUERIES.add_audit, [entry])
         return ActionDone(detail=f"{request.name} version {request.version}: {status}")
+
+    async def _compare(
+        self, request: RegisterTools, digests: dict[str, str], known: dict[str, _StoredTool], *, locked: bool = False
+    ) -> dict[str, SpecComparison]:
+        """Compare what is proposed with what is stored, as far as that is not remembered; by the names of the tools.
+
+        Who has *locked* the project waits for no other's turn.
+        """
+        keys = {spec.name: _compared(known[spec.name], digests[spec.name]) for spec in request.tools}
+        found = {key: self._compared[key] for key in keys.values() if key in self._compared}
+        new = {keys[spec.name]: spec for spec in request.tools if keys[spec.name] not in found}
+
+        def compare() -> dict[Compared, SpecComparison]:
+            return {key: compare_specs(spec, known[spec.name].current) for key, spec in new.items()}
+
+        if new:
+            found.update(await (asyncio.to_thread(compare) if locked else self._threads.run(request.project, compare)))
+        for key, comparison in found.items():
+            self._compared[key] = comparison
+            self._compared.move_to_end(key)
+        while len(self._compared) > MAX_COMPARISONS:
+            self._compared.popitem(last=False)
+        return {name: found[key] for name, key in keys.items()}
 
     async def _ensure_queue(self, project: str, toolset: str) -> None:
         """Declare the consumer; a broker that lost its data has no streams either, so then everything is declared."""
@@ -165,15 +208,17 @@ class ToolRegistrations:
         spec: ToolSpec,
         known: _StoredTool,
         audits: list[tuple[Any, ...]],
+        comparison: SpecComparison,
         *,
         trusting: bool,
     ) -> ToolRegistrationResult:
-        new_digest = spec_digest(spec)
+        new_digest = comparison.new_digest
         standing = judge_proposal(
             spec,
             request.owner,
             known.current,
             trusting=trusting,
+            compared=comparison,
             opened_by=known.opened_by,
             name_taken_by=known.name_taken_by,
             refused=known.undecided[new_digest][1] if new_digest in known.refused else "",
@@ -211,6 +256,16 @@ class ToolRegistrations:
         return ToolRegistrationResult(
             name=spec.name, version=version, digest=new_digest, status=standing.status, reason=standing.reason
         )
+
+
+def _compared(known: _StoredTool, new_digest: str) -> Compared:
+    return "" if known.current is None else known.current.digest, new_digest
+
+
+def _checked_digests(request: RegisterTools) -> dict[str, str]:
+    """Return the digests of the proposed specs by name; raises ProblemError for a registration that can't work."""
+    _check(request)
+    return {spec.name: spec_digest(spec) for spec in request.tools}
 
 
 def _check(request: RegisterTools) -> None:
@@ -251,10 +306,10 @@ async def _read_stored(connection: Any, project: str, names: Sequence[str]) -> d
     for row in await connection.fetch(QUERIES.tool_versions, project, list(names)):
         one = known[row["name"]]
         one.newest = max(one.newest, row["version"])
-        if row["status"] == "accepted":
+        if row["spec"] is not None:
             spec = ToolSpec.model_validate_json(row["spec"])
             one.current = ToolVersion(spec=spec, version=row["version"], digest=row["digest"], owner=row["owner"])
-        else:
+        elif row["status"] != "accepted":
             reason = row["reason"] if row["status"] == "pending" else f"refused: {row['reason']}"
             one.undecided[row["digest"]] = (row["version"], reason)
             if row["status"] == "refused":
@@ -279,7 +334,11 @@ async def _find_opening_rules(
 ) -> None:
     """Note which new tools only a pattern of the policy in force opens."""
     stored = await connection.fetch(QUERIES.rules, request.project, policy_version)
-    rules = [rule_from_row(json.loads(row["rule"])) for row in stored]
-    for spec in request.tools:
-        if known[spec.name].current is None:
+    new = [spec for spec in request.tools if known[spec.name].current is None]
+
+    def find() -> None:  # hundreds of tools by thousands of rules
+        rules = [rule_from_row(json.loads(row["rule"])) for row in stored]
+        for spec in new:
             known[spec.name].opened_by = opened_by_pattern(rules, request.project, spec)
+
+    await asyncio.to_thread(find)

@@ -43,6 +43,9 @@ LONGER = 2
 MAX_TOLD = 5
 """Places of a schema that are told of one proposal."""
 
+_FIRST_NAME = re.compile(r"[.\[]")
+"""What ends the first name of a sink's path."""
+
 _LATER_FIELDS: Mapping[str, object] = {
     "has_probe": False,
     "discovered": False,
@@ -178,12 +181,29 @@ def effective_class(spec: ToolSpec) -> EffectClass:
     return EffectClass.IRREVERSIBLE if unprobed else spec.effect_class
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecComparison:
+    """The digest of a proposed spec, and what it lets the model or the tool do that the current version does not."""
+
+    new_digest: str
+    loosened: tuple[str, ...] = ()
+
+
+def compare_specs(spec: ToolSpec, current: ToolVersion | None) -> SpecComparison:
+    """Compare *spec* with the *current* version; this reads both schemas, which may be long."""
+    new_digest = spec_digest(spec)
+    if current is None or current.digest == new_digest:
+        return SpecComparison(new_digest=new_digest)
+    return SpecComparison(new_digest=new_digest, loosened=tuple(_loosened(spec, current.spec)))
+
+
 def judge_proposal(
     spec: ToolSpec,
     owner: str,
     current: ToolVersion | None,
     *,
     trusting: bool,
+    compared: SpecComparison | None = None,
     opened_by: Rule | None = None,
     name_taken_by: str = "",
     refused: str = "",
@@ -192,11 +212,13 @@ def judge_proposal(
 
     *trusting*: whoever starts a worker is the policy admin, but did not change what a server defines. *opened_by* is
     the rule whose pattern alone opens a new tool of a known toolset, *name_taken_by* the toolset whose names begin as
-    that of a new tool. *refused* is why a person did not accept this very spec.
+    that of a new tool. *refused* is why a person did not accept this very spec. *compared* is what
+    `compare_specs` has found, where that was done before.
     """
-    if current is not None and current.digest == spec_digest(spec) and current.owner == owner:
+    found = compare_specs(spec, current) if compared is None else compared
+    if current is not None and current.digest == found.new_digest and current.owner == owner:
         return ToolRegistrationDecision(status="unchanged")
-    doubts = _doubts(spec, owner, current)
+    doubts = _doubts(spec, owner, current, found)
     if refused:
         doubts.insert(0, refused)
     if name_taken_by:
@@ -230,7 +252,7 @@ def has_drifted(spec: ToolSpec, current: ToolVersion | None) -> bool:
     return spec.discovered and current is not None and spec.definition != current.spec.definition
 
 
-def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None) -> list[str]:
+def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None, compared: SpecComparison) -> list[str]:
     if current is None:
         return ["trusted output is claimed"] if spec.trusted_output or spec.trusted_fields else []
     old = current.spec
@@ -247,7 +269,7 @@ def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None) -> list[str
         doubts.append(f"its results would count as {spec.reports}: goals are measured by them")
     if old.discovered and not spec.discovered:
         doubts.append("it would no longer count as discovered")
-    doubts.extend(_loosened(spec, old))
+    doubts.extend(compared.loosened)
     if spec.operation != old.operation:
         doubts.append(f"the operation would change from {old.operation} to {spec.operation}")
     if owner != current.owner:
@@ -305,17 +327,16 @@ def _loosened(spec: ToolSpec, old: ToolSpec) -> list[str]:
 
 
 def _newly_vouched(spec: ToolSpec, old: ToolSpec) -> Iterator[str]:
-    """Yield values that the new schema of a sink lists or gives, and the old one did not: conditions trust them."""
+    """Yield values that the new schema of a sink lists or gives, and the old one did not: conditions trust them.
+
+    A definition (no path) may be about any argument.
+    """
     known = set(vouched_values(old.parameters))
+    sinks = None if spec.sinks is None else {_FIRST_NAME.split(sink, maxsplit=1)[0] for sink in spec.sinks}
     for path, value in vouched_values(spec.parameters):
-        if (path, value) not in known and (spec.sinks is None or any(_is_about(path, sink) for sink in spec.sinks)):
-            yield f"{value[:100]} would be a value that {path or 'the schema'} itself gives"
-
-
-def _is_about(path: str, sink: str) -> bool:
-    """A definition (no path) may be about any argument."""
-    first = re.split(r"[.\[]", sink)[0]
-    return not path or path.split(".", maxsplit=1)[0] == first
+        is_sink = sinks is None or not path or path[0].partition(".")[0] in sinks
+        if is_sink and (path, value) not in known:
+            yield f"{value[:100]} would be a value that {'.'.join(path) or 'the schema'} itself gives"
 
 
 def _differs(text: str, spec: ToolSpec, old: ToolSpec) -> bool:

@@ -1,9 +1,11 @@
 """What would the new schema of a tool take that the old one refused?
 
 Keywords that bound a value are compared one by one. Where two schemas differ in another way, nobody can say without a
-person which one is stricter, so that counts as looser too.
+person which one is stricter, so that counts as looser too. Workers write both, so the time of a comparison grows with
+the length of the two and no faster: listed values are compared as sets, places are kept as tuples of names.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,7 +21,7 @@ _OPEN: tuple[Any, ...] = (True, None, {})
 
 def loosened(old: Any, new: Any, at: str = "") -> Iterator[str]:
     """Yield, with its place, what *new* takes and *old* refused; a new parameter is none of these."""
-    if old == new or old in _OPEN or new is False:
+    if old in _OPEN or new is False or (old == new and _identity(old) == _identity(new)):  # 1 == True in Python
         return
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
         yield f"{at or 'the arguments'}: more is taken"
@@ -44,7 +46,7 @@ def _own(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{word} is raised or gone" for word in _AT_MOST if word in old and _more(new.get(word), old[word]))
     yield from (f"{word} is lowered or gone" for word in _AT_LEAST if word in old and _more(old[word], new.get(word)))
     listed, offered = _values(old), _values(new)
-    if listed is not None and (offered is None or any(value not in listed for value in offered)):
+    if listed is not None and (offered is None or not set(map(_identity, offered)) <= set(map(_identity, listed))):
         yield "values are taken that were not listed"
     if "type" in old and not _types(new) <= _types(old):
         yield "other types are taken"
@@ -67,6 +69,19 @@ def _values(schema: Mapping[str, Any]) -> list[Any] | None:
     return [schema["const"]] if "const" in schema else schema.get("enum")
 
 
+def _identity(value: Any) -> str:
+    """Return what two values share exactly if JSON Schema takes them for equal; 1 and true are not, 1 and 1.0 are.
+
+    Numbers inside lists and objects are compared as they are written: to take two for different is the safe side. It is
+    a text since numbers can be chosen so that they all have the same hash, and texts can't.
+    """
+    if isinstance(value, str):
+        return f'"{value}'
+    if isinstance(value, float) and value.is_integer():
+        return repr(int(value))
+    return repr(value) if type(value) is int else json.dumps(value, sort_keys=True)
+
+
 _ALL_TYPES = frozenset({"null", "boolean", "object", "array", "number", "string"})
 
 
@@ -79,7 +94,7 @@ def _types(schema: Mapping[str, Any]) -> frozenset[str]:
     return found | {"integer"} if "number" in found else found
 
 
-def vouched_values(schema: Any, at: str = "") -> Iterator[tuple[str, str]]:
+def vouched_values(schema: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield (path of the argument, value) of every value that *schema* lists or gives: provenance calls it `fixed`."""
     if isinstance(schema, list):
         for item in schema:
@@ -90,6 +105,6 @@ def vouched_values(schema: Any, at: str = "") -> Iterator[tuple[str, str]]:
         for keyword, inner in schema.items():
             if keyword in _NAMED and isinstance(inner, Mapping):
                 for name, one in inner.items():
-                    yield from vouched_values(one, (f"{at}.{name}" if at else name) if keyword == "properties" else "")
+                    yield from vouched_values(one, (*at, name) if keyword == "properties" else ())
             elif keyword not in ("const", "enum", "default", "examples"):
                 yield from vouched_values(inner, at)

@@ -13,7 +13,7 @@ from uuid import UUID
 from nats.aio.msg import Msg
 
 from towpath_fabric.clock import monotonic
-from towpath_fabric.fair_queue import FairQueue, QueueOwner
+from towpath_fabric.turns.fair_queue import FairQueue, QueueOwner
 
 STOP_WAIT_S = 2.0
 """How long running requests may take when the process stops."""
