@@ -20,6 +20,12 @@ VARIABLES = ("tools", "routes", "agent_key", "tool_history", "user_message", "di
 MAX_RENDERED_CHARS = 1_000_000
 """A rendered base prompt; about the largest context of today's models, at one character a token."""
 
+MAX_EXPRESSION_LEVELS = 16
+"""Filters, conditions and operators inside each other: the time to compile them grows with the square of that."""
+
+MAX_IF_LEVELS = 32
+"""Python, which templates are compiled to, has room for 100 levels."""
+
 CACHED_TEMPLATES = 512
 """Compiled templates that are cached; with more agents some are compiled again (about a millisecond each)."""
 
@@ -69,6 +75,19 @@ class CompiledPromptTemplate:
             raise PromptInvalidError(msg) from error
 
 
+def template_tokens(text: str, most: int) -> int:
+    """Return how many tokens *text* has, which the time to compile it grows with; beyond *most* they aren't counted."""
+    found = 0
+    try:
+        for _token in _environment.lexer.tokeniter(text, None):
+            found += 1
+            if found > most:
+                break
+    except TemplateSyntaxError:
+        pass  # nor does the compiler read on
+    return found
+
+
 @lru_cache(maxsize=CACHED_TEMPLATES)
 def compile_base_prompt(text: str) -> CompiledPromptTemplate:
     """Compile *text*. Raises PromptInvalidError naming the line of what is not allowed."""
@@ -78,11 +97,20 @@ def compile_base_prompt(text: str) -> CompiledPromptTemplate:
         pieces = _pieces(tree)
         template = _environment.from_string(tree) if pieces is None else None
         return CompiledPromptTemplate(size=len(text), uses=uses, pieces=pieces, template=template)
+    except PromptInvalidError:
+        raise
     except TemplateSyntaxError as error:
         msg = f"line {error.lineno} of the base prompt: {error.message}"
         raise PromptInvalidError(msg) from error
     except RecursionError as error:
         msg = "the base prompt is nested too deeply"
+        raise PromptInvalidError(msg) from error
+    except (
+        SyntaxError,
+        ValueError,
+        OverflowError,
+    ) as error:  # numbers that Python does not take, or what it can't nest
+        msg = f"the base prompt can't be compiled: {str(error)[:200]}"
         raise PromptInvalidError(msg) from error
 
 
@@ -104,20 +132,24 @@ def _pieces(tree: nodes.Template) -> tuple[tuple[str, str], ...] | None:
 
 def _checked_names(tree: nodes.Template) -> list[str]:
     names = []
-    pending: list[nodes.Node] = [tree]
+    pending: list[tuple[nodes.Node, int, int]] = [(tree, 0, 0)]
     while pending:
-        node = pending.pop()
-        _check(node)
+        node, ifs, levels = pending.pop()
+        ifs += isinstance(node, nodes.If)
+        levels += isinstance(node, nodes.Expr)
+        _check(node, ifs, levels)
         if isinstance(node, nodes.Name):
             names.append(node.name)
-        pending.extend(node.iter_child_nodes())
+        pending.extend((child, ifs, levels) for child in node.iter_child_nodes())
     return names
 
 
-def _check(node: nodes.Node) -> None:
+def _check(node: nodes.Node, ifs: int, levels: int) -> None:
     what = ""
     if not isinstance(node, _NODES):
         what = f"{type(node).__name__.lower()} is not allowed in a prompt"
+    elif ifs > MAX_IF_LEVELS or levels > MAX_EXPRESSION_LEVELS:
+        what = f"more than {MAX_IF_LEVELS} ifs, or {MAX_EXPRESSION_LEVELS} operators, stand inside each other"
     elif isinstance(node, nodes.Name) and node.name not in VARIABLES:
         what = f"{node.name!r} is unknown; known are {', '.join(VARIABLES)}"
     elif isinstance(node, nodes.Filter) and node.name not in _FILTERS:

@@ -18,6 +18,7 @@ from towpath_fabric.ports import Database, MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.redelivery.poison_messages import poison_guards
 from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_orchestrator.adapters.model_prices import ModelPrices
 from towpath_orchestrator.adapters.run_store import RunStore
 from towpath_orchestrator.app.admission import AdmissionController
@@ -134,9 +135,9 @@ class OrchestratorWiring:
             log=log,
         )
 
-        self._registry = NetworkRegistry(pool, store, bus)
+        self._registry = NetworkRegistry(pool, store, bus, threads := FairThreads())
         find_version = self._registry.find
-        self._checker = checker = TaskChecker(pool, store, bus, settings, find_version)
+        self._checker = checker = TaskChecker(pool, store, bus, settings, find_version, threads)
         self._intake = intake = TaskIntake(
             pool, checker, cache, local_facts, dispatcher, announcer, settings, limits, admission
         )

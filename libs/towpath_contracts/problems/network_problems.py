@@ -25,6 +25,12 @@ NETWORK_PROBLEMS = (
         "prompt_invalid", 422, "A prompt template can't be compiled", "Correct the template at the place in detail."
     ),
     ProblemKind(
+        "network_too_large",
+        422,
+        "The prompts or answer schemas of a network take too long to be checked",
+        "Split the network, or have fewer tags in its prompts and fewer properties in its schemas.",
+    ),
+    ProblemKind(
         "force_respond_invalid",
         422,
         "force_respond names no agent that may respond",

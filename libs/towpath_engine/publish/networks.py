@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.json_schema import unusable_schema
+from towpath_contracts.json_schema import sub_schemas, unusable_schema
 from towpath_contracts.networks.spec import MAX_STEPS, AgentSpec, CompiledAgent, NetworkSnapshot, NetworkSpec
 from towpath_contracts.networks.swarm_members import NetworkSwarms, delegates_of, members_by_swarm
 from towpath_contracts.problems.registry import ProblemDetail
@@ -19,6 +19,10 @@ _PLACEHOLDER = re.compile(r"(?<!\{)\{(tools|routes|agent_key|tool_history)\}(?!\
 
 PROVIDERS = frozenset({"gemini", "google", "openai", "anthropic", "local", "scripted"})
 """Prefixes of model strings that a decider serves."""
+
+
+MAX_NETWORK_SUB_SCHEMAS = 4_000
+"""Sub-schemas of the answers of all its agents together: half a second of checking whether they are schemas."""
 
 
 def model_is_known(model: str) -> bool:
@@ -42,7 +46,13 @@ def check(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> list[ProblemDetai
 
 
 def _check_answers(spec: NetworkSpec) -> list[ProblemDetail]:
-    """Answers are held against these schemas, so they must be some."""
+    """Answers are held against these schemas, so they must be some; none is looked at where they are too many."""
+    left = MAX_NETWORK_SUB_SCHEMAS
+    for agent in spec.agents:
+        left -= sub_schemas(agent.respond_schema or {}, left)
+        if left < 0:
+            detail = f"the answer schemas of its agents have more than {MAX_NETWORK_SUB_SCHEMAS} sub-schemas together"
+            return [_problem("/agents", "network_too_large", detail)]
     return [
         _problem(f"/agents/{index}/respond_schema", "response_schema_invalid", fault)
         for index, agent in enumerate(spec.agents)

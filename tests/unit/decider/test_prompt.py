@@ -7,7 +7,7 @@ from tests.support.decider.decisions import context
 
 from towpath_contracts.decisions.request import FullToolOutput, OlderOutput
 from towpath_decider.core.prompt import render
-from towpath_fabric.prompt_templates import MAX_RENDERED_CHARS, PromptInvalidError, compile_base_prompt
+from towpath_fabric.prompt_templates import MAX_RENDERED_CHARS, PromptInvalidError, compile_base_prompt, template_tokens
 
 
 def output(step: int, text: str, tool: str = "crm.lookup") -> FullToolOutput:
@@ -134,6 +134,10 @@ def test_other_kinds_of_answer_are_asked_for_by_their_schema() -> None:
         ("{% include 'x' %}", "include is not allowed"),
         ("line\n{{ tools ", "line 2"),
         ("{% if tools %}", "base prompt"),
+        ("{{ tools" + "|upper" * 100 + " }}", "stand inside each other"),
+        ("{% if " + "not " * 100 + "tools %}{% endif %}", "stand inside each other"),
+        ("{% if tools %}" * 100 + "{% endif %}" * 100, "stand inside each other"),
+        ("{{ " + "9" * 5_000 + " }}", "can't be compiled"),
         ("(" * 5 + "{{ " + "(" * 5000 + "tools" + ")" * 5000 + " }}", "nested too deeply"),
     ],
 )
@@ -152,3 +156,10 @@ def test_a_template_that_multiplies_a_large_text_is_refused() -> None:
     base = compile_base_prompt("{{ tool_history }}" * 100)
     with pytest.raises(PromptInvalidError, match=f"the limit is {MAX_RENDERED_CHARS}"):
         base.render({"tool_history": "x" * 20_000})
+
+
+def test_the_tokens_of_a_template_are_counted_up_to_a_limit() -> None:
+    assert template_tokens("plain { text }", 100) == 1
+    assert template_tokens("a {{ tools }} b", 100) == 7
+    assert template_tokens("{{ tools }}" * 1_000, 100) == 101
+    assert template_tokens("{{ 'open", 100) <= 3

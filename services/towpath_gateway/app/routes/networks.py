@@ -31,6 +31,7 @@ _INVALID = (
     "route_unknown",
     "tool_unknown",
     "prompt_invalid",
+    "network_too_large",
 )
 
 

@@ -4,9 +4,12 @@ A version is immutable and one above the last; publishing what is already curren
 reported at once. One network belongs to the platform: every project has it, and nobody publishes it.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from pydantic import ValidationError
 
-from towpath_contracts.canonical import canonical_json, digest
+from towpath_contracts.canonical import canonical_json, digest, digest_text
 from towpath_contracts.decisions.request import PromptContext
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.grant_proposals.asked_grants import GRANT_NETWORK, GRANT_NETWORK_VERSION, GRANT_SNAPSHOT
@@ -24,17 +27,35 @@ from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.nats.replies import problem_from_validation
 from towpath_fabric.ports import Database, MessageBus
+from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
 
 Wanted = tuple[str, str, int | None]
 """Project, network, version; None is the current one."""
 
 
-def check_prompts(spec: NetworkSpec) -> list[ProblemDetail]:
-    """Return every prompt template that the decider would refuse in the middle of a run."""
-    # jinja2 is needed when a network is published, which few replicas ever see.
-    from towpath_fabric.prompt_templates import PromptInvalidError, compile_base_prompt  # noqa: PLC0415
+MAX_PROMPT_TOKENS = 10_000
+"""Tokens of the prompts of a network: a text between two tags is one, a placeholder five. Half a second at most."""
 
+
+def check_prompts(spec: NetworkSpec) -> list[ProblemDetail]:
+    """Return every prompt template that the decider would refuse in the middle of a run.
+
+    None is compiled where they have too many tokens together.
+    """
+    # jinja2 is needed when a network is published, which few replicas ever see.
+    from towpath_fabric.prompt_templates import (  # noqa: PLC0415
+        PromptInvalidError,
+        compile_base_prompt,
+        template_tokens,
+    )
+
+    left = MAX_PROMPT_TOKENS
+    for agent in spec.agents:
+        left -= template_tokens(compile_prompt(agent.prompt_template), left)
+        if left < 0:
+            detail = f"the prompts of its agents have more than {MAX_PROMPT_TOKENS} tokens of templates together"
+            return [ProblemDetail(pointer="/agents", code="network_too_large", detail=detail)]
     problems = []
     for index, agent in enumerate(spec.agents):
         try:
@@ -45,13 +66,36 @@ def check_prompts(spec: NetworkSpec) -> list[ProblemDetail]:
     return problems
 
 
+@dataclass(frozen=True, slots=True)
+class _CompiledNetwork:
+    """A snapshot, the JSON that is stored of it, and the digest of that."""
+
+    snapshot: NetworkSnapshot
+    text: str
+    address: str
+
+
+def _compile_checked(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> _CompiledNetwork:
+    """Return what *spec* is compiled to; raises ProblemError with everything that is wrong with it."""
+    own = ProblemDetail(pointer="/name", code="network_reserved", detail=f"{spec.name} is a network of the platform")
+    found = [*((own,) if spec.name == GRANT_NETWORK else ()), *check(spec, tools), *check_prompts(spec)]
+    if found:
+        detail = f"{spec.name}: {len(found)} problem(s): " + "; ".join(entry.detail for entry in found)
+        raise ProblemError(problem("network_invalid", detail, errors=tuple(found)))
+    snapshot = compile_snapshot(spec, tools)
+    text = canonical_json(snapshot_body(snapshot))
+    return _CompiledNetwork(snapshot, text, digest_text(text))
+
+
 class NetworkRegistry:
     """Networks of every project."""
 
-    def __init__(self, pool: Database, store: RunStore, bus: MessageBus) -> None:
+    def __init__(self, pool: Database, store: RunStore, bus: MessageBus, threads: FairThreads) -> None:
+        """*threads* check networks: that takes up to a second, and whoever may read networks may have it done."""
         self._pool = pool
         self._store = store
         self._bus = bus
+        self._threads = threads
         self._versions = KeyBatchLoader(self._look)
 
     async def find(self, project: str, name: str, version: int | None) -> NetworkVersion:
@@ -97,15 +141,8 @@ class NetworkRegistry:
             invalid = problem_from_validation(error, "network").errors
             raise ProblemError(problem("network_invalid", f"{len(invalid)} problem(s)", errors=invalid)) from error
         tools = await self._tools(request.project, spec)
-        own = ProblemDetail(
-            pointer="/name", code="network_reserved", detail=f"{spec.name} is a network of the platform"
-        )
-        found = [*((own,) if spec.name == GRANT_NETWORK else ()), *check(spec, tools), *check_prompts(spec)]
-        if found:
-            detail = f"{spec.name}: {len(found)} problem(s): " + "; ".join(entry.detail for entry in found)
-            raise ProblemError(problem("network_invalid", detail, errors=tuple(found)))
-        snapshot = compile_snapshot(spec, tools)
-        return await self._publish_next(request, spec, snapshot)
+        compiled = await self._threads.run(request.project, lambda: _compile_checked(spec, tools))
+        return await self._publish_next(request, spec, compiled)
 
     async def _tools(self, project: str, spec: NetworkSpec) -> dict[str, ToolSpec]:
         names = tuple(sorted({name for agent in spec.agents for name in agent.equipped_tools}))
@@ -115,10 +152,9 @@ class NetworkRegistry:
         return {tool.name: tool for tool in described.tools}
 
     async def _publish_next(
-        self, request: PublishNetwork, spec: NetworkSpec, snapshot: NetworkSnapshot
+        self, request: PublishNetwork, spec: NetworkSpec, compiled: _CompiledNetwork
     ) -> NetworkVersion:
-        body = snapshot_body(snapshot)
-        address = digest(body)
+        snapshot, address = compiled.snapshot, compiled.address
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(QUERIES.lock_name, request.project, spec.name)
             current = await connection.fetchrow(QUERIES.network_version, request.project, spec.name, None)
@@ -128,7 +164,7 @@ class NetworkRegistry:
             if request.dry_run:
                 published_at = await connection.fetchval(QUERIES.now)
             else:
-                await connection.execute(QUERIES.add_snapshot, address, canonical_json(body))
+                await connection.execute(QUERIES.add_snapshot, address, compiled.text)
                 published_at = await connection.fetchval(
                     QUERIES.add_version,
                     request.project,

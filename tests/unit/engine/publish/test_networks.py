@@ -102,3 +102,10 @@ def test_the_snapshot_holds_what_a_run_needs_and_no_more() -> None:
     assert (lead.prompt, lead.model, lead.respond_guidance) == ("Hi {{ agent_key }}", "gemini:x", "short")
     assert (other.model, other.respond_schema, other.allow_respond) == ("google:y", {"type": "object"}, False)
     assert NetworkSnapshot.model_validate(snapshot_body(compiled)) == compiled
+
+
+def test_answer_schemas_that_are_too_large_together_are_refused_unread() -> None:
+    large = {"properties": {str(place): {} for place in range(1_200)}, "type": "objekt"}
+    agents = [LEAD, *({"key": f"a{place}", "respond_schema": large} for place in range(3))]
+    assert [code for code, _ in problems(spec(*agents))] == ["response_schema_invalid"] * 3
+    assert problems(spec(*agents, {"key": "a3", "respond_schema": large})) == [("network_too_large", "/agents")]
