@@ -13,13 +13,13 @@ LONGEST_S = 5.0
 """The service itself may be held up for a second; the rest is for machines that do something else."""
 
 
-async def longest_answer(target: Target, attempt: Awaitable[Any]) -> float:
-    """Ask for the policy of another project until *attempt* is over; return the seconds of the slowest answer."""
+async def longest_answer(target: Target, attempt: Awaitable[Any], path: str = "/v1/policy") -> float:
+    """Ask for *path* of another project until *attempt* is over; return the seconds of the slowest answer."""
     doing, longest = asyncio.ensure_future(attempt), 0.0
     async with target.client(project="bystander") as client:
         while True:
             over, began = doing.done(), monotonic()
-            answer = await client.get("/v1/policy")
+            answer = await client.get(path)
             longest = max(longest, monotonic() - began)
             if answer.status_code >= 500:
                 raise AttackWorkedError(f"another project was answered {answer.status_code} after {longest:.1f} s")

@@ -1,0 +1,132 @@
+"""Attacks by requests whose check takes long: schemas to compare, prompts to compile, names to be guessed.
+
+Another project shall wait for less than a second; LONGEST_S allows for machines that do something else.
+"""
+
+import asyncio
+import json
+import random
+from typing import Any
+
+import httpx2
+import nats
+from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.corpus.availability import LONGEST_S, longest_answer
+from tests.attacks.target import NETWORK, Target
+
+CLERK: dict[str, Any] = {"equipped_tools": ["desk.mail"], "allow_respond": True, "prompt_template": "x"}
+DENSE = "{% if tools %}x{{agent_key|upper}}{% else %}y{% endif %}" * 380
+NESTED = ("{{ tools" + "|upper" * 120 + " }}") * 20
+
+
+def network(agents: int, **more: Any) -> dict[str, Any]:
+    """Return a network with so many agents; a function in *more* is called with the place of its agent."""
+    made = [
+        {**CLERK, "key": f"a{place}", "is_default": place == 0, **{name: give(place) for name, give in more.items()}}
+        for place in range(agents)
+    ]
+    return {"spec": {**NETWORK, "name": "costly", "agents": made}}
+
+
+def answer_schema(place: int) -> dict[str, Any]:
+    return {"type": "object", "properties": {f"p{one}_{place}": {"type": "string"} for one in range(300)}}
+
+
+COSTLY_NETWORKS = (
+    network(45, prompt_template=lambda place: f"{DENSE}{place}"),
+    network(20, prompt_template=lambda place: f"{NESTED}{place}"),
+    network(50, respond_schema=answer_schema),
+    network(
+        1, prompt_template=lambda _: DENSE, respond_schema=lambda _: {"properties": {str(n): {} for n in range(1_900)}}
+    ),
+)
+"""The last is the most that is taken; the others are refused."""
+
+
+@attack(Position.KEY_HOLDER)
+async def networks_that_take_long_to_be_checked(target: Target) -> str:
+    """Have networks validated with a viewer's key, three at a time, while another project asks for its own."""
+    answers = []
+    async with target.client(scopes=["networks:read"]) as client:
+        for body in COSTLY_NETWORKS:
+            doing = asyncio.gather(*[client.post("/v1/networks/validate", json=body) for _ in range(3)])
+            answers.append(await longest_answer(target, doing, "/v1/networks"))
+    return told(answers)
+
+
+@attack(Position.KEY_HOLDER)
+async def a_task_whose_schema_takes_long_to_be_compiled(target: Target) -> str:
+    """Submit tasks with large answer schemas, each another one, while another project asks for its networks."""
+
+    def task(place: int) -> dict[str, Any]:
+        schema = {"properties": {f"{place}_{one}": {} for one in range(1_900)}}
+        return {"network": NETWORK["name"], "user_message": "go", "response_schema": schema}
+
+    async with target.client() as client:
+        doing = asyncio.gather(*[client.post("/v1/runs", json=task(place)) for place in range(4)])
+        return told([await longest_answer(target, doing, "/v1/networks")])
+
+
+@attack(Position.WORKER)
+async def long_lists_of_values_to_be_compared(target: Target) -> str:
+    """Register tools with lists of 21,000 values, and then others, while another project asks for its policy."""
+    await register(target, [0] * 21_000 + [1], "before")
+    longest = await longest_answer(target, register(target, [1] * 21_000, "after"))
+    return told([longest, await longest_answer(target, register(target, [1] * 21_000, "after"))])
+
+
+async def register(target: Target, values: list[int], description: str) -> None:
+    """Register five tools with the credential of the target's worker; raises ValueError where they are refused."""
+    tools = [
+        {
+            "name": f"desk.list{place}",
+            "toolset": "desk",
+            "effect_class": "pure",
+            "description": description,
+            "parameters": {"type": "object", "properties": {"a": {"enum": values}}},
+        }
+        for place in range(5)
+    ]
+    answer = await ask_as_worker(target, tools)
+    if "standings" not in answer:
+        raise ValueError(f"the tools were not taken: {str(answer)[:300]}")
+
+
+async def ask_as_worker(target: Target, tools: list[dict[str, Any]]) -> dict[str, Any]:
+    connection = await nats.connect(
+        target.platform.nats_url_of("tools_1"), inbox_prefix=b"_INBOX_worker", allow_reconnect=False
+    )
+    try:
+        body = {"project": "default", "toolset": "desk", "worker": "w", "owner": "o", "tools": tools}
+        text = json.dumps(body, separators=(",", ":")).encode()
+        answer = await connection.request("svc.tas.register_tools.default.desk", text, timeout=60)
+        found: dict[str, Any] = json.loads(answer.data)
+        return found
+    finally:
+        await connection.close()
+
+
+@attack(Position.WORKER)
+async def names_that_take_long_to_be_compared(target: Target) -> str:
+    """Have a grant name 256 tools that a network with 300 tools has not, all of the same 118 letters."""
+    letters, chance = list("abcdefghijklmnop" * 7 + "qrstuv"), random.Random(7)
+    names = ["desk." + "".join(chance.sample(letters, len(letters))) for _ in range(556)]
+    tools = [{"name": name, "toolset": "desk", "effect_class": "pure"} for name in names[:300]]
+    await ask_as_worker(target, tools)
+    async with target.client() as client:
+        made = await client.post("/v1/networks", json=network(1, equipped_tools=lambda _: names[:300]))
+        made.raise_for_status()
+        task = {"network": "costly", "user_message": "go", "grant": [{"tool": name} for name in names[300:]]}
+
+        async def submit() -> httpx2.Response:
+            return await client.post("/v1/runs", json=task)
+
+        return told([await longest_answer(target, submit(), "/v1/networks")])
+
+
+def told(answers: list[float]) -> str:
+    """Return how long the other project waited; raises AttackWorkedError where that was too long."""
+    longest = f"another project waited {max(answers):.2f} s at most"
+    if max(answers) > LONGEST_S:
+        raise AttackWorkedError(longest)
+    return longest
