@@ -28,19 +28,23 @@ def network(agents: int, **more: Any) -> dict[str, Any]:
     return {"spec": {**NETWORK, "name": "costly", "agents": made}}
 
 
-def answer_schema(place: int) -> dict[str, Any]:
-    return {"type": "object", "properties": {f"p{one}_{place}": {"type": "string"} for one in range(300)}}
+def schema(properties: int, head: str) -> dict[str, Any]:
+    """Return a schema with so many properties, whose names begin with *head*."""
+    return {"type": "object", "properties": {f"{head}_{place}": {} for place in range(properties)}}
 
 
-COSTLY_NETWORKS = (
-    network(45, prompt_template=lambda place: f"{DENSE}{place}"),
-    network(20, prompt_template=lambda place: f"{NESTED}{place}"),
-    network(50, respond_schema=answer_schema),
-    network(
-        1, prompt_template=lambda _: DENSE, respond_schema=lambda _: {"properties": {str(n): {} for n in range(1_900)}}
-    ),
-)
-"""The last is the most that is taken; the others are refused."""
+def costly_networks(turn: int) -> list[dict[str, Any]]:
+    """Return networks that no other turn has: the last is about the most that is taken, the others are refused."""
+    return [
+        network(45, prompt_template=lambda place: f"{DENSE}{place}{turn}"),
+        network(20, prompt_template=lambda place: f"{NESTED}{place}{turn}"),
+        network(50, respond_schema=lambda place: schema(300, f"{turn}_{place}")),
+        network(
+            2,
+            prompt_template=lambda place: f"{DENSE[: len(DENSE) // 2]}{place}{turn}",
+            respond_schema=lambda place: schema(1_900, f"{turn}_{place}"),
+        ),
+    ]
 
 
 @attack(Position.KEY_HOLDER)
@@ -48,9 +52,11 @@ async def networks_that_take_long_to_be_checked(target: Target) -> str:
     """Have networks validated with a viewer's key, three at a time, while another project asks for its own."""
     answers = []
     async with target.client(scopes=["networks:read"]) as client:
-        for body in COSTLY_NETWORKS:
-            doing = asyncio.gather(*[client.post("/v1/networks/validate", json=body) for _ in range(3)])
+        for bodies in zip(*map(costly_networks, range(3)), strict=True):
+            doing = asyncio.gather(*[client.post("/v1/networks/validate", json=body) for body in bodies])
             answers.append(await longest_answer(target, doing, "/v1/networks"))
+    if [answer.status_code for answer in doing.result()] != [200] * 3:
+        raise ValueError(f"what may be asked for was refused: {doing.result()[0].text[:300]}")
     return told(answers)
 
 
@@ -59,8 +65,7 @@ async def a_task_whose_schema_takes_long_to_be_compiled(target: Target) -> str:
     """Submit tasks with large answer schemas, each another one, while another project asks for its networks."""
 
     def task(place: int) -> dict[str, Any]:
-        schema = {"properties": {f"{place}_{one}": {} for one in range(1_900)}}
-        return {"network": NETWORK["name"], "user_message": "go", "response_schema": schema}
+        return {"network": NETWORK["name"], "user_message": "go", "response_schema": schema(1_900, str(place))}
 
     async with target.client() as client:
         doing = asyncio.gather(*[client.post("/v1/runs", json=task(place)) for place in range(4)])
