@@ -54,5 +54,5 @@ async def _in_thread(compute: Callable[[], Result]) -> Result:
     try:
         return await asyncio.shield(doing)
     except asyncio.CancelledError:
-        await asyncio.wait((doing,))
+        await asyncio.gather(doing, return_exceptions=True)
         raise
