@@ -72,6 +72,13 @@ def selection_problem(request: RequestErasure) -> Problem | None:
     return None
 
 
+def time_problem(request: RequestErasure, now: datetime) -> Problem | None:
+    """Return what is wrong with the time up to which is erased; None where it is over."""
+    if request.before is None or request.before <= now:
+        return None
+    return problem("request_invalid", f"before is {request.before.isoformat()}, and it is {now.isoformat()} now")
+
+
 def tree_problem(run_id: UUID, project: str, tree: Sequence[RunToErase]) -> Problem | None:
     """Return why a run of *project* can't be erased with what is below it; None where it can."""
     own = next((run for run in tree if run.run_id == run_id), None)

@@ -13,6 +13,7 @@ from tests.attacks.target import Target
 from towpath_audit.report import AuditReport
 from towpath_audit.verifier import verify
 from towpath_contracts.canonical import digest_text
+from towpath_fabric.clock import wall
 
 
 @attack(Position.DATABASE_ADMIN)
@@ -116,7 +117,7 @@ async def _bundle(client: httpx2.AsyncClient) -> list[str]:
 async def erase_as_a_policy_admin(target: Target) -> str:
     """Erase what was done under a policy as somebody who may change policies."""
     async with target.client("aud-3", roles=["policy_admin"]) as admin:
-        answer = await admin.post("/v1/erasures", json={"reason": "tidy", "before": "2999-01-01T00:00:00Z"})
+        answer = await admin.post("/v1/erasures", json={"reason": "tidy", "before": wall().isoformat()})
         if answer.is_success:
             raise AttackWorkedError(f"erased: {answer.text}")
         return str(answer.json()["detail"])
@@ -126,7 +127,7 @@ async def erase_as_a_policy_admin(target: Target) -> str:
 async def erase_alone(target: Target) -> str:
     """Erase everything with one key of the scope audit:erase, and with another key of the same person."""
     async with target.client("aud-4", scopes=["audit:erase"], as_caller=True) as eraser:
-        asked = await eraser.post("/v1/erasures", json={"reason": "tidy", "before": "2999-01-01T00:00:00Z"})
+        asked = await eraser.post("/v1/erasures", json={"reason": "tidy", "before": wall().isoformat()})
         asked.raise_for_status()
         path = f"/v1/erasures/{asked.json()['erasure_id']}"
         answers = [await eraser.post(f"{path}/confirm")]

@@ -3,6 +3,7 @@
 from tests.attacks.attack import AttackWorkedError, Position, attack
 from tests.attacks.target import Target, pending_gates
 
+from towpath_fabric.clock import wall
 from towpath_gateway.core.api_keys import ALL_SCOPES
 
 
@@ -45,7 +46,7 @@ async def key_without_a_trace(target: Target) -> str:
             (await admin.delete(f"/v1/keys/{made['prefix']}")).raise_for_status()
             target.platform.release("tas")
             await target.platform.wait_ready()
-            erase = {"reason": "tidy", "before": "2999-01-01T00:00:00Z"}
+            erase = {"reason": "tidy", "before": wall().isoformat()}
             asked = (await admin.post("/v1/erasures", json=erase)).json()
             async with target.client("kadmin4", scopes=["audit:erase"], as_caller=True) as other:
                 (await other.post(f"/v1/erasures/{asked['erasure_id']}/confirm")).raise_for_status()

@@ -15,6 +15,7 @@ from towpath_tas.core.erasure_rules import (
     RunToErase,
     decide,
     selection_problem,
+    time_problem,
     tree_problem,
 )
 
@@ -158,3 +159,11 @@ def test_a_run_is_not_erased_while_something_of_it_lives_or_is_not_the_project_s
 def test_what_is_to_be_erased_is_named_clearly(kind: str, named: dict[str, object], good: bool) -> None:
     request = RequestErasure.model_validate({"project": "p", "actor": "dana", "reason": "r", "kind": kind, **named})
     assert (selection_problem(request) is None) is good
+
+
+def test_what_is_erased_ends_no_later_than_now() -> None:
+    for before, good in ((None, True), (NOW, True), (NOW + timedelta(microseconds=1), False)):
+        request = RequestErasure(project="p", actor="dana", reason="r", caller="mia", before=before)
+        refused = time_problem(request, NOW)
+        assert (refused is None) is good
+        assert refused is None or (refused.code, "is" in refused.detail) == ("request_invalid", True)

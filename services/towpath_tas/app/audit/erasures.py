@@ -33,6 +33,7 @@ from towpath_tas.core.erasure_rules import (
     decide,
     requested_detail,
     selection_problem,
+    time_problem,
     tree_problem,
 )
 
@@ -77,6 +78,9 @@ class Erasures:
                 if refused is not None:
                     raise ProblemError(refused)
             now = await connection.fetchval(QUERIES.now)
+            refused = time_problem(request, now)
+            if refused is not None:
+                raise ProblemError(refused)
             erasure = ErasureView(
                 erasure_id=new_run_id(),
                 kind=request.kind,
