@@ -7,7 +7,8 @@ The file is JSON Lines in UTF-8. Every line is an object with a `kind`:
     step        where the run's log asked for a call that was decided on this page
     earlier     one entry from before the first leaf, with its path: the decision that allowed a call of it, or, with
                 its payload, who asked for an erasure that was carried out in it, or confirmed that
-    leaf        one entry of the log with its payload (null once it is erased, or `withheld`) and its leaf hash
+    leaf        one entry of the log with its payload (null once it is erased) and its leaf hash; of a payload that is
+                too large, `withheld` has the short members where it fits its entry, and `changed` says that it does not
     hidden      entries that this bundle does not disclose: other projects', or outside of the time asked; of each the
                 two digests that its leaf hashes, which tell whether it is of the bundle's project (form 1: leaf hashes)
     unfit       the leaf hash of an entry that is not disclosed and, as it is stored now, does not make that hash
@@ -62,9 +63,13 @@ def header(
     keys: Sequence[PublicKey],
     exported_at: str,
     exported_by: str,
+    begins: str | None = None,
+    kept: str | None = None,
 ) -> Line:
     """Return the first line. *edge* is the tree before the first leaf of the bundle, *size* the size at its end.
 
+    *begins* is the checkpoint over that tree, whose signed time tells that everything before was sealed before *since*;
+    *kept* the one over all that retention dropped. Older bundles lack both.
     `earlier`: decisions from before the first leaf are included where they are needed; older bundles lack it.
     """
     return {
@@ -81,19 +86,27 @@ def header(
         "earlier": True,
         "exported_at": exported_at,
         "exported_by": exported_by,
+        "begins": begins,
+        "kept": kept,
     }
 
 
-def leaf(
-    index: int, entry: AuditLogEntry, payload: ErasablePayload | None, stored_hash: bytes, *, withheld: bool = False
-) -> Line:  # fmt: skip
-    """Return a disclosed leaf; *stored_hash* is the one in the log, whatever the entry looks like now.
-
-    *withheld*: there is a payload, but it is too large to be included.
-    """
+def leaf(index: int, entry: AuditLogEntry, payload: ErasablePayload | None, stored_hash: bytes) -> Line:
+    """Return a disclosed leaf; *stored_hash* is the one in the log, whatever the entry looks like now."""
     shown = None if payload is None else payload.as_json()
-    line = {"kind": "leaf", "leaf": index, "entry": entry.as_json(), "payload": shown, "hash": stored_hash.hex()}
-    return {**line, "withheld": True} if withheld else line
+    return {"kind": "leaf", "leaf": index, "entry": entry.as_json(), "payload": shown, "hash": stored_hash.hex()}
+
+
+def large_leaf(index: int, entry: AuditLogEntry, payload: ErasablePayload, stored_hash: bytes) -> Line:
+    """Return a disclosed leaf whose *payload* is too large for a bundle.
+
+    Only whoever has the payload can compare it with the entry's commitment, so it is compared here: a payload that
+    does not fit is marked as changed, and is a fault.
+    """
+    line = leaf(index, entry, None, stored_hash)
+    if payload.commitment() != entry.commitment:
+        return {**line, "changed": True}
+    return {**line, "withheld": payload.shortened().as_json()}
 
 
 def earlier(

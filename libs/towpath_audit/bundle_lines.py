@@ -6,7 +6,7 @@ from typing import Any
 from towpath_audit.bundle import Line, serialize_line
 from towpath_audit.entries import HiddenEntry
 from towpath_audit.merkle import HASH_BYTES
-from towpath_audit.notes import read_time
+from towpath_audit.notes import MAX_SIZE, read_time
 
 
 class BadLineError(Exception):
@@ -33,7 +33,7 @@ SCOPE_FIELDS = ("origin", "project", "since", "until", "exported_at", "exported_
 def check_header(line: Line) -> None:
     """Raise ValueError, TypeError or KeyError for a header with members of other types."""
     for name in ("first", "size"):
-        if type(line[name]) is not int or line[name] < 0:
+        if type(line[name]) is not int or not 0 <= line[name] <= MAX_SIZE:
             raise ValueError(f"{name} is no size")
     if not isinstance(line["edge"], list) or not isinstance(line["keys"], list):
         raise TypeError("edge and keys are lists")

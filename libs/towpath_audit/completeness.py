@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.report import AuditFault, AuditReport
-from towpath_audit.sealed_erasures import SealedErasures, read_detail
+from towpath_audit.retention import DROPPED, RetentionCheck
+from towpath_audit.sealed_erasures import SealedErasures
 from towpath_audit.stored_rows import differences
 
 PERMISSIONS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
@@ -28,9 +29,11 @@ EFFECTS = {
 }
 """Verdicts that only an allowed call can have, by phase."""
 
-DROPPED = "audit.dropped"
 LOG_PHASE_PREFIX = "audit."
 """Entries of these phases are about the log itself; their payloads are never erased."""
+
+COMPARED_PREFIXES = ("policy.", "tool.", "key.", "approval.")
+"""Of entries of these phases earlier releases withheld nothing but what somebody had swapped."""
 
 AddFault = Callable[[AuditFault], None]
 
@@ -62,6 +65,7 @@ class BundleCompletenessCheck:
     """
 
     add_fault: AddFault
+    retention: RetentionCheck
     partial: bool = False
     tells_earlier: bool = False
     decided: dict[str, int] = field(default_factory=dict)
@@ -69,12 +73,10 @@ class BundleCompletenessCheck:
     steps: dict[str, _Step] = field(default_factory=dict)
     stored: dict[int, Any] = field(default_factory=dict)
     erasures: SealedErasures = field(default_factory=SealedErasures)
-    dropped: list[dict[str, Any]] = field(default_factory=list)
     missing: dict[int, _Gone] = field(default_factory=dict)
     emptied: list[_Gone] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
     undecided: dict[str, list[AuditFault]] = field(default_factory=dict)
-    dropped_before: bool = False
     unkept: set[str] = field(default_factory=set)
     withheld: int = 0
     effects: int = 0
@@ -96,29 +98,55 @@ class BundleCompletenessCheck:
 
     def on_earlier(self, leaf: int, entry: AuditLogEntry, payload: ErasablePayload | None) -> None:
         """Add an entry from before the first leaf, which was proved to be in the log."""
-        self.dropped_before = self.dropped_before or entry.phase == DROPPED
-        if payload is not None and entry.phase.startswith(LOG_PHASE_PREFIX):
+        if entry.phase == DROPPED:
+            self.retention.on_earlier(leaf, entry, payload)
+        elif payload is not None and entry.phase.startswith(LOG_PHASE_PREFIX):
             self.erasures.on_entry(entry, payload)
         if entry.execution_id is not None and (entry.phase, entry.verdict) in PERMISSIONS:
             self.decided.setdefault(entry.execution_id, leaf)
 
     def on_leaf(
-        self, leaf: int, line: int, entry: AuditLogEntry, payload: ErasablePayload | None, *, withheld: bool = False
-    ) -> None:  # fmt: skip
-        """Add an entry; its payload is None if it is erased or *withheld*."""
+        self,
+        leaf: int,
+        line: int,
+        entry: AuditLogEntry,
+        payload: ErasablePayload | None,
+        *,
+        withheld: ErasablePayload | bool = False,
+    ) -> None:
+        """Add an entry; its payload is None if it is erased or *withheld*: then that is what is shown of it, if any."""
         if entry.entry_id in self.ids:
             self._fault("entry_twice", f"entry {entry.entry_id} stands in the log twice", leaf, line, entry)
         self.ids.add(entry.entry_id)
         if payload is None and withheld and not entry.phase.startswith(LOG_PHASE_PREFIX):
-            self.withheld += 1
+            payload = self._withheld(leaf, line, entry, withheld)
         elif payload is None:
             self.missing[entry.entry_id] = _Gone("payload_missing", "its payload is gone", entry, leaf, line)
         elif entry.phase.startswith(LOG_PHASE_PREFIX):
-            self._on_own(entry, payload)
+            self._on_own(leaf, line, entry, payload)
         if leaf in self.stored:
             self._compare_stored(leaf, line, entry, payload)
         if entry.execution_id is not None:
             self._on_call(leaf, line, entry, entry.execution_id)
+
+    def on_changed(self, leaf: int, line: int, entry: AuditLogEntry) -> None:
+        """Add an entry whose payload is a fault already: nothing is compared with it."""
+        self.ids.add(entry.entry_id)
+        self.stored.pop(leaf, None)
+        if entry.execution_id is not None:
+            self._on_call(leaf, line, entry, entry.execution_id)
+
+    def _withheld(
+        self, leaf: int, line: int, entry: AuditLogEntry, shown: ErasablePayload | bool
+    ) -> ErasablePayload | None:
+        """Return what is shown of a payload that is too large; None where nothing is, so that nothing is compared."""
+        self.withheld += 1
+        if isinstance(shown, ErasablePayload):
+            return shown
+        if entry.phase.startswith(COMPARED_PREFIXES):
+            message = f"the payload of {entry.phase} is not shown, so nothing can be compared with it: export it again"
+            self._fault("payload_withheld", message, leaf, line, entry)
+        return None
 
     def _compare_stored(self, leaf: int, line: int, entry: AuditLogEntry, payload: ErasablePayload | None) -> None:
         found = self.stored.pop(leaf)
@@ -141,7 +169,7 @@ class BundleCompletenessCheck:
 
     def finish(self, report: AuditReport) -> None:
         """Report what is missing, and what could not be checked."""
-        self.erasures.partial = self.dropped_before or bool(self.dropped)
+        self.erasures.partial = self.retention.dropped
         lost = {one: self.erasures.why_entry_is_uncovered(gone.entry) for one, gone in self.missing.items()}
         for entry_id, gone in self.missing.items():
             self._report_gone(gone, lost[entry_id])
@@ -167,7 +195,7 @@ class BundleCompletenessCheck:
         """Report effects without a decision, unless retention may have dropped the decision, as the log says."""
         if not self.undecided:
             return
-        if self.tells_earlier and not self.dropped_before and not self.dropped:
+        if self.tells_earlier and not self.retention.dropped:
             for faults in self.undecided.values():
                 for fault in faults:
                     self.add_fault(fault)
@@ -176,12 +204,10 @@ class BundleCompletenessCheck:
         said = f"{len(self.undecided)} calls went on here and no decision of theirs is shown"
         report.notes.append(f"{said}: {why}, so it can't be told whether there was one")
 
-    def _on_own(self, entry: AuditLogEntry, payload: ErasablePayload) -> None:
+    def _on_own(self, leaf: int, line: int, entry: AuditLogEntry, payload: ErasablePayload) -> None:
         self.erasures.on_entry(entry, payload)
         if entry.phase == DROPPED:
-            said = read_detail(payload)
-            if said:
-                self.dropped.append(said)
+            self.retention.on_entry(leaf, line, entry, payload)
 
     def _on_call(self, leaf: int, line: int, entry: AuditLogEntry, execution_id: str) -> None:
         if entry.phase == "decision":

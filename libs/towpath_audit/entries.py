@@ -9,6 +9,7 @@ shown of an entry that is not disclosed, and show which projects it is not of. L
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
@@ -19,6 +20,9 @@ LEAF_FORM = 2
 """The form of leaves that are written now; 1 is read in bundles and proofs of earlier releases."""
 
 SALT_BYTES = 16
+
+MAX_SHORTENED_CHARS = 50_000
+"""Details of a payload of which only the short members are shown; what tables keep is among these."""
 
 
 class EntryError(Exception):
@@ -122,6 +126,24 @@ class ErasablePayload:
     def as_json(self) -> dict[str, str]:
         """Return the payload as bundles contain it."""
         return {"salt": self.salt.hex(), "args_digest": self.args_digest, "detail": self.detail}
+
+    def shortened(self) -> "ErasablePayload":
+        """Return the payload without the largest members of its details: what is left is compared with tables.
+
+        It does not fit the commitment any more.
+        """
+        try:
+            members = json.loads(self.detail)
+            texts = {name: json.dumps(member) for name, member in members.items()}
+        except (ValueError, AttributeError, RecursionError):
+            members, texts = {}, {}
+        kept, room = {}, MAX_SHORTENED_CHARS
+        for name in sorted(texts, key=lambda name: len(texts[name])):
+            room -= len(name) + len(texts[name])
+            if room < 0:
+                break
+            kept[name] = members[name]
+        return ErasablePayload(salt=self.salt, args_digest=self.args_digest, detail=json.dumps(kept))
 
     @classmethod
     def read(cls, value: Any) -> "ErasablePayload":

@@ -24,6 +24,15 @@ ALGORITHM = b"\x01"
 """Ed25519 in C2SP's registry of signature types."""
 
 MAX_NOTE_CHARS = 65_536
+MAX_SIGNATURES = 16
+"""On one note: ours, and those of witnesses. Each is tried with a key of its name."""
+
+MAX_KEYS = 64
+"""That one file brings."""
+
+MAX_SIZE = 2**63 - 1
+"""Of a log: its indexes are counted in eight bytes."""
+
 _DASH = "\u2014 "
 _SIGNATURE = re.compile(r"\u2014 (\S+) ([A-Za-z0-9+/]+={0,2})")
 _NAME = re.compile(r"[^\s+]{1,128}")
@@ -91,6 +100,13 @@ class PublicKey:
         return True
 
 
+def read_keys(texts: Sequence[str]) -> list[PublicKey]:
+    """Return the keys that a file brings, each once; raises NoteError for what is none, and for too many."""
+    if not isinstance(texts, list) or len(texts) > MAX_KEYS:
+        raise NoteError(f"a file brings a list of at most {MAX_KEYS} keys")
+    return list(dict.fromkeys(PublicKey.read(text) for text in texts))
+
+
 class Signer:
     """Signs under *name* with one private key."""
 
@@ -117,7 +133,10 @@ def open_note(note: str, keys: Sequence[PublicKey]) -> tuple[str, PublicKey]:
     if not mark or len(note) > MAX_NOTE_CHARS or not tail.endswith("\n"):
         raise NoteError("this is no signed note")
     text += "\n"
-    signatures = [_SIGNATURE.fullmatch(line) for line in tail.splitlines()]
+    lines = tail.splitlines()
+    if len(lines) > MAX_SIGNATURES:
+        raise NoteError(f"a note has at most {MAX_SIGNATURES} signatures")
+    signatures = [_SIGNATURE.fullmatch(line) for line in lines]
     if not all(signatures):
         raise NoteError("a signature line can't be read")
     for found in filter(None, signatures):
@@ -161,8 +180,8 @@ class Checkpoint:
             at = read_time(times[0]) if times else None
         except (ValueError, binascii.Error) as error:
             raise NoteError("the root or the time of the checkpoint can't be read") from error
-        if len(root) != HASH_BYTES:
-            raise NoteError("the root of the checkpoint is no hash")
+        if len(root) != HASH_BYTES or int(lines[1]) > MAX_SIZE:
+            raise NoteError("the root or the size of the checkpoint is none")
         return cls(lines[0], int(lines[1]), root, at)
 
 

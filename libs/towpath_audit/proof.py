@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from towpath_audit.entries import AuditLogEntry, EntryError, ErasablePayload
 from towpath_audit.merkle import HASH_BYTES, ProofError, check_inclusion
-from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, write_time
+from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, read_keys, write_time
 from towpath_audit.report import AuditFault, AuditReport
 
 FORMAT = "towpath-audit-proof/2"
@@ -20,12 +20,16 @@ _HEADS = tuple(f'{{\n  "format": "{one}"' for one in FORMATS)
 
 
 class ProvedEntry(NamedTuple):
-    """One entry with its index and path; the payload is None if it is erased or not included."""
+    """One entry with its index and path; the payload is None if it is erased or not included.
+
+    *left_out*: `withheld` where a payload that fits its entry is too large, `changed` where it does not fit.
+    """
 
     leaf: int
     entry: AuditLogEntry
     payload: ErasablePayload | None
     path: Sequence[bytes]
+    left_out: str = ""
 
 
 def serialize_proof(note: str, keys: Iterable[PublicKey], proved: Iterable[ProvedEntry]) -> str:
@@ -36,6 +40,7 @@ def serialize_proof(note: str, keys: Iterable[PublicKey], proved: Iterable[Prove
             "entry": one.entry.as_json(),
             "payload": None if one.payload is None else one.payload.as_json(),
             "path": [step.hex() for step in one.path],
+            **({one.left_out: True} if one.left_out else {}),
         }
         for one in proved
     ]
@@ -53,7 +58,7 @@ def verify_proof(text: str, *, checkpoints: Sequence[str] = (), keys: Sequence[s
     report = AuditReport()
     try:
         said = json.loads(text)
-        brought = [PublicKey.read(one) for one in said["keys"]]
+        brought = read_keys(said["keys"])
         note, listed, form = str(said["checkpoint"]), list(said["entries"]), FORMATS[said["format"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NoteError) as error:
         report.faults.append(AuditFault(code="unreadable", message=f"this is no proof: {error}"))
@@ -95,7 +100,7 @@ def _check(said: Any, place: int, form: int, sealed: Checkpoint, report: AuditRe
     except (KeyError, TypeError, ValueError, EntryError, ProofError) as error:
         report.faults.append(AuditFault(code="entry_unproved", message=f"entry {place + 1} of the proof: {error}"))
         return
-    if payload is not None and payload.commitment() != entry.commitment:
+    if said.get("changed") is True or (payload is not None and payload.commitment() != entry.commitment):
         message = "the payload is not what the entry is committed to"
         report.faults.append(AuditFault(code="payload_changed", message=message, leaf=leaf, entry_id=entry.entry_id))
 

@@ -44,7 +44,8 @@ class SealedErasures:
     """Receives the log's own entries in order; answers whether something that is gone is covered.
 
     *confirmations* is false for bundles of form 1, in which erasures had neither requests nor confirmations. *partial*:
-    retention dropped a part of the log, and with it perhaps requests of erasures that were carried out later.
+    retention dropped a part of the log, and with it perhaps requests to erase runs that went on after it. What else is
+    erased is older than its request, so wherever its entry is the request is too.
     """
 
     confirmations: bool = True
@@ -54,6 +55,7 @@ class SealedErasures:
     refused: dict[str, str] = field(default_factory=dict)
     entries: dict[int, list[str]] = field(default_factory=dict)
     runs: dict[str, list[str]] = field(default_factory=dict)
+    of_runs: set[str] = field(default_factory=set)
     untold: set[str] = field(default_factory=set)
 
     def on_entry(self, entry: AuditLogEntry, payload: ErasablePayload) -> None:
@@ -91,7 +93,7 @@ class SealedErasures:
     def _why_not_by(self, erasure: str, entry: AuditLogEntry) -> str | None:
         if not self.confirmations:
             return None
-        if erasure in self.refused and self.partial and erasure not in self.requested:
+        if erasure in self.of_runs and self.partial and erasure not in self.requested and entry.run_id is not None:
             self.untold.add(erasure)
             return None
         if erasure in self.refused:
@@ -120,6 +122,8 @@ class SealedErasures:
                 self.runs.setdefault(one, []).append(erasure)
 
     def _on_erased(self, said: Detail, erasure: str) -> None:
+        if said.get("kind") == "run":
+            self.of_runs.add(erasure)
         named = said.get("entries")
         for one in named if isinstance(named, list) else ():
             if type(one) is int:

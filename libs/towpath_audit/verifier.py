@@ -21,8 +21,9 @@ from towpath_audit.bundle_lines import (
 from towpath_audit.completeness import BundleCompletenessCheck
 from towpath_audit.entries import LEAF_FORM, AuditLogEntry, EntryError, ErasablePayload, HiddenEntry
 from towpath_audit.merkle import MerkleFrontier, ProofError, check_inclusion
-from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note
+from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, read_keys
 from towpath_audit.report import AuditFault, AuditReport
+from towpath_audit.retention import RetentionCheck
 
 MAX_FAULTS = 1_000
 """Faults that are listed; the rest is dropped."""
@@ -52,7 +53,8 @@ class _BundleVerifier:
         self._sealed = 0
         self._agreed = 0  # up to here a checkpoint from outside confirms the tree
         self._outside: dict[int, list[Checkpoint]] = defaultdict(list)
-        self._completeness = BundleCompletenessCheck(self._add_fault)
+        self._retention = RetentionCheck(self._add_fault, self._report.notes)
+        self._completeness = BundleCompletenessCheck(self._add_fault, self._retention)
         self._page: list[tuple[int, str]] = []
         self._pages = 0
         self._previous = ""
@@ -104,8 +106,9 @@ class _BundleVerifier:
             self._fault("truncated", "the bundle ends before its last page", line=self._counts["lines"] or None)
         if self._header:
             self._end_of_tree()
+            first = self._header["first"]
+            self._retention.finish([one for size in self._outside if size < first for one in self._outside[size]])
         self._completeness.finish(self._report)
-        self._head()
         if not self._outside_notes:
             self._report.notes.append(
                 "no checkpoint from outside was given: that the log was cut off after the last checkpoint of this "
@@ -150,7 +153,7 @@ class _BundleVerifier:
             check_header(line)
             hashes = tuple(bytes.fromhex(one) for one in line["edge"])
             self._edge = MerkleFrontier(line["first"], hashes)
-            bundle_keys = [PublicKey.read(text) for text in line["keys"]]
+            bundle_keys = read_keys(line["keys"])
         except (KeyError, TypeError, ValueError, AttributeError, NoteError) as error:
             raise BadLineError(f"the header can't be used: {error}") from error
         self._header = line
@@ -160,6 +163,7 @@ class _BundleVerifier:
         self._completeness.tells_earlier = line.get("earlier") is True
         self._before = self._edge
         self._trust(bundle_keys)
+        self._retention.on_header(line, self._edge, self._keys)
         self._read_outside()
         self._compare_outside(number)
 
@@ -193,16 +197,21 @@ class _BundleVerifier:
         try:
             entry = AuditLogEntry.read(line.get("entry"))
             payload = None if line.get("payload") is None else ErasablePayload.read(line["payload"])
+            withheld = _read_withheld(line)
         except EntryError as error:
             self._fault("entry_changed", str(error), line=number, leaf=index)
             return
         if entry.leaf_hash(self._form) != stored:
             message = "the entry is not what the log holds the hash of"
             self._fault("entry_changed", message, line=number, leaf=index, entry_id=entry.entry_id)
-        if payload is not None and payload.commitment() != entry.commitment:
+        changed = line.get("changed") is True
+        if changed or (payload is not None and payload.commitment() != entry.commitment):
             message = "the payload is not what the entry is committed to"
             self._fault("payload_changed", message, line=number, leaf=index, entry_id=entry.entry_id)
-        self._completeness.on_leaf(index, number, entry, payload, withheld=line.get("withheld") is True)
+        if changed:
+            self._completeness.on_changed(index, number, entry)
+        else:
+            self._completeness.on_leaf(index, number, entry, payload, withheld=withheld)
 
     def _on_earlier(self, number: int, line: Line) -> None:
         """Accept an entry from before the bundle if its path leads to the root that the bundle begins with."""
@@ -297,6 +306,7 @@ class _BundleVerifier:
             self._lost(message, number, "tree_changed", since=self._sealed)
         else:
             self._sealed = found.size
+            self._retention.on_sealed(found.at)
 
     def _lost(self, message: str, number: int, code: str, *, since: int) -> None:
         """The tree is not the signed one: the fault is after leaf *since*, where it still was."""
@@ -341,16 +351,6 @@ class _BundleVerifier:
                 f"the bundle begins at leaf {self._header['first']}"
             )
 
-    def _head(self) -> None:
-        """A bundle of the whole log may begin later only if retention recorded in the log that it dropped the rest."""
-        first = self._header.get("first", 0)
-        if not first or self._header.get("since") is not None:
-            return
-        edge = [str(one) for one in self._header["edge"]]
-        if not any(said.get("to") == first and said.get("edge") == edge for said in self._completeness.dropped):
-            message = f"the log begins at leaf {first}, and no entry says that retention dropped what was before"
-            self._fault("head_missing", message, line=1, leaf=0, last_leaf=first - 1)
-
     def _fault(self, code: str, message: str, **place: int | None) -> None:
         self._add_fault(AuditFault(code=code, message=message, **place))
 
@@ -358,3 +358,9 @@ class _BundleVerifier:
         self._fault_count += 1
         if self._fault_count <= MAX_FAULTS:
             self._report.faults.append(fault)
+
+
+def _read_withheld(line: Line) -> ErasablePayload | bool:
+    """Return what is shown of a payload that is withheld; whether it is, where a bundle shows nothing of it."""
+    said = line.get("withheld")
+    return ErasablePayload.read(said) if isinstance(said, dict) else said is True

@@ -34,10 +34,10 @@ SELECT public_key FROM tas.audit_key ORDER BY first_used, public_key;
 SELECT leaf_index FROM tas.audit_leaf ORDER BY leaf_index LIMIT 1;
 
 -- name: seal_of_size
-SELECT seal_id, size, edge, at FROM tas.audit_seal WHERE size = $1 ORDER BY seal_id LIMIT 1;
+SELECT seal_id, size, edge, at, note FROM tas.audit_seal WHERE size = $1 ORDER BY seal_id LIMIT 1;
 
 -- name: seal_before
-SELECT seal_id, size, edge, at FROM tas.audit_seal WHERE at < $1 ORDER BY at DESC, seal_id DESC LIMIT 1;
+SELECT seal_id, size, edge, at, note FROM tas.audit_seal WHERE at < $1 ORDER BY at DESC, seal_id DESC LIMIT 1;
 
 -- name: edge_within
 -- A checkpoint of at least $1 and fewer than $2 leaves: the roots of perfect subtrees that its edge holds are stored.
@@ -57,8 +57,10 @@ ORDER BY l.leaf_index;
 
 -- name: dropped_before
 SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
-       r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment
-FROM tas.audit_record r JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
+       r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment,
+       p.salt, p.args_digest, p.detail
+FROM tas.audit_record r
+JOIN tas.audit_leaf l ON l.entry_id = r.entry_id JOIN tas.audit_payload p ON p.entry_id = r.entry_id
 WHERE r.phase = 'audit.dropped' AND l.leaf_index < $1 ORDER BY l.leaf_index DESC LIMIT 1;
 
 -- name: erasures_before

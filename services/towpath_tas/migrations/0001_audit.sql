@@ -338,7 +338,8 @@ BEGIN
   IF cardinality(gone) > 0 OR cardinality(emptied) > 0 THEN
     PERFORM tas.write_audit('{}', ARRAY[tas.audit_own_note(wanted.project, 'audit.erased', wanted.decided_by,
       json_build_object('entries', gone, 'reason', wanted.reason, 'erasure_id', of_erasure,
-                        'requested_by', wanted.requested_by, 'calls_emptied', cardinality(emptied))::text)]);
+                        'kind', wanted.kind, 'requested_by', wanted.requested_by,
+                        'calls_emptied', cardinality(emptied))::text)]);
   END IF;
   IF wanted.kind = 'run' THEN
     UPDATE tas.erasure e SET erased = e.erased + cardinality(gone) WHERE e.erasure_id = of_erasure;
@@ -354,8 +355,9 @@ BEGIN
   RETURN cardinality(gone);
 END $$;
 
--- Drops the segments of the log before leaf *cut*: a seal older than a day ends there. The seal itself stays, with the
--- edge from which the rest of the tree is proved, and the log says what was dropped.
+-- Drops the segments of the log before leaf *cut*: a seal older than a day ends there, and so is every entry, since the
+-- time of a seal is what whoever may add seals says. The seal itself stays, with the edge from which the rest of the tree
+-- is proved, and the log says what was dropped.
 CREATE FUNCTION tas.drop_segments(cut bigint, by_actor text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -367,6 +369,10 @@ BEGIN
     ORDER BY s.seal_id DESC LIMIT 1;
   IF seal.seal_id IS NULL THEN
     RAISE EXCEPTION 'no segment that is older than a day ends at leaf %', cut;
+  END IF;
+  IF EXISTS (SELECT FROM tas.audit_leaf l JOIN tas.audit_record r ON r.entry_id = l.entry_id
+             WHERE l.leaf_index < cut AND r.at >= clock_timestamp() - interval '1 day') THEN
+    RAISE EXCEPTION 'entries before leaf % are not older than a day', cut;
   END IF;
   DELETE FROM tas.audit_payload p USING tas.audit_leaf l WHERE l.leaf_index < cut AND p.entry_id = l.entry_id;
   DELETE FROM tas.audit_record r USING tas.audit_leaf l WHERE l.leaf_index < cut AND r.entry_id = l.entry_id;

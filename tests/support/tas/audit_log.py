@@ -104,10 +104,34 @@ class AuditLog:
                 return lines
             request = request.model_copy(update={"cursor": piece.cursor, "previous": bundle.digest(piece.lines[-1])})
 
-    async def age(self, days: int) -> None:
-        """Let everything that is stored so far be *days* older."""
-        await self.owner("UPDATE tas.audit_seal SET at = at - make_interval(days => $1)", days)
+    async def age(self, days: int, *, size: int = 2**62) -> dict[str, str]:
+        """Let what is stored so far, or the first *size* leaves, be *days* older, as if it had been sealed then.
+
+        Return what each checkpoint is now.
+        """
+        await self.owner(
+            "UPDATE tas.audit_record r SET at = at - make_interval(days => $1)"
+            " FROM tas.audit_leaf l WHERE l.entry_id = r.entry_id AND l.leaf_index < $2",
+            *(days, size),
+        )
         await self.owner("UPDATE tas.tool_call SET created_at = created_at - make_interval(days => $1)", days)
+        leaves = await self.owner(
+            "UPDATE tas.audit_leaf l SET hash = tas.audit_leaf_hash(tas.audit_fields_digest(r), r.project)"
+            " FROM tas.audit_record r WHERE r.entry_id = l.entry_id RETURNING l.leaf_index, l.hash"
+        )
+        hashes = [row["hash"] for row in sorted(leaves, key=lambda row: row["leaf_index"])]
+        edge, again = MerkleFrontier(), dict[str, str]()
+        for seal in await self.owner("SELECT seal_id, size, at, note FROM tas.audit_seal ORDER BY seal_id"):
+            edge = edge.extended(hashes[edge.size : seal["size"]])
+            at = seal["at"] - timedelta(days=days if seal["size"] <= size else 0)
+            note = again[seal["note"]] = self.notes.note(Checkpoint(ORIGIN, edge.size, edge.root, at).text())
+            await self.owner(
+                "UPDATE tas.audit_seal SET at = $2, root = $3, edge = $4, note = $5 WHERE seal_id = $1",
+                *(seal["seal_id"], at, edge.root, edge.packed(), note),
+            )
+        self.kept.notes[:] = [again.get(note, note) for note in self.kept.notes]
+        self.sealer._seen = None
+        return again
 
     async def owner(self, statement: str, *values: Any) -> list[Any]:
         """Do something as the owner of the database: a person at psql."""

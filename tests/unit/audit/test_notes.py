@@ -8,7 +8,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from towpath_audit.entries import AuditLogEntry, EntryError, ErasablePayload
 from towpath_audit.merkle import EMPTY_ROOT, leaf_hash
-from towpath_audit.notes import Checkpoint, NoteError, PublicKey, Signer, open_note, read_time, split_notes, write_time
+from towpath_audit.notes import (
+    MAX_KEYS,
+    MAX_SIGNATURES,
+    MAX_SIZE,
+    Checkpoint,
+    NoteError,
+    PublicKey,
+    Signer,
+    open_note,
+    read_keys,
+    read_time,
+    split_notes,
+    write_time,
+)
 
 GO_KEY = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
 GO_NOTE = (
@@ -132,3 +145,29 @@ def test_what_is_no_payload_is_refused(changes: dict[str, object]) -> None:
     assert ErasablePayload.read(good.as_json()) == good
     with pytest.raises(EntryError):
         ErasablePayload.read({**good.as_json(), **changes})
+
+
+def test_what_a_file_brings_is_tried_once_and_not_more_than_is_sensible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small file that repeats its key and has hundreds of bad signatures would keep whoever verifies it busy."""
+    assert read_keys([KEY.public.text] * MAX_KEYS) == [KEY.public]
+    for bad in ([KEY.public.text] * (MAX_KEYS + 1), KEY.public.text, None, [None], [1]):
+        with pytest.raises((NoteError, AttributeError)):
+            read_keys(bad)  # type: ignore[arg-type]
+    line = f"\u2014 {KEY.public.name} {base64.b64encode(KEY.public.key_id + bytes(64)).decode()}\n"
+    tried = []
+    monkeypatch.setattr(PublicKey, "holds", lambda *_: tried.append(1))
+    for lines, tries in ((MAX_SIGNATURES, MAX_SIGNATURES), (MAX_SIGNATURES + 1, 0), (500, 0)):
+        tried.clear()
+        with pytest.raises(NoteError):
+            open_note("x\n\n" + line * lines, [KEY.public])
+        assert len(tried) == tries
+
+
+def test_no_log_has_more_leaves_than_eight_bytes_count() -> None:
+    for size, good in ((MAX_SIZE, True), (MAX_SIZE + 1, False)):
+        text = Checkpoint(KEY.public.name, size, bytes(32)).text()
+        if good:
+            assert Checkpoint.read(text).size == size
+        else:
+            with pytest.raises(NoteError):
+                Checkpoint.read(text)

@@ -1,5 +1,7 @@
 """What is gone rests on an erasure that the log itself has: asked for, confirmed by somebody else, and carried out."""
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,12 +113,35 @@ def test_a_row_of_the_ledger_is_empty_only_where_the_erasure_of_its_run_is_in_th
     assert found(made(dict(ALLOW), *map(dict, steps), extra=(changed,))) == [("stored_changed", 0)]
 
 
-def test_what_retention_dropped_may_have_had_the_request() -> None:
-    dropped = own("dropped", "", {"to": 3, "edge": []})
-    report = verify(made(dict(GONE), dropped, erased(0)))
-    assert report.faults == []
-    assert any("can't be told whether they were asked for" in note for note in report.notes)
-    assert found(made(dict(GONE), dropped, asked(), erased(0))) == [("payload_missing", 0)]
+def test_what_retention_dropped_may_have_had_the_request_to_erase_a_run() -> None:
+    fields: dict[str, Any] = {"run_id": RUN, "execution_id": None, "rule": None, "policy_version": 0, "at": LATER}
+    names = ("project", "verdict", "tool", "operation", "network", "agent_key", "caller", "actor", "commitment")
+    gone = AuditLogEntry(entry_id=4, phase="outcome", **dict.fromkeys(names, ""), **fields)
+    for partial, kind, asked_for in (
+        (True, "run", False),
+        (True, "payloads", False),
+        (False, "run", False),
+        (True, "run", True),
+    ):
+        erasures = SealedErasures(partial=partial)
+        if asked_for:
+            erasures.on_entry(replace(gone, phase="audit.erase_requested"), payload({"kind": "run", "erasure_id": "e"}))
+        erasures.on_entry(
+            replace(gone, phase="audit.erased"), payload({"kind": kind, "entries": [4], "erasure_id": "e"})
+        )
+        covered = erasures.why_entry_is_uncovered(gone) is None
+        assert covered is (partial and kind == "run" and not asked_for)
+        assert any("can't be told whether they were asked for" in note for note in erasures.notes()) is covered
+
+
+def payload(detail: dict[str, Any]) -> ErasablePayload:
+    return ErasablePayload(salt=bytes(16), args_digest="", detail=json.dumps(detail))
+
+
+@pytest.mark.parametrize("said", [{}, {"from": 0, "to": 0}, {"to": 3, "edge": []}, {"to": 1, "edge": ["00" * 32]}])
+def test_an_entry_of_retention_that_dropped_nothing_excuses_nothing(said: dict[str, Any]) -> None:
+    lines = made(dict(GONE), own("dropped", "tas", said), erased(0, kind="run"))
+    assert found(lines) == [("payload_missing", 0), ("drop_untrue", 1)]
 
 
 def test_bundles_of_form_1_are_verified_as_they_were() -> None:

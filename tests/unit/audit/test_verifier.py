@@ -229,17 +229,54 @@ DEEP: Any = json.loads("[" * 400 + "]" * 400)
     "changes",
     [
         *({"size": size} for size in (float("inf"), float("nan"), 5.0, "5", True, None, -1, 2**70)),
-        *({"first": first} for first in (0.0, False, "0", float("inf"), -1)),
+        *({"first": first} for first in (0.0, False, "0", float("inf"), -1, 2**63)),
+        {"first": 2**63, "edge": ["00" * 32]},
+        {"size": 2**63},
         *({"edge": edge} for edge in ("", {}, [1], None)),
         *({name: ["x"]} for name in ("origin", "project", "since", "until", "exported_at", "exported_by")),
         {"since": "yesterday"},
         {"keys": DEEP},
+        {"keys": [KEY.public.text] * 65},
     ],
 )
 def test_a_header_of_another_kind_is_a_fault_whoever_signed_it(changes: dict[str, Any]) -> None:
     report = verify(with_header(**changes))
     assert not report.holds
     json.dumps(report.as_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("value", [*("x", 3, [], {}, None), DEEP])
+def test_a_beginning_of_another_kind_proves_nothing_and_stops_nothing(value: Any) -> None:
+    asked = {"first": 1, "edge": ["00" * 32], "since": "2026-11-01T00:00:00.000000Z", "begins": value, "kept": value}
+    report = verify(with_header(**asked))
+    assert "head_missing" in [fault.code for fault in report.faults]
+    json.dumps(report.as_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("phase", ["policy.applied", "tool.registered", "key.created", "approval.vote"])
+def test_nothing_is_withheld_of_what_is_compared_with_tables(phase: str) -> None:
+    """As releases withheld it that showed nothing of a large payload."""
+    assert found(withheld(phase, True)) == [("payload_withheld", 0)]
+    assert found(withheld("evidence", True)) == []
+    assert found(withheld("evidence", {"salt": "x"})) == [("entry_changed", None)]
+
+
+def withheld(phase: str, said: Any) -> list[str]:
+    lines = made({"phase": phase, "execution_id": None})
+    body = [json.loads(line) for line in lines[:-1]]
+    place = next(at for at, line in enumerate(body) if line["kind"] == "leaf")
+    body[place] |= {"payload": None, "withheld": said}
+    again = [bundle.serialize_line(line) for line in body]
+    return [*again, bundle.page(0, "", again, KEY, last=True)]
+
+
+def test_of_a_large_payload_the_short_members_are_shown() -> None:
+    said = {"digest": "sha256:00", "note": "n" * 4_000, "added": ["rule"] * 100_000}
+    payload = ErasablePayload(salt=bytes(16), args_digest="a", detail=json.dumps(said))
+    shown = payload.shortened()
+    assert (shown.args_digest, json.loads(shown.detail)) == ("a", {"digest": "sha256:00", "note": "n" * 4_000})
+    for detail in ("[" * 100_000, "[]", "x", '"' + "x" * 90_000 + '"'):
+        assert ErasablePayload(salt=bytes(16), args_digest="", detail=detail).shortened().detail == "{}"
 
 
 def test_it_is_shown_which_part_of_the_log_a_bundle_has() -> None:

@@ -17,7 +17,6 @@ from uuid import UUID
 from towpath_audit import bundle
 from towpath_audit.bundle import digest, serialize_line
 from towpath_audit.completeness import EFFECTS
-from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Signer, write_time
 from towpath_audit.sealed_erasures import ERASED
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -37,6 +36,7 @@ from towpath_tas.app.audit.export_piece import (
     entry_of,
     payload_of,
 )
+from towpath_tas.app.audit.export_start import bundle_start
 from towpath_tas.app.audit.sealer import QUERIES, AuditLogMismatchError, Sealer, known_keys
 from towpath_tas.app.audit.stored_lines import add_stored, detail_of
 from towpath_tas.app.audit.tree_paths import MerklePaths, MissingLeavesError
@@ -109,31 +109,34 @@ class AuditLogRequests:
     async def _begin(self, request: ExportAudit, piece: ExportPiece) -> AuditExportCursor:
         end_seal, size, watched = await self._end()
         async with self._pool.acquire() as connection:
-            first = await _first_seal(connection, request.since)
             keys = await known_keys(connection)
-        if first[0] >= end_seal:  # nothing was sealed since then: a bundle has a checkpoint of its own all the same
+            first = await bundle_start(connection, keys, request.since)
+        if (
+            first.seal_id >= end_seal
+        ):  # nothing was sealed since then: a bundle has a checkpoint of its own all the same
             end_seal, size, watched = await self._end(fresh=True)
-        seal_id, edge, at = first
         piece.add(
             bundle.header(
                 origin=self._sealer.signer.public.name,
                 project=request.project,
                 since=_iso_time(request.since),
                 until=_iso_time(request.until),
-                edge=edge,
+                edge=first.edge,
                 size=size,
                 keys=keys,
                 exported_at=write_time(wall()),
                 exported_by=request.actor,
+                begins=first.note,
+                kept=first.kept,
             )
         )
-        since = max((one for one in (request.since, at) if one is not None), default=None)
+        since = max((one for one in (request.since, first.at) if one is not None), default=None)
         return AuditExportCursor(
             page=1,
             end_seal=end_seal,
             size=size,
-            seal_id=seal_id,
-            leaf=edge.size,
+            seal_id=first.seal_id,
+            leaf=first.edge.size,
             effects_since=since,
             watched=watched,
         )
@@ -223,17 +226,6 @@ def _iso_time(at: datetime | None) -> str | None:
         raise ProblemError(problem("request_invalid", "a time is out of the calendar")) from error
 
 
-async def _first_seal(connection: Any, since: datetime | None) -> tuple[int, MerkleFrontier, datetime | None]:
-    """Return where a bundle begins: the last checkpoint before *since*, else what retention kept, else leaf 0."""
-    kept = await connection.fetchval(QUERIES.first_leaf)
-    begin = await connection.fetchrow(QUERIES.seal_of_size, kept) if kept else None
-    if since is not None:
-        begin = await connection.fetchrow(QUERIES.seal_before, since) or begin
-    if begin is None:
-        return 0, MerkleFrontier(), None
-    return begin["seal_id"], MerkleFrontier.unpacked(begin["size"], begin["edge"]), begin["at"]
-
-
 def _disclosed(rows: Iterable[Any], request: ExportAudit) -> list[Any]:
     """Return the leaves that are disclosed; a leaf without its record is, because a verifier has to find it."""
     shown = []
@@ -266,7 +258,7 @@ async def _add_earlier(
     erasures = [str(detail_of(row).get("erasure_id")) for row in shown if row["phase"] == ERASED]
     if request.since is None or not (going or erasures or begins):
         return
-    _, edge, _ = await _first_seal(connection, request.since)
+    edge = (await bundle_start(connection, await known_keys(connection), request.since)).edge
     if edge.size == 0:
         return
     calls = [row["run_id"] for row in going], [row["execution_id"] for row in going]

@@ -71,8 +71,13 @@ async def _proved(row: Any, paths: MerklePaths, size: int) -> ProvedEntry:
 
 
 def _within_message(proved: list[ProvedEntry]) -> list[ProvedEntry]:
+    """Leave payloads out from where the message is full. Readers can't compare these, so they are compared here."""
     kept, weight = [], 0
     for one in proved:
-        weight += 0 if one.payload is None else len(one.payload.detail.encode())
-        kept.append(one if weight <= MAX_SHOWN_BYTES else one._replace(payload=None))
+        weight += 0 if one.payload is None else len(one.payload.detail.encode()) + len(one.payload.args_digest)
+        if one.payload is None or weight <= MAX_SHOWN_BYTES:
+            kept.append(one)
+        else:
+            fits = one.payload.commitment() == one.entry.commitment
+            kept.append(one._replace(payload=None, left_out="withheld" if fits else "changed"))
     return kept

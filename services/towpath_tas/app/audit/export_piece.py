@@ -21,7 +21,7 @@ MAX_PIECE_BYTES = 400_000
 """About what one piece holds, as it travels: a message of the broker has at most 1 MB."""
 
 MAX_PAYLOAD_BYTES = 300_000
-"""A payload that is larger would not fit into a message of the broker, and is marked as withheld."""
+"""A payload that is larger would not fit into a message of the broker: its large members are withheld."""
 
 _ENTRY_COLUMNS = (
     *("project", "phase", "verdict", "tool", "operation", "network", "agent_key", "caller", "actor", "rule"),
@@ -94,9 +94,11 @@ def _add_leaf(row: Any, disclosed: bool, piece: ExportPiece) -> None:
         missing = {"kind": "leaf", "leaf": row["leaf_index"], "entry": None, "payload": None, "hash": row["hash"].hex()}
         piece.add(missing)
     else:
-        withheld = row["detail"] is not None and len(row["detail"].encode()) > MAX_PAYLOAD_BYTES
-        payload = None if withheld else payload_of(row)
-        piece.add(bundle.leaf(row["leaf_index"], entry_of(row), payload, row["hash"], withheld=withheld))
+        payload = payload_of(row)
+        if payload is not None and len(payload.detail.encode()) + len(payload.args_digest) > MAX_PAYLOAD_BYTES:
+            piece.add(bundle.large_leaf(row["leaf_index"], entry_of(row), payload, row["hash"]))
+        else:
+            piece.add(bundle.leaf(row["leaf_index"], entry_of(row), payload, row["hash"]))
 
 
 def entry_of(row: Any) -> AuditLogEntry:

@@ -46,9 +46,7 @@ async def test_a_confirmed_erasure_is_finished_after_an_interruption(
 
 async def test_what_was_written_after_the_request_stays(log: AuditLog) -> None:
     await fill(log, 3)
-    asked = RequestErasure(
-        project=PROJECT, actor="dana", reason="ahead of the deed", before=wall() + timedelta(days=365)
-    )
+    asked = RequestErasure(project=PROJECT, actor="dana", reason="ahead of the deed", caller="cäller")
     erasure = await log.erasures.request(asked)
     await fill(log, 2)
     payloads = "SELECT r.entry_id FROM tas.audit_record r JOIN tas.audit_payload p USING (entry_id) WHERE "
