@@ -170,6 +170,7 @@ class BundleCompletenessCheck:
     def finish(self, report: AuditReport) -> None:
         """Report what is missing, and what could not be checked."""
         self.erasures.partial = self.retention.dropped
+        self.erasures.told_from = self.retention.told_from
         lost = {one: self.erasures.why_entry_is_uncovered(gone.entry) for one, gone in self.missing.items()}
         for entry_id, gone in self.missing.items():
             self._report_gone(gone, lost[entry_id])
@@ -205,7 +206,7 @@ class BundleCompletenessCheck:
         report.notes.append(f"{said}: {why}, so it can't be told whether there was one")
 
     def _on_own(self, leaf: int, line: int, entry: AuditLogEntry, payload: ErasablePayload) -> None:
-        self.erasures.on_entry(entry, payload)
+        self.erasures.on_entry(entry, payload, after=self.retention.last_sealed)
         if entry.phase == DROPPED:
             self.retention.on_entry(leaf, line, entry, payload)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.merkle import MerkleFrontier
-from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, read_time
+from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, read_time, write_time
 from towpath_audit.report import AuditFault
 from towpath_audit.sealed_erasures import read_detail
 
@@ -20,6 +20,9 @@ DROPPED = "audit.dropped"
 
 LEAST_AGE = timedelta(hours=23)
 """Of what retention drops: a day, less what a clock may be set by."""
+
+CARRIED_OUT_WITHIN = timedelta(days=60)
+"""An erasure is confirmed within a week after its delay, and then carried out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +44,14 @@ class _Dropped:
 class RetentionCheck:
     """Receives the header, the entries of retention and the checkpoints of a bundle; `finish` reports what is missing.
 
-    `dropped`: retention dropped what was before, as far as this is proved; known once it is finished.
+    `dropped`: retention dropped what was before, as far as this is proved; known once it is finished. `last_sealed`:
+    when the last checkpoint so far was signed, as entries write times.
     """
 
     add_fault: Callable[[AuditFault], None]
     notes: list[str]
     dropped: bool = False
+    last_sealed: str = ""
     _header: dict[str, Any] = field(default_factory=dict)
     _since: datetime | None = None
     _begins: Checkpoint | None = None
@@ -93,6 +98,8 @@ class RetentionCheck:
             if said is not None and at is not None:
                 self._entries[place] = replace(self._entries[place], at=min(said, at))
         self._sealed = len(self._entries)
+        if at is not None:
+            self.last_sealed = write_time(at)
 
     def finish(self, outside: Sequence[Checkpoint]) -> None:
         """Report what is missing without a reason; *outside* are kept checkpoints from before the first leaf."""
@@ -105,6 +112,15 @@ class RetentionCheck:
             self._begins_unproved(first)
         for one in outside:
             self._compare_age(one, retained, since=self._since if begun_by_time else None)
+
+    @property
+    def told_from(self) -> str:
+        """From when on erasures are carried out whose requests retention can't have dropped."""
+        at = None if self._kept is None else self._kept.at
+        try:
+            return "~" if at is None else write_time(at + CARRIED_OUT_WITHIN)
+        except OverflowError:
+            return "~"
 
     @property
     def _tells_times(self) -> bool:

@@ -24,6 +24,7 @@ NEVER_ERASED = ("audit.", "key.", "policy.")
 """Payloads of these phases stay, whatever an erasure names."""
 
 _NEVER = "~"
+"""Later than any time."""
 
 Detail = dict[str, Any]
 
@@ -45,7 +46,8 @@ class SealedErasures:
 
     *confirmations* is false for bundles of form 1, in which erasures had neither requests nor confirmations. *partial*:
     retention dropped a part of the log, and with it perhaps requests to erase runs that went on after it. What else is
-    erased is older than its request, so wherever its entry is the request is too.
+    erased is older than its request, so wherever its entry is the request is too. An erasure that was carried out from
+    *told_from* on was asked for after what was dropped.
     """
 
     confirmations: bool = True
@@ -55,11 +57,12 @@ class SealedErasures:
     refused: dict[str, str] = field(default_factory=dict)
     entries: dict[int, list[str]] = field(default_factory=dict)
     runs: dict[str, list[str]] = field(default_factory=dict)
-    of_runs: set[str] = field(default_factory=set)
+    told_from: str = _NEVER
+    of_runs: dict[str, str] = field(default_factory=dict)
     untold: set[str] = field(default_factory=set)
 
-    def on_entry(self, entry: AuditLogEntry, payload: ErasablePayload) -> None:
-        """Add an entry of the log about itself."""
+    def on_entry(self, entry: AuditLogEntry, payload: ErasablePayload, *, after: str = "") -> None:
+        """Add an entry of the log about itself; it was written after the time *after*, whatever it says."""
         said = read_detail(payload)
         erasure = str(said.get("erasure_id"))
         if entry.phase == REQUESTED:
@@ -68,7 +71,7 @@ class SealedErasures:
         elif entry.phase == CONFIRMED and erasure not in self.confirmed:
             self._on_confirmed(entry, said, erasure)
         elif entry.phase == ERASED:
-            self._on_erased(said, erasure)
+            self._on_erased(said, erasure, max(entry.at, after))
 
     def why_entry_is_uncovered(self, entry: AuditLogEntry) -> str | None:
         """Return why the payload of *entry* may not be gone; None where it may."""
@@ -93,7 +96,7 @@ class SealedErasures:
     def _why_not_by(self, erasure: str, entry: AuditLogEntry) -> str | None:
         if not self.confirmations:
             return None
-        if erasure in self.of_runs and self.partial and erasure not in self.requested and entry.run_id is not None:
+        if self._may_be_untold(erasure) and entry.run_id is not None:
             self.untold.add(erasure)
             return None
         if erasure in self.refused:
@@ -106,6 +109,11 @@ class SealedErasures:
         if request.what["kind"] != "run" and entry.at >= request.at:
             return f"erasure {erasure}, which names it, was asked for before it was written"
         return None
+
+    def _may_be_untold(self, erasure: str) -> bool:
+        """Return whether retention may have dropped the request of *erasure*."""
+        carried_out = self.of_runs.get(erasure, _NEVER)
+        return self.partial and erasure not in self.requested and carried_out < self.told_from
 
     def _on_confirmed(self, entry: AuditLogEntry, said: Detail, erasure: str) -> None:
         request = self.requested.get(erasure)
@@ -121,9 +129,9 @@ class SealedErasures:
             for one in self.confirmed[erasure]:
                 self.runs.setdefault(one, []).append(erasure)
 
-    def _on_erased(self, said: Detail, erasure: str) -> None:
+    def _on_erased(self, said: Detail, erasure: str, at: str) -> None:
         if said.get("kind") == "run":
-            self.of_runs.add(erasure)
+            self.of_runs[erasure] = at
         named = said.get("entries")
         for one in named if isinstance(named, list) else ():
             if type(one) is int:

@@ -223,3 +223,29 @@ async def test_the_header_shows_the_checkpoint_that_a_bundle_begins_with(log: Au
     found = Checkpoint.read(open_note(header["begins"], [log.notes.public])[0])
     assert (found.size, found.root, header["first"]) == (sealed.edge.size, sealed.edge.root, sealed.edge.size)
     assert header["kept"] is None, "retention dropped nothing"
+
+
+async def test_where_retention_dropped_a_part_a_made_up_erasure_of_a_run_hides_nothing_of_today(log: AuditLog) -> None:
+    await log.age(400)
+    await fill(log, 10)
+    assert await AuditRetention(log.pool, log.sealer._log, keep_days=365).drop_old_segments() > 0
+    ids = (await entries(log, ("outcome",)))[:3]
+    await log.owner("DELETE FROM tas.audit_payload WHERE entry_id = ANY ($1)", ids)
+    said = {"entries": ids, "reason": "", "erasure_id": str(uuid4()), "kind": "run"}
+    await log.owner(NOTE, PROJECT, "audit.erased", "", json.dumps(said))
+    await log.owner("UPDATE tas.audit_record SET at = at - interval '399 days' WHERE phase = 'audit.erased'")
+    assert codes(log, await log.export()) == ["payload_missing"] * 3, "also with a time of long ago"
+
+
+async def test_an_entry_of_retention_that_is_swapped_for_a_large_one_stops_no_export(log: AuditLog) -> None:
+    await log.age(40)
+    await fill(log, 3)
+    await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments()
+    await log.sealer.current(fresh=True)
+    since = wall()
+    (entry_id,) = await entries(log, ("audit.dropped",))
+    await log.owner("UPDATE tas.audit_payload SET detail = repeat('x', 3000000) WHERE entry_id = $1", entry_id)
+    await fill(log, 3)
+    lines = await log.export(since=since)
+    assert max(map(len, lines)) < 300_000
+    assert "payload_changed" in codes(log, await log.export())

@@ -117,20 +117,21 @@ def test_what_retention_dropped_may_have_had_the_request_to_erase_a_run() -> Non
     fields: dict[str, Any] = {"run_id": RUN, "execution_id": None, "rule": None, "policy_version": 0, "at": LATER}
     names = ("project", "verdict", "tool", "operation", "network", "agent_key", "caller", "actor", "commitment")
     gone = AuditLogEntry(entry_id=4, phase="outcome", **dict.fromkeys(names, ""), **fields)
-    for partial, kind, asked_for in (
-        (True, "run", False),
-        (True, "payloads", False),
-        (False, "run", False),
-        (True, "run", True),
+    for partial, kind, asked_for, told_from in (
+        (True, "run", False, "~"),
+        (True, "payloads", False, "~"),
+        (False, "run", False, "~"),
+        (True, "run", True, "~"),
+        (True, "run", False, LATER),
     ):
-        erasures = SealedErasures(partial=partial)
+        erasures = SealedErasures(partial=partial, told_from=told_from)
         if asked_for:
             erasures.on_entry(replace(gone, phase="audit.erase_requested"), payload({"kind": "run", "erasure_id": "e"}))
         erasures.on_entry(
             replace(gone, phase="audit.erased"), payload({"kind": kind, "entries": [4], "erasure_id": "e"})
         )
         covered = erasures.why_entry_is_uncovered(gone) is None
-        assert covered is (partial and kind == "run" and not asked_for)
+        assert covered is (partial and kind == "run" and not asked_for and told_from != LATER)
         assert any("can't be told whether they were asked for" in note for note in erasures.notes()) is covered
 
 

@@ -34,6 +34,7 @@ from towpath_tas.app.audit.export_piece import (
     add_leaves_and_checkpoints,
     effect_line,
     entry_of,
+    is_large,
     payload_of,
 )
 from towpath_tas.app.audit.export_start import bundle_start
@@ -273,7 +274,10 @@ async def _add_earlier(
             path = await paths.of(row["leaf_index"], edge.size)
         except MissingLeavesError:
             continue  # a damaged log is evidence too: the verifier finds what is missing
-        piece.add(bundle.earlier(row["leaf_index"], entry_of(row), path, payload_of(row) if "salt" in row else None))
+        payload = payload_of(row) if "salt" in row else None
+        if payload is not None and is_large(payload):
+            payload = None  # none of these is so large: it was swapped, and what is not shown excuses nothing
+        piece.add(bundle.earlier(row["leaf_index"], entry_of(row), path, payload))
 
 
 async def _add_policies(connection: Any, shown: Iterable[Any], piece: ExportPiece) -> None:

@@ -95,10 +95,15 @@ def _add_leaf(row: Any, disclosed: bool, piece: ExportPiece) -> None:
         piece.add(missing)
     else:
         payload = payload_of(row)
-        if payload is not None and len(payload.detail.encode()) + len(payload.args_digest) > MAX_PAYLOAD_BYTES:
+        if payload is not None and is_large(payload):
             piece.add(bundle.large_leaf(row["leaf_index"], entry_of(row), payload, row["hash"]))
         else:
             piece.add(bundle.leaf(row["leaf_index"], entry_of(row), payload, row["hash"]))
+
+
+def is_large(payload: ErasablePayload) -> bool:
+    """Return whether *payload* would not fit into a message."""
+    return len(payload.detail.encode()) + len(payload.args_digest.encode()) > MAX_PAYLOAD_BYTES
 
 
 def entry_of(row: Any) -> AuditLogEntry:
