@@ -153,6 +153,21 @@ async def rewrite_the_arguments_of_a_call(target: Target) -> str:
 
 
 @attack(Position.DATABASE_ADMIN)
+async def swap_payloads_for_large_ones(target: Target) -> str:
+    """Make what was recorded of a call too large for a bundle, and rewrite the call's arguments in the ledger."""
+    run_id = await _labelled(target, "76")
+    of_run = f"(SELECT entry_id FROM tas.audit_record WHERE run_id = '{run_id}')"
+    swap = "UPDATE tas.audit_payload SET detail = {} WHERE entry_id IN " + of_run
+    rewrite = f"UPDATE tas.tool_call SET args = {{}} WHERE run_id = '{run_id}'"
+    async with _tampered(
+        target,
+        [swap.format("detail || repeat('x', 300001)"), rewrite.format("replace(args, '76', '77')")],
+        [swap.format("left(detail, -300001)"), rewrite.format("replace(args, '77', '76')")],
+    ) as report:
+        return _located(report)
+
+
+@attack(Position.DATABASE_ADMIN)
 async def rewrite_the_text_of_a_policy(target: Target) -> str:
     """Change the text of a policy that was in force."""
     change = "UPDATE tas.policy_version SET text = text || '#' WHERE version = 1"
