@@ -5,8 +5,9 @@ The file is JSON Lines in UTF-8. Every line is an object with a `kind`:
     header      what this is: format, origin, project, the part that was asked for, where the tree begins, the keys
     policy      a policy version that decisions of this page name
     step        where the run's log asked for a call that was decided on this page
-    earlier     one entry from before the first leaf, with its path: the decision that allowed a call of it, or, with
-                its payload, who asked for an erasure that was carried out in it, or confirmed that
+    earlier     one entry from before the first leaf, with its path: the decision that allowed a call of it, the entry
+                that applied a policy version, or, with its payload, what an approval that let a call of it go rests on,
+                or who asked for an erasure that was carried out in it, or confirmed that
     leaf        one entry of the log with its payload (null once it is erased) and its leaf hash; of a payload that is
                 too large, `withheld` has the short members where it fits its entry, and `changed` says that it does not
     hidden      entries that this bundle does not disclose: other projects', or outside of the time asked; of each the
@@ -70,7 +71,8 @@ def header(
 
     *begins* is the checkpoint over that tree, whose signed time tells that everything before was sealed before *since*;
     *kept* the one over all that retention dropped. Older bundles lack both.
-    `earlier`: decisions from before the first leaf are included where they are needed; older bundles lack it.
+    `earlier`: decisions from before the first leaf are included where they are needed; `grounds`: also the votes and
+    policies that these rest on. Older bundles lack one or both.
     """
     return {
         "kind": "header",
@@ -84,6 +86,7 @@ def header(
         "size": size,
         "keys": [key.text for key in keys],
         "earlier": True,
+        "grounds": True,
         "exported_at": exported_at,
         "exported_by": exported_by,
         "begins": begins,

@@ -1,8 +1,9 @@
 """Is the record complete? Every effect has a decision before it, every decision a policy and a request of a run.
 
-Only what the bundle discloses is checked; what it can't show is counted and reported, never guessed. A payload may be
-missing, or a row of the ledger be empty, only if an erasure covers it that the log itself has as asked for, confirmed
-and carried out.
+Entries are held against each other: an approval that let a call go rests on sealed votes, a policy version on the entry
+that applied it. Only what the bundle discloses is checked; what it can't show is counted and reported, never guessed. A
+payload may be missing, or a row of the ledger be empty, only if an erasure covers it that the log itself has as asked
+for, confirmed and carried out.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from typing import Any, NamedTuple
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.report import AuditFault, AuditReport
 from towpath_audit.retention import DROPPED, RetentionCheck
-from towpath_audit.sealed_erasures import SealedErasures
+from towpath_audit.sealed_approvals import NOBODY_ASKED, SealedApprovals
+from towpath_audit.sealed_erasures import SealedErasures, read_detail
 from towpath_audit.stored_rows import differences
 
 PERMISSIONS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
@@ -28,6 +30,12 @@ EFFECTS = {
     "dispatch": frozenset({"again"}),
 }
 """Verdicts that only an allowed call can have, by phase."""
+
+ENDS = frozenset({"outcome", "settled"})
+"""Entries about how a call ended."""
+
+POLICY_APPLIED = "policy.applied"
+"""Entries that make a policy version, which is the one that they name."""
 
 LOG_PHASE_PREFIX = "audit."
 """Entries of these phases are about the log itself; their payloads are never erased."""
@@ -49,8 +57,18 @@ class _Gone:
     line: int
 
 
+@dataclass(slots=True)
+class _Unapplied:
+    """The first decision under a policy version that nothing before it applied, and how many there are."""
+
+    entry: AuditLogEntry
+    leaf: int
+    line: int
+    decisions: int = 1
+
+
 class _Step(NamedTuple):
-    """Where the log of a run asked for a call; None where its log does not, is not kept, or is erased."""
+    """Where the log of a run asked for a call; None where its log does not, is gone, or is erased."""
 
     seq: int | None = None
     kept: bool = True
@@ -61,23 +79,31 @@ class _Step(NamedTuple):
 class BundleCompletenessCheck:
     """Receives the lines of a bundle in order; `finish` reports what is missing.
 
-    *partial*: the log began before the bundle; *tells_earlier*: the bundle includes the earlier decisions of its calls.
+    *partial*: the log began before the bundle; *tells_earlier*: the bundle includes the earlier decisions of its calls,
+    *tells_grounds*: also what these rest on, votes and policies.
     """
 
     add_fault: AddFault
     retention: RetentionCheck
     partial: bool = False
     tells_earlier: bool = False
+    tells_grounds: bool = False
     decided: dict[str, int] = field(default_factory=dict)
     policies: set[tuple[str, int]] = field(default_factory=set)
     steps: dict[str, _Step] = field(default_factory=dict)
     stored: dict[int, Any] = field(default_factory=dict)
     erasures: SealedErasures = field(default_factory=SealedErasures)
+    approvals: SealedApprovals = field(default_factory=SealedApprovals)
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)
+    unasked: list[AuditFault] = field(default_factory=list)
+    applied: dict[str, set[int]] = field(default_factory=dict)
+    unapplied: dict[tuple[str, int], _Unapplied] = field(default_factory=dict)
     missing: dict[int, _Gone] = field(default_factory=dict)
     emptied: list[_Gone] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
+    ids_before: set[int] = field(default_factory=set)
     undecided: dict[str, list[AuditFault]] = field(default_factory=dict)
-    unkept: set[str] = field(default_factory=set)
+    outdated: dict[str, list[AuditFault]] = field(default_factory=dict)
     withheld: int = 0
     effects: int = 0
     decisions: int = 0
@@ -96,8 +122,12 @@ class BundleCompletenessCheck:
         if type(leaf) is int:
             self.stored[leaf] = line.get("found")
 
-    def on_earlier(self, leaf: int, entry: AuditLogEntry, payload: ErasablePayload | None) -> None:
+    def on_earlier(self, leaf: int, line: int, entry: AuditLogEntry, payload: ErasablePayload | None) -> None:
         """Add an entry from before the first leaf, which was proved to be in the log."""
+        if entry.entry_id in self.ids_before:
+            return  # several pieces of a bundle rest on it
+        self.ids_before.add(entry.entry_id)
+        self._on_ground(leaf, line, entry, payload)
         if entry.phase == DROPPED:
             self.retention.on_earlier(leaf, entry, payload)
         elif payload is not None and entry.phase.startswith(LOG_PHASE_PREFIX):
@@ -126,6 +156,7 @@ class BundleCompletenessCheck:
             self._on_own(leaf, line, entry, payload)
         if leaf in self.stored:
             self._compare_stored(leaf, line, entry, payload)
+        self._on_ground(leaf, line, entry, payload)
         if entry.execution_id is not None:
             self._on_call(leaf, line, entry, entry.execution_id)
 
@@ -150,6 +181,8 @@ class BundleCompletenessCheck:
 
     def _compare_stored(self, leaf: int, line: int, entry: AuditLogEntry, payload: ErasablePayload | None) -> None:
         found = self.stored.pop(leaf)
+        if entry.phase == "outcome" and entry.execution_id in self.outdated and "was" in read_detail(payload):
+            del self.outdated[entry.execution_id]  # the run's own report counts whatever ended its call before
         if isinstance(found, dict) and found.get("erased") is True:
             self.emptied.append(_Gone("stored_missing", f"what {entry.phase} recorded is erased", entry, leaf, line))
         what = differences(entry, payload, found)
@@ -157,7 +190,11 @@ class BundleCompletenessCheck:
             self._fault("stored_missing", f"what {entry.phase} recorded is not stored any more", leaf, line, entry)
         elif what:
             message = f"{', '.join(what)}: stored otherwise than {entry.phase} recorded it"
-            self._fault("stored_changed", message, leaf, line, entry)
+            fault = _fault_at("stored_changed", message, leaf, line, entry)
+            if entry.phase in ENDS and entry.execution_id is not None:
+                self.outdated.setdefault(entry.execution_id, []).append(fault)
+            else:
+                self.add_fault(fault)
 
     def on_effect(self, number: int, line: dict[str, Any]) -> None:
         """Check a call of the ledger that was allowed."""
@@ -180,13 +217,13 @@ class BundleCompletenessCheck:
         report.figures |= {"decisions": self.decisions, "effects": self.effects, "payloads_erased": erased}
         report.figures["runs_erased"] = len(self.erasures.runs)
         report.notes += self.erasures.notes()
+        for faults in self.outdated.values():
+            for fault in faults:
+                self.add_fault(fault)
         self._finish_undecided(report)
+        self._finish_grounds(report)
         if self.withheld:
             report.notes.append(f"{self.withheld} payloads are too large for a bundle and not shown")
-        if self.unkept:
-            report.notes.append(
-                f"the runs of {len(self.unkept)} decisions are not kept any more, so their requests can't be shown"
-            )
 
     def _report_gone(self, gone: _Gone, why: str | None) -> None:
         if why is not None:
@@ -204,6 +241,48 @@ class BundleCompletenessCheck:
         why = "retention dropped what was before" if self.tells_earlier else "this bundle does not show what was before"
         said = f"{len(self.undecided)} calls went on here and no decision of theirs is shown"
         report.notes.append(f"{said}: {why}, so it can't be told whether there was one")
+
+    def _on_ground(self, leaf: int, line: int, entry: AuditLogEntry, payload: ErasablePayload | None) -> None:
+        """Keep what others rest on, and check an approval that was used up."""
+        if entry.phase == POLICY_APPLIED:
+            self.applied.setdefault(entry.project, set()).add(entry.policy_version)
+        if entry.phase == "decision" and entry.execution_id in self.approvals.calls:
+            self.places[entry.entry_id] = leaf, line
+        why = self.approvals.on_entry(entry, payload)
+        if why is None:
+            return
+        message = f"call {entry.execution_id} was let go by an approval, and {why}"
+        fault = _fault_at("approval_without_votes", message, leaf, line, entry)
+        if why == NOBODY_ASKED and self.partial:  # all that came after the question would be here too
+            self.unasked.append(fault)
+        else:
+            self.add_fault(fault)
+
+    def _finish_grounds(self, report: AuditReport) -> None:
+        """Report approvals and policies that rest on nothing, unless what they rest on may be out of sight."""
+        for entry in self.approvals.let_go_unasked():
+            message = f"call {entry.execution_id} waited for people, and was let go before their approval was used up"
+            self._fault("approval_without_votes", message, *self.places[entry.entry_id], entry)
+        unseen = self.partial and (self.retention.dropped or not self.tells_grounds)
+        if not unseen:
+            for fault in self.unasked:
+                self.add_fault(fault)
+        elif self.unasked:
+            said = f"{len(self.unasked)} approvals were used up here and asked for before what this bundle shows"
+            report.notes.append(f"{said}: it can't be told who voted")
+        hidden = [key for key in self.unapplied if unseen and not self._is_after_shown(*key)]
+        if hidden:
+            said = f"{len(hidden)} policy versions were applied before what this bundle shows"
+            report.notes.append(f"{said}: it can't be told by whom")
+        for key in self.unapplied.keys() - set(hidden):
+            first = self.unapplied[key]
+            message = f"decided under policy version {key[1]}, which no entry before it applied"
+            message += f" ({first.decisions} decisions)" if first.decisions > 1 else ""
+            self._fault("decision_without_policy", message, first.leaf, first.line, first.entry)
+
+    def _is_after_shown(self, project: str, version: int) -> bool:
+        """Return whether an earlier version's entry is shown: that of a later one would be too."""
+        return any(one < version for one in self.applied.get(project, ()))
 
     def _on_own(self, leaf: int, line: int, entry: AuditLogEntry, payload: ErasablePayload) -> None:
         self.erasures.on_entry(entry, payload, after=self.retention.last_sealed)
@@ -228,15 +307,22 @@ class BundleCompletenessCheck:
         if entry.verdict in RULED_VERDICTS and (entry.project, entry.policy_version) not in self.policies:
             message = f"decided under policy version {entry.policy_version}, which is not stored"
             self._fault("decision_without_policy", message, leaf, line, entry)
+        elif entry.verdict in RULED_VERDICTS and entry.policy_version not in self.applied.get(entry.project, ()):
+            self._on_unapplied(leaf, line, entry)
         step = self.steps.get(execution_id, _Step())
-        if step.seq is None and step.erased:
-            what = f"the log of run {entry.run_id} is erased"
+        if step.seq is None and (step.erased or not step.kept):
+            what = f"the log of run {entry.run_id} is {'erased' if step.erased else 'gone'}"
             self.emptied.append(_Gone("decision_without_run_event", what, entry, leaf, line))
-        elif step.seq is None and step.kept:
+        elif step.seq is None:
             message = f"no instruction in the log of run {entry.run_id} asks for call {execution_id}"
             self._fault("decision_without_run_event", message, leaf, line, entry)
-        elif step.seq is None:
-            self.unkept.add(execution_id)
+
+    def _on_unapplied(self, leaf: int, line: int, entry: AuditLogEntry) -> None:
+        known = self.unapplied.get((entry.project, entry.policy_version))
+        if known is None:
+            self.unapplied[entry.project, entry.policy_version] = _Unapplied(entry, leaf, line)
+        else:
+            known.decisions += 1
 
     def _fault(self, code: str, message: str, leaf: int, line: int, entry: AuditLogEntry) -> None:
         self.add_fault(_fault_at(code, message, leaf, line, entry))

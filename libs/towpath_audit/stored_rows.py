@@ -13,12 +13,15 @@ from towpath_audit.entries import AuditLogEntry, ErasablePayload
 ENDED = frozenset({"succeeded", "failed", "void"})
 """Verdicts of outcomes after which a call's row does not change any more."""
 
+SETTLED_CODE = "did_not_happen"
+"""The code of a failure that a person stated."""
+
 STATUS_AFTER_VOTE = {
     "approval.approved": ("approved", "consumed", "void", "expired"),
     "approval.denied": ("denied", "void"),
-    "approval.consumed": ("consumed",),
+    "approval.consumed": ("consumed", "void"),
 }
-"""What an approval may be after an entry, by phase."""
+"""What an approval may be after an entry, by phase. A used one is void where its call was held and has changed."""
 
 Recorded = dict[str, tuple[Any, ...]]
 
@@ -47,6 +50,12 @@ def _recorded(entry: AuditLogEntry, payload: ErasablePayload | None) -> Recorded
     if entry.phase == "outcome" and entry.verdict in ENDED:
         recorded |= {"status": (entry.verdict,), "rule": (entry.rule,), "policy_version": (entry.policy_version,)}
         recorded |= _only_given({"result_digest": detail.get("result_digest")})
+        if payload is not None and entry.verdict != "void":
+            reported = "attempt" in detail or "was" in detail  # by a worker, or by the run itself
+            stated = detail.get("code") == SETTLED_CODE and not reported
+            recorded["settled_by"] = (entry.actor if stated else "",)
+    elif (entry.phase, entry.verdict) == ("settled", "happened"):
+        recorded |= {"status": ("succeeded",), "settled_by": (entry.actor,)}
     elif (entry.phase, entry.verdict) == ("decision", "deny"):
         recorded["status"] = ("denied",)
     if payload is not None and entry.phase in {"outcome", "approval.consumed"}:

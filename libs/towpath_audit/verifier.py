@@ -161,6 +161,7 @@ class _BundleVerifier:
         self._completeness.partial = self._edge.size > 0
         self._completeness.erasures.confirmations = form > 1
         self._completeness.tells_earlier = line.get("earlier") is True
+        self._completeness.tells_grounds = line.get("grounds") is True
         self._before = self._edge
         self._trust(bundle_keys)
         self._retention.on_header(line, self._edge, self._keys)
@@ -231,7 +232,7 @@ class _BundleVerifier:
             message = "the payload is not what the entry is committed to"
             self._fault("payload_changed", message, line=number, leaf=index, entry_id=entry.entry_id)
             return
-        self._completeness.on_earlier(index, entry, payload)
+        self._completeness.on_earlier(index, number, entry, payload)
 
     def _on_hidden(self, number: int, line: Line) -> None:
         index, said = leaf_index(line), line.get("hashes" if self._form == 1 else "entries")

@@ -47,13 +47,27 @@ SELECT size, edge FROM tas.audit_seal WHERE size >= $1 AND size < $2 ORDER BY si
 SELECT leaf_index, hash FROM tas.audit_leaf WHERE leaf_index >= $1 AND leaf_index < $2 ORDER BY leaf_index;
 
 -- name: earlier
--- What let calls go before leaf $3, and the last retention entry before it.
+-- What let calls go before leaf $3, with the payloads of what their approvals rest on: who was asked, and who voted. Of a
+-- payload that is larger than $4 only the entry is shown.
+SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
+       r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment,
+       p.salt, p.args_digest, p.detail
+FROM tas.audit_record r
+JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
+LEFT JOIN tas.audit_payload p ON p.entry_id = r.entry_id AND octet_length(p.detail) <= $4
+  AND (r.phase <> 'decision' OR r.verdict = 'require_approval')
+WHERE r.run_id = ANY ($1::uuid[]) AND r.execution_id = ANY ($2::uuid[]) AND l.leaf_index < $3
+  AND ((r.phase = 'decision' AND r.verdict IN ('allow', 'require_approval')) OR r.phase LIKE 'approval.%')
+ORDER BY l.leaf_index;
+
+-- name: policies_before
+-- The entries before leaf $3 that applied the policy versions $2 of the projects $1.
 SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
        r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment
-FROM tas.audit_record r JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
-WHERE r.run_id = ANY ($1::uuid[]) AND r.execution_id = ANY ($2::uuid[]) AND l.leaf_index < $3
-  AND r.phase IN ('decision', 'approval.consumed') AND r.verdict = 'allow'
-ORDER BY l.leaf_index;
+FROM (SELECT DISTINCT project, version FROM unnest($1::text[], $2::integer[]) AS n (project, version)) k
+JOIN tas.audit_record r ON r.project = k.project AND r.policy_version = k.version AND r.phase = 'policy.applied'
+JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
+WHERE l.leaf_index < $3 ORDER BY l.leaf_index;
 
 -- name: dropped_before
 SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
@@ -157,7 +171,7 @@ SELECT tas.drop_segments($1, $2);
 -- name: stored_calls
 -- Digests are made from the texts, as towpath_contracts.canonical.digest_text makes them.
 SELECT t.execution_id, t.project, t.network, t.agent_key, t.caller, t.tool, t.operation, t.rule, t.policy_version,
-       t.status, t.args_digest, t.asked_digest, t.fact, t.erased_at,
+       t.status, t.args_digest, t.asked_digest, t.fact, t.settled_by, t.erased_at,
        'sha256:' || encode(sha256(convert_to(t.args, 'UTF8')), 'hex') AS args_made,
        'sha256:' || encode(sha256(convert_to(t.asked_args, 'UTF8')), 'hex') AS asked_made
 FROM (SELECT DISTINCT run_id, execution_id FROM unnest($1::uuid[], $2::uuid[]) AS n (run_id, execution_id)) k

@@ -158,6 +158,11 @@ class Approval:
         """Who has approved, each once."""
         return tuple(dict.fromkeys(vote.actor for vote in self.votes if vote.verdict != "denied"))
 
+    @property
+    def has_its_votes(self) -> bool:
+        """Whether as many people as were asked for have approved, and nobody denied, whatever the status says."""
+        return len(self.approvers) >= self.quorum and all(vote.verdict != "denied" for vote in self.votes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallAuditEntry:

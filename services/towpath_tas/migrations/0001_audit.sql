@@ -29,6 +29,7 @@ CREATE TABLE tas.audit_record (
 CREATE INDEX audit_run ON tas.audit_record (run_id, entry_id) WHERE run_id IS NOT NULL;
 -- These cost nothing on the way of a call: no other phases are in them.
 CREATE INDEX audit_shadow ON tas.audit_record (project, entry_id) WHERE phase = 'shadow';
+CREATE INDEX audit_policy ON tas.audit_record (project, policy_version) WHERE phase = 'policy.applied';
 CREATE INDEX audit_erasing ON tas.audit_record (project, entry_id)
   WHERE phase IN ('audit.erase_requested', 'audit.erase_confirmed');
 

@@ -1,7 +1,7 @@
 """Attacks by who may write to the database: taking something out of sight, or changing what the platform reads."""
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -14,6 +14,9 @@ from towpath_audit.report import AuditReport
 from towpath_audit.verifier import verify
 from towpath_contracts.canonical import digest_text
 from towpath_fabric.clock import wall
+
+TOLD_FOR_EVER = frozenset({"approval_without_votes", "decision_without_policy"})
+"""Faults that nothing puts right: the platform acted on what an attack here put beside the log."""
 
 
 @attack(Position.DATABASE_ADMIN)
@@ -85,19 +88,37 @@ def _located(report: AuditReport) -> str:
 @asynccontextmanager
 async def _tampered(target: Target, change: list[str], undo: list[str]) -> AsyncIterator[AuditReport]:
     """Seal what there is, run the statements *change*, and give what a bundle then says; *undo* puts it right."""
-    async with target.client("auditor", roles=["auditor"]) as auditor, target.database() as database:
-        kept = (await auditor.get("/v1/audit/checkpoint")).json()
-        before = verify(await _bundle(auditor), checkpoints=[kept["note"]], keys=[kept["public_key"]])
-        if not before.holds:
-            raise ValueError(f"the log is damaged: {before.faults[0]}")
+    async with _watched(target) as report_now, target.database() as database:
         for statement in change:
             if await database.execute(statement) == "UPDATE 0":
                 raise ValueError(f"nothing to change: {statement}")
         try:
-            yield verify(await _bundle(auditor), checkpoints=[kept["note"]], keys=[kept["public_key"]])
+            yield await report_now()
         finally:
             for statement in undo:
                 await database.execute(statement)
+
+
+@asynccontextmanager
+async def _watched(target: Target) -> AsyncIterator[Callable[[], Awaitable[AuditReport]]]:
+    """Keep a checkpoint, and give a function that says which faults a bundle has that it has not now."""
+    async with target.client("auditor", roles=["auditor"]) as auditor:
+        kept = (await auditor.get("/v1/audit/checkpoint")).json()
+
+        async def report() -> AuditReport:
+            return verify(await _bundle(auditor), checkpoints=[kept["note"]], keys=[kept["public_key"]])
+
+        before = await report()
+        if not {fault.code for fault in before.faults} <= TOLD_FOR_EVER:
+            raise ValueError(f"the log is damaged: {before.faults[0]}")
+        known = {(fault.code, fault.entry_id) for fault in before.faults}
+
+        async def new_faults() -> AuditReport:
+            found = await report()
+            found.faults = [fault for fault in found.faults if (fault.code, fault.entry_id) not in known]
+            return found
+
+        yield new_faults
 
 
 async def _bundle(client: httpx2.AsyncClient) -> list[str]:
@@ -187,3 +208,78 @@ async def rewrite_who_approved(target: Target) -> str:
         write = "UPDATE tas.approval SET decided_by = '{}' WHERE run_id = '" + run["run_id"] + "'"
         async with _tampered(target, [write.format("mia")], [write.format("aud-noa")]) as report:
             return _located(report)
+
+
+@attack(Position.DATABASE_ADMIN)
+async def vote_as_nobody(target: Target) -> str:
+    """Put the first of two votes into the table, so that one person's yes is enough, and take it out again."""
+    async with target.client("aud-admin", roles=["policy_admin"]) as admin:
+        rule = {"name": "refunds", "tool": "desk.refund", "effect": "require_approval"}
+        (await admin.put("/v1/policy/rules/refunds", json={"rule": {**rule, "quorum": 2}})).raise_for_status()
+        try:
+            return await _with_a_forged_vote(target)
+        finally:
+            (await admin.put("/v1/policy/rules/refunds", json={"rule": rule})).raise_for_status()
+
+
+async def _with_a_forged_vote(target: Target) -> str:
+    async with (
+        target.client("aud-mia", roles=["approver"]) as approver,
+        target.client("aud-5") as client,
+        target.database() as database,
+        _watched(target) as report,
+    ):
+        run = await target.run(client, [("desk.refund", {"order": "77", "amount": 9999})], "Refund order 77.")
+        (gate,) = (await client.get(f"/v1/gates?run_id={run['run_id']}&status=pending")).json()["gates"]
+        await database.execute(
+            "INSERT INTO tas.approval_vote SELECT approval_id, 'ghost', 'approved', 'fine', digest, now(), 'k'"
+            " FROM tas.approval WHERE run_id = $1",
+            UUID(run["run_id"]),
+        )
+        vote = {"verdict": "approved", "reason": "fine"}
+        (await approver.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)).raise_for_status()
+        run = await target.settled(client, run["run_id"])
+        await database.execute("DELETE FROM tas.approval_vote WHERE actor = 'ghost'")
+        if run["status"] != "completed":
+            return f"the run is {run['status']}"
+        return _located(await report())
+
+
+NEXT_POLICY = (
+    """
+    INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by)
+      SELECT project, version + 1, digest, text, rules, source, note, applied_by FROM tas.policy_version
+      WHERE project = 'default' ORDER BY version DESC LIMIT 1""",
+    """
+    INSERT INTO tas.permission_rule
+      SELECT project, version + 1, place, name, CASE name WHEN 'refunds' THEN 'allow' ELSE effect END, tool, operation,
+             CASE name WHEN 'refunds' THEN replace(rule::text, 'require_approval', 'allow')::json ELSE rule END
+      FROM tas.permission_rule r JOIN tas.project_state s USING (project)
+      WHERE project = 'default' AND version = s.policy_version""",
+    "UPDATE tas.project_state SET policy_version = policy_version + 1 WHERE project = 'default'",
+)
+LAST_POLICY = (
+    "UPDATE tas.project_state SET policy_version = policy_version - 1 WHERE project = 'default'",
+    """
+    DELETE FROM tas.permission_rule r USING tas.project_state s
+      WHERE r.project = 'default' AND s.project = r.project AND r.version > s.policy_version""",
+    """
+    DELETE FROM tas.policy_version v USING tas.project_state s
+      WHERE v.project = 'default' AND s.project = v.project AND v.version > s.policy_version""",
+)
+
+
+@attack(Position.DATABASE_ADMIN)
+async def put_a_policy_beside_the_log(target: Target) -> str:
+    """Make a next policy version by hand that allows what people are asked about, use it, and take it away again."""
+    async with target.client("aud-7") as client, target.database() as database, _watched(target) as report:
+        for statement in NEXT_POLICY:
+            await database.execute(statement)
+        try:
+            run = await target.run(client, [("desk.refund", {"order": "79", "amount": 9999})], "Refund order 79.")
+            if run["status"] != "completed":
+                return f"the run is {run['status']}"
+            return _located(await report())
+        finally:
+            for statement in LAST_POLICY:
+                await database.execute(statement)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from tests.support.tas.tas_caller import TOOLS, TasCaller, query, row, settled, tool
-from tests.support.tas.tas_running import Running, running, shared_tas, tas
+from tests.support.tas.tas_running import Running, audit_holds, running, shared_tas, tas
 
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.servers.nats import Nats
 
-__all__ = ["shared_tas", "tas"]
+__all__ = ["audit_holds", "shared_tas", "tas"]
 
 PEOPLE = """
 kind: Policy

@@ -72,6 +72,15 @@ async def test_a_cursor_counts_only_as_it_was_given_and_for_what(log: AuditLog) 
     assert (await log.another_exports().export(again)).lines != (), "as it was given it counts, at any replica"
 
 
+async def test_a_piece_takes_fewer_leaves_where_what_they_rest_on_needs_its_room(
+    log: AuditLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_piece, "MAX_PIECE_BYTES", 4_000)
+    lines = await log.export()
+    assert verify(lines, checkpoints=log.kept.notes).faults == []
+    assert sum('"kind":"page"' in line for line in lines) > 20
+
+
 async def test_a_cursor_with_times_counts_in_whatever_zone_they_come_back(log: AuditLog) -> None:
     lines = await log.export(since=wall() - timedelta(days=1), until=wall() + timedelta(days=1))
     assert verify(lines).faults == []

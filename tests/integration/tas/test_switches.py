@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from nats.aio.msg import Msg
 from tests.support.tas.tas_caller import TasCaller, query, row, settled
-from tests.support.tas.tas_running import Running, shared_tas, tas
+from tests.support.tas.tas_running import Running, audit_holds, shared_tas, tas
 from tests.support.waiting import eventually
 
 from towpath_contracts import rpc
@@ -16,7 +16,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.switches import SwitchSet, WakePaused
 
-__all__ = ["shared_tas", "tas"]
+__all__ = ["audit_holds", "shared_tas", "tas"]
 
 
 RUN = """

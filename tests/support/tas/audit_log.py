@@ -246,16 +246,28 @@ async def fill(log: AuditLog, calls: int, *, run_calls: int = 50, seal_every: in
 
 async def asked_by_a_run(log: AuditLog, run_id: UUID, calls: int) -> None:
     """Store a run whose log asks for *calls* calls."""
-    said = [{"execution_id": str(uuid5(run_id, f"call:{n}:0")), "args": {"nul": "\\u0000"}} for n in range(calls)]
+    connection = await asyncpg.connect(log.dsn)
+    try:
+        await add_run(connection, run_id, [uuid5(run_id, f"call:{n}:0") for n in range(calls)])
+    finally:
+        await connection.close()
+
+
+async def add_run(connection: Any, run_id: UUID, calls: Iterable[UUID]) -> None:
+    """Store a run whose log asks for *calls*, as the owner of the database."""
+    said = [{"execution_id": str(one), "args": {"nul": "\\u0000"}} for one in calls]
     text = json.dumps({"type": "instruction_issued", "instruction": {"kind": "call_tools", "calls": said}})
-    columns = await log.owner(
+    columns = await connection.fetch(
         "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'runs'"
         " AND table_name = 'run' AND is_nullable = 'NO' AND column_default IS NULL"
     )
     names = [row["column_name"] for row in columns if row["column_name"] != "run_id"]
     values = [_any(row["data_type"]) for row in columns if row["column_name"] != "run_id"]
-    await log.owner(f"INSERT INTO runs.run (run_id, {', '.join(names)}) VALUES ($1, {', '.join(values)})", run_id)
-    await log.owner(
+    await connection.execute(
+        f"INSERT INTO runs.run (run_id, {', '.join(names)}) VALUES ($1, {', '.join(values)}) ON CONFLICT DO NOTHING",
+        run_id,
+    )
+    await connection.execute(
         "INSERT INTO runs.run_event (run_id, seq, at, type, event)"
         " VALUES ($1, 3, now(), 'instruction_issued', $2::json)",
         *(run_id, text),

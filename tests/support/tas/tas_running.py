@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 from tests.support.service_process import ServiceProcess, service_process
+from tests.support.tas.audit_bundle import exported
 from tests.support.tas.tas_caller import TasCaller
 
 from towpath_embedded.servers.nats import Nats
@@ -97,6 +98,14 @@ async def tas(shared_tas: Shared) -> AsyncIterator[Running]:
             nats=shared_tas.nats,
             start=shared_tas.start,
         )
+
+
+@pytest.fixture(autouse=True)
+async def audit_holds(tas: Running) -> AsyncIterator[None]:
+    """For modules that import it: whatever a test let people and calls do, a bundle of it holds afterwards."""
+    yield
+    async with exported(tas.dsn, tas.caller.project) as (_, bundles):
+        assert (await bundles.report()).faults == []
 
 
 async def _execute(dsn: str, statement: str) -> None:

@@ -89,7 +89,7 @@ def test_payloads_that_are_never_erased_are_covered_by_no_erasure(phase: str) ->
 
 
 def test_a_row_of_the_ledger_is_empty_only_where_the_erasure_of_its_run_is_in_the_log() -> None:
-    stored = bundle.stored(0, {"erased": True, "tool": "t"})
+    stored = bundle.stored(1, {"erased": True, "tool": "t"})  # leaf 0 applies the policy
     step = bundle.step(CALL, RUN, None, kept=False, erased=True)
     steps = [asked(kind="run"), confirmed(kind="run", runs=[RUN])]
 
@@ -109,7 +109,7 @@ def test_a_row_of_the_ledger_is_empty_only_where_the_erasure_of_its_run_is_in_th
         [asked(), confirmed(runs=[RUN]), erased(0)],
     ):
         assert sorted(found(lines(*entries))) == both
-    changed = bundle.stored(0, {"erased": True, "tool": "another"})
+    changed = bundle.stored(1, {"erased": True, "tool": "another"})
     assert found(made(dict(ALLOW), *map(dict, steps), extra=(changed,))) == [("stored_changed", 0)]
 
 

@@ -60,6 +60,27 @@ def test_of_an_entry_whose_payload_is_erased_its_own_fields_are_compared() -> No
     assert differences(entry("outcome", "succeeded"), None, {**CALL, "status": "failed"}) == ["status"]
 
 
+@pytest.mark.parametrize(
+    ("phase", "verdict", "detail", "settled_by", "names"),
+    [
+        ("outcome", "succeeded", {"attempt": 1}, "", []),
+        ("outcome", "succeeded", {"attempt": 1}, "mia", ["settled_by"]),
+        ("outcome", "failed", {"code": "did_not_happen"}, "ann", []),
+        ("outcome", "failed", {"code": "did_not_happen"}, "mia", ["settled_by"]),
+        ("outcome", "failed", {"code": "did_not_happen", "attempt": 1}, "", []),
+        ("outcome", "void", {}, "mia", []),
+        ("settled", "happened", {}, "ann", []),
+        ("settled", "happened", {}, "mia", ["settled_by"]),
+        ("settled", "retry", {}, "mia", []),
+    ],
+)
+def test_who_settled_a_call_is_who_the_log_says(
+    phase: str, verdict: str, detail: dict[str, Any], settled_by: str, names: list[str]
+) -> None:
+    stored = {"settled_by": settled_by}
+    assert differences(entry(phase, verdict, actor="ann"), payload(**detail), stored) == names
+
+
 @pytest.mark.parametrize("detail", ["[" * 200_000, "[]", "x", '{"digest": {}}'])
 def test_a_detail_of_another_kind_stops_nothing(detail: str) -> None:
     said = ErasablePayload(salt=bytes(16), args_digest="", detail=detail)

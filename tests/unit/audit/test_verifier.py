@@ -24,12 +24,13 @@ CALL = "0192f3a0-0000-7000-8000-0000000000aa"
 def made(
     *changes: dict[str, Any], extra: tuple[bundle.Line, ...] = (), tail: tuple[bundle.Line, ...] = ()
 ) -> list[str]:
-    """A bundle with one entry for each of *changes*, sealed two by two."""
+    """A bundle with one entry for each of *changes*, sealed two by two; before decisions the policy is applied."""
     edge, body = (
         MerkleFrontier(),
         [bundle.policy("p", 1, "sha256:00", ""), bundle.step(CALL, RUN, 3, kept=True), *extra],
     )
-    for number, change in enumerate(changes):
+    decided = any(change.get("phase") == "decision" for change in changes)
+    for number, change in enumerate(({**APPLIED}, *changes) if decided else changes, -decided):
         payload = ErasablePayload(salt=bytes(16), args_digest="", detail=json.dumps(change.pop("detail", {})))
         payload = change.pop("payload", payload)
         fields: dict[str, Any] = {
@@ -52,7 +53,7 @@ def made(
         }
         erased = change.pop("erased", False)
         entry = AuditLogEntry(**{**fields, **change})
-        body.append(bundle.leaf(number, entry, None if erased else payload, entry.leaf_hash()))
+        body.append(bundle.leaf(edge.size, entry, None if erased else payload, entry.leaf_hash()))
         edge = edge.extended([entry.leaf_hash()])
         if number % 2 or number == len(changes) - 1:
             body.append(bundle.checkpoint(KEY.note(Checkpoint(ORIGIN, edge.size, edge.root).text())))
@@ -71,8 +72,13 @@ def made(
     return [*lines, bundle.page(0, "", lines, KEY, last=True)]
 
 
+APPLIED = {"phase": "policy.applied", "verdict": "applied", "run_id": None, "execution_id": None}
 ALLOW = {"phase": "decision", "verdict": "allow"}
-CONSUMED = {"phase": "approval.consumed", "verdict": "allow"}
+ABOUT = {"approval_id": "a", "digest": "sha256:aa"}
+ASKED = {"phase": "decision", "verdict": "require_approval", "detail": {**ABOUT, "quorum": 2}}
+VOTED = {"phase": "approval.vote", "verdict": "approved", "actor": "mia", "detail": {**ABOUT, "votes": "1 of 2"}}
+APPROVED = {"phase": "approval.approved", "verdict": "approved", "actor": "noa", "detail": {**ABOUT, "votes": "2 of 2"}}
+CONSUMED = {"phase": "approval.consumed", "verdict": "allow", "detail": ABOUT}
 CLAIM = {"phase": "claim", "verdict": "granted"}
 DONE = {"phase": "outcome", "verdict": "succeeded"}
 
@@ -85,7 +91,7 @@ def found(lines: list[str]) -> list[tuple[str, int | None]]:
     ("entries", "faults"),
     [
         ([ALLOW, CLAIM, DONE], []),
-        ([{"phase": "decision", "verdict": "require_approval"}, CONSUMED, DONE], []),
+        ([ASKED, VOTED, APPROVED, CONSUMED, DONE], []),
         ([{"phase": "decision", "verdict": "deny", "policy_version": 0}], []),
         ([{"phase": "outcome", "verdict": "void"}], []),
         ([{"phase": "evidence", "verdict": "succeeded"}], []),
@@ -108,14 +114,76 @@ def test_the_record_is_whole_or_its_gaps_are_reported(entries: list[dict[str, An
     assert found(made(*(dict(entry) for entry in entries))) == faults
 
 
-def test_a_run_that_is_not_kept_is_reported_and_not_held_against_anybody() -> None:
-    lines = made(dict(ALLOW), extra=(bundle.step(CALL, RUN, None, kept=False),))
-    report = verify(lines)
-    assert report.holds
-    assert any("not kept" in note for note in report.notes)
-    assert found(made(dict(ALLOW), extra=(bundle.step(CALL, RUN, None, kept=True),))) == [
-        ("decision_without_run_event", 0)
-    ]
+OTHER = {"approval_id": "b", "digest": "sha256:bb"}
+EDITED = {"phase": "approval.edited", "verdict": "edited", "actor": "mia", "detail": {**ABOUT, "votes": "1 of 2"}}
+DENIED = {"phase": "approval.denied", "verdict": "denied", "actor": "noa", "detail": ABOUT}
+
+
+def detailed(entry: dict[str, Any], **detail: Any) -> dict[str, Any]:
+    return {**entry, "detail": {**entry["detail"], **detail}}
+
+
+@pytest.mark.parametrize(
+    ("entries", "faults"),
+    [
+        ([ASKED, CONSUMED], [("approval_without_votes", 1)]),
+        ([ASKED, APPROVED, CONSUMED], [("approval_without_votes", 2)]),
+        ([ASKED, VOTED, {**APPROVED, "actor": "mia"}, CONSUMED], [("approval_without_votes", 3)]),
+        ([ASKED, VOTED, CONSUMED, APPROVED], [("approval_without_votes", 2)]),
+        ([ASKED, VOTED, detailed(APPROVED, digest="sha256:bb"), CONSUMED], [("approval_without_votes", 3)]),
+        ([ASKED, VOTED, detailed(APPROVED, approval_id="b"), CONSUMED], [("approval_without_votes", 3)]),
+        ([ASKED, VOTED, APPROVED, detailed(CONSUMED, digest="sha256:bb")], [("approval_without_votes", 3)]),
+        ([VOTED, APPROVED, CONSUMED], [("approval_without_votes", 2)]),
+        ([ASKED, VOTED, APPROVED, DENIED, CONSUMED], [("approval_without_votes", 4)]),
+        ([detailed(ASKED, **OTHER), ASKED, EDITED, APPROVED, CONSUMED], []),
+        ([detailed(ASKED, **OTHER), detailed(DENIED, **OTHER), ASKED, VOTED, APPROVED, CONSUMED], []),
+        ([ASKED, detailed(EDITED, votes="0 of 2"), APPROVED, CONSUMED], [("approval_without_votes", 3)]),
+        ([ASKED, VOTED, APPROVED, CONSUMED, ALLOW], []),
+        ([ASKED, VOTED, APPROVED, ALLOW], [("approval_without_votes", 3)]),
+        ([ASKED, VOTED, APPROVED, CONSUMED, detailed(ASKED, **OTHER), ALLOW], [("approval_without_votes", 5)]),
+        ([ASKED, {**ALLOW, "entry_id": 9}, VOTED, APPROVED, CONSUMED], []),
+    ],
+)
+def test_an_approval_lets_a_call_go_only_with_sealed_votes(entries: list[dict[str, Any]], faults: list[Any]) -> None:
+    assert found(made(*(dict(entry) for entry in entries))) == faults
+
+
+def test_of_a_vote_whose_details_are_erased_the_voter_counts() -> None:
+    """That the erasure is asked for and confirmed is another check."""
+    gone = ("payload_missing", "payload_missing", "payload_missing", "payload_missing")
+    entries = [{**one, "erased": True} for one in (ASKED, VOTED, APPROVED, CONSUMED)]
+    assert [code for code, _ in found(made(*entries))] == list(gone)
+    entries = [{**one, "erased": True} for one in (ASKED, CONSUMED)]
+    assert ("approval_without_votes", 1) in found(made(*entries))
+
+
+def test_a_policy_version_is_one_only_by_an_entry_that_applied_it() -> None:
+    second = (bundle.policy("p", 2, "sha256:00", ""),)
+    under = {**ALLOW, "policy_version": 2}
+    lines = made(dict(under), dict(under), {**APPLIED, "policy_version": 2}, dict(under), extra=second)
+    (fault,) = verify(lines).faults
+    assert (fault.code, fault.entry_id) == ("decision_without_policy", 0)
+    assert fault.message.endswith("which no entry before it applied (2 decisions)")
+    assert found(made({**APPLIED, "policy_version": 2}, dict(under), extra=second)) == []
+    other = {**APPLIED, "policy_version": 2, "project": "q"}
+    assert found(made(other, dict(under), extra=second)) == [("decision_without_policy", 1)]
+
+
+def test_what_a_run_reports_of_its_own_call_counts_whatever_ended_the_call_before() -> None:
+    late = {"phase": "outcome", "verdict": "failed", "detail": {"code": "not_started"}}
+    report = {**DONE, "detail": {"was": "failed"}}
+    stored = tuple(bundle.stored(leaf, {"status": "succeeded"}) for leaf in (2, 3))
+    assert found(made(dict(ALLOW), dict(late), dict(report), extra=stored)) == []
+    assert found(made(dict(ALLOW), dict(late), dict(DONE), extra=stored)) == [("stored_changed", 1)]
+    changed = (stored[0], bundle.stored(3, {"status": "failed"}))
+    assert found(made(dict(ALLOW), dict(late), dict(report), extra=changed)) == [("stored_changed", 2)]
+
+
+def test_a_run_whose_log_is_gone_or_asks_for_nothing_is_a_fault() -> None:
+    """Nothing deletes a run but an erasure, and what that leaves says so: `test_sealed_erasures` has those."""
+    for kept in (False, True):
+        lines = made(dict(ALLOW), extra=(bundle.step(CALL, RUN, None, kept=kept),))
+        assert found(lines) == [("decision_without_run_event", 0)]
 
 
 def test_a_call_of_the_ledger_needs_its_decision_here() -> None:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from towpath_audit import bundle
 from towpath_audit.bundle import digest, serialize_line
-from towpath_audit.completeness import EFFECTS
+from towpath_audit.completeness import EFFECTS, PERMISSIONS
 from towpath_audit.notes import Signer, write_time
 from towpath_audit.sealed_erasures import ERASED
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -45,6 +45,9 @@ from towpath_tas.app.audit.tree_paths import MerklePaths, MissingLeavesError
 MAX_SEALS = 400
 MAX_EFFECTS = 1_000
 """Rows read for one piece."""
+
+MAX_EARLIER_BYTES = 8_000
+"""Larger payloads of entries from before the bundle are not shown: many of them may come with one piece."""
 
 _CURSOR_FORMAT = b"towpath-audit-cursor-1\n"
 _ZERO_ID = UUID(int=0)
@@ -158,12 +161,20 @@ class AuditLogRequests:
         async with self._pool.acquire() as connection:
             seals = await connection.fetch(QUERIES.seals, cursor.seal_id, cursor.end_seal, MAX_SEALS)
             rows = await connection.fetch(QUERIES.leaves, cursor.leaf, cursor.size, MAX_LEAVES)
-            shown = _disclosed(rows, request)
-            await _add_earlier(connection, shown, request, piece, begins=request.cursor is None)
-            await _add_policies(connection, shown, piece)
-            await _add_steps(connection, shown, piece)
-            await add_stored(connection, shown, piece)
-        seal_id, leaf = add_leaves_and_checkpoints(seals, rows, {row["leaf_index"] for row in shown}, cursor, piece)
+            more = len(rows) == MAX_LEAVES
+            start = piece.mark()
+            while True:
+                shown = _disclosed(rows, request)
+                await _add_earlier(connection, shown, request, piece, begins=request.cursor is None)
+                await _add_policies(connection, shown, piece)
+                await _add_steps(connection, shown, piece)
+                await add_stored(connection, shown, piece)
+                if not piece.full or len(rows) < 2:
+                    break
+                piece.cut(start)  # what these leaves rest on leaves no room for them: half of them, then
+                rows, more = rows[: len(rows) // 2], True
+        disclosed = {row["leaf_index"] for row in shown}
+        seal_id, leaf = add_leaves_and_checkpoints(seals, rows, disclosed, cursor, piece, more=more)
         done = seal_id >= cursor.end_seal
         page = cursor.page + 1 if request.cursor is not None else cursor.page
         return cursor.model_copy(update={"page": page, "seal_id": seal_id, "leaf": leaf, "leaves_done": done})
@@ -251,19 +262,23 @@ async def _add_earlier(
 ) -> None:
     """Add what this piece rests on and stands before the bundle begins, with its path.
 
-    That is the decisions of its calls, and who asked for the erasures that it names and confirmed them. The piece that
-    *begins* the bundle also has the last entry of retention before it.
+    That is the decisions of its calls with the votes of their approvals, the policies that were decided under, and who
+    asked for the erasures that it names and confirmed them. The piece that *begins* the bundle also has the last entry
+    of retention before it.
     """
     shown = list(shown)
-    going = [row for row in shown if row["execution_id"] is not None and row["phase"] in EFFECTS]
+    going = [row for row in shown if row["execution_id"] is not None and _rests_on_earlier(row)]
+    policies = _policies_of(shown)
     erasures = [str(detail_of(row).get("erasure_id")) for row in shown if row["phase"] == ERASED]
-    if request.since is None or not (going or erasures or begins):
+    if request.since is None or not (going or policies or erasures or begins):
         return
     edge = (await bundle_start(connection, await known_keys(connection), request.since)).edge
     if edge.size == 0:
         return
     calls = [row["run_id"] for row in going], [row["execution_id"] for row in going]
-    found = list(await connection.fetch(QUERIES.earlier, *calls, edge.size))
+    found = list(await connection.fetch(QUERIES.earlier, *calls, edge.size, MAX_EARLIER_BYTES))
+    if policies is not None:
+        found += await connection.fetch(QUERIES.policies_before, *policies, edge.size)
     if erasures:
         found += await connection.fetch(QUERIES.erasures_before, erasures, edge.size)
     if begins:
@@ -280,13 +295,21 @@ async def _add_earlier(
         piece.add(bundle.earlier(row["leaf_index"], entry_of(row), path, payload))
 
 
+def _rests_on_earlier(row: Any) -> bool:
+    return row["phase"] in EFFECTS or (row["phase"], row["verdict"]) in PERMISSIONS
+
+
+def _policies_of(shown: Iterable[Any]) -> tuple[list[str], list[int]] | None:
+    """Return the policy versions that were decided under, as projects and versions."""
+    named = sorted({(row["project"], row["policy_version"]) for row in shown if row["phase"] == "decision"})
+    return ([one for one, _ in named], [two for _, two in named]) if named else None
+
+
 async def _add_policies(connection: Any, shown: Iterable[Any], piece: ExportPiece) -> None:
-    named = {(row["project"], row["policy_version"]) for row in shown if row["phase"] == "decision"}
-    if not named:
+    policies = _policies_of(shown)
+    if policies is None:
         return
-    pairs = sorted(named)
-    found = await connection.fetch(QUERIES.policy_versions, [one for one, _ in pairs], [two for _, two in pairs])
-    for row in found:
+    for row in await connection.fetch(QUERIES.policy_versions, *policies):
         piece.add(bundle.policy(row["project"], row["version"], row["digest"], write_time(row["applied_at"])))
 
 

@@ -42,6 +42,15 @@ class ExportPiece:
     def full(self) -> bool:
         return self.size_bytes >= MAX_PIECE_BYTES
 
+    def mark(self) -> tuple[int, int]:
+        """Return where the piece ends now, for `cut`."""
+        return len(self.lines), self.size_bytes
+
+    def cut(self, mark: tuple[int, int]) -> None:
+        """Take out what was added since *mark*."""
+        del self.lines[mark[0] :]
+        self.size_bytes = mark[1]
+
     def add(self, line: bundle.Line) -> None:
         self.flush()
         self._write(line)
@@ -63,11 +72,19 @@ class ExportPiece:
 
 
 def add_leaves_and_checkpoints(
-    seals: Sequence[Any], rows: Sequence[Any], disclosed: set[int], cursor: AuditExportCursor, piece: ExportPiece
+    seals: Sequence[Any],
+    rows: Sequence[Any],
+    disclosed: set[int],
+    cursor: AuditExportCursor,
+    piece: ExportPiece,
+    *,
+    more: bool,
 ) -> tuple[int, int]:
-    """Add leaves and, after the last leaf that each covers, checkpoints; return the last seal id and the next leaf."""
+    """Add leaves and, after the last leaf that each covers, checkpoints; return the last seal id and the next leaf.
+
+    *more*: there are leaves behind *rows*.
+    """
     seal_id, leaf, position = cursor.seal_id, cursor.leaf, 0
-    more = len(rows) == MAX_LEAVES
     for seal in seals:
         while leaf < seal["size"]:
             if piece.full or (position >= len(rows) and more):

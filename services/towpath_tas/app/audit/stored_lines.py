@@ -18,7 +18,7 @@ from towpath_tas.app.audit.export_piece import ExportPiece
 from towpath_tas.app.audit.sealer import QUERIES
 from towpath_tas.core.tools.registry import spec_digest
 
-CALL_PHASES = frozenset({"decision", "outcome"})
+CALL_PHASES = frozenset({"decision", "outcome", "settled"})
 """Entries of calls that are compared, beside those of approvals."""
 
 TOOL_PHASES = frozenset({"tool.registered", "tool.proposed", "tool.accepted", "tool.refused"})
@@ -40,7 +40,7 @@ async def add_stored(connection: Any, shown: Sequence[Any], piece: ExportPiece) 
             piece.add(bundle.stored(row["leaf_index"], await _tool(connection, row, detail["version"])))
         elif _is_of_call(row):
             found = calls.get(row["execution_id"])
-            if found is None and row["phase"] == "outcome":
+            if found is None and row["phase"] in {"outcome", "settled"}:
                 continue  # the decision of the call tells that its row is gone
             if found is not None and "approval_id" in detail and "erased" not in found:
                 found = _with_approval(found, row, approvals.get(_approval_id(detail)))
@@ -74,7 +74,7 @@ def _erased(row: Any) -> Found:
 def _call(row: Any) -> Found:
     asked = row["asked_made"] or row["args_made"]
     call = {name: row[name] for name in ("project", "network", "agent_key", "caller", "tool", "operation")}
-    call |= {name: row[name] for name in ("rule", "policy_version", "status")}
+    call |= {name: row[name] for name in ("rule", "policy_version", "status", "settled_by")}
     call["args_fit"] = row["args_made"] == row["args_digest"] and row["asked_made"] == row["asked_digest"]
     call["args_digest"] = row["args_made"]
     if asked == row["args_made"]:

@@ -118,8 +118,6 @@ def _is_repeated_vote(approval: Approval, request: ResolveGate) -> bool:
         return False
     if approval.status != "pending" and verdict_of(approval) != request.verdict:
         return False
-    if not approval.votes:  # decided by a release that did not store single votes
-        return approval.status != "pending" and approval.decided_by == request.actor
     yes = ("approved", "edited") if request.verdict == "approved" else ("denied",)
     return any(vote.actor == request.actor and vote.verdict in yes for vote in approval.votes)
 

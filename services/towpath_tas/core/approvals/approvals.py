@@ -183,6 +183,8 @@ def _consume(
     if decision.effect == "deny":
         refused = deny(call, decision)
         return replace(refused, approvals=(replace(approval, status="void"),))
+    if not approval.has_its_votes:  # nothing here stores such a row: people are asked anew, under whatever rule
+        return ask_for_approval(call, decision, now=now, before=approval)
     if decision.effect == "require_approval" and binding_digest(binding(call, decision)) != approval.digest:
         return ask_for_approval(call, decision, now=now, before=approval)
     allowed = permitted(call, decision, deadline)

@@ -59,7 +59,7 @@ def on_recorded(call: LedgerCall | None, outcome: RecordInternalOutcome) -> tupl
     if call.status in _NEVER_PERMITTED:
         return LedgerChange(), f"the call is {call.status}: it can't have been applied"
     ended = call.next_revision(
-        status=CallStatus(outcome.status), fact=_finished(call, outcome), accepted=ACCEPTED_FROM_RUN
+        status=CallStatus(outcome.status), fact=_finished(call, outcome), accepted=ACCEPTED_FROM_RUN, settled_by=""
     )
     detail = {"result_digest": digest(json_safe(outcome.result)), "was": str(call.status)}
     if outcome.failure is not None:

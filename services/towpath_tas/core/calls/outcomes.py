@@ -230,7 +230,7 @@ def _authorize_again(
 
 def is_covered(call: LedgerCall, approval: Approval | None, decision: AuthorizationDecision) -> bool:
     """Return whether the approval that this call has used up covers exactly what would run now."""
-    if approval is None or approval.status != "consumed":
+    if approval is None or approval.status != "consumed" or not approval.has_its_votes:
         return False
     return binding_digest(binding(call, decision)) == approval.digest
 

@@ -108,6 +108,18 @@ async def test_rows_that_the_owner_of_the_database_empties_are_found(owners: Own
     assert {fault.code for fault in found} == {"stored_missing", "decision_without_run_event"}
 
 
+async def test_a_run_that_the_owner_of_the_database_deletes_is_found(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    await owners.erase(first)
+    for table in ("run_event", "run_fact", "run_snapshot", "run"):
+        for run_id in (first, second):
+            await owners.log.owner(f"DELETE FROM runs.{table} WHERE run_id = $1", run_id)
+    found = verify(await owners.log.export(), checkpoints=owners.log.kept.notes).faults
+    assert {fault.code for fault in found} == {"decision_without_run_event"}
+    assert all(str(second) in fault.message and fault.leaf is not None for fault in found), "the other was erased"
+    assert len(found) == 10
+
+
 async def test_nobody_erases_what_was_not_confirmed(owners: Owners) -> None:
     first, second = await owners.all_runs()
     request = RequestErasure(project=PROJECT, actor="dana", reason="r", kind="run", run_id=first)

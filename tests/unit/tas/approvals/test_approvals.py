@@ -47,6 +47,21 @@ def test_an_approval_is_used_up_by_the_permission() -> None:
     assert dispatched(step) == [step.call]
 
 
+@pytest.mark.parametrize("effect", ["require_approval", "allow"])
+def test_a_status_without_its_votes_permits_nothing_and_people_are_asked_anew(effect: Any) -> None:
+    call, approval = waiting()
+    call, real = approved(approval, call)
+    for forged in (
+        replace(approval, status="approved", decided_by="boss", decided_at=after(10)),
+        replace(real, quorum=2),
+        replace(real, votes=(*real.votes, replace(real.votes[0], actor="noa", verdict="denied"))),
+    ):
+        step = ask(call, ruled=decision(effect), approval=forged, now=after(20))
+        assert become(step).status is CallStatus.AWAITING_APPROVAL
+        assert [one.status for one in step.approvals] == ["void", "pending"]
+        assert dispatched(step) == []
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -1,0 +1,134 @@
+"""Did people let a call go? An approval that was used up rests on sealed votes, whatever tables say of it.
+
+`approval.consumed` needs before it an entry that asked for the approval, and votes about what was asked from as many
+people as it asked for; a no among them lets nothing go. A call that waits for people is let go by nothing else: a later
+decision to allow it (a switch that held it was released) needs its approval to be used up. Of entries whose details are
+erased only their own fields are known, and these are taken to fit.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from towpath_audit.entries import AuditLogEntry, ErasablePayload
+from towpath_audit.sealed_erasures import Detail, read_detail
+
+ASKED = ("decision", "require_approval")
+CONSUMED = ("approval.consumed", "allow")
+YES = frozenset({("approval.vote", "approved"), ("approval.approved", "approved"), ("approval.edited", "edited")})
+NO = "approval.denied"
+
+NOBODY_ASKED = "no entry before it asks for that approval"
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """One entry about an approval: None for what an erased payload said."""
+
+    entry_id: int
+    actor: str
+    approval: str | None
+    digest: str | None
+    quorum: int | None = None
+
+    def is_of(self, approval: str | None, digest: str | None) -> bool:
+        return _fit(self.approval, approval) and _fit(self.digest, digest)
+
+
+@dataclass(slots=True)
+class _Call:
+    """What the log says of the approvals of one call, and the decisions to allow it."""
+
+    asked: list[_Word] = field(default_factory=list)
+    yes: list[_Word] = field(default_factory=list)
+    no: list[_Word] = field(default_factory=list)
+    consumed: dict[int, _Word] = field(default_factory=dict)
+    allowed: dict[int, AuditLogEntry] = field(default_factory=dict)
+
+
+@dataclass
+class SealedApprovals:
+    """Receives the entries of calls in the order of the log."""
+
+    calls: dict[str, _Call] = field(default_factory=dict)
+
+    def on_entry(self, entry: AuditLogEntry, payload: ErasablePayload | None) -> str | None:
+        """Add an entry; return why it may not let its call go, if it is one that does so by an approval."""
+        kind = (entry.phase, entry.verdict)
+        if entry.execution_id is None or not (kind[0] == "decision" or kind[0].startswith("approval.")):
+            return None
+        if kind == ("decision", "allow") and entry.execution_id not in self.calls:
+            return None  # nobody was asked about it: most calls are such
+        call = self.calls.setdefault(entry.execution_id, _Call())
+        word = _word(entry, payload)
+        if kind == ASKED:
+            call.asked.append(word)
+        elif kind in YES and _counts(payload):
+            call.yes.append(word)
+        elif entry.phase == NO:
+            call.no.append(word)
+        elif kind == ("decision", "allow"):
+            call.allowed[entry.entry_id] = entry
+        elif kind == CONSUMED and entry.entry_id not in call.consumed:
+            call.consumed[entry.entry_id] = word
+            return _why_not(call, word)
+        return None
+
+    def let_go_unasked(self) -> Iterator[AuditLogEntry]:
+        """Return the decisions to allow a call that waited for people then.
+
+        Within a seal the decisions of a call stand before its approvals, so the ids tell what came first.
+        """
+        for call in self.calls.values():
+            for entry_id, entry in call.allowed.items():
+                asked = max((one.entry_id for one in call.asked if one.entry_id < entry_id), default=None)
+                if asked is not None and not any(asked < one < entry_id for one in call.consumed):
+                    yield entry
+
+
+def _why_not(call: _Call, consumed: _Word) -> str | None:
+    asked = [one for one in call.asked if one.entry_id < consumed.entry_id and _fit(one.approval, consumed.approval)]
+    if not asked:
+        return NOBODY_ASKED
+    wanted = asked[-1]
+    if not _fit(wanted.digest, consumed.digest):
+        return "it is for something else than people were asked about"
+    about = (wanted.approval or consumed.approval, wanted.digest or consumed.digest)
+    if any(one.approval is not None and one.is_of(*about) for one in call.no):
+        return "somebody said no to it"
+    yes = {one.actor for one in call.yes if one.entry_id < consumed.entry_id and one.is_of(*about)} - {""}
+    quorum = max([1, *(one.quorum or 1 for one in (wanted, *call.yes) if one.is_of(*about))])
+    if len(yes) >= quorum:
+        return None
+    return f"{len(yes)} of {quorum} people said yes to it before"
+
+
+def _word(entry: AuditLogEntry, payload: ErasablePayload | None) -> _Word:
+    said = read_detail(payload)
+    quorum = said.get("quorum")
+    if quorum is None:  # a vote says how far it got: `1 of 2`
+        quorum = _number(str(said.get("votes", "")).partition(" of ")[2])
+    return _Word(
+        entry_id=entry.entry_id,
+        actor=entry.actor,
+        approval=_text(said, "approval_id"),
+        digest=_text(said, "digest"),
+        quorum=quorum if type(quorum) is int else None,
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _counts(payload: ErasablePayload | None) -> bool:
+    """Return whether a vote counts: an edit that a person has to look at by hand is nobody's yes."""
+    return not str(read_detail(payload).get("votes", "")).startswith("0 ")
+
+
+def _text(said: Detail, name: str) -> str | None:
+    found = said.get(name)
+    return found if isinstance(found, str) else None
+
+
+def _fit(one: str | None, other: str | None) -> bool:
+    return one is None or other is None or one == other
