@@ -8,7 +8,7 @@ whoever owns the database can write tables.
 
 import json
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
@@ -22,6 +22,12 @@ NOT_NAMED = "no erasure in the log names it"
 
 NEVER_ERASED = ("audit.", "key.", "policy.")
 """Payloads of these phases stay, whatever an erasure names."""
+
+EXPIRES = timedelta(days=7)
+"""After the time from which whoever asked can confirm it, a request can be confirmed for so long."""
+
+WRITTEN_WITHIN = timedelta(minutes=1)
+"""How much later than the decision its entry may be written."""
 
 _NEVER = "~"
 """Later than any time."""
@@ -123,6 +129,8 @@ class SealedErasures:
         waited = said.get("after_delay") is True and entry.at >= _utc(request.alone_from)
         if alone and not waited and said.get("single_person") is not True:
             return
+        if not entry.at < _expiry(request.alone_from):
+            return
         runs = said.get("runs")
         self.confirmed[erasure] = frozenset(map(str, runs)) if isinstance(runs, list) else frozenset()
         if request.what["kind"] == "run":
@@ -169,6 +177,14 @@ def _fits(what: dict[str, str], runs: frozenset[str], entry: AuditLogEntry) -> b
     if not named and before is None:
         return False
     return all(said[name] == what[name] for name in named) and (before is None or entry.at < before < _NEVER)
+
+
+def _expiry(alone_from: str) -> str:
+    """Return until when a confirmation is written of a request that can be confirmed alone from *alone_from* on."""
+    try:
+        return write_time(datetime.fromisoformat(_utc(alone_from)) + EXPIRES + WRITTEN_WITHIN)
+    except (ValueError, OverflowError):
+        return ""
 
 
 def _utc(at: str) -> str:

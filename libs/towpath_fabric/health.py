@@ -95,8 +95,8 @@ class EventLoopWatchdog:
     async def run(self) -> None:
         """Answer for ever; cancel to stop."""
         loop = asyncio.get_running_loop()
-        threading.Thread(target=self._watch, args=(loop,), name="loop-watchdog", daemon=True).start()
         timer = CpuTimer(self._stuck_after_s + 2 * self._every_s)  # later than the thread, which ends it where it can
+        threading.Thread(target=self._watch, args=(loop,), name="loop-watchdog", daemon=True).start()
         try:
             while True:
                 timer.begin_anew()
@@ -129,7 +129,8 @@ class CpuTimer:
     """Ends the process by SIGALRM once the thread that made this has computed for *seconds* since it last began anew.
 
     The kernel counts the time of that one thread on a processor, so a process that was stopped, a machine that slept,
-    and other threads do not matter. Needs Linux; elsewhere it does nothing. The main thread makes it, once per process.
+    and other threads do not matter. Needs Linux, and a C library that has timers; elsewhere it does nothing. The main
+    thread makes it, once per process.
     """
 
     _CLOCK_THREAD_CPUTIME_ID = 3
@@ -137,7 +138,7 @@ class CpuTimer:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._timer = ctypes.c_void_p()
-        self._library = ctypes.CDLL(None) if sys.platform == "linux" else None
+        self._library = _timer_library() if sys.platform == "linux" else None
         if threading.current_thread() is not threading.main_thread():
             self._library = None
         if self._library is not None:
@@ -160,6 +161,16 @@ class CpuTimer:
             self._library.timer_delete(self._timer)
             faulthandler.unregister(signal.SIGALRM)
             self._library = None
+
+
+def _timer_library() -> ctypes.CDLL | None:
+    """Return the library that has timers: that of C, before glibc 2.34 one beside it; None where neither has them."""
+    for name in (None, "librt.so.1"):
+        with contextlib.suppress(OSError):
+            library = ctypes.CDLL(name)
+            if all(hasattr(library, function) for function in ("timer_create", "timer_settime", "timer_delete")):
+                return library
+    return None
 
 
 def refused_host(headers: Iterable[tuple[bytes, bytes]], known: Collection[str]) -> str | None:

@@ -158,7 +158,7 @@ async def erase(platform: Platform, dana: httpx2.AsyncClient, eve: httpx2.AsyncC
     async with asyncio.timeout(60):
         while (found := (await eve.get(place)).json()).get("status") != "done":  # noqa: ASYNC110
             await asyncio.sleep(0.3)
-    assert sorted(found["parts"]) == ["history", "runs", "tas"]
+    assert sorted(found["parts"]) == ["blobs", "history", "runs", "tas"]
 
 
 async def check_readers(client: httpx2.AsyncClient, run_id: str) -> None:

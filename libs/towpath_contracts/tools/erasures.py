@@ -61,8 +61,8 @@ class ListErasures(Message):
 class ErasureView(Message):
     """One erasure. Until `alone_from` who asked can't confirm it; `erased` counts the payloads that are gone.
 
-    Of the kind `run`: `runs` counts the run and those below it once it is confirmed, and `parts` names the owners of
-    tables that have erased theirs, of `runs`, `history` and `tas`.
+    Of the kind `run`: `runs` counts the run and those below it once it is confirmed, and `parts` names what is erased,
+    of `runs`, `blobs`, `history` and `tas`: each is the tables of one owner, and `blobs` those of the run log.
     """
 
     erasure_id: UUID

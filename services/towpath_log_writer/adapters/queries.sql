@@ -195,7 +195,7 @@ ORDER BY step_number, at, attempt, nth
 OFFSET $3 LIMIT $4
 
 -- name: due_erasures
-SELECT erasure_id, run_ids FROM history.due_erasures()
+SELECT erasure_id, run_ids FROM history.due_erasures($1)
 
 -- name: erase_runs
 SELECT history.erase_runs($1, $2)

@@ -154,12 +154,14 @@ CREATE TABLE history.sweep (
 );
 INSERT INTO history.sweep (since) VALUES ('epoch');
 
--- Confirmed erasures of runs whose part here is not done; the run log goes first, or it would be read again.
-CREATE FUNCTION history.due_erasures() RETURNS TABLE (erasure_id uuid, run_ids uuid[])
+-- Confirmed erasures of runs whose part here is not done, but for *passed_over*; the run log goes first, or it would be
+-- read again.
+CREATE FUNCTION history.due_erasures(passed_over uuid[]) RETURNS TABLE (erasure_id uuid, run_ids uuid[])
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY SELECT e.erasure_id, e.run_ids FROM tas.erasure e
     WHERE e.status = 'confirmed' AND e.kind = 'run' AND 'runs' = ANY (e.parts) AND 'history' <> ALL (e.parts)
+      AND e.erasure_id <> ALL (passed_over)
     ORDER BY e.erasure_id LIMIT 100;
 END $$;
 

@@ -200,13 +200,19 @@ WITH wanted AS (
 SELECT 'moved' AS what, run_id, NULL AS detail FROM moved
 
 -- name: create_runs
--- New runs, each with its idempotency key; a key that is taken creates nothing.
-WITH wanted AS (
+-- New runs, each with its idempotency key; a key that is taken creates nothing, and neither does a fork of a run that was
+-- erased. Whoever erases that run waits, or is waited for.
+WITH asked AS (
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[], $7::bigint[],
                        $8::timestamptz[], $9::text[], $10::int[], $11::text[], $12::int[], $13::int[], $14::text[],
-                       $15::text[], $16::bool[], $17::timestamptz[], $18::text[], $19::text[], $29::text[])
+                       $15::text[], $16::bool[], $17::timestamptz[], $18::text[], $19::text[], $29::text[],
+                       $31::uuid[])
     AS w (run_id, project, network, version, snapshot_digest, status, seq, wake_at, caller, priority, agent_key, step,
-          max_steps, user_message, labels, debug, started_at, idempotency_key, request_digest, kind)
+          max_steps, user_message, labels, debug, started_at, idempotency_key, request_digest, kind, forked_from)
+), parents AS MATERIALIZED (
+  SELECT run_id FROM runs.run WHERE run_id = ANY ($31::uuid[]) AND erased_at IS NULL ORDER BY run_id FOR KEY SHARE
+), wanted AS (
+  SELECT * FROM asked WHERE forked_from IS NULL OR forked_from IN (SELECT run_id FROM parents)
 ), keyed AS (
   INSERT INTO runs.idempotency (project, caller, key, request_digest, run_id, created_at)
   SELECT project, caller, idempotency_key, request_digest, run_id, $20 FROM wanted WHERE idempotency_key IS NOT NULL

@@ -40,7 +40,7 @@ CREATE TABLE runs.run (
   root_run_id     uuid,
   depth           smallint NOT NULL DEFAULT 0,
   queue_at        timestamptz,                   -- NULL for children
-  erased_at       timestamptz,                   -- since then only ids, times, kind, status and caller are left
+  erased_at       timestamptz,                   -- since then only ids, times, numbers, kind, status and caller are left
   inactive_wake_at timestamptz GENERATED ALWAYS AS (
     CASE WHEN status NOT IN ('running', 'cancelling') THEN wake_at END) STORED,
   inactive_updated_at timestamptz GENERATED ALWAYS AS (
@@ -171,6 +171,13 @@ CREATE TABLE runs.blob (
   PRIMARY KEY (project, digest)
 );
 
+-- Blobs that erased runs named: each goes once its turn comes, unless another run names it.
+CREATE TABLE runs.blob_to_erase (
+  erasure_id uuid NOT NULL,
+  digest     text NOT NULL,
+  PRIMARY KEY (erasure_id, digest)
+);
+
 -- GATES AND THEIR NOTICES
 
 CREATE TABLE runs.gate (
@@ -256,6 +263,7 @@ CREATE TABLE runs.dead_letter (
 );
 CREATE INDEX dead_letter_open ON runs.dead_letter (dead_letter_id) WHERE status = 'dead';
 CREATE INDEX dead_letter_room ON runs.dead_letter (stream, (coalesce(project, ''))) WHERE status = 'dead';
+CREATE INDEX dead_letter_run ON runs.dead_letter (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX dead_letter_effect ON runs.dead_letter (effect_id) WHERE effect_id IS NOT NULL;
 
 -- BUDGETS
@@ -332,48 +340,82 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   FROM tree t JOIN runs.run p ON p.run_id = t.parent_run_id WHERE t.run_id = of_run
 $$;
 
--- Confirmed erasures of runs whose part here is not done.
-CREATE FUNCTION runs.due_erasures() RETURNS TABLE (erasure_id uuid, run_ids uuid[])
+-- Confirmed erasures of runs whose parts here are not done, but for *passed_over*; first those of which rows are left, with
+-- the runs of these.
+CREATE FUNCTION runs.due_erasures(passed_over uuid[]) RETURNS TABLE (erasure_id uuid, run_ids uuid[])
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN QUERY SELECT e.erasure_id, e.run_ids FROM tas.erasure e
-    WHERE e.status = 'confirmed' AND e.kind = 'run' AND 'runs' <> ALL (e.parts) ORDER BY e.erasure_id LIMIT 100;
+  RETURN QUERY SELECT e.erasure_id, ARRAY(
+      SELECT r.run_id FROM runs.run r WHERE r.run_id = ANY (e.run_ids) AND r.erased_at IS NULL)
+    FROM tas.erasure e
+    WHERE e.status = 'confirmed' AND e.kind = 'run' AND NOT e.parts @> ARRAY['runs', 'blobs']
+      AND e.erasure_id <> ALL (passed_over)
+    ORDER BY 'runs' = ANY (e.parts), e.erasure_id LIMIT 100;
 END $$;
 
--- Deletes those of the blobs *candidates* that no other run of the project names. False, and nothing is deleted, where
--- somebody has stored the same bytes again lately: the log of another run may be about to name them.
-CREATE FUNCTION runs.delete_unnamed_blobs(of_project text, erased uuid[], candidates text[]) RETURNS boolean
+-- Whether somebody has stored the same bytes again lately: the log of another run may be about to name them.
+CREATE FUNCTION runs.is_stored_again(blob runs.blob) RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT blob.used_at > blob.created_at AND blob.used_at > now() - interval '1 hour'
+$$;
+
+-- Deletes the blobs of an erasure that no other run of the project names; each that was stored again lately waits. The
+-- logs of the project are read only for blobs that may go, and nothing is locked meanwhile: whoever stores one of them
+-- then moves its `used_at`, which is looked at again. Returns how many wait; -1 where another replica is at it.
+CREATE FUNCTION runs.delete_unnamed_blobs(of_erasure uuid, of_project text, erased uuid[]) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = on SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
-  named text[];
+  candidates text[];
+  named text[] := '{}';
+  waiting integer;
 BEGIN
-  PERFORM FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates) ORDER BY b.digest FOR UPDATE;
-  SELECT coalesce(array_agg(DISTINCT found.digest), '{}') INTO named FROM (
-    SELECT m[1] AS digest FROM runs.run o JOIN runs.run_event e ON e.run_id = o.run_id
-      CROSS JOIN LATERAL regexp_matches(e.event::text, 'sha256:[0-9a-f]{64}', 'g') m
-    WHERE o.project = of_project AND o.erased_at IS NULL AND o.run_id <> ALL (erased)
-    UNION ALL
-    SELECT m[1] FROM tas.tool_call c CROSS JOIN LATERAL regexp_matches(c.context, 'sha256:[0-9a-f]{64}', 'g') m
-    WHERE c.project = of_project AND c.run_id <> ALL (erased)) found
-  WHERE found.digest = ANY (candidates);
-  IF EXISTS (SELECT FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates)
-             AND b.digest <> ALL (named) AND b.used_at > b.created_at AND b.used_at > now() - interval '1 hour') THEN
-    RETURN false;
+  IF NOT pg_try_advisory_xact_lock(7026115, hashtext(of_erasure::text)) THEN
+    RETURN -1;
   END IF;
-  DELETE FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named);
-  RETURN true;
+  SELECT coalesce(array_agg(b.digest), '{}') INTO candidates FROM runs.blob_to_erase w
+    JOIN runs.blob b ON b.project = of_project AND b.digest = w.digest
+    WHERE w.erasure_id = of_erasure AND NOT runs.is_stored_again(b);
+  IF cardinality(candidates) > 0 THEN
+    SELECT coalesce(array_agg(DISTINCT found.digest), '{}') INTO named FROM (
+      SELECT m[1] AS digest FROM runs.run o JOIN runs.run_event e ON e.run_id = o.run_id
+        CROSS JOIN LATERAL regexp_matches(e.event::text, 'sha256:[0-9a-f]{64}', 'g') m
+      WHERE o.project = of_project AND o.erased_at IS NULL AND o.run_id <> ALL (erased)
+      UNION ALL
+      SELECT m[1] FROM tas.tool_call c
+        CROSS JOIN LATERAL regexp_matches(c.context || coalesce(c.fact, ''), 'sha256:[0-9a-f]{64}', 'g') m
+      WHERE c.project = of_project AND c.run_id <> ALL (erased)) found
+    WHERE found.digest = ANY (candidates);
+    PERFORM FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named)
+      ORDER BY b.digest FOR UPDATE;
+    DELETE FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named)
+      AND NOT runs.is_stored_again(b);
+  END IF;
+  DELETE FROM runs.blob_to_erase w WHERE w.erasure_id = of_erasure AND (w.digest = ANY (named)
+    OR NOT EXISTS (SELECT FROM runs.blob b WHERE b.project = of_project AND b.digest = w.digest));
+  SELECT count(*) INTO waiting FROM runs.blob_to_erase w WHERE w.erasure_id = of_erasure;
+  RETURN waiting;
 END $$;
 
--- Erases at most *at_most* runs of a confirmed erasure; returns how many. The part is done where fewer are left. The row
--- of a run stays, so that its id is never used again; its `seq` moves, so that no state which a replica still holds is
--- stored on top. -1: not now, since blobs of it were stored again a moment ago.
+-- Erases at most *at_most* runs of a confirmed erasure, and then the blobs that only they named; returns how many, and
+-- *at_most* where more is left to do. -1: not now, since blobs of it were stored again a moment ago. The row of a run
+-- stays, so that its id is never used again; its `seq` moves, so that no state which a replica still holds is stored on
+-- top. The erasure itself is locked while rows go, and not while blobs are looked for.
 CREATE FUNCTION runs.erase_runs(of_erasure uuid, at_most integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   wanted record;
   chosen uuid[];
-  blobs text[];
 BEGIN
+  SELECT * INTO wanted FROM tas.erasure e WHERE e.erasure_id = of_erasure AND e.status = 'confirmed' AND e.kind = 'run';
+  IF 'runs' = ANY (wanted.parts) THEN
+    IF 'blobs' = ANY (wanted.parts) THEN
+      RETURN 0;
+    END IF;
+    IF runs.delete_unnamed_blobs(of_erasure, wanted.project, wanted.run_ids) <> 0 THEN
+      RETURN -1;
+    END IF;
+    PERFORM tas.note_erased_part(of_erasure, 'blobs');
+    RETURN 0;
+  END IF;
   SELECT * INTO wanted FROM tas.confirmed_erasure(of_erasure);
   IF wanted.kind <> 'run' OR 'runs' = ANY (wanted.parts) THEN
     RETURN 0;
@@ -382,30 +424,34 @@ BEGIN
     SELECT r.run_id FROM runs.run r
     WHERE r.run_id = ANY (wanted.run_ids) AND r.project = wanted.project AND r.erased_at IS NULL AND r.ended_at IS NOT NULL
     ORDER BY r.run_id LIMIT at_most FOR UPDATE) o;
-  SELECT coalesce(array_agg(DISTINCT said.digest), '{}') INTO blobs FROM (
-    SELECT m[1] AS digest FROM (
+  INSERT INTO runs.blob_to_erase (erasure_id, digest) SELECT DISTINCT of_erasure, b.digest FROM (
       SELECT e.event::text AS said FROM runs.run_event e WHERE e.run_id = ANY (chosen)
       UNION ALL SELECT f.fact::text FROM runs.run_fact f WHERE f.run_id = ANY (chosen)
       UNION ALL SELECT s.state::text FROM runs.run_snapshot s WHERE s.run_id = ANY (chosen)
       UNION ALL SELECT c.context || coalesce(c.fact, '') FROM tas.tool_call c WHERE c.run_id = ANY (chosen)) texts
-    CROSS JOIN LATERAL regexp_matches(texts.said, 'sha256:[0-9a-f]{64}', 'g') m) said
-  JOIN runs.blob b ON b.project = wanted.project AND b.digest = said.digest;
-  IF cardinality(blobs) > 0 AND NOT runs.delete_unnamed_blobs(wanted.project, chosen, blobs) THEN
-    RETURN -1;
-  END IF;
+    CROSS JOIN LATERAL regexp_matches(texts.said, 'sha256:[0-9a-f]{64}', 'g') m
+    JOIN runs.blob b ON b.project = wanted.project AND b.digest = m[1]
+    ON CONFLICT DO NOTHING;
   DELETE FROM runs.run_event e WHERE e.run_id = ANY (chosen);
   DELETE FROM runs.run_fact f WHERE f.run_id = ANY (chosen);
   DELETE FROM runs.run_snapshot s WHERE s.run_id = ANY (chosen);
   DELETE FROM runs.notice n USING runs.gate g WHERE g.run_id = ANY (chosen) AND n.gate_id = g.gate_id;
   DELETE FROM runs.gate g WHERE g.run_id = ANY (chosen);
-  -- A letter whose run could not be read is this run's where its body has the id.
-  DELETE FROM runs.dead_letter d WHERE d.run_id = ANY (chosen) OR (d.run_id IS NULL AND EXISTS (
-    SELECT FROM unnest(chosen) k (run_id) WHERE position(convert_to(k.run_id::text, 'UTF8') IN d.body) > 0));
+  -- A letter whose run could not be read is this run's where its body has the id. Anybody can write an id into a message:
+  -- letters of other projects stay.
+  DELETE FROM runs.dead_letter d WHERE d.run_id = ANY (chosen) AND (d.project = wanted.project OR d.project IS NULL);
+  DELETE FROM runs.dead_letter d
+    WHERE d.run_id IS NULL AND (d.project = wanted.project OR d.project IS NULL) AND EXISTS (
+      SELECT FROM unnest(chosen) k (run_id) WHERE position(convert_to(k.run_id::text, 'UTF8') IN d.body) > 0);
   UPDATE runs.run r SET seq = r.seq + 1, reason = '', agent_key = '', user_message = '', labels = '{}', outcome = NULL,
       wake_at = NULL, erased_at = clock_timestamp()
     WHERE r.run_id = ANY (chosen);
   IF cardinality(chosen) < at_most THEN
     PERFORM tas.note_erased_part(of_erasure, 'runs');
+    IF EXISTS (SELECT FROM runs.blob_to_erase w WHERE w.erasure_id = of_erasure) THEN
+      RETURN at_most;
+    END IF;
+    PERFORM tas.note_erased_part(of_erasure, 'blobs');
   END IF;
   RETURN cardinality(chosen);
 END $$;
@@ -431,14 +477,14 @@ GRANT SELECT (digest, snapshot) ON runs.snapshot TO towpath_tas;
 
 -- PostgreSQL lets everybody run a new function.
 REVOKE EXECUTE ON FUNCTION runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz), runs.tree_to_erase,
-  runs.due_erasures, runs.delete_unnamed_blobs, runs.erase_runs FROM PUBLIC;
+  runs.due_erasures, runs.is_stored_again, runs.delete_unnamed_blobs, runs.erase_runs FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION runs.ensure_partitions(text, integer) TO towpath_orchestrator, towpath_tas;
 GRANT EXECUTE ON FUNCTION runs.tree_to_erase TO towpath_tas;
 GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.erase_runs TO towpath_orchestrator;
 
 -- migrate:down
-DROP FUNCTION runs.erase_runs, runs.delete_unnamed_blobs, runs.due_erasures, runs.tree_to_erase;
+DROP FUNCTION runs.erase_runs, runs.delete_unnamed_blobs, runs.is_stored_again, runs.due_erasures, runs.tree_to_erase;
 DROP TABLE runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
-  runs.gate, runs.blob, runs.network_version, runs.snapshot, runs.idempotency, runs.run_snapshot, runs.run_fact,
+  runs.gate, runs.blob_to_erase, runs.blob, runs.network_version, runs.snapshot, runs.idempotency, runs.run_snapshot, runs.run_fact,
   runs.run_event, runs.run;
 DROP FUNCTION runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz);

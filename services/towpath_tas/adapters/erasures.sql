@@ -34,6 +34,7 @@ ORDER BY erasure_id DESC LIMIT $4;
 -- Of a run, what is left to do here: the owners of the run log come first, and may not be done yet.
 SELECT erasure_id FROM tas.erasure
 WHERE status = 'confirmed' AND (kind = 'payloads' OR ('runs' = ANY (parts) AND 'tas' <> ALL (parts)))
+  AND erasure_id <> ALL ($1::uuid[])
 ORDER BY erasure_id LIMIT 100;
 
 -- name: erase_payloads

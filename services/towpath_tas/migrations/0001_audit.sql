@@ -70,7 +70,8 @@ CREATE TABLE tas.audit_key (
 
 -- What somebody wants erased: by whom, why, and which payloads (what is null matches all), or which run. It is carried out
 -- once it is confirmed: by another person, or from `alone_from` on by whoever asked. Of a run, `run_ids` are the runs of
--- its tree when that was confirmed, and `parts` the owners of tables that have erased theirs: runs first.
+-- its tree when that was confirmed, and `parts` the owners of tables that have erased theirs, runs first; `blobs` of runs
+-- go apart.
 CREATE TABLE tas.erasure (
   erasure_id   uuid PRIMARY KEY,
   project      text NOT NULL,
@@ -244,7 +245,7 @@ END $$;
 -- FORGETTING
 
 -- A confirmed erasure, locked until the commit. A row of the table is not enough: that somebody asked for it and that it
--- was confirmed have to be entries of the log, or nothing is erased.
+-- was confirmed have to be entries of the log, and name the same, or nothing is erased.
 CREATE FUNCTION tas.confirmed_erasure(of_erasure uuid) RETURNS tas.erasure
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -257,7 +258,11 @@ BEGIN
   IF 2 > (SELECT count(DISTINCT r.phase) FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
           WHERE r.phase IN ('audit.erase_requested', 'audit.erase_confirmed') AND r.project = wanted.project
             AND r.actor = CASE r.phase WHEN 'audit.erase_requested' THEN wanted.requested_by ELSE wanted.decided_by END
-            AND p.detail::json->>'erasure_id' = of_erasure::text) THEN
+            AND p.detail::json->>'erasure_id' = of_erasure::text AND p.detail::json->>'kind' = wanted.kind
+            AND p.detail::json->'what'->>'run_id' IS NOT DISTINCT FROM wanted.run_id::text
+            AND p.detail::json->'what'->>'execution_id' IS NOT DISTINCT FROM wanted.execution_id::text
+            AND p.detail::json->'what'->>'caller' IS NOT DISTINCT FROM wanted.caller
+            AND (p.detail::json->'what'->>'before')::timestamptz IS NOT DISTINCT FROM wanted.before) THEN
     RAISE EXCEPTION 'the log holds no request and confirmation of erasure %', of_erasure;
   END IF;
   IF wanted.kind = 'run' AND NOT wanted.run_ids <@ ARRAY(
@@ -276,7 +281,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   UPDATE tas.erasure e SET parts = e.parts || part WHERE e.erasure_id = of_erasure AND part <> ALL (e.parts);
   UPDATE tas.erasure e SET status = 'done', done_at = clock_timestamp()
-    WHERE e.erasure_id = of_erasure AND e.status = 'confirmed' AND e.parts @> ARRAY['runs', 'history', 'tas'];
+    WHERE e.erasure_id = of_erasure AND e.status = 'confirmed' AND e.parts @> ARRAY['runs', 'blobs', 'history', 'tas'];
 END $$;
 
 -- Empties rows of the ledger, at most *at_most*, of the runs *erased*: what was asked, what came of it, and what people

@@ -1,9 +1,12 @@
 """A run forked from a step shares what came before, repeats none of it, and goes on live."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import UUID
 
+import asyncpg
 import pytest
 from tests.integration.orchestrator.test_replay import change
 from tests.integration.orchestrator.test_task_runs import ended, publish, submit, three_steps
@@ -81,3 +84,28 @@ async def test_a_fork_shares_the_past_and_repeats_none_of_it(database: Any, nats
         await change(database(), "DELETE FROM runs.network_version")
         assert (await fork(peers, parent, 2))["code"] == "version_not_found"
         assert {action.action for action in peers.actions} == {"run.forked"}
+
+
+async def test_a_run_that_is_erased_while_it_is_forked_has_no_fork(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        parent = (await submit(peers))["run_id"]
+        await ended(peers, parent)
+        eraser = await asyncpg.connect(database())
+        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        for options in ({}, {"idempotency_key": "k"}):
+            async with eraser.transaction():
+                await eraser.execute("SELECT 1 FROM runs.run WHERE run_id = $1 FOR UPDATE", UUID(parent))
+                forking = asyncio.create_task(fork(peers, parent, 2, **options))
+                async with asyncio.timeout(20):
+                    while not forking.done() and not await eraser.fetch(waits):  # noqa: ASYNC110
+                        await asyncio.sleep(0.02)
+                await eraser.execute("UPDATE runs.run SET erased_at = now() WHERE run_id = $1", UUID(parent))
+            assert (await forking).get("code") == "run_erased"
+            assert await eraser.fetchval("SELECT count(*) FROM runs.run") == 1
+            assert await eraser.fetchval("SELECT count(*) FROM runs.idempotency WHERE key = 'k'") == 0
+            await eraser.execute("UPDATE runs.run SET erased_at = NULL")
+        assert (await fork(peers, parent, 2, idempotency_key="k"))["status"] in ("queued", "running")
+        await eraser.close()

@@ -168,9 +168,11 @@ class RunRows:
         names += ("priority", "agent_key", "step", "max_steps", "user_message", "labels", "debug", "started_at")
         at = v[19]
         made: set[UUID] = set()
-        for row in zip(*v[:19], v[28], strict=True):
+        for row in zip(*v[:19], v[28], v[30], strict=True):
             values = dict(zip(names, row[:17], strict=True))
             key, digest = row[17], row[18]
+            if row[20] is not None and self.runs[row[20]].get("erased_at") is not None:
+                continue
             full = (values["project"], values["caller"], key)
             if key is not None and full in self.keys:
                 continue

@@ -13,6 +13,7 @@ from towpath_audit.sealed_erasures import SealedErasures
 from towpath_audit.verifier import verify
 
 LATER = "2026-11-25T09:00:00.000000Z"
+LAST, TOO_LATE = "2026-12-02T09:00:30.000000Z", "2026-12-02T09:02:00.000000Z"
 WHAT = {"run_id": RUN}
 GONE = {"erased": True, "at": "2026-11-22T08:00:00.000000Z"}
 SHIFTED = {"before": "2026-11-22T10:00:00+02:00"}
@@ -45,6 +46,7 @@ def erased(*entries: int, **more: Any) -> dict[str, Any]:
         [asked(), confirmed(), erased(0)],
         [asked(), confirmed("dana", LATER, after_delay=True), erased(0)],
         [asked(), confirmed("dana", single_person=True), erased(0)],
+        [asked(), confirmed(at=LAST), erased(0)],
         [asked(), confirmed(), erased(7), erased(0)],
         [asked(what={"before": LATER}), confirmed(what={"before": LATER}), erased(0)],
         [asked(kind="run"), confirmed(kind="run", runs=[RUN]), erased(0)],
@@ -65,6 +67,9 @@ def test_a_payload_may_be_gone_that_was_asked_for_confirmed_and_erased(steps: li
         ([asked(), erased(0), confirmed()], "was confirmed by nobody"),
         ([asked(), confirmed("dana"), erased(0)], "was confirmed by nobody"),
         ([asked(), confirmed("dana", after_delay=True), erased(0)], "was confirmed by nobody"),
+        ([asked(), confirmed(at=TOO_LATE), erased(0)], "was confirmed by nobody"),
+        ([asked(), confirmed("dana", TOO_LATE, after_delay=True), erased(0)], "was confirmed by nobody"),
+        ([asked(alone_from="x"), confirmed(), erased(0)], "was confirmed by nobody"),
         ([asked(alone_from="x"), confirmed("dana", LATER, after_delay=True), erased(0)], "was confirmed by nobody"),
         ([asked(what={"run_id": CALL}), confirmed(), erased(0)], "was confirmed by nobody"),
         ([asked(what={"run_id": CALL}), confirmed(what={"run_id": CALL}), erased(0)], "for something else"),

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from towpath_audit import sealed_erasures
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.erasures import DecideErasure, ErasureView, RequestErasure
 from towpath_tas.core.erasure_rules import (
@@ -167,3 +168,7 @@ def test_what_is_erased_ends_no_later_than_now() -> None:
         refused = time_problem(request, NOW)
         assert (refused is None) is good
         assert refused is None or (refused.code, "is" in refused.detail) == ("request_invalid", True)
+
+
+def test_whoever_verifies_knows_how_long_a_request_can_be_confirmed() -> None:
+    assert sealed_erasures.EXPIRES == EXPIRES

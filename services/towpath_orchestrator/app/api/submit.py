@@ -231,18 +231,27 @@ class TaskIntake:
         await crash_point_after_flush("orchestrator.submit_announced")
 
     async def _repeated(self, submission: Submission) -> None:
-        """Answer a task whose key is taken: the first run for the same request, a conflict for another."""
+        """Answer a task whose key is taken: the first run for the same request, a conflict for another.
+
+        Of a fork the run that it is of may have been erased meanwhile.
+        """
         if submission.admitted:
             self._admission.not_started(submission.task)
-        task = submission.task
-        row = await self._pool.fetchrow(QUERIES.idempotent_run, task.project, task.caller, submission.idempotency_key)
+        task, key = submission.task, submission.idempotency_key
+        row = None
+        if key is not None:
+            row = await self._pool.fetchrow(QUERIES.idempotent_run, task.project, task.caller, key)
         if submission.answer.done():
             return
-        if row is None:  # the key ran out between the two statements
+        if row is None and task.forked_from is not None:
+            run_id = str(task.forked_from.run_id)
+            gone = problem("run_erased", f"run {run_id} was erased before it was forked", run_id=run_id)
+            submission.answer.set_exception(ProblemError(gone))
+        elif row is None:  # the key ran out between the two statements
             submission.answer.set_exception(ProblemError(problem("unavailable", "try once more", retry_after_s=1)))
         else:
             try:
-                accepted = repeated_answer(row, submission.idempotency_key, submission.request_digest)
+                accepted = repeated_answer(row, key, submission.request_digest)
             except ProblemError as conflict:
                 submission.answer.set_exception(conflict)
             else:
@@ -305,4 +314,5 @@ def _columns(batch: list[Submission], now: datetime, ageing_s: float) -> list[An
     columns.append(now)
     columns += [list(column) for column in zip(*events, strict=True)]
     columns += [list(column) for column in zip(*facts, strict=True)] if facts else [[], [], []]
-    return [*columns, ENGINE_VERSION, [s.task.kind for s, _ in pairs], ageing_s]
+    forked = [s.task.forked_from and s.task.forked_from.run_id for s, _ in pairs]
+    return [*columns, ENGINE_VERSION, [s.task.kind for s, _ in pairs], ageing_s, forked]

@@ -22,6 +22,7 @@ from towpath_contracts.tools.erasures import (
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
+from towpath_fabric.postgres.run_erasures import ERASURE_FAILED, DeferredErasures
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES as LEDGER
 from towpath_tas.adapters.ledger_tables import platform_audit_row
@@ -61,6 +62,7 @@ class Erasures:
         self._pool = pool
         self._rules = rules
         self._log = log
+        self._deferred = DeferredErasures()
 
     async def request(self, request: RequestErasure) -> ErasureView:
         """Store what is asked for; raises ProblemError where nothing is named, or too much waits already."""
@@ -105,7 +107,24 @@ class Erasures:
         return erasure
 
     async def decide(self, request: DecideErasure) -> ErasureView:
-        """Confirm and carry out, or withdraw; raises ProblemError where this person can't, or it is settled."""
+        """Confirm and carry out, or withdraw; raises ProblemError where this person can't, or it is settled.
+
+        Only what is still to be decided is locked: an erasure that is carried out is locked for long.
+        """
+        found = await self._find(request)
+        if found.status == "requested":
+            await self._settle(request)
+        else:
+            repeated = decide(found, request, self._rules, found.requested_at)
+            if isinstance(repeated, Problem):
+                raise ProblemError(repeated)
+        if request.verdict == "confirm" and found.kind == "run":
+            await self._await_owners(request)
+        elif request.verdict == "confirm":
+            await self.carry_out(request.erasure_id, MAX_BATCHES_PER_REQUEST)
+        return await self._find(request)
+
+    async def _settle(self, request: DecideErasure) -> None:
         async with self._pool.acquire() as connection, connection.transaction():
             erasure = _found(await connection.fetchrow(QUERIES.lock, request.project, request.erasure_id), request)
             now = await connection.fetchval(QUERIES.now)
@@ -117,20 +136,19 @@ class Erasures:
                 runs = [UUID(run_id) for run_id in decision.detail.get("runs", ())]
                 await connection.execute(QUERIES.settle, erasure.erasure_id, decision.status, request.actor, now, runs)
                 await _note(connection, erasure, decision.phase, request.actor, decision.detail)
-        if request.verdict == "confirm" and erasure.kind == "run":
-            await self._await_owners(request)
-        elif request.verdict == "confirm":
-            await self.carry_out(request.erasure_id, MAX_BATCHES_PER_REQUEST)
+
+    async def _find(self, request: DecideErasure) -> ErasureView:
         return _found(await self._pool.fetchrow(QUERIES.find, request.project, request.erasure_id), request)
 
     async def _await_owners(self, request: DecideErasure) -> None:
         """Wait until every owner of tables has erased its part of a run, at most AWAIT_RUN_S."""
         until = monotonic() + AWAIT_RUN_S
         while monotonic() < until:
-            found = _found(await self._pool.fetchrow(QUERIES.find, request.project, request.erasure_id), request)
+            found = await self._find(request)
             if found.status == "done":
                 return
-            await self.carry_out(request.erasure_id, MAX_BATCHES_PER_REQUEST)
+            if "runs" in found.parts and "tas" not in found.parts:
+                await self.carry_out(request.erasure_id, MAX_BATCHES_PER_REQUEST)
             await asyncio.sleep(LOOK_S)
 
     async def list(self, request: ListErasures) -> ErasureList:
@@ -159,14 +177,15 @@ class Erasures:
         while True:
             try:
                 await self.finish()
-            except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
+            except (*DATABASE_DOWN, *ERASURE_FAILED) as error:
                 self._log.warning("confirmed erasures were not finished", error=str(error))
             await asyncio.sleep(FINISH_EVERY_S)
 
     async def finish(self) -> None:
         """Go on with what was confirmed and is not done."""
-        for row in await self._pool.fetch(QUERIES.unfinished):
-            await self.carry_out(row["erasure_id"], MAX_BATCHES_PER_REQUEST)
+        for row in await self._pool.fetch(QUERIES.unfinished, self._deferred.ids()):
+            erasure_id = row["erasure_id"]
+            await self._deferred.carry_out(erasure_id, self.carry_out(erasure_id, MAX_BATCHES_PER_REQUEST), self._log)
 
 
 async def _tree(connection: Any, run_id: UUID | None) -> list[RunToErase]:

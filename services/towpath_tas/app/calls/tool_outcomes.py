@@ -25,7 +25,7 @@ from towpath_contracts.tools.calls import OutcomeConfirmed, ToolOutcome, outcome
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letter_reports import delivery_number
 from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetterOwner, DeadLetters
-from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries
+from towpath_fabric.nats.pull_consumer import age_s, deliveries
 from towpath_fabric.ports import MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -223,7 +223,7 @@ class ToolOutcomeConsumer:
                 item.message, update.change.dead_letter_reason, DeadLetterOwner(run_id=update.run_id)
             )
         else:
-            await ack(item.message)
+            await self._guard.settle(item.message)
             await crash_point_after_flush("tas.outcome_acked")
         return True
 

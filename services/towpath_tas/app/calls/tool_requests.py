@@ -17,7 +17,7 @@ from towpath_contracts.tools.calls import ToolRequest
 from towpath_fabric.clock import wall_ns
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letters import DeadLetterOwner, DeadLetters, owner_of_message
-from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries
+from towpath_fabric.nats.pull_consumer import age_s, deliveries
 from towpath_fabric.ports import MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -200,5 +200,5 @@ class ToolRequestConsumer:
             )  # the change itself informs the run
             await self._dead.set_aside(item.message, reason, known)
         else:
-            await ack(item.message)
+            await self._guard.settle(item.message)
             await crash_point_after_flush("tas.request_acked")

@@ -3,8 +3,8 @@
 What multiplies the work is counted: macros (`all`, `exists`, `exists_one`, `map`, `filter`) run their bodies for every
 element, `map` and `filter` copy what they have collected each time, `+` makes longer texts and lists, `matches`
 compiles its pattern each time and searches a text with it, and each name copies or compares the value that it stands
-for. The estimate is an upper bound in about microseconds, made from the condition's text and the sizes of what it sees,
-not from a clock: the same call is decided in the same way everywhere.
+for, as does each member of a member. The estimate is an upper bound in about microseconds, made from the condition's
+text and the sizes of what it sees, not from a clock: the same call is decided in the same way everywhere.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +39,9 @@ _COLLECTING = frozenset({"map", "filter"})
 
 Path = tuple[str, ...]
 """A name of `VARIABLES` and the members that follow it."""
+
+_IN_PLACE = 2
+"""The length of a path, like `args.m`, up to which it is read without a copy of what is around it."""
 
 WRITTEN: Path = ("",)
 """In place of the path of a list that the condition writes out, of nothing but texts and numbers."""
@@ -82,16 +85,29 @@ class ContextMeasure:
         self._touched: dict[Path, float] = {}
 
     def touched(self, path: Path) -> float:
-        """Return the work of copying or comparing what is at *path* once."""
+        """Return the work of copying or comparing what is at *path* once, and of coming there.
+
+        The engine reads a member of `args` in place, and copies a member before it reads one of that: for `args.m.x`
+        all of `args.m`. What is further down is part of it, so that is measured once, however many paths lead there.
+        """
         found = self._touched.get(path)
         if found is None:
             value = _value_at(self._context, path)
             if isinstance(value, str):
                 found = SEEN + len(value) / CHARS
+            elif len(path) <= _IN_PLACE and isinstance(value, dict | list | tuple):
+                found = _touched(self.at(path))
             else:
-                found = _touched(self.at(path)) if isinstance(value, dict | list | tuple) else SEEN
+                found = SEEN
+            copies = len(path) - _IN_PLACE + isinstance(value, dict | list | tuple)
+            if len(path) > _IN_PLACE:
+                found += copies * self.touched(path[:_IN_PLACE])
             self._touched[path] = found
         return found
+
+    def everything(self) -> float:
+        """Return the work of copying or comparing all that a condition sees once."""
+        return _touched(self.at(()))
 
     def at(self, path: Path) -> ContextSizes:
         """Return the sizes of what is at *path*; of everything for the empty path."""
@@ -115,13 +131,15 @@ class _Search:
 class _Level:
     """What is evaluated once for every round of the macros around it.
 
-    `seen` are names of VARIABLES, `elements` the paths of what macros go over, each time that an element is named.
+    `seen` are names of VARIABLES, `elements` the paths of what macros go over, each time that an element is named, or a
+    member of its members. `members` counts those that are read of something else: of what brackets or a call give.
     """
 
     parts: int = 0
     collecting: int = 0
     joined: int = 0
     compared: int = 0
+    members: int = 0
     seen: list[Path] = field(default_factory=list)
     elements: list[Path | None] = field(default_factory=list)
     searches: list[_Search] = field(default_factory=list)
@@ -148,19 +166,23 @@ class ConditionWork:
     def estimate(self, measure: ContextMeasure) -> float:
         """Return the work at most on a context with these sizes."""
         if self.plain:
-            return self.levels[0].parts * PART + sum(map(measure.touched, self.levels[0].seen))
+            first = self.levels[0]
+            seen = sum(map(measure.touched, first.seen))
+            loose = first.members * (measure.everything() + seen) if first.members else 0.0
+            return min(first.parts * PART + seen + loose, MOST)
         sizes = measure.at(())
         joined = sum(level.joined for level in self.levels[1:])
         growth = float((1 + self.levels[0].joined) * 2 ** min(joined, 64))
         made = growth * 2 ** min(self.nested, 64) * (_touched(sizes) + self.listed * SEEN)
         rounds = min(max(sizes.longest, self.listed, 1) * (growth if len(self.levels) > 1 else 1), 1e9)
+        held = sum(sum(map(measure.touched, level.seen)) for level in self.levels if level.seen)
         total = 0.0
         for depth, level in enumerate(self.levels):
             outer = _times(rounds, depth - 1)
             once = level.parts * PART + sum(search.pattern.compiled for search in level.searches)
             once += level.collecting * MOVED * rounds * rounds * sum(inner.parts for inner in self.levels[depth + 1 :])
             once += level.joined * growth * (sizes.text / CHARS + sizes.longest * MOVED)
-            once += sum(map(measure.touched, level.seen))
+            once += sum(map(measure.touched, level.seen)) + level.members * (made + held)
             once += made * (sum(path is None for path in level.elements) + (level.compared if self.nested else 0))
             once += sum(self._search(search, measure, growth) for search in level.searches if not search.each)
             total += _times(rounds, depth) * once + (outer * level.parts * sizes.chars / CHARS if depth else 0)
@@ -209,6 +231,7 @@ def work_of(text: str) -> ConditionWork:
     work = ConditionWork(listed=1 + sum(token == ("sign", ",") for token in tokens), chars=len(text))
     opened: list[_Bracket] = []
     closed = _Bracket()
+    followed = 0
     for place, (kind, word) in enumerate(tokens):
         elements = {bracket.variable: bracket.path for bracket in opened if bracket.variable}
         level = _level(work, len([bracket for bracket in opened if bracket.macro]))
@@ -222,7 +245,8 @@ def work_of(text: str) -> ConditionWork:
                 opened[-1].commas += 1
         elif word != ".":
             level.parts += 1
-            _count(level, tokens, place, elements)
+            followed = max(followed, _count(level, tokens, place, elements))
+            level.members += place >= followed and _is_member(tokens, place)
             if kind == "name" and opened:
                 opened[-1].names = True
     return work
@@ -265,22 +289,32 @@ def _nested(closed: _Bracket, around: Sequence[_Bracket]) -> int:
     return closed.commas if closed.lists and any(bracket.macro for bracket in around) else 0
 
 
-def _count(level: _Level, tokens: list[Token], place: int, elements: Mapping[str, Path | None]) -> None:
+def _count(level: _Level, tokens: list[Token], place: int, elements: Mapping[str, Path | None]) -> int:
+    """Count the token at *place*; return the place behind the members that are counted with it."""
     kind, word = tokens[place]
     if kind == "sign":
         level.joined += word == "+"
         level.compared += word in ("==", "!=")
     if kind != "name":
-        return
+        return 0
     level.compared += word == "in"
     level.collecting += word in _COLLECTING and is_macro(tokens, place)
     if word == "matches" and sign_at(tokens, place + 1) == "(":
         level.searches.append(_search(tokens, place, elements))
     elif sign_at(tokens, place - 1) != ".":
+        path, behind = _path_from(tokens, place)
         if word in VARIABLES:
-            level.seen.append(_path_from(tokens, place))
-        elif word in elements:
-            level.elements.append(elements[word])
+            level.seen.append(path)
+            return behind
+        if word in elements:
+            level.elements += [elements[word]] * max(1, len(path) - 1)
+            return behind
+    return 0
+
+
+def _is_member(tokens: list[Token], place: int) -> bool:
+    """Return whether the token at *place* is a member that is read, not called."""
+    return tokens[place].kind == "name" and sign_at(tokens, place - 1) == "." and sign_at(tokens, place + 1) != "("
 
 
 def _level(work: ConditionWork, depth: int) -> _Level:
@@ -309,8 +343,8 @@ def _search(tokens: list[Token], place: int, elements: Mapping[str, Path | None]
     return _Search(work, path, each=path is not None)
 
 
-def _path_from(tokens: list[Token], place: int) -> Path:
-    """Return the name at *place* with the members that follow it, without those that are called."""
+def _path_from(tokens: list[Token], place: int) -> tuple[Path, int]:
+    """Return the name at *place* with the members that follow it, without those that are called; and where it ends."""
     steps = [tokens[place].word]
     place += 1
     while place + 1 < len(tokens):
@@ -325,7 +359,7 @@ def _path_from(tokens: list[Token], place: int) -> Path:
             place += 3
         else:
             break
-    return tuple(steps)
+    return tuple(steps), place
 
 
 def _path_before(tokens: list[Token], place: int) -> Path | None:

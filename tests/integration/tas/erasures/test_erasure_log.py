@@ -94,6 +94,26 @@ async def test_a_forged_row_is_not_carried_out(log: AuditLog) -> None:
     assert await log.owner("SELECT 1 FROM tas.audit_entry WHERE erased") == []
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "caller = 'another'",
+        "caller = NULL",
+        "before = now()",
+        "run_id = gen_random_uuid()",
+        "execution_id = gen_random_uuid()",
+    ],
+)
+async def test_a_row_that_names_more_than_was_confirmed_is_not_carried_out(
+    log: AuditLog, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    await fill(log, 3)
+    erasure_id = await confirmed_and_interrupted(log, monkeypatch)
+    await log.owner(f"UPDATE tas.erasure SET {change}")
+    with pytest.raises(asyncpg.RaiseError, match="no request and confirmation"):
+        await log.pool.fetchval("SELECT tas.erase_payloads($1, 2)", erasure_id)
+
+
 async def test_a_row_that_is_deleted_takes_nothing_from_what_the_log_says(log: AuditLog) -> None:
     await fill(log, 3)
     assert await log.erase(caller="cäller") == 9

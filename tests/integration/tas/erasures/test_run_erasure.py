@@ -1,79 +1,23 @@
 """Runs erased in a real Postgres by their owners' roles: what goes, what stays, who may do it, and what is proved."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator
-from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import asyncpg
 import pytest
-import structlog
-from tests.conftest import DatabaseUrl
-from tests.support.tas.audit_log import PROJECT, AuditLog, audit_log, fill
+from tests.support.tas.audit_log import PROJECT
+from tests.support.tas.run_owners import Owners, owners
 from tests.support.tas.tas_running import Running, shared_tas, tas
 from tests.support.waiting import eventually
 
 from towpath_audit.verifier import verify
 from towpath_contracts import rpc
-from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.access import SettleCall
-from towpath_contracts.tools.erasures import DecideErasure, ErasureView, RequestErasure
-from towpath_fabric.postgres.pool import open_pool
-from towpath_fabric.postgres.run_erasures import RunErasureLoop
-from towpath_log_writer.wiring import ERASURES as HISTORY
-from towpath_orchestrator.adapters.run_store import ERASURES as RUNS
+from towpath_contracts.tools.erasures import RequestErasure
 from towpath_orchestrator.adapters.run_store import QUERIES as RUN_LOG
-from towpath_tas.app.audit import erasures
 
-__all__ = ["shared_tas", "tas"]
-
-LOG = structlog.get_logger()
-SHARED, OWN, AGAIN = "shared blob", "own blob", "blob that is stored again"
-
-
-class Owners:
-    """The owners of a run's rows, each with its own role, on the log of the audit of one database."""
-
-    def __init__(self, log: AuditLog, runs: Any, history: Any) -> None:
-        self.log = log
-        self.runs = runs
-        self.history = history
-        self.erase_runs = RunErasureLoop(runs, RUNS, LOG).finish
-        self.erase_history = RunErasureLoop(history, HISTORY, LOG).finish
-
-    async def all_runs(self) -> list[UUID]:
-        """The runs in the order in which they began."""
-        return [row["run_id"] for row in await self.log.owner("SELECT run_id FROM runs.run ORDER BY 1")]
-
-    async def confirm(self, run_id: UUID) -> ErasureView:
-        """Have dana ask for a run to be erased, and eve confirm it."""
-        request = RequestErasure(project=PROJECT, actor="dana", reason="request 4711", kind="run", run_id=run_id)
-        asked = await self.log.erasures.request(request)
-        word = DecideErasure(project=PROJECT, erasure_id=asked.erasure_id, verdict="confirm", actor="eve")
-        return await self.log.erasures.decide(word)
-
-    async def erase(self, run_id: UUID) -> ErasureView:
-        """Erase a run."""
-        erasure = await self.confirm(run_id)
-        for part in (self.erase_runs, self.erase_history, self.log.erasures.finish):
-            await part()
-        (row,) = await self.log.owner("SELECT status, parts FROM tas.erasure WHERE erasure_id = $1", erasure.erasure_id)
-        assert (row["status"], row["parts"]) == ("done", ["runs", "history", "tas"])
-        return erasure
-
-
-@pytest.fixture
-async def owners(database: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Owners]:
-    monkeypatch.setattr(erasures, "AWAIT_RUN_S", 0.0)
-    pools = [await open_pool(database(role), 2, "test") for role in ("orchestrator", "log_writer")]
-    async with audit_log(database(), database("tas")) as log:
-        await fill(log, 20, run_calls=10)
-        await log.owner("UPDATE runs.run SET project = $1, status = 'completed', ended_at = now()", PROJECT)
-        yield Owners(log, *pools)
-    for pool in pools:
-        await pool.close()
+__all__ = ["owners", "shared_tas", "tas"]
 
 
 async def test_the_ledger_of_an_erased_run_is_empty_and_the_log_holds_all_the_same(owners: Owners) -> None:
@@ -166,30 +110,6 @@ async def test_live_runs_and_those_of_other_projects_are_refused(owners: Owners)
         await owners.confirm(first)
 
 
-async def test_blobs_that_another_run_names_stay_and_those_stored_again_wait(owners: Owners) -> None:
-    first, second = await owners.all_runs()
-    digests = {text: digest_text(text) for text in (SHARED, OWN, AGAIN)}
-    for text, digest in digests.items():
-        await owners.runs.execute(RUN_LOG.add_blob, PROJECT, digest, text.encode(), len(text))
-        await owners.runs.execute(RUN_LOG.add_blob, "bank", digest, text.encode(), len(text))
-    await owners.log.owner(
-        "UPDATE runs.blob SET created_at = now() - interval '1 day', used_at = now() - interval '1 day'"
-    )
-    for run_id, named in ((first, [SHARED, OWN, AGAIN]), (second, [SHARED])):
-        event = json.dumps({"type": "x", "named": [digests[text] for text in named]})
-        await owners.log.owner(
-            "INSERT INTO runs.run_event (run_id, seq, at, type, event) VALUES ($1, 9, now(), 'x', $2)", run_id, event
-        )
-    await owners.runs.execute(RUN_LOG.add_blob, PROJECT, digests[AGAIN], AGAIN.encode(), len(AGAIN))
-    await owners.confirm(first)
-    await owners.erase_runs()
-    assert await owners.log.owner("SELECT 1 FROM runs.run WHERE erased_at IS NOT NULL") == [], "not yet"
-    await owners.log.owner("UPDATE runs.blob SET used_at = now() - interval '2 hours'")
-    await owners.erase_runs()
-    left = await owners.log.owner("SELECT project, convert_from(data, 'UTF8') FROM runs.blob ORDER BY 1, 2")
-    assert [tuple(row) for row in left] == sorted([("bank", text) for text in digests] + [(PROJECT, SHARED)])
-
-
 async def test_letters_gates_notices_and_states_go_and_the_row_stays(owners: Owners) -> None:
     first, second = await owners.all_runs()
     for run_id in (first, second):
@@ -222,6 +142,21 @@ async def test_letters_gates_notices_and_states_go_and_the_row_stays(owners: Own
     assert [found["run_id"] for found in times] == [second], "facts for it find no run"
 
 
+async def test_letters_of_another_project_stay_whatever_they_say(owners: Owners) -> None:
+    first, _ = await owners.all_runs()
+    for place, (project, run_id) in enumerate(
+        ((PROJECT, first), (PROJECT, None), (None, first), (None, None), ("bank", first), ("bank", None))
+    ):
+        await owners.log.owner(
+            "INSERT INTO runs.dead_letter (stream, subject, run_id, reason, body, project, delivery)"
+            " VALUES ('INBOX', 's', $1, 'r', $2, $3, $4)",
+            *(run_id, f"about {first}".encode(), project, place),
+        )
+    await owners.erase(first)
+    left = await owners.log.owner("SELECT project, run_id IS NULL FROM runs.dead_letter ORDER BY 2")
+    assert [tuple(row) for row in left] == [("bank", False), ("bank", True)]
+
+
 async def test_a_part_that_is_cut_off_is_done_again_whole(owners: Owners) -> None:
     first, _ = await owners.all_runs()
     erasure = await owners.confirm(first)
@@ -236,7 +171,7 @@ async def test_a_part_that_is_cut_off_is_done_again_whole(owners: Owners) -> Non
         for part in (owners.erase_runs, owners.erase_history, owners.log.erasures.finish):
             await part()
     (row,) = await owners.log.owner("SELECT status, parts, erased FROM tas.erasure")
-    assert tuple(row) == ("done", ["runs", "history", "tas"], 30)
+    assert tuple(row) == ("done", ["runs", "blobs", "history", "tas"], 30)
     assert verify(await owners.log.export(), checkpoints=owners.log.kept.notes).faults == []
 
 

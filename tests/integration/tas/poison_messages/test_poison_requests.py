@@ -1,8 +1,10 @@
 """A request whose authorization ended the process each time is denied without being looked at, on the record."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 from tests.conftest import DatabaseUrl
 from tests.support.poison_marks import DEATHS, UNREAD, accuse, deliver_unanswered, letters, reason
 from tests.support.tas.tas_caller import query, row
@@ -75,3 +77,22 @@ async def test_a_poisonous_request_for_a_call_that_was_decided_changes_no_decisi
         assert (letter["run_id"], letter["reason"]) == (asked.run_id, reason(DEATHS))
         assert (await row(tas.dsn, asked.execution_id))["status"] == "permitted"
         assert not tas.caller.facts.get(asked.execution_id)
+
+
+async def test_copies_that_wait_for_a_slow_ledger_accuse_nobody(
+    database: DatabaseUrl, nats_server: Any, tmp_path: Path
+) -> None:
+    """The broker delivers again what nobody answers in time; the copies wait in the process that is at it."""
+    async with running(nats_server, database, tmp_path) as tas:
+        await tas.caller.set_up()
+        await tas.caller.call("orders.find")
+        holder = await asyncpg.connect(tas.dsn)
+        async with holder.transaction():
+            await holder.execute("LOCK TABLE tas.tool_call IN ACCESS EXCLUSIVE MODE")
+            asked = tas.caller.request("orders.find")
+            await tas.caller.put(asked)
+            await asyncio.sleep(3.5 * TOOLREQ_CONSUMER.ack_wait_s)
+        await holder.close()
+        assert (await tas.caller.dispatched(asked)).execution_id == asked.execution_id
+        await tas.caller.quiet()
+        assert await query(tas.dsn, "SELECT deaths FROM runs.handling_failure") == []

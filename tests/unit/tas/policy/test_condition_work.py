@@ -96,6 +96,39 @@ HOSTILE = [
 ]
 
 
+WIDE = {f"k{number}": {f"j{inner}": inner for inner in range(100)} for number in range(100)}
+
+
+def below(depth: int, value: Any) -> Any:
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+COPIED = {
+    "m": {f"k{number}": number for number in range(25_000)},
+    "d": below(40, {f"k{number}": number for number in range(10_000)}),
+    "e": [{"y": below(30, WIDE)}],
+    "k": "d",
+}
+STEPS = ".a" * 39
+COPIES = [
+    " || ".join(["args.m.x == 5"] * 60),
+    " || ".join(["has(args.m.q)"] * 60),
+    " || ".join([f"args.d{STEPS}.x == 5"] * 10),
+    " || ".join(f"has(args.d{'.a' * steps})" for steps in range(1, 40)),
+    " || ".join([f"(args.d){STEPS} == 5"] * 10),
+    " || ".join([f"dyn(args.d){STEPS} == 5"] * 10),
+    " || ".join([f"args['d']{STEPS} == 5"] * 10),
+    " || ".join([f"args[args.k]{STEPS} == 5"] * 10),
+    " || ".join(["[args.d][0]" + STEPS + " == 5"] * 10),
+    " || ".join(["{'q': args.d}.q" + STEPS + " == 5"] * 10),
+    "args.e.exists(x, " + " || ".join([f"x.y{'.a' * 30}.q == 5"] * 40) + ")",
+    "args.e.exists(x, " + " || ".join([f"(x).y{'.a' * 30}.q == 5"] * 40) + ")",
+    "args.e.map(x, x).exists(z, " + " || ".join([f"z.y{'.a' * 30}.q == 5"] * 40) + ")",
+]
+
+
 def seen(args: dict[str, Any]) -> ConditionContext:
     run = {"id": "", "project": "p", "network": "n", "step": 1, "labels": {"a": "b"}}
     return ConditionContext({"args": args, "run": run, "agent": {}, "caller": "c", "origin": {}})
@@ -118,6 +151,28 @@ def test_a_hostile_condition_is_refused_or_cheap(text: str) -> None:
     if context.too_costly:
         assert result is ConditionResult.UNCLEAR
     assert took_s < 0.5, f"{took_s:.3f} s for {text[:100]}"
+
+
+@pytest.mark.parametrize("text", COPIES)
+def test_a_condition_that_copies_much_to_read_little_is_refused_or_cheap(text: str) -> None:
+    context = seen(COPIED)
+    condition = CelCondition(text)
+    began = time.thread_time()
+    result = condition(context)
+    took_s = time.thread_time() - began
+    assert (result is ConditionResult.UNCLEAR) or not context.too_costly
+    assert took_s < 0.15, f"{took_s:.3f} s for {text[:100]}"
+
+
+def test_a_member_of_a_member_costs_the_copy_of_what_is_around_it() -> None:
+    around = estimated("args.m == 5", COPIED)
+    assert around <= estimated("args.m.x == 5", COPIED) < 1.1 * around
+    assert estimated("args.k == 5", COPIED) < 10
+    assert 2.9 * around < estimated("args.m.x.y.z == 5", COPIED) < 4 * around
+    order = {"customer": {"address": {"city": "Bern"}}, "lines": [{"price": {"amount": 1}}] * 200}
+    for text in ("args.o.customer.address.city == 'Bern'", "args.o.lines.all(x, x.price.amount < 5)"):
+        context = seen({"o": order})
+        assert CelCondition(text)(context) is ConditionResult.YES, text
 
 
 @pytest.mark.parametrize(
