@@ -4,7 +4,10 @@ With `--json` standard output carries exactly one JSON object; everything else g
 """
 
 import json
+import shlex
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +17,7 @@ from towpath_contracts.problems.registry import Problem
 from towpath_fabric.clock import wall
 
 WIDEST_VALUE = 60  # longer values push their note to the right instead of all notes
+_DENIES = "every call is denied until there is one: towpath up --policy FILE, --profile NAME or towpath policy apply"
 
 
 class UpConsole:
@@ -61,7 +65,17 @@ def _ways_in(state: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [
         ("Token", state["authorization_file"], "for curl --header @FILE"),
         ("Browser", state["sign_in_url"], "lets one browser in, once"),
+        *([] if Path(state["data"]) == Path(".towpath").absolute() else [("Shell", shell_line(state), "")]),
     ]
+
+
+def shell_line(state: Mapping[str, Any]) -> str:
+    """Return the line that lets the command line of another shell in, which finds a platform on ./.towpath alone.
+
+    It reads the token where it lies: what is printed here may be recorded, and a token is a secret.
+    """
+    token = f"$(cut -d' ' -f3 {shlex.quote(state['authorization_file'])})"
+    return f'export TOWPATH_SERVER={state["gateway_url"]} TOWPATH_API_KEY="{token}"'
 
 
 def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str]]:
@@ -76,6 +90,23 @@ def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str
         *(_ways_in(state) if state.get("sign_in_url") else []),
         ("NATS", state["nats_url"], "JetStream; monitoring at " + state["nats_monitoring_url"]),
         ("Database", state["database_url"], "PostgreSQL on a private socket"),
+        *([policy_line(state["policy"])] if state.get("policy") else []),
         ("Data", state["data"], kept),
         ("Logs", state["logs"], "one file per process; towpath up --logs shows them here"),
     ]
+
+
+def policy_line(policy: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return label, value and note; a version that people made says by whom and from what."""
+    if not policy["version"]:
+        return "Policy", "none", _DENIES
+    rules = f"{policy['rules']} rule{'s' if policy['rules'] != 1 else ''}"
+    version = f"version {policy['version']} ({rules})"
+    source = str(policy["source"])
+    if policy["applied_by"] != "file":
+        return "Policy", version, f"last changed by {policy['applied_by']}{f': {source}' if source else ''}"
+    return (
+        "Policy",
+        f"{source.removeprefix('profile ') if source.startswith('profile ') else Path(source).name}, {version}",
+        "",
+    )

@@ -8,10 +8,13 @@ import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 POLL_S = 0.25
 READ_LIMIT_BYTES = 256 * 1024  # per read_new_lines and file; a faster writer is followed with a delay
 _POLICY = "policy"
+IN_FORCE = "policy in force"
+_IN_FORCE_FIELDS = ("version", "rules", "source", "applied_by")
 SANDBOX_WARNING = "without a sandbox"
 
 LineHandler = Callable[[str, str], None]
@@ -71,6 +74,19 @@ def policy_notice(name: str, line: str) -> str | None:
     hidden = {"event", "level", "timestamp", "role", "instance"}
     more = ", ".join(f"{key} {value}" for key, value in record.items() if key not in hidden)
     return f"{event}: {more}" if more else event
+
+
+def policy_in_force(name: str, line: str) -> dict[str, Any] | None:
+    """Return what a log line of TAS says about the policy that is in force at its start; None for any other line."""
+    if name.partition("-")[0] != "tas" or IN_FORCE not in line:
+        return None
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    if record.get("event") != IN_FORCE:
+        return None
+    return {field: record[field] for field in _IN_FORCE_FIELDS if field in record}
 
 
 def sandbox_notice(name: str, line: str) -> str | None:

@@ -16,7 +16,7 @@ from towpath.tools.sandbox import SandboxMode, refusal
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.console import UpConsole
 from towpath_embedded.local_access import OPEN_TO_ALL
-from towpath_embedded.log_follower import LogFollower, policy_notice, sandbox_notice
+from towpath_embedded.log_follower import LogFollower, policy_in_force, policy_notice, sandbox_notice
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -77,7 +77,8 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
         notice=screen.notice,
         starts="exec" if options.servers_only else "fork",
     )
-    logs_of_the_start = LogFollower(platform.logs, partial(_tell_of_sandboxes, screen))
+    told_at_start: dict[str, Any] = {}
+    logs_of_the_start = LogFollower(platform.logs, partial(_read_at_start, screen, told_at_start))
     starting = asyncio.create_task(platform.start_servers() if options.servers_only else platform.start())
     if not await _finished_first(starting, stopping):
         await platform.stop()
@@ -85,7 +86,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     try:
         await starting  # its problem, if it has one
         logs_of_the_start.read_new_lines()
-        return await _serve(options, platform, screen, stopping, began)
+        return await _serve(options, platform, screen, stopping, began, told_at_start)
     finally:
         await platform.stop()
 
@@ -97,7 +98,12 @@ def _policy_environment(options: UpOptions) -> dict[str, str]:
 
 
 async def _serve(
-    options: UpOptions, platform: Platform, screen: UpConsole, stopping: asyncio.Event, began: float
+    options: UpOptions,
+    platform: Platform,
+    screen: UpConsole,
+    stopping: asyncio.Event,
+    began: float,
+    told: dict[str, Any],
 ) -> int:
     tasks = [asyncio.create_task(_logs(options, platform, screen).follow())]
     if options.networks is not None and not options.servers_only:
@@ -108,7 +114,7 @@ async def _serve(
         folder = NetworkFolderPublisher(options.networks, platform.client_url, screen.notice)
         await folder.publish_changed()
         tasks.append(asyncio.create_task(folder.watch()))
-    state = platform.describe()
+    state = {**platform.describe(), **told}
     if not options.servers_only:
         state["sign_in_url"] = platform.access.sign_in_url(platform.gateway_url)
         if options.single_person:
@@ -184,7 +190,9 @@ def _logs(options: UpOptions, platform: Platform, screen: UpConsole) -> LogFollo
     return LogFollower(platform.logs, show)
 
 
-def _tell_of_sandboxes(screen: UpConsole, name: str, line: str) -> None:
+def _read_at_start(screen: UpConsole, told: dict[str, Any], name: str, line: str) -> None:
+    if (policy := policy_in_force(name, line)) is not None:
+        told["policy"] = policy
     if (notice := sandbox_notice(name, line)) is not None:
         screen.notice(notice)
 
@@ -213,6 +221,6 @@ def _check_files(options: UpOptions) -> None:
             raise ProblemError(problem("file_missing", f"{option} names {path}, which does not exist."))
     if options.profile and options.policy is not None:
         detail = f"--policy and --profile are both given: write `profile: {options.profile}` into {options.policy}"
-        raise ProblemError(problem("request_invalid", detail))
+        raise ProblemError(problem("request_invalid", detail, remedy="Give one of them."))
     if options.sandbox == "required" and (why := refusal()):
         raise ProblemError(problem("sandbox_unavailable", f"--sandbox required: {why}"))

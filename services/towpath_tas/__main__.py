@@ -60,6 +60,7 @@ class ToolAccessService:
             watch = PolicyFileWatcher(policies, self._settings.policy_file, self._settings.policy_project, service.log)
             await watch.check()
             service.loop(watch.run)
+        await policies.log_in_force(self._settings.policy_project, service.log)
         self._answer(calls, policies)
         calls.answer()
         start_audit(service, self._settings, self._notes, self._metrics)

@@ -1,6 +1,7 @@
 """The tree of a run: the run itself and every run below it, as a reader asks for it."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
 from pydantic import Field
@@ -35,6 +36,7 @@ class RunTreeNode(Message):
     cost: Cost | None = None
     children: tuple["RunTreeNode", ...] = ()
     truncated: bool = False
+    erased_at: datetime | None = None
 
 
 class ChildPurpose(MessagePart):

@@ -61,6 +61,8 @@ class ListErasures(Message):
 class ErasureView(Message):
     """One erasure. Until `alone_from` who asked can't confirm it; `erased` counts the payloads that are gone.
 
+    Where the platform is for a `single_person`, who asked can confirm it at once.
+
     Of the kind `run`: `runs` counts the run and those below it once it is confirmed, and `parts` names what is erased,
     of `runs`, `blobs`, `history` and `tas`: each is the tables of one owner, and `blobs` those of the run log.
     """
@@ -83,6 +85,7 @@ class ErasureView(Message):
     done_at: datetime | None = None
     runs: int = 0
     parts: tuple[str, ...] = ()
+    single_person: bool = False
 
 
 class ErasureList(Message):

@@ -3,7 +3,8 @@
 The broker forwards any bytes, and nats-py decodes them as text: one undecodable message ends its read loop for good,
 and the connection looks healthy for 15 s more. Here an undecodable subject is escaped, so that its message can be set
 aside; undecodable headers and reply subjects are dropped. A reply goes to an inbox and nowhere else: otherwise the
-caller would choose on which subject a service publishes. Only clients given to `make_tolerant` are changed.
+caller would choose on which subject a service publishes. Ending it takes no broker. Only clients given to
+`make_tolerant` are changed.
 """
 
 import re
@@ -12,6 +13,7 @@ from types import FunctionType
 import nats.protocol.parser as nats_parser
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import ConnectionClosedError, ConnectionReconnectingError
 
 _CONTROL = re.compile("[\x00-\x20\x7f-\x9f]")
 _REPLY = re.compile(rb"(?:_INBOX|_R_\.|\$JS\.(?:ACK|FC)\.)[!-)+-=?-~]*")
@@ -35,6 +37,17 @@ def usable_reply(reply: bytes) -> str:
 
 class TolerantNatsClient(Client):
     """A client that survives every message. It overrides two private methods of nats-py, which has no hook for them."""
+
+    async def drain(self) -> None:
+        """Drain the connection; where the broker is away there is nothing to drain, and it is closed.
+
+        A service that stops after its broker did has come to its end as well: FastStream drains then, and the error
+        of nats-py would look like a crash.
+        """
+        try:
+            await super().drain()
+        except (ConnectionReconnectingError, ConnectionClosedError):
+            await self.close()
 
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
         try:

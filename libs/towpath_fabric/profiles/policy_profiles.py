@@ -16,6 +16,11 @@ def profile_file(name: str) -> Path:
     return Path(__file__).parent / f"{name}.yaml"
 
 
+def policy_source(path: Path) -> str:
+    """Return where a policy read from *path* comes from, as its versions say it: the profile, or the file."""
+    return next((f"profile {name}" for name in PROFILES if path == profile_file(name).absolute()), str(path))
+
+
 @functools.cache
 def profile_texts() -> Mapping[str, str]:
     """Return the text of every profile by its name."""

@@ -23,7 +23,8 @@ from towpath_readings.spans import SpanLink, parse_traceparent
 LOCAL_REMEDY = (
     "Send the header in the file authorization of the data folder, which `towpath up` names: "
     "curl --header @.towpath/authorization. The command line and the client read it where ./.towpath is that folder; "
-    "anywhere else put what stands behind Bearer in it into TOWPATH_API_KEY."
+    "anywhere else put what stands behind Bearer in it into TOWPATH_API_KEY: with --ephemeral or --data "
+    "`towpath up` prints the line that does, Shell."
 )
 
 

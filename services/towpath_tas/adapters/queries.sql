@@ -87,11 +87,11 @@ WHERE e.entry_id > (SELECT max(m.entry_id) FROM tas.audit_entry m) - $3
 GROUP BY e.rule;
 
 -- name: policy
-SELECT version, digest, text, rules, note, applied_by, applied_at FROM tas.policy_version
+SELECT version, digest, text, rules, source, note, applied_by, applied_at FROM tas.policy_version
 WHERE project = $1 ORDER BY version DESC LIMIT 1;
 
--- name: policy_of_file
-SELECT digest FROM tas.policy_version WHERE project = $1 AND applied_by = $2 AND source = $3
+-- name: last_policy_of
+SELECT source, digest FROM tas.policy_version WHERE project = $1 AND applied_by = $2
 ORDER BY version DESC LIMIT 1;
 
 -- name: policy_version

@@ -37,7 +37,7 @@ CHANGES: dict[RuleEffect, Change] = {
 """The kind of a difference, by the new verdict."""
 
 FORGOTTEN = "forgotten"
-"""The ledger no longer has the call: its arguments are gone."""
+"""The ledger no longer has the call, or its run was erased: its arguments are gone."""
 
 EDITED = "edited"
 """A person edited the arguments, so the first decision was about others."""

@@ -115,6 +115,12 @@ def test_a_policy_and_a_profile_are_refused_together(folder: Path) -> None:
     assert "write `profile: strict` into" in refused.stdout + refused.stderr
 
 
+def test_the_help_of_up_names_the_profiles_and_no_empty_choice() -> None:
+    shown = run("up", "--help").stdout
+    assert "open, balanced, strict]" in " ".join(shown.replace("│", " ").split())
+    assert "[choices: ," not in shown
+
+
 def test_c14_a_profile_is_in_force_from_the_start(folder: Path) -> None:
     words = ("up", "--data", str(folder / ".towpath"), "--port", "auto", "--nats-port", "auto", "--json")
     process = subprocess.Popen(
@@ -126,7 +132,8 @@ def test_c14_a_profile_is_in_force_from_the_start(folder: Path) -> None:
     )
     assert process.stdout is not None
     try:
-        assert process.stdout.readline()
+        told = json.loads(process.stdout.readline())["policy"]
+        assert (told["source"], told["version"], told["rules"]) == ("profile balanced", 1, 6)
         deadline = time.monotonic() + TIMEOUT_S
         names: list[str] = []
         while not names and time.monotonic() < deadline:

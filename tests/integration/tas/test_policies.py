@@ -107,28 +107,6 @@ async def test_one_rule_is_changed_at_a_time_on_the_version_one_has_seen(tas: Ru
     assert await code_of(stale) == "policy_moved"
 
 
-async def test_a_restart_leaves_what_was_changed_since_the_file_was_applied(tas: Running, tmp_path: Path) -> None:
-    """A changed file counts, also one that was changed while nobody looked."""
-    file, log = tmp_path / "policy.yaml", structlog.get_logger()
-    file.write_text(CAREFUL)
-    async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
-        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())))
-
-        async def begin() -> int:
-            await PolicyFileWatcher(policies, file, tas.caller.project, log).check()
-            version: int = (await ask(tas, rpc.GET_POLICY)).version
-            return version
-
-        assert await begin() == 2
-        await change(tas, "small", {"name": "small", "tool": "orders.refund", "effect": "deny"}, note="fraud")
-        assert await begin() == 3
-        file.write_text(OPEN)
-        assert await begin() == 4
-        assert (await ask(tas, rpc.GET_POLICY)).text == OPEN
-        file.write_text(CAREFUL)
-        assert await begin() == 5
-
-
 async def test_c14_a_profile_is_stored_written_out_and_changed_like_any_policy(tas: Running, tmp_path: Path) -> None:
     """A restart with the same file leaves what was changed since then, though the stored text is another."""
     file, log = tmp_path / "policy.yaml", structlog.get_logger()

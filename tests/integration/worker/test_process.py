@@ -1,5 +1,6 @@
 """The worker as a process: modules and files, readiness, a clean end, a sudden end."""
 
+import asyncio
 import signal
 from pathlib import Path
 
@@ -76,6 +77,20 @@ async def test_ctrl_c_ends_a_worker_without_a_traceback(nats_server: Nats, folde
             worker.process.send_signal(signal.SIGINT)
             assert await worker.ended() == 0
             assert "Traceback" not in worker.log.read_text()
+
+
+async def test_ctrl_c_ends_a_worker_whose_broker_is_gone_without_a_traceback(
+    nats_server: Nats, folder: Path, tools: Path
+) -> None:
+    async with TasPeer(nats_server.url()):
+        with worker_process(folder, nats_server.url(), str(tools)) as worker:
+            await worker.wait_ready()
+            await nats_server.stop()
+            await asyncio.sleep(1)  # the worker has to notice, else it drains what it takes for a connection
+            worker.process.send_signal(signal.SIGINT)
+            assert await worker.ended() == 0
+            assert "Traceback" not in worker.log.read_text()
+            await nats_server.start()
 
 
 async def test_a_terminated_worker_takes_nothing_new_and_finishes_what_it_began(

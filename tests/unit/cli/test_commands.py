@@ -129,6 +129,19 @@ def test_a_status_that_no_gate_has_is_refused_with_those_there_are(capsys: pytes
     assert all(word in errors for word in ("pending", "approved", "denied", "expired", "settled", "void", "all"))
 
 
+@pytest.mark.parametrize(
+    "words", [("run", "n", "m", "--wait", "soon"), ("runs", "replay"), ("tools", "lint"), ("policy", "apply")]
+)
+def test_a_wrong_command_line_is_told_how_to_correct_it_and_not_a_request(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in ((), ("--json",)):
+        assert main([*words, *more]) == 2
+        shown = capsys.readouterr().err
+        assert "send it again" not in shown
+        assert "Correct the command and run it again" in shown
+
+
 def test_nothing_is_erased_unasked(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["erasures", "confirm", str(uuid.uuid4()), "--server", nobody_listens()]
     assert main(words) == 2, "where nobody can be asked, nobody is reached either"

@@ -7,6 +7,8 @@ import pytest
 import yaml
 
 from towpath.cli import main
+from towpath.cli.definitions.tool_sources import is_of_user
+from towpath_contracts.tools.calls import ToolSpec
 from towpath_fabric.profiles.policy_profiles import PROFILES, profile_texts
 from towpath_worker.adapters.mcp.config import ToolOverride
 
@@ -85,7 +87,7 @@ def test_suggestions_are_yaml_with_reasons_and_what_tool_takes(tools: str, capfd
     assert yaml.safe_load(text)["tools"] == {
         "desk.find_ticket": {"effect_class": "pure"},
         "desk.reply": {"sinks": ["ticket_id", "recipient"]},
-        "desk.ring": {},
+        "desk.ring": {"effect_class": "idempotent", "sinks": []},
     }
     assert "sinks: [ticket_id, recipient]  # ticket_id: names an existing thing; recipient: 'recipient' says" in text
 
@@ -132,3 +134,36 @@ def test_cases_are_checked_against_a_policy_that_names_a_profile(tmp_path: Path)
     case = "{tool: a.b, origin: {worst_sink: unknown}, verdict: require_approval, rule: strict/destinations}"
     (tmp_path / "cases.yaml").write_text(f"kind: PolicyTest\npolicy: policy.yaml\ncases: [{case}]\n", "utf-8")
     assert main(["policy", "test", str(tmp_path / "cases.yaml")]) == 0
+
+
+def test_what_is_declared_is_kept_and_not_contradicted(tools: str, capfd: pytest.CaptureFixture[str]) -> None:
+    text = TOOLS.replace('name="desk.reply", toolset="desk"', 'name="desk.reply", toolset="desk", sinks=("body",)')
+    text = text.replace('find_ticket", toolset="desk"', 'find_ticket", toolset="desk", effect_class="idempotent"')
+    text = text.replace('name="desk.ring"', 'name="desk.delete", trusted_output=True').replace(
+        '"idempotent"', '"pure"', 2
+    )
+    Path(tools).write_text(text, "utf-8")
+    assert main(["policy", "suggest", tools]) == 0
+    shown = capfd.readouterr().out
+    assert yaml.safe_load(shown)["tools"]["desk.reply"] == {"sinks": ["body"]}
+    assert yaml.safe_load(shown)["tools"]["desk.delete"] == {
+        "effect_class": "pure",
+        "sinks": [],
+        "trusted_output": True,
+    }
+    assert "sinks: [body]  # as declared" in shown
+
+
+def test_tools_that_come_with_the_platform_are_not_the_users_to_declare() -> None:
+    request = ToolSpec(name="http.request", toolset="builtin")
+    assert not is_of_user(request)
+    assert not is_of_user(ToolSpec(name="plan_steps", toolset="plans", internal=True))
+    assert is_of_user(request.model_copy(update={"toolset": "web"}))
+
+
+def test_of_an_unknown_profile_all_are_named_and_none_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("policy", "apply", "--profile", "nope"), ("policy", "profiles", "show", "nope")):
+        assert main([*words]) == 3
+        shown = capsys.readouterr().err
+        assert ", ".join(PROFILES) in shown
+        assert "mean" not in shown

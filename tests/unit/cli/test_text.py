@@ -8,8 +8,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from towpath.cli.access.audit_commands import _COLUMNS
+from towpath.cli.access.gates_commands import why_in_short
+from towpath.cli.access.policy_comparison import left_out
+from towpath.cli.runs.run_follower import refusal_line
 from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import one_line, plain_json, plain_yaml, printable, shorten, value_origin
+from towpath.cli.shared.text import doubtful_values, one_line, plain_json, plain_yaml, printable, shorten, value_origin
+from towpath_contracts.problems.registry import problem
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x9b2J \x07bell \u202egpj.exe\u2066 [bold]x[/bold] :skull:"
 ANYTHING = st.recursive(
@@ -101,6 +106,23 @@ def test_a_pipe_gets_json_without_being_asked() -> None:
     assert OutputPrinter().format == "json"
 
 
+def test_of_a_short_number_it_is_said_why_the_task_does_not_vouch_for_it() -> None:
+    origin = {"path": "rows[1].number", "from": "unknown"}
+    assert "must be quoted" in value_origin(origin, {"rows": [{}, {"number": 13}]})
+    for args in ({"rows": [{}, {"number": 1300}]}, {"rows": [{}]}, {"rows": "13"}, None):
+        assert value_origin(origin, args) == "rows[1].number: nowhere known"
+    assert "quoted" not in value_origin({"path": "n", "from": "task"}, {"n": 13})
+
+
+def test_values_in_doubt_are_named_before_the_note_of_a_rule_is_cut() -> None:
+    origins = [{"path": path, "from": "unknown"} for path in ("to", "cc", "bcc")]
+    detail = {"args": {"to": "eve"}, "origins": [{"path": "body", "from": "task"}, *origins]}
+    assert doubtful_values(detail) == "to: nowhere known; cc: nowhere known; and 1 more"
+    row = {"detail": {**detail, "origins": origins[:1]}, "reason": "note " * 40}
+    assert why_in_short(row).startswith("to: nowhere known · note note")
+    assert why_in_short({"detail": {}, "reason": "a note"}) == "a note"
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -135,3 +157,29 @@ def test_a_pipe_gets_json_without_being_asked() -> None:
 )
 def test_where_a_value_comes_from_is_written_in_a_line(value: dict[str, Any], expected: str) -> None:
     assert value_origin(value) == expected
+
+
+def test_a_refused_decision_is_told_in_sentences() -> None:
+    found = problem("request_invalid", "a reason is required", remedy="Say why.")
+    assert refusal_line(found) == "request_invalid: a reason is required. Say why."
+    assert refusal_line(found.model_copy(update={"detail": "It ends."})) == "request_invalid: It ends. Say why."
+
+
+def test_calls_left_out_of_a_diff_are_counted_with_what_their_reason_means() -> None:
+    counts = {"limit_exceeded": 1, "forgotten": 2}
+    assert left_out(counts) == "2 forgotten (dropped by retention, or erased), 1 limit_exceeded"
+
+
+@pytest.mark.parametrize(("width", "shown"), [(80, "…5f2c8a9b7d31"), (120, "0199f3a0-1234-7abc-8def-5f2c8a9b7d31")])
+def test_ids_are_never_folded_and_shown_by_their_ends_on_a_narrow_terminal(
+    width: int, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("towpath.cli.shared.output.WIDE", width)
+    entry = {"entry_id": 123456789012, "at": "2026-11-25T20:25:56Z", "phase": "decision", "verdict": "require_approval"}
+    entry |= {"tool": "orders.refund", "agent_key": "billing", "rule": "balanced/destinations", "actor": ""}
+    entry |= {"caller": "local", "run_id": "0199f3a0-1234-7abc-8def-5f2c8a9b7d31"}
+    OutputPrinter("table").rows("entries", [entry], _COLUMNS, empty="")
+    printed = capsys.readouterr().out
+    assert shown in printed
+    assert "123456789012" in printed
+    assert max(map(len, printed.splitlines())) <= width

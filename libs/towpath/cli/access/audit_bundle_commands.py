@@ -12,7 +12,7 @@ from uuid import UUID
 from cyclopts import Parameter
 
 from towpath.cli.shared import short_ids
-from towpath.cli.shared.erasure_columns import ERASURE
+from towpath.cli.shared.erasure_columns import show_request
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, OUTPUT_OPTIONS, ConnectionOptions, OutputOptions
 from towpath.cli.shared.output import Column, OutputPrinter
@@ -196,7 +196,7 @@ async def erase(
         asked = await client.audit.request_erasure(
             reason, run_id=run_id, execution_id=execution, caller=caller, before=at
         )
-    common.out().record(asked.model_dump(mode="json"), ERASURE)
+    show_request(common.out(), asked)
 
 
 def _keep(note: str, public_key: str, file: Path | None, key_file: Path | None) -> None:

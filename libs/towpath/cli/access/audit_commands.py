@@ -15,7 +15,7 @@ from towpath_contracts.tools.policy import Dimension
 app = App(name="audit", help="Search what was decided and done.")
 
 _COLUMNS = (
-    Column("entry", "entry_id"),
+    Column("entry", "entry_id", is_id=True),
     Column("at", lambda row: str(row["at"])[:19].replace("T", " ")),
     Column("phase", "phase"),
     Column("verdict", "verdict"),
@@ -23,7 +23,7 @@ _COLUMNS = (
     Column("agent", "agent_key"),
     Column("rule", "rule"),
     Column("by", lambda row: row["actor"] or row["caller"]),
-    Column("run", lambda row: row["run_id"]),
+    Column("run", "run_id", is_id=True),
 )
 
 

@@ -6,6 +6,7 @@ from uuid import UUID
 from cyclopts import App, Parameter
 
 from towpath.cli.runs.run_follower import is_interactive, prompt
+from towpath.cli.shared import short_ids
 from towpath.cli.shared.erasure_columns import ERASURE, erased_things
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -40,19 +41,19 @@ async def list_erasures(
 
 
 @app.command(help_epilogue=examples("towpath erasures show 0192f3a0-…"))
-async def show(erasure: UUID, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+async def show(erasure: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show who wants what erased, and how far it is.
 
     Args:
-        erasure: Its id.
+        erasure: Its id, or its beginning or end.
     """
     async with common.connect() as client:
-        _show(common, await client.audit.erasure(erasure))
+        _show(common, await client.audit.erasure(await short_ids.resolve_erasure_id(client, erasure)))
 
 
 @app.command(help_epilogue=examples("towpath erasures confirm 0192f3a0-…", "towpath erasures confirm 0192f3a0-… --yes"))
 async def confirm(
-    erasure: UUID,
+    erasure: str,
     /,
     *,
     yes: Annotated[bool, Parameter(negative="")] = False,
@@ -63,30 +64,32 @@ async def confirm(
     Nothing brings it back, so a person at a terminal is asked first; anybody else has to say --yes.
 
     Args:
-        erasure: Its id.
-        yes: Don't ask.
+        erasure: Its id, or its beginning or end.
+        yes: Don't ask; a script has to say it.
     """
     if not yes and not is_interactive():
-        raise ProblemError(problem("request_invalid", "erased is gone for ever, and nobody is here to ask: say --yes"))
+        detail = "erased is gone for ever, and nobody is at a terminal to be asked"
+        raise ProblemError(problem("request_invalid", detail, remedy="Confirm it without being asked: --yes."))
     async with common.connect() as client:
+        erasure_id = await short_ids.resolve_erasure_id(client, erasure)
         if not yes:
-            asked = (await client.audit.erasure(erasure)).model_dump(mode="json")
+            asked = (await client.audit.erasure(erasure_id)).model_dump(mode="json")
             which = erased_things(asked) if asked["kind"] == "run" else f"the payloads of {erased_things(asked)}"
             words = f"Erase {which} for ever, as {asked['requested_by']} asked? [y/N] "
             if prompt(words).strip().lower() not in {"y", "yes"}:
-                raise ProblemError(problem("request_invalid", "nothing was erased"))
-        _show(common, await client.audit.confirm_erasure(erasure))
+                raise ProblemError(problem("request_invalid", "nothing was erased", remedy="Answer y to erase it."))
+        _show(common, await client.audit.confirm_erasure(erasure_id))
 
 
 @app.command(help_epilogue=examples("towpath erasures withdraw 0192f3a0-…"))
-async def withdraw(erasure: UUID, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+async def withdraw(erasure: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Drop a request that nobody has confirmed.
 
     Args:
-        erasure: Its id.
+        erasure: Its id, or its beginning or end.
     """
     async with common.connect() as client:
-        _show(common, await client.audit.withdraw_erasure(erasure))
+        _show(common, await client.audit.withdraw_erasure(await short_ids.resolve_erasure_id(client, erasure)))
 
 
 def _show(common: ConnectionOptions, erasure: ErasureView) -> None:

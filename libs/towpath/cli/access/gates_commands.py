@@ -11,7 +11,7 @@ from towpath.cli.shared import short_ids
 from towpath.cli.shared.input_files import parse_json, read_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import one_line, shorten, value_origin
+from towpath.cli.shared.text import doubtful_values, one_line, shorten, value_origin
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone, GateStatus, GateView
@@ -49,11 +49,24 @@ def describe_gate(row: Mapping[str, Any]) -> str:
 WHY = 80
 """Characters of a reason in a table; `gates show` has all of it."""
 
+
+def why_in_short(row: Mapping[str, Any]) -> str:
+    """Return which values of the call are in doubt, and the rule's note, each shortened for a table."""
+    texts = (one_line(doubtful_values(row["detail"]), WHY), one_line(row["reason"], WHY))
+    return " · ".join(text for text in texts if text)
+
+
+def all_values(row: Mapping[str, Any]) -> str:
+    """Return where every value of the call comes from."""
+    detail = row["detail"]
+    return "; ".join(value_origin(one, detail.get("args")) for one in detail.get("origins", ()))
+
+
 _LIST = (
-    Column("gate", "gate_id"),
+    Column("gate", "gate_id", is_id=True),
     Column("status", "status"),
     Column("what", describe_gate),
-    Column("why", lambda row: one_line(row["reason"], WHY)),
+    Column("why", why_in_short),
     Column("votes", quorum_progress),
     Column("until", lambda row: str(row["expires_at"])[:16].replace("T", " ")),
 )
@@ -65,7 +78,7 @@ _SHOW = (
     Column("agent", lambda row: row["detail"].get("agent")),
     Column("tool", lambda row: row["detail"].get("tool")),
     Column("arguments", lambda row: shorten(row["detail"].get("args", {}), 0)),
-    Column("values", lambda row: "; ".join(value_origin(one) for one in row["detail"].get("origins", ()))),
+    Column("values", all_values),
     Column("why", "reason"),
     Column("worker", lambda row: row["detail"].get("worker")),
     Column("claimed", lambda row: row["detail"].get("claimed_at")),

@@ -161,7 +161,7 @@ async def check(
         if verdict.suggestion:
             out.write(verdict.suggestion)
         for value in verdict.origins:
-            out.write(value_origin(value))
+            out.write(value_origin(value, given["args"]))
         out.rows("trace", answer["trace"], _TRACE, empty="No rule speaks of this call, so it is denied.")
         for hint in verdict.hints:
             out.write(f"! {hint}", "yellow")

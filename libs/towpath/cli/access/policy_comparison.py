@@ -29,6 +29,7 @@ _GROUPS = (
     Column("rule now", _first("rule_now")),
     Column("for example", _first("execution_id")),
 )
+_REASONS = {"forgotten": "forgotten (dropped by retention, or erased)"}
 
 
 def add(app: App) -> None:
@@ -45,6 +46,11 @@ def add(app: App) -> None:
             "towpath policy shadow proposed.yaml", "towpath policy shadow --report", "towpath policy shadow off"
         ),
     )
+
+
+def left_out(counts: Mapping[str, int]) -> str:
+    """Return how many calls were left out for which reason; what the code of one does not say is added."""
+    return ", ".join(f"{calls} {_REASONS.get(reason, reason)}" for reason, calls in sorted(counts.items()))
 
 
 async def diff(
@@ -75,8 +81,7 @@ async def diff(
     if out.for_people:
         out.write(f"{found.calls} calls weighed against version {found.version}; limits: {found.limits}", "bold")
         if found.left_out:
-            reasons = ", ".join(f"{calls} {reason}" for reason, calls in sorted(found.left_out.items()))
-            out.write(f"left out: {reasons}")
+            out.write(f"left out: {left_out(found.left_out)}")
         out.rows("groups", answer["groups"], _GROUPS, empty="Nothing would have been decided otherwise.")
     else:
         out.data(answer)

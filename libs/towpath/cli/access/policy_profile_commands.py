@@ -3,7 +3,6 @@
 They are read here, without a platform: what is in force, with the profile written out, is `towpath policy show --text`.
 """
 
-import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +58,7 @@ def _about(text: str) -> str:
 def _text_of(name: str) -> str:
     texts = profile_texts()
     if name not in texts:
-        near = difflib.get_close_matches(name, texts, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(texts)}."
-        raise ProblemError(problem("not_found", f"no profile is called {name}", remedy=hint))
+        # None is proposed: a wrong guess, such as open for nope, would be the one that restricts nothing.
+        remedy = f"There are {', '.join(texts)}: towpath policy profiles list."
+        raise ProblemError(problem("not_found", f"no profile is called {name}", remedy=remedy))
     return texts[name]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -14,8 +14,11 @@ from towpath_contracts.tools.calls import EffectClass, ToolSpec
 
 Flag = Annotated[bool, Parameter(negative="")]
 
+DECLARED = "as declared"
+
 HEAD = """\
-# Suggested from names, descriptions and schemas alone. Look at every line: the reasons are words, not knowledge.
+# What is not declared is suggested from names, descriptions and schemas alone. Look at every line: the reasons are
+# words, not knowledge.
 # What is left out is the strictest: irreversible, every argument a destination, no record.
 """
 
@@ -35,7 +38,7 @@ def add(app: App) -> None:
 async def suggest(
     *files: str, mcp: Path | None = None, live: Flag = False, common: ConnectionOptions = CONNECTION_OPTIONS
 ) -> None:
-    """Write what tools should declare, as YAML with the reason of every line; what they declare already is not read.
+    """Write what tools should declare, as YAML with the reason of every line; what they declare already is kept.
 
     For tools in Python it is what `@tool` takes; for those of MCP servers it is the `tools` of the file of servers.
 
@@ -45,12 +48,31 @@ async def suggest(
         live: Instead, the tools that the platform has accepted; what they return is not known there.
     """
     tools = await read_tools(files, mcp, common, live=live)
-    advised = [(tool, advise(tool.spec, tool.output)) for tool in tools]
+    advised = [(tool, declaration(tool)) for tool in tools]
     if common.out().format in {"json", "jsonl"} and common.as_json:
         found = {tool.spec.name: {one.field: one.value for one in advice} for tool, advice in advised}
         common.out().data({"tools": found})
         return
     print(suggestion_text(advised), end="")
+
+
+def declaration(tool: DeclaredTool) -> tuple[Advice, ...]:
+    """Return what *tool* declares, as it is, and what is suggested for the rest: whoever wrote it knows the tool."""
+    spec = tool.spec
+    declared: dict[str, Any] = {
+        "effect_class": None if spec.effect_class is EffectClass.IRREVERSIBLE else spec.effect_class,
+        "sinks": spec.sinks,
+        "hazards": spec.hazards or None,
+        "trusted_output": spec.trusted_output or None,
+        "trusted_fields": spec.trusted_fields or None,
+    }
+    kept = [Advice(field=name, value=one, reason=DECLARED) for name, one in declared.items() if one is not None]
+    known = {one.field for one in kept}
+    if spec.effect_class is EffectClass.PURE:
+        known.add("hazards")  # what changes nothing destroys nothing
+    if spec.trusted_output:
+        known.add("trusted_fields")
+    return (*kept, *(one for one in advise(spec, tool.output) if one.field not in known))
 
 
 def suggestion_text(advised: Sequence[tuple[DeclaredTool, Sequence[Advice]]]) -> str:
@@ -86,6 +108,8 @@ def _arguments(spec: ToolSpec) -> set[str]:
 
 
 def _value(one: Advice) -> str:
+    if isinstance(one.value, bool):
+        return str(one.value).lower()
     return f"[{', '.join(_quoted(text) for text in one.value)}]" if isinstance(one.value, tuple) else str(one.value)
 
 

@@ -9,6 +9,10 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.calls import ToolSpec
 
+_BUILTIN_TOOLSET = "builtin"
+_BUILTIN = frozenset({"echo", "clock.now", "http.request"})
+"""Tools that come with the platform (`towpath.tools.builtin`, which brings an HTTP client): no user declares them."""
+
 
 class DeclaredTool(NamedTuple):
     """A tool, the JSON Schema of its results where one is known, and the MCP server that it is of."""
@@ -28,7 +32,7 @@ async def read_tools(
     if live:
         async with common.connect() as client:
             described = await client.tools.list()
-        return [DeclaredTool(spec) for spec in described.tools if not spec.internal]
+        return [DeclaredTool(spec) for spec in described.tools if is_of_user(spec)]
     if mcp is not None:
         _, servers = await run_module("towpath_worker", "--mcp", str(mcp), "--inspect")
         away = [f"{server['name']}: {server['state']}" for server in servers if not server["connected"]]
@@ -41,3 +45,8 @@ async def read_tools(
         ]
     _, found = await run_module("towpath.cli.definitions.declared_tools", *files)
     return [DeclaredTool(ToolSpec.model_validate(one["spec"]), one["output"]) for one in found]
+
+
+def is_of_user(spec: ToolSpec) -> bool:
+    """Return whether a user can change what *spec* declares: it is no tool that comes with the platform."""
+    return not spec.internal and not (spec.toolset == _BUILTIN_TOOLSET and spec.name in _BUILTIN)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from towpath.cli.shared.text import one_line, shorten
+from towpath.cli.shared.text import doubtful_values, one_line, shorten
 from towpath_contracts.budgets import format_amount
 from towpath_contracts.decisions.decision import (
     AbandonInstruction,
@@ -176,9 +176,9 @@ class EventFormatter:
                 return EventLine(_FAILED, event.agent_key, what, f"{took} · {text}")
 
     def _gate_line(self, event: ev.GateOpened) -> EventLine:
-        return EventLine(
-            _WAITS, self.agent, self._call(event.execution_id), f"waits for a person · {one_line(event.reason, 60)}"
-        )
+        doubtful = one_line(doubtful_values(event.detail), WIDTH)
+        why = " · ".join(text for text in (doubtful, one_line(event.reason, 60)) if text)
+        return EventLine(_WAITS, self.agent, self._call(event.execution_id), f"waits for a person · {why}")
 
 
 def _warning_line(event: ev.WatchdogReported | ev.BudgetRefused) -> EventLine:

@@ -17,7 +17,7 @@ from towpath.cli.shared.text import one_line, plain_json, printable
 from towpath.client.client import Client
 from towpath.errors import DeniedError
 from towpath_contracts.events.log import AnyEvent, DecisionRequested, GateOpened, LogEntry, RunFinished
-from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.problems.registry import Problem, ProblemError
 from towpath_contracts.switches import PAUSED
 from towpath_readings.stream.tree import TreeEntry
 
@@ -125,9 +125,14 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> N
                 else:
                     await client.gates.deny(gate.gate_id, reason, digest=digest)
             except ProblemError as error:
-                out.write(f"    {error.problem.code}: {error.problem.detail} {error.problem.remedy}", "red")
+                out.write(f"    {refusal_line(error.problem)}", "red")
             else:
                 return
+
+
+def refusal_line(found: Problem) -> str:
+    """Return in one line why a decision was not taken, and what to do: two sentences."""
+    return f"{found.code}: {one_line(found.detail).rstrip('.')}. {found.remedy}"
 
 
 async def _print_gate_notice(client: Client, gate: GateOpened, _out: OutputPrinter) -> None:

@@ -53,9 +53,14 @@ def _answer(row: Any) -> str:
     return answer_text(row["final"]) if row["final"] is not None else ""
 
 
+def run_status(row: Any) -> str:
+    """Return the status of a run, and whether it was erased since: then only its times and names are left."""
+    return f"{row['status']}, erased" if row.get("erased_at") else str(row["status"])
+
+
 _LIST = (
-    Column("run", "run_id"),
-    Column("status", "status"),
+    Column("run", "run_id", is_id=True),
+    Column("status", run_status),
     Column("network", _network),
     Column("step", lambda row: f"{row['step']}/{row['max_steps']}"),
     Column("created", lambda row: str(row["created_at"])[:19].replace("T", " ")),
@@ -63,7 +68,7 @@ _LIST = (
 )
 _SHOW = (
     Column("run", "run_id"),
-    Column("status", lambda row: f"{row['status']} {row['reason']}".strip()),
+    Column("status", lambda row: f"{run_status(row)} {row['reason']}".strip()),
     Column("waits", lambda row: "; ".join(row.get("waits", ()))),
     Column("kind", lambda row: "" if row["kind"] == "network" else row["kind"]),
     Column("network", _network),
@@ -171,7 +176,8 @@ def _show_node(out: OutputPrinter, node: "RunTreeNode", indent: str) -> None:
     text = one_line(node.user_message)[:60]
     what = f" [{one_line(node.subject or node.purpose, 40)}]" if node.subject or node.purpose else ""
     kind = "" if node.kind == "network" else f" {node.kind}"
-    stands = f"{node.run_id}{what}{kind} {node.agent_key} {node.status} {node.reason}".rstrip()
+    status = run_status({"status": node.status, "erased_at": node.erased_at})
+    stands = f"{node.run_id}{what}{kind} {node.agent_key} {status} {node.reason}".rstrip()
     out.write(f"{indent}{stands} · step {node.step} · {text}".rstrip())
     for child in node.children:
         _show_node(out, child, f"{indent}  ")

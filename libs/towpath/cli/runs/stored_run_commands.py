@@ -136,12 +136,12 @@ async def erase(run: str, /, *, reason: str, common: ConnectionOptions = CONNECT
         run: The run's id, or its beginning or end.
         reason: Why; it stands in the log for ever, so it should name nobody.
     """
-    from towpath.cli.shared.erasure_columns import ERASURE
+    from towpath.cli.shared.erasure_columns import show_request
 
     async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
         asked = await client.audit.request_run_erasure(run_id, reason)
-    common.out().record(asked.model_dump(mode="json"), ERASURE)
+    show_request(common.out(), asked)
 
 
 _ACCEPTED = (Column("run", "run_id"), Column("status", "status"), Column("network", "network"))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from towpath.cli.shared.text import plain_json, printable
 from towpath.errors import problem_of
-from towpath_contracts.problems.registry import Problem, summary_of
+from towpath_contracts.problems.registry import REGISTRY, Problem, summary_of
 
 OK, RUN_FAILED, USAGE, NOT_FOUND, DENIED, WAITING, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 
@@ -22,6 +22,10 @@ _BY_CODE = {
     "id_ambiguous": USAGE,
     "binary_missing": USAGE,
 }
+
+
+_CORRECT = "Correct the command and run it again; with --help it says what it takes."
+_CORRECT_LISTED = "Correct what is listed, and run the command again."
 
 
 def exit_code(found: Problem) -> int:
@@ -49,12 +53,19 @@ def _split_detail(found: Problem) -> tuple[str, list[str]]:
 
 def report(error: Exception, arguments: Sequence[str] = ()) -> int:
     """Print *error* to stderr, as JSON when the command line asked for JSON, and return the exit code."""
-    found = problem_of(error)
+    found = _of_a_command(problem_of(error))
     if _wants_json(arguments):
         print(plain_json(found.model_dump(mode="json")), file=sys.stderr)
     else:
         print("\n".join(format_problem(found)), file=sys.stderr)
     return exit_code(found)
+
+
+def _of_a_command(found: Problem) -> Problem:
+    """Return *found* with a remedy for who typed a command, where it has the one for whoever sends requests."""
+    if found.code != "request_invalid" or found.remedy != REGISTRY["request_invalid"].remedy:
+        return found
+    return found.model_copy(update={"remedy": _CORRECT_LISTED if len(found.errors) > 1 else _CORRECT})
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

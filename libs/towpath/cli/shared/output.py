@@ -19,11 +19,18 @@ WIDE = 10_000
 """Columns of a table that no terminal shows: it is never folded."""
 
 
+NARROW = 120
+"""Columns of a terminal below which a table shows ids by their ends: whole ones would leave no room for the rest."""
+
+_ID_END = 12
+
+
 class Column(NamedTuple):
-    """A column of a table: its title and how to read its cell from a row."""
+    """A column of a table: its title and how to read its cell from a row. One of ids is never folded."""
 
     title: str
     cell: str | Callable[[Row], object]
+    is_id: bool = False
 
     def of(self, row: Row) -> str:
         """Return the cell of *row*, safe to print."""
@@ -103,7 +110,14 @@ class OutputPrinter:
 
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in columns:
-            table.add_column(column.title, overflow="fold")
+            table.add_column(column.title, overflow="fold", no_wrap=column.is_id)
+        narrow = self.console.width < NARROW
         for row in rows:
-            table.add_row(*(Text(column.of(row)) for column in columns))
+            cells = (_short_id(column.of(row)) if column.is_id and narrow else column.of(row) for column in columns)
+            table.add_row(*map(Text, cells))
         self.console.print(table)
+
+
+def _short_id(text: str) -> str:
+    """Return the end of a UUID, as commands take it too; its beginning is a time, which many have in common."""
+    return f"…{text[-_ID_END:]}" if len(text) == len("00000000-0000-0000-0000-000000000000") else text

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 RECENT_RUNS = 1_000
 """How many runs a shortened id is looked up among; older ones need the whole id."""
 
+RECENT_ERASURES = 500
+"""How many erasures a shortened id is looked up among: a page."""
+
 _PAGE = 200
 
 
@@ -38,6 +41,15 @@ async def resolve_gate_id(client: "Client", given: str) -> UUID:
         return whole
     gates = await client.gates.list(status="all")
     return unique_match(given, [gate.gate_id for gate in gates], "gate_not_found")
+
+
+async def resolve_erasure_id(client: "Client", given: str) -> UUID:
+    """Return the erasure that *given* means, among the newest ones."""
+    whole = _whole(given)
+    if whole is not None:
+        return whole
+    page = await client.audit.erasures(limit=RECENT_ERASURES)
+    return unique_match(given, [one.erasure_id for one in page.erasures], "erasure_not_found")
 
 
 def unique_match(given: str, ids: Sequence[UUID], code: str) -> UUID:

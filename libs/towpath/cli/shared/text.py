@@ -6,6 +6,7 @@ or console markup of theirs ever reaches the terminal.
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 _UNSAFE = re.compile(
@@ -15,6 +16,11 @@ _UNSAFE = re.compile(
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?", re.DOTALL)
 """A whole terminal sequence, so that no rubbish such as `[31m` stays behind."""
+
+MOST_VALUES = 2
+"""Values of a call that a line names; `gates show` has all."""
+
+_SHORT_NUMBER = re.compile(r"[+-]?\d{1,3}(?:\.0+)?")
 
 
 def printable(value: object) -> str:
@@ -49,10 +55,15 @@ def shorten(value: Any, limit: int = 80) -> str:
     return one_line(_scalar(value), limit)
 
 
-def value_origin(value: dict[str, Any]) -> str:
-    """Say in one line where a value of a call comes from; `value` is an entry of a gate's `origins`."""
+def value_origin(value: Mapping[str, Any], args: object = None) -> str:
+    """Say in one line where a value of a call comes from; `value` is an entry of a gate's `origins`.
+
+    With the call's *args* it is said of a short number why the task's text does not vouch for it.
+    """
     found, tool = str(value.get("from", "")), value.get("tool")
     where = {"task": "the task", "fixed": "the tool's own choices", "unknown": "nowhere known"}.get(found, found)
+    if found == "unknown" and _SHORT_NUMBER.fullmatch(str(_value_at(args, str(value.get("path", ""))))):
+        where += "; a number of up to three digits must be quoted, or be called something, such as file 13"
     if tool:
         where = f"{'record' if found == 'record' else 'untrusted output'} of {tool}, step {value.get('step', '?')}"
     piece = f" ({shorten(value['piece'], 60)})" if value.get("piece") else ""
@@ -62,7 +73,26 @@ def value_origin(value: dict[str, Any]) -> str:
     return one_line(f"{value.get('path', '')}{kind}: {where}{piece}{leak}{readers}")
 
 
-def _told_readers(text: dict[str, Any]) -> str:
+def doubtful_values(detail: Mapping[str, Any]) -> str:
+    """Say in one line which values of a waiting call nobody trusted has named; *detail* is that of its gate."""
+    doubtful = [one for one in detail.get("origins", ()) if one.get("from") in {"unknown", "untrusted"}]
+    more = f"; and {len(doubtful) - MOST_VALUES} more" if len(doubtful) > MOST_VALUES else ""
+    return "; ".join(value_origin(one, detail.get("args")) for one in doubtful[:MOST_VALUES]) + more
+
+
+def _value_at(value: object, path: str) -> object:
+    """Return the part of *value* at a path such as `rows[0].to`; None where there is none."""
+    for name, place in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
+        if isinstance(value, dict) and name:
+            value = value.get(name)
+        elif isinstance(value, list) and place and int(place) < len(value):
+            value = value[int(place)]
+        else:
+            return None
+    return value
+
+
+def _told_readers(text: Mapping[str, Any]) -> str:
     read = f"read with {text.get('tool')}, step {text.get('step', '?')}"
     if text.get("readers") is None:
         return f"nobody has said who may know it ({read})"

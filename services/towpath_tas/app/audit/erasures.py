@@ -104,7 +104,7 @@ class Erasures:
                 erasure.kind,
             )
             await _note(connection, erasure, "audit.erase_requested", request.actor, requested_detail(request, erasure))
-        return erasure
+        return self._told(erasure)
 
     async def decide(self, request: DecideErasure) -> ErasureView:
         """Confirm and carry out, or withdraw; raises ProblemError where this person can't, or it is settled.
@@ -122,7 +122,7 @@ class Erasures:
             await self._await_owners(request)
         elif request.verdict == "confirm":
             await self.carry_out(request.erasure_id, MAX_BATCHES_PER_REQUEST)
-        return await self._find(request)
+        return self._told(await self._find(request))
 
     async def _settle(self, request: DecideErasure) -> None:
         async with self._pool.acquire() as connection, connection.transaction():
@@ -140,6 +140,10 @@ class Erasures:
     async def _find(self, request: DecideErasure) -> ErasureView:
         return _found(await self._pool.fetchrow(QUERIES.find, request.project, request.erasure_id), request)
 
+    def _told(self, erasure: ErasureView) -> ErasureView:
+        """Return *erasure* as it is shown: with whether who asked may confirm it now, which is no part of it."""
+        return erasure.model_copy(update={"single_person": self._rules.single_person})
+
     async def _await_owners(self, request: DecideErasure) -> None:
         """Wait until every owner of tables has erased its part of a run, at most AWAIT_RUN_S."""
         until = monotonic() + AWAIT_RUN_S
@@ -155,11 +159,11 @@ class Erasures:
         """Return a page of the project's erasures; raises ProblemError for one that is named and is none."""
         if request.erasure_id is not None:
             row = await self._pool.fetchrow(QUERIES.find, request.project, request.erasure_id)
-            return ErasureList(erasures=(_found(row, request),))
+            return ErasureList(erasures=(self._told(_found(row, request)),))
         rows = await self._pool.fetch(
             QUERIES.listed, request.project, request.status, request.before, request.limit + 1
         )
-        page = tuple(ErasureView.model_validate(dict(row)) for row in rows[: request.limit])
+        page = tuple(self._told(ErasureView.model_validate(dict(row))) for row in rows[: request.limit])
         return ErasureList(erasures=page, next_before=page[-1].erasure_id if len(rows) > request.limit else None)
 
     async def carry_out(self, erasure_id: UUID, batches: int) -> None:

@@ -1,7 +1,7 @@
 """Applies and shows policies (the text of the permission matrix), and watches a policy file.
 
 A policy is applied whole or not at all, every version is kept, and every change is audited in the same transaction. An
-identical text is no change.
+identical text is no change, unless it comes from another policy file: a version says which file is followed.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from towpath_contracts.canonical import digest, digest_text
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied, PolicyView
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.profiles.policy_profiles import policy_source
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.adapters.policy_texts import PolicyText, read_policy_text
@@ -58,7 +59,7 @@ class PolicyStore:
             if request.if_version not in {None, version}:
                 detail = f"version {version} is in force, not {request.if_version}; nothing was changed"
                 raise ProblemError(problem("policy_moved", detail))
-            changed = current is None or current["digest"] != text_digest
+            changed = current is None or current["digest"] != text_digest or _follows_another(request, current)
             if changed and not request.dry_run:
                 version += 1
                 await self._store(connection, request, version, written)
@@ -92,10 +93,16 @@ class PolicyStore:
             rules=tuple(json.loads(rule["rule"]) for rule in rules),
         )
 
-    async def last_of(self, project: str, actor: str, source: str) -> str:
-        """Return the digest of the last policy that *actor* applied from *source*; empty if there is none."""
-        found: str | None = await self._pool.fetchval(QUERIES.policy_of_file, project, actor, source)
-        return found or ""
+    async def log_in_force(self, project: str, log: Logger) -> None:
+        """Log which policy is in force: whoever starts a platform reads there what decides about its calls."""
+        row = await self._pool.fetchrow(QUERIES.policy, project)
+        found = {"version": 0, "rules": 0, "source": "", "applied_by": ""} if row is None else dict(row)
+        log.info("policy in force", **{name: found[name] for name in ("version", "rules", "source", "applied_by")})
+
+    async def followed(self, project: str) -> tuple[str, str]:
+        """Return source and digest of the last policy that came from a policy file; both empty if there is none."""
+        found = await self._pool.fetchrow(QUERIES.last_policy_of, project, FILE_ACTOR)
+        return (found["source"], found["digest"]) if found is not None else ("", "")
 
     async def _store(self, connection: Any, request: ApplyPolicy, version: int, written: PolicyText) -> None:
         text_digest, rules = digest_text(written.text), written.read.rules
@@ -138,13 +145,15 @@ class PolicyStore:
 class PolicyFileWatcher:
     """Applies a policy file whenever it changes, including while no replica ran; an invalid one changes nothing.
 
-    A file with the text that was last applied from it is no change, also after a restart: what people have changed
-    since then stays.
+    The file that was followed last, with the text that it had then, is no change, also after a restart: what people
+    have changed since then stays. Where another file or profile was followed meanwhile, this one is applied again:
+    whoever starts a platform with a policy must not be left with the one of an earlier start.
     """
 
     def __init__(self, policies: PolicyStore, path: Path, project: str, log: Logger) -> None:
         self._policies = policies
         self._path = path
+        self._source = policy_source(path)
         self._project = project
         self._log = log
         self._applied: tuple[int, int] | None = None
@@ -169,11 +178,11 @@ class PolicyFileWatcher:
         try:
             text = await asyncio.to_thread(self._path.read_text, "utf-8")
             written = await asyncio.to_thread(read_policy_text, text)  # what is stored has its profile written out
-            if await self._policies.last_of(self._project, FILE_ACTOR, str(self._path)) == digest_text(written.text):
+            if await self._policies.followed(self._project) == (self._source, digest_text(written.text)):
                 self._applied = stamp
                 return
             applied = await self._policies.apply(
-                ApplyPolicy(project=self._project, actor=FILE_ACTOR, text=text, source=str(self._path))
+                ApplyPolicy(project=self._project, actor=FILE_ACTOR, text=text, source=self._source)
             )
         except (OSError, ValueError) as error:
             if isinstance(error, UnicodeDecodeError | ValueError):
@@ -198,6 +207,11 @@ class PolicyFileWatcher:
             self._log.info("policy warning", warning=warning)
         if applied.changed:
             self._log.info("policy applied", version=applied.version, rules=applied.rules, file=self._path.name)
+
+
+def _follows_another(request: ApplyPolicy, current: Mapping[str, Any]) -> bool:
+    """Whether a policy file is applied, and what is in force came from elsewhere."""
+    return request.actor == FILE_ACTOR and (current["applied_by"], current["source"]) != (FILE_ACTOR, request.source)
 
 
 def _refused(request: ApplyPolicy, problems: Sequence[ProblemDetail]) -> ProblemError:

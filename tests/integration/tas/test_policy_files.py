@@ -1,0 +1,79 @@
+"""A policy file that a platform follows: which starts apply it, and what of people's changes stays."""
+
+from pathlib import Path
+
+import asyncpg
+import structlog
+from prometheus_client import CollectorRegistry
+from tests.support.tas.tas_caller import OPEN
+from tests.support.tas.tas_running import Running, shared_tas, tas
+
+from towpath_contracts import rpc
+from towpath_fabric.profiles.policy_profiles import profile_file
+from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
+from towpath_tas.app.policy_cache import PolicyCache
+from towpath_tas.metrics import TasMetrics
+
+__all__ = ["shared_tas", "tas"]
+
+CAREFUL = """kind: Policy
+rules:
+  - {name: small, tool: orders.refund, effect: allow, when: args.amount <= 100}
+  - {name: large, tool: orders.refund, effect: require_approval, when: args.amount > 100}
+"""
+
+
+async def test_a_restart_leaves_what_was_changed_since_the_file_was_applied(tas: Running, tmp_path: Path) -> None:
+    """A changed file counts, also one that was changed while nobody looked."""
+    file, log = tmp_path / "policy.yaml", structlog.get_logger()
+    file.write_text(CAREFUL)
+    async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
+        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())))
+
+        async def begin() -> int:
+            await PolicyFileWatcher(policies, file, tas.caller.project, log).check()
+            version: int = (await tas.caller.ask(rpc.GET_POLICY, project=tas.caller.project)).version
+            return version
+
+        assert await begin() == 2
+        rule = {"name": "small", "tool": "orders.refund", "effect": "deny"}
+        await tas.caller.ask(rpc.CHANGE_RULE, project=tas.caller.project, actor="ann", name="small", rule=rule)
+        assert await begin() == 3
+        file.write_text(OPEN)
+        assert await begin() == 4
+        assert (await tas.caller.ask(rpc.GET_POLICY, project=tas.caller.project)).text == OPEN
+        file.write_text(CAREFUL)
+        assert await begin() == 5
+
+
+async def test_a_start_with_another_file_or_profile_applies_it_though_its_text_was_applied_before(
+    tas: Running, tmp_path: Path
+) -> None:
+    """What was followed last decides: also where a person had applied the very text, and no new one is needed."""
+    log = structlog.get_logger()
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text(CAREFUL)
+    second.write_text(OPEN)
+    async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
+        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())))
+
+        async def begin(file: Path) -> tuple[int, str]:
+            await PolicyFileWatcher(policies, file, tas.caller.project, log).check()
+            view = await tas.caller.ask(rpc.GET_POLICY, project=tas.caller.project)
+            return view.version, view.text
+
+        assert await begin(first) == (2, CAREFUL)
+        assert (await begin(profile_file("open")))[0] == 3
+        assert await begin(first) == (4, CAREFUL)
+        assert await begin(second) == (5, OPEN)
+        assert await begin(first) == (6, CAREFUL)
+        await tas.caller.apply(OPEN)
+        assert await begin(first) == (7, OPEN)  # the same file as before: what a person applied stays
+        assert await begin(second) == (8, OPEN)  # the text is in force already; that it is followed now is recorded
+        assert await begin(second) == (8, OPEN)
+        assert await begin(first) == (9, CAREFUL)
+        sources = [
+            one.source
+            for one in (await tas.caller.ask(rpc.POLICY_VERSIONS, project=tas.caller.project, limit=7)).versions
+        ]
+        assert sources == [str(first), str(second), "", str(first), str(second), str(first), "profile open"]

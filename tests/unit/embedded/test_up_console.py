@@ -1,0 +1,66 @@
+"""What `towpath up` says when it is ready: the policy in force, and how another shell gets in."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from towpath_embedded.console import UpConsole, policy_line, shell_line
+from towpath_embedded.log_follower import IN_FORCE, policy_in_force
+
+FOLLOWED = {"version": 5, "rules": 2, "source": "/home/ann/policy.yaml", "applied_by": "file"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "shown"),
+    [
+        (FOLLOWED, "policy.yaml, version 5 (2 rules)"),
+        ({**FOLLOWED, "source": "profile balanced", "rules": 6}, "balanced, version 5 (6 rules)"),
+        ({**FOLLOWED, "rules": 1}, "policy.yaml, version 5 (1 rule)"),
+        ({**FOLLOWED, "source": "rule small", "applied_by": "ann"}, "version 5 (2 rules)"),
+        ({"version": 0, "rules": 0, "source": "", "applied_by": ""}, "none"),
+    ],
+)
+def test_the_policy_in_force_is_one_line(policy: dict[str, object], shown: str) -> None:
+    assert policy_line(policy)[1] == shown
+
+
+def test_a_change_by_a_person_is_named_as_the_last_one() -> None:
+    assert (
+        policy_line({**FOLLOWED, "source": "rule small", "applied_by": "ann"})[2] == "last changed by ann: rule small"
+    )
+
+
+def test_without_a_policy_it_says_that_every_call_is_denied() -> None:
+    assert "every call is denied" in policy_line({"version": 0, "rules": 0, "source": "", "applied_by": ""})[2]
+
+
+def test_the_policy_is_read_from_the_log_of_the_tool_access_service_alone() -> None:
+    line = json.dumps({"event": IN_FORCE, "level": "info", **FOLLOWED})
+    assert policy_in_force("tas", line) == FOLLOWED
+    assert policy_in_force("worker", line) is None
+    assert policy_in_force("tas", f"no JSON: {IN_FORCE}") is None
+    assert policy_in_force("tas", json.dumps({"event": "policy applied", "version": 5})) is None
+
+
+def test_the_line_for_the_shell_reads_the_token_and_does_not_show_it(tmp_path: Path) -> None:
+    file = tmp_path / "it's here" / "authorization"
+    file.parent.mkdir()
+    file.write_text("Authorization: Bearer s3cr-et_1\n")
+    line = shell_line({"authorization_file": str(file), "gateway_url": "http://127.0.0.1:8787"})
+    assert "s3cr" not in line
+    asked = f'{line}; printf "%s %s" "$TOWPATH_SERVER" "$TOWPATH_API_KEY"'
+    shown = subprocess.run(["sh", "-c", asked], capture_output=True, text=True, check=True).stdout
+    assert shown == "http://127.0.0.1:8787 s3cr-et_1"
+
+
+def test_it_is_shown_only_where_the_command_line_does_not_find_the_platform_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for data, told in ((tmp_path / ".towpath", False), (tmp_path / "elsewhere", True)):
+        state = dict.fromkeys(("nats_url", "nats_monitoring_url", "database_url", "logs", "sign_in_url"), "x")
+        state |= {"gateway_url": "http://127.0.0.1:1", "data": str(data), "authorization_file": str(data / "a")}
+        UpConsole(as_json=False).ready({**state, "processes": {}}, seconds=1, ephemeral=False)
+        assert ("TOWPATH_API_KEY" in capsys.readouterr().out) is told
