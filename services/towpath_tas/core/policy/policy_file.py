@@ -82,14 +82,22 @@ def rule_from_row(row: Mapping[str, Any]) -> Rule:
     return Rule(**{name: value for name, value in row.items() if name in known})
 
 
+def first_alias(text: str) -> yaml.AliasEvent | None:
+    """Return the first alias in *text*, or None: look before composing it, as nested aliases grow without limit.
+
+    Raises YAMLError.
+    """
+    return next((event for event in yaml.parse(text, Loader=_LOADER) if isinstance(event, yaml.AliasEvent)), None)
+
+
 def _compose(text: str, found: _Findings) -> yaml.Node | None:
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
-            if isinstance(event, yaml.AliasEvent):
-                where = "" if event.start_mark is None else f"line {event.start_mark.line + 1}: "
-                detail = f"{where}anchors and aliases are not allowed in a policy"
-                found.problems.append(ProblemDetail(code="alias", detail=detail))
-                return None
+        alias = first_alias(text)
+        if alias is not None:
+            where = "" if alias.start_mark is None else f"line {alias.start_mark.line + 1}: "
+            detail = f"{where}anchors and aliases are not allowed in a policy"
+            found.problems.append(ProblemDetail(code="alias", detail=detail))
+            return None
         node = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

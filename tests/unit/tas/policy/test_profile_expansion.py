@@ -1,5 +1,7 @@
 """A policy that names a profile has that profile's rules written out below its own."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -148,3 +150,15 @@ def test_whatever_the_file_a_named_profile_is_in_force_or_the_file_is_refused(li
     read = read_policy(found.text, compile_condition)
     if any("profile" in line for line in lines) and not found.problems and not read.problems:
         assert {"calm/work", "calm/mail"} <= {rule.name for rule in read.rules}
+
+
+@pytest.mark.parametrize(
+    "place", ["rules:\n- *a12\n", "note: *a12\nrules: []\n", "more: *a12\nrules:\n- {name: a, effect: deny}\n"]
+)
+def test_nested_aliases_are_left_as_they_are_at_once_and_refused_by_who_reads_the_policy(place: str) -> None:
+    levels = [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 13)]
+    text = "\n".join(["profile: calm", "a0: &a0 [x]", *levels, place])
+    begun = time.perf_counter()
+    assert expanded(text) == text
+    assert [problem.code for problem in read_policy(text, compile_condition).problems] == ["alias"]
+    assert time.perf_counter() - begun < 1
