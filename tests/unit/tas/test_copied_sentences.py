@@ -10,6 +10,37 @@ STRANGER = (
 ONE_BY_ONE = "\n".join(STRANGER.split(". ", maxsplit=1)[0].split())
 IN_THREES = "Your account is\non hold until\nthe outstanding fee\nhas been paid\nto our new\noffice"
 
+SHORT_ONES = "Please come now. Bring all papers! Use the door. Tell no one. Take the keys? Leave the bag."
+# Chinese: please wire all the money to the new office
+CHINESE = "\u8bf7\u628a\u6240\u6709\u7684\u94b1\u90fd\u6c47\u5230\u65b0\u529e\u516c\u5ba4\u7684\u8d26\u6237\u4e0a"
+JOINED = "Please_wire_everything_to_the_new_office_at_once"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        SHORT_ONES,
+        f"Dear all. {SHORT_ONES} Thanks",
+        "\n".join(SHORT_ONES.split(". ")),
+        CHINESE,
+        f"\u4f60\u597d\u3002{CHINESE}\u3002",
+        "\n".join((2 * CHINESE)[at : at + 6] for at in range(0, 2 * len(CHINESE), 6)),
+        JOINED,
+        JOINED.replace("_", "-"),
+        JOINED.replace("_", ""),
+        "\n".join(JOINED.split("_")) + "\n" + SHORT_ONES,
+    ],
+)
+def test_a_text_in_short_sentences_or_without_spaces_is_a_text(body: str) -> None:
+    stranger = f"{SHORT_ONES}\n{CHINESE}{CHINESE}\n{JOINED}\n{SHORT_ONES}"
+    assert seen(knowledge("Write to Ann", stranger), to=[], body=body)["worst_sentence"] == "untrusted"
+
+
+def test_more_rows_of_short_sentences_than_are_searched_count_as_copied() -> None:
+    told = [f"Tell {one}." for one in range(150)]
+    text = " ".join([*told, *reversed(told)])
+    assert seen(knowledge("Write to Ann", "Another text"), to=[], body=text)["worst_sentence"] == "untrusted"
+
 
 @pytest.mark.parametrize(
     ("body", "worst", "sentence"),

@@ -1,6 +1,7 @@
 """Cuts a text into the pieces that could have been copied from what somebody else wrote.
 
-A piece is a sentence, or a row of lines too long for a list: a sentence that was broken into lines is still one.
+A piece is a sentence, or a row of short ones or of lines that is too long for a list: a sentence that was broken into
+lines is still one, and so is a text in sentences of two words.
 Pieces with few letters occur in every text by chance and are left out. Both limits are counted and not guessed from
 the language: the same text is cut in the same way everywhere.
 """
@@ -21,40 +22,65 @@ MIN_SENTENCE_WORDS = 4
 """Words that a copied sentence must have to count as one; in fewer words stands a name, a place, an item of a list."""
 
 MAX_LIST_WORDS = 12
-"""Words that a copied list may have; lines that have more together are a text, however it is broken into lines."""
+"""Words that a copied list may have; more together are a text, however it is broken into lines or short sentences."""
 
-_WORD = re.compile(r"\w\S*")
+WORD_LETTERS = 10
+"""Letters that count as a word at least, so that a text without spaces has words too."""
+
+UNSPACED_LETTERS = 2
+"""Letters that count as a word in scripts that put no spaces between words."""
+
+_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
+
+_BREAK = re.compile("[.?!] |[\u3002\uff01\uff1f\uff61\uff0e\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def sentences(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        yield from (part.strip() for part in line.replace("? ", ". ").replace("! ", ". ").split(". ") if part.strip())
+    return (part.strip() for part in _BREAK.split(text) if part.strip())
+
+
+def word_count(text: str) -> int:
+    """Return how many words *text* has, at least as many as so many letters make."""
+    words = max(len(_WORD.findall(text)), len(unhidden(text)) // WORD_LETTERS)
+    return words + len(_UNSPACED.findall(text)) // UNSPACED_LETTERS
 
 
 def long_pieces(text: str) -> Iterator[tuple[str, str]]:
     """Yield every piece of *text* that is long enough, once, and what of it is compared.
 
-    Of a text with too many sentences to be searched the last one says so, with nothing to compare.
+    Of a text with too many pieces to be searched the last one says so, with nothing to compare.
     """
-    found = dict.fromkeys(sentences(text))
-    for piece in (*islice(found, MAX_PIECES), *islice(_long_lists(text), MAX_PIECES)):
+    found, rows = dict.fromkeys(sentences(text)), dict.fromkeys(_long_lists(text))
+    for piece in (*islice(found, MAX_PIECES), *islice(rows, MAX_PIECES)):
         letters = unhidden(piece)
         if len(letters) >= MIN_COPIED:
             yield piece, letters
-    if len(found) > MAX_PIECES:
+    if max(len(found), len(rows)) > MAX_PIECES:
         yield f"more than {MAX_PIECES} sentences", ""
 
 
 def _long_lists(text: str) -> Iterator[str]:
-    """Yield the shortest rows of lines, from every line on, that have more words than a list that may be copied."""
-    lines = [line for line in text.splitlines() if _WORD.search(line)]
-    for first in range(len(lines)):
+    """Yield the shortest rows of sentences and lines, from every one on, with more words than a list may have."""
+    parts = [(begin, end, word_count(text[begin:end])) for begin, end in _spans(text) if _WORD.search(text, begin, end)]
+    for first, (begin, *_) in enumerate(parts):
         words = 0
-        for last in range(first, len(lines)):
-            words += len(_WORD.findall(lines[last]))
+        for last in range(first, len(parts)):
+            words += parts[last][2]
             if words > MAX_LIST_WORDS:
-                if last > first:  # a line alone is a sentence, or several
-                    yield " ".join(lines[first : last + 1])
+                if last > first:  # one alone is a sentence
+                    yield text[begin : parts[last][1]].strip()
                 break
         else:
             return
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    begin = 0
+    for found in _BREAK.finditer(text):
+        yield begin, found.start()
+        begin = found.end()
+    yield begin, len(text)

@@ -24,7 +24,13 @@ from towpath_tas.core.provenance.call_values import (
     worst,
 )
 from towpath_tas.core.provenance.carried_readers import CarriedReaders, ReaderSearch, SinkValue
-from towpath_tas.core.provenance.copied_pieces import MAX_PIECES, MIN_COPIED, MIN_SENTENCE_WORDS, long_pieces
+from towpath_tas.core.provenance.copied_pieces import (
+    MAX_PIECES,
+    MIN_COPIED,
+    MIN_SENTENCE_WORDS,
+    long_pieces,
+    word_count,
+)
 from towpath_tas.core.provenance.search_budget import MAX_SEARCHED, PER_READ, SearchBudget, SearchBudgetSpentError
 from towpath_tas.core.provenance.text_readers import NOBODY, CallDeclaration, SeenText, TextReaders
 from towpath_tas.core.provenance.trusted_text import SEPARATOR, TrustedText, is_short_number
@@ -367,7 +373,7 @@ class _CallSearch:
         for piece, letters in long_pieces(text):
             if not letters:
                 return outputs[0].source, piece
-            if len(piece.split()) >= least_words:
+            if least_words == 1 or word_count(piece) >= least_words:
                 source = next((output.source for output in outputs if self._in(letters, output)), None)
                 if source is not None and not self._is_vouched(piece):
                     return source, piece
