@@ -82,3 +82,37 @@ def test_a_longer_list_is_a_text() -> None:
     known = knowledge("", "\n".join(words))
     assert seen(known, to=[], body="\n".join(words[:12]))["worst_sentence"] == "unknown"
     assert seen(known, to=[], body="\n".join(words[:13]))["worst_sentence"] == "untrusted"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(
+            "5000 EUR",
+            "$5000",
+            "EUR5000",
+            "pay 5000 now",
+            "PIN 4711",
+            "PIN 47 11",
+            "code 4-7-1-1",
+            "5 000 EUR",
+            "2.5 kg",
+        ),
+        *("PIN \uff14\uff17\uff11\uff11", "PIN 0007", "10:00 4711", "2024-05-15-4711", "4711-05-15", "room 12:5000"),
+    ],
+)
+def test_numbers_in_short_copied_texts_wait_like_numbers_alone(body: str) -> None:
+    assert seen(knowledge("Write to Ann", f"Hi. {body}. Bye"), to=[], body=body)["worst_sentence"] == "untrusted"
+
+
+@pytest.mark.parametrize("body", ["room 12", "2 tents, 14 ropes", "2024-05-15 10:00", "15.05.2024", "at 14:30"])
+def test_counts_dates_and_times_in_short_copied_texts_are_words(body: str) -> None:
+    assert seen(knowledge("Write to Ann", f"Hi. {body}. Bye"), to=[], body=body)["worst_sentence"] == "unknown"
+
+
+def test_a_number_that_the_task_or_a_record_says_may_stand_in_a_short_copied_text() -> None:
+    known = knowledge(
+        "The room costs 5000 or 7,500 in all", "Pay 5000 now. Pay 7,500 now. Pay 4711 now", {"price": 4711}
+    )
+    for body in ("Pay 5000 now", "Pay 7,500 now", "Pay 4711 now"):
+        assert seen(known, to=[], body=body)["worst_sentence"] == "unknown"

@@ -7,6 +7,7 @@ the language: the same text is cut in the same way everywhere.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from itertools import islice
 
@@ -27,6 +28,9 @@ MAX_LIST_WORDS = 12
 WORD_LETTERS = 10
 """Letters that count as a word at least, so that a text without spaces has words too."""
 
+MAX_SHORT_DIGITS = 3
+"""Digits of a number that may be copied: a count, a room, an hour."""
+
 UNSPACED_LETTERS = 2
 """Letters that count as a word in scripts that put no spaces between words."""
 
@@ -38,6 +42,12 @@ _UNSPACED = re.compile(
 
 _BREAK = re.compile("[.?!] |[\u3002\uff01\uff1f\uff61\uff0e\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
+_TIME = r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?"
+_YEAR = r"(?:19|20)\d\d"
+_DAY = rf"(?:{_YEAR}-[01]?\d-[0-3]?\d|[0-3]?\d[./][01]?\d[./]{_YEAR}|[01]?\d/[0-3]?\d/{_YEAR})"
+_MOMENT = re.compile(rf"(?<![^\W_])(?:{_DAY}(?:[ T]{_TIME})?|{_TIME})(?![^\W_])(?![.,:/-]\d)")
+_COUNTED = re.compile(r"\d(?:[\W_]?\d)*")
+
 
 def sentences(text: str) -> Iterator[str]:
     return (part.strip() for part in _BREAK.split(text) if part.strip())
@@ -47,6 +57,17 @@ def word_count(text: str) -> int:
     """Return how many words *text* has, at least as many as so many letters make."""
     words = max(len(_WORD.findall(text)), len(unhidden(text)) // WORD_LETTERS)
     return words + len(_UNSPACED.findall(text)) // UNSPACED_LETTERS
+
+
+def numbers_inside(text: str) -> Iterator[str]:
+    """Yield the numbers in *text* that may be an amount or a code: of four digits or more, or with a fraction.
+
+    Dates and times are none. Single marks between digits don't part a number.
+    """
+    left = _MOMENT.sub(" ", unicodedata.normalize("NFKC", text))
+    for found in dict.fromkeys(_COUNTED.findall(left)):
+        if len(found) > MAX_SHORT_DIGITS or "." in found or "," in found:
+            yield found
 
 
 def long_pieces(text: str) -> Iterator[tuple[str, str]]:

@@ -29,10 +29,11 @@ from towpath_tas.core.provenance.copied_pieces import (
     MIN_COPIED,
     MIN_SENTENCE_WORDS,
     long_pieces,
+    numbers_inside,
     word_count,
 )
 from towpath_tas.core.provenance.search_budget import MAX_SEARCHED, PER_READ, SearchBudget, SearchBudgetSpentError
-from towpath_tas.core.provenance.text_readers import NOBODY, CallDeclaration, SeenText, TextReaders
+from towpath_tas.core.provenance.text_readers import NOBODY, CallDeclaration, SeenText, TextReaders, TextsByReaders
 from towpath_tas.core.provenance.trusted_text import SEPARATOR, TrustedText, is_short_number
 from towpath_tas.core.provenance.value_leaves import ValueSource, covers, leaves
 from towpath_tas.core.provenance.value_matching import (
@@ -107,7 +108,7 @@ class RunProvenance:
     ) -> None:
         """Add what a tool returned: trusted as a whole, or only at the paths *fields*; *readers* may know it."""
         patterns = [tuple(path.split(".")) for path in fields]
-        untrusted, vouched = _TextsByReaders(), _TextsByReaders()
+        untrusted, vouched = TextsByReaders(), TextsByReaders()
         for leaf, known in readers.texts(result):
             if leaf.value is None or isinstance(leaf.value, bool):
                 continue
@@ -232,19 +233,6 @@ def _seen(source: ValueSource, texts: Sequence[str], readers: TextReaders | None
     return SeenText(source, SEPARATOR.join(unhidden(text) for text in texts), known, readers)
 
 
-class _TextsByReaders:
-    """Texts of one output, by the readers that its parts have; these are told apart by identity, which is cheap."""
-
-    def __init__(self) -> None:
-        self._found: dict[int, tuple[TextReaders | None, list[str]]] = {}
-
-    def add(self, readers: TextReaders | None, text: str) -> None:
-        self._found.setdefault(id(readers), (readers, []))[1].append(text)
-
-    def groups(self) -> Iterable[tuple[TextReaders | None, Sequence[str]]]:
-        return self._found.values()
-
-
 def _revealed(value: Any) -> frozenset[str]:
     """Return forms of *value* of which another spelling of it has one too; they are compared, never searched."""
     numbers = frozenset(form for form in same_forms(value) if form.startswith("n:"))
@@ -362,8 +350,12 @@ class _CallSearch:
 
     def _is_brief(self, text: str) -> bool:
         """Return whether only words of an untrusted text were copied, no number and no sentence."""
-        numeric = any(form.startswith("n:") for form in same_forms(text))
-        return not numeric and self._copied(text, MIN_SENTENCE_WORDS) is None
+        if any(form.startswith("n:") for form in same_forms(text)):
+            return False
+        for place, number in enumerate(numbers_inside(text)):
+            if place == MAX_PIECES or self._label_of(number, NONE)[0] not in {TASK, RECORD}:
+                return False
+        return self._copied(text, MIN_SENTENCE_WORDS) is None
 
     def _copied(self, text: str, least_words: int = 1) -> tuple[ValueSource, str] | None:
         """Return the first piece of *text* with so many words that was copied, and from where, or None."""

@@ -59,6 +59,19 @@ class SeenText:
     readers: TextReaders | None = None
 
 
+class TextsByReaders:
+    """Texts of one output, by the readers that its parts have; these are told apart by identity, which is cheap."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[TextReaders | None, list[str]]] = {}
+
+    def add(self, readers: TextReaders | None, text: str) -> None:
+        self._found.setdefault(id(readers), (readers, []))[1].append(text)
+
+    def groups(self) -> Iterable[tuple[TextReaders | None, Sequence[str]]]:
+        return self._found.values()
+
+
 def meet(found: Sequence[TextReaders]) -> TextReaders:
     """Return who may know a text that has all of these readers; everybody where there are none."""
     closed = [one for one in found if not one.public]
