@@ -140,6 +140,7 @@ def test_what_a_grant_asks_for_is_looked_up_too() -> None:
     ("condition", "named", "reads_pure", "reads_writer"),
     [
         ("args.x == 1", set(), False, False),
+        ('origin.worst_pointer == "task"', {"worst_pointer"}, False, True),
         ('origin.worst_sink == "task"', {"worst_sink"}, False, True),
         ('"spend" in origin.hazards && origin.writes', {"hazards", "writes"}, False, False),
         ('origin.args["x"] == "task"', {"args"}, True, True),
@@ -153,6 +154,17 @@ def test_only_what_a_condition_names_is_looked_up(
 ) -> None:
     assert origin_members(condition) == named
     assert (needs_knowledge([condition], PURE), needs_knowledge([condition], SEND)) == (reads_pure, reads_writer)
+
+
+def test_addresses_in_what_a_tool_without_sinks_writes_are_looked_at() -> None:
+    noting = SEND.model_copy(update={"sinks": ()})
+    args = {"body": "see www.made-up.example/x"}
+    found = known().origin(noting, args).context()
+    assert (found["worst_pointer"], found["worst_sink"]) == ("unknown", "fixed")
+    assert needs_knowledge(['origin.worst_pointer == "task"'], noting)
+    assert not needs_knowledge(['origin.worst_sink == "task"', "size(origin.leaks) > 0"], noting)
+    own = noting.model_copy(update={"internal": True})
+    assert known().origin(own, args).context()["worst_pointer"] == "fixed"
 
 
 def test_a_member_that_origin_does_not_have_is_a_problem_of_the_file() -> None:

@@ -48,8 +48,8 @@ class TracedValue:
 class CallProvenance:
     """Where every value of one call comes from, and what its tool may do with them.
 
-    `whole`: nothing of the run was too large to be read; `looked`: the tool has sinks; `too_costly`: far more would
-    have to be looked through than is for one call. `carried` says who may know the values; None if nobody asked.
+    `whole`: nothing of the run was too large to be read; `looked`: addresses in them matter; `too_costly`: far more
+    would have to be looked through than is for one call. `carried` says who may know the values; None if nobody asked.
     """
 
     values: tuple[TracedValue, ...]
@@ -116,10 +116,18 @@ def has_sinks(spec: ToolSpec) -> bool:
     return bool(spec.sinks) if spec.sinks is not None else spec.effect_class is not EffectClass.PURE
 
 
+def is_looked_at(spec: ToolSpec) -> bool:
+    """Return whether addresses in the values of this tool matter: it writes them, or reads where they point.
+
+    A tool of the platform itself writes nowhere outside of it, and calls that rest on its texts are looked at.
+    """
+    return has_sinks(spec) or (spec.effect_class is not EffectClass.PURE and not spec.internal)
+
+
 def tool_properties(spec: ToolSpec) -> dict[str, Any]:
     """Return the properties of the tool in a `CallProvenance`."""
     writes = spec.effect_class is not EffectClass.PURE
-    return {"looked": has_sinks(spec), "writes": writes, "hazards": tuple(str(hazard) for hazard in spec.hazards)}
+    return {"looked": is_looked_at(spec), "writes": writes, "hazards": tuple(str(hazard) for hazard in spec.hazards)}
 
 
 def worst(found: Iterable[str]) -> str:

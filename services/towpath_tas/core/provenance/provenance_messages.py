@@ -16,6 +16,7 @@ from towpath_tas.core.provenance.call_values import (
     CallProvenance,
     TracedValue,
     has_sinks,
+    is_looked_at,
     tool_properties,
 )
 from towpath_tas.core.provenance.carried_readers import READER_MEMBERS, CarriedReaders, CarriedText, SinkValue
@@ -35,7 +36,8 @@ MEMBERS = frozenset(CallProvenance(values=(), carried=CarriedReaders()).context(
 """All members of `origin` that conditions may use."""
 
 _WITHOUT_READING = frozenset({"hazards", "writes"})
-_OF_SINKS = frozenset({"worst_sink", "sinks", "worst_pointer", "pointers", "leaks"})
+_OF_SINKS = frozenset({"worst_sink", "sinks", "leaks"})
+_OF_POINTERS = frozenset({"worst_pointer", "pointers"})
 
 MAX_NAMED_READERS = 5
 MAX_NAMED_VALUES = 3
@@ -74,13 +76,17 @@ def answers(origin: JsonObject, conditions: Iterable[str]) -> bool:
 def needs_knowledge(conditions: Iterable[str | None], spec: ToolSpec) -> bool:
     """Return whether one of *conditions* can't be evaluated without what the run has seen."""
     named = frozenset[str]().union(*(origin_members(text) for text in conditions if text is not None))
-    free = _WITHOUT_READING if has_sinks(spec) else _WITHOUT_READING | _OF_SINKS
-    return not named <= free
+    return not named <= _known_without_reading(spec)
+
+
+def _known_without_reading(spec: ToolSpec) -> frozenset[str]:
+    of_sinks = frozenset[str]() if has_sinks(spec) else _OF_SINKS
+    return _WITHOUT_READING | of_sinks | (frozenset() if is_looked_at(spec) else _OF_POINTERS)
 
 
 def origin_without_reading(spec: ToolSpec) -> JsonObject:
     """Return what is known of `origin` without reading: conditions that use the rest are unclear."""
-    known = _WITHOUT_READING if has_sinks(spec) else _WITHOUT_READING | _OF_SINKS
+    known = _known_without_reading(spec)
     return {
         name: value
         for name, value in CallProvenance(values=(), carried=CarriedReaders(), **tool_properties(spec))

@@ -34,6 +34,7 @@ TOOLS = (
     _tool("web.get", "url", sinks=("url",), effect_class=EffectClass.PURE),
     _tool("crm.find", "query", effect_class=EffectClass.PURE),
     _tool("undeclared.do", "what"),
+    _tool("notes.add", "text", sinks=()),
 )
 
 
@@ -136,6 +137,9 @@ def decided(profile: str, tool: str, args: dict[str, Any]) -> str:
         ("web.get", {"url": "www.acme.example"}, "work", "work"),
         ("web.get", {"url": "www.evil.example/x"}, "destinations", "destinations"),
         ("crm.find", {"query": "the old office is closed for good"}, "work", "work"),
+        ("notes.add", {"text": "see www.made-up.example/x"}, "pointers", "pointers"),
+        ("notes.add", {"text": "Call 654321, the code is 4321"}, "work", "work"),
+        ("notes.add", {"text": "pay 9876 to"}, "sentences", "sentences"),
         ("undeclared.do", {"what": "something made up"}, "destinations", "destinations"),
     ],
 )
