@@ -20,17 +20,26 @@ def _listed(words: str) -> frozenset[str]:
 
 READING = _listed(
     "get list search find read fetch lookup look check show describe count query view retrieve browse inspect"
-    " open calculate compute convert compare validate verify summarize estimate preview return visit"
+    " calculate compute convert compare validate verify summarize estimate preview"
 )
 WRITING = _listed(
     "send create add post update set write append insert upload put patch move rename share invite schedule"
     " reschedule reply forward publish submit start stop run execute change edit modify assign close merge make"
     " approve reject enable disable install deploy transfer pay buy purchase charge refund reserve book delete"
-    " remove cancel"
+    " remove cancel replace reset register subscribe unsubscribe checkout"
 )
 DESTROYING = _listed("delete remove cancel destroy drop purge clear erase revoke wipe terminate uninstall")
 SPENDING = _listed("pay transfer buy purchase charge refund reserve book withdraw invest payment transaction money")
 CREDENTIALS = _listed("password passwords secret token credential credentials passphrase otp")
+
+_CHANGING = (WRITING | DESTROYING | SPENDING) - _listed("payment transaction money")
+_ALSO_THINGS = _listed(
+    "post update share invite schedule transfer charge refund reserve purchase book change set start stop run move"
+    " reply forward publish merge close make patch"
+)
+_BEFORE_THINGS = _listed("a an the of all any each every this that these those its your my their last latest new next")
+_NO_READING = frozenset({("check", "out"), ("get", "rid")})
+"""First words of names that only look like reading."""
 
 IDENTIFYING = _listed("id ids uuid key slug")
 DESTINATIONS = _listed(
@@ -102,19 +111,40 @@ def advise(spec: ToolSpec, output: JsonObject | None = None) -> tuple[Advice, ..
     return tuple(found)
 
 
+def changing_words(text: str) -> tuple[str, ...]:
+    """Return the words of a name or description that say that something is changed, but for those that name a thing.
+
+    The refund of "get_refund" and "the refund" is a thing, that of "find_and_refund" is done.
+    """
+    found, before = [], ""
+    for word in words_of(text):
+        is_thing = before in _BEFORE_THINGS or not READING.isdisjoint(_stems(before))
+        if any(stem in _CHANGING and not (is_thing and stem in _ALSO_THINGS) for stem in _stems(word)):
+            found.append(word)
+        before = word
+    return tuple(dict.fromkeys(found))
+
+
 def reads(spec: ToolSpec) -> Advice | None:
-    """Say that the tool only reads, if its name says so, or its description where the name has no verb."""
-    words = words_of(spec.name.rpartition(".")[2])
+    """Say that the tool only reads, if its name says so, or its description where the name has no verb.
+
+    A word anywhere in either that says that something is changed comes first: who finds and deletes does not only find.
+    """
+    name = spec.name.rpartition(".")[2]
+    words = words_of(name)
+    if changing_words(name) or changing_words(spec.description) or words[:2] in _NO_READING:
+        return None
     verb = words[0] if words else ""
     if verb in READING:
         return Advice(field="effect_class", value="pure", reason=f"its name begins with {verb!r}")
-    if not WRITING.isdisjoint(words):
-        return None
     first = (words_of(spec.description) or ("",))[0]
-    for verb in (first, first.removesuffix("s"), first.removesuffix("es")):
-        if verb in READING:
-            return Advice(field="effect_class", value="pure", reason=f"its description begins with {first!r}")
+    if not READING.isdisjoint(_stems(first)):
+        return Advice(field="effect_class", value="pure", reason=f"its description begins with {first!r}")
     return None
+
+
+def _stems(word: str) -> tuple[str, ...]:
+    return (word, word.removesuffix("s"), word.removesuffix("es"))
 
 
 def destinations(spec: ToolSpec) -> Iterator[tuple[str, str]]:

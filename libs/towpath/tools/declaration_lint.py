@@ -7,7 +7,7 @@ a careful policy hold calls for no reason, or lets one pass that it should have 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from towpath.tools.declaration_advice import READING, WRITING, WRITTEN_BY_OTHERS, advise, words_of
+from towpath.tools.declaration_advice import WRITTEN_BY_OTHERS, advise, changing_words, words_of
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 
@@ -39,12 +39,12 @@ _Found = Iterator[tuple[str, str, str]]
 
 def _of_effect(spec: ToolSpec) -> _Found:
     reading = next((one for one in advise(spec) if one.field == "effect_class"), None)
-    words = words_of(spec.name.rpartition(".")[2])
+    changes = changing_words(spec.name.rpartition(".")[2])
     if reading is not None and spec.effect_class is EffectClass.IRREVERSIBLE:
         detail = f"it counts as irreversible, with every argument guarded, though {reading.reason}"
         yield "effect_class", detail, 'effect_class="pure" if it changes nothing'
-    if spec.effect_class is EffectClass.PURE and words and words[0] in WRITING - READING:
-        detail = f"it is declared pure, though its name begins with {words[0]!r}: rules about writers pass it over"
+    if spec.effect_class is EffectClass.PURE and changes:
+        detail = f"it is declared pure, though its name says {changes[0]!r}: rules about writers pass it over"
         yield "pure_writer", detail, "declare the effect that it has"
 
 
