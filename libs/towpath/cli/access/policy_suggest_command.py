@@ -1,5 +1,6 @@
 """`towpath policy suggest`: a first draft of what tools should declare, with reasons, for a person."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,13 +9,16 @@ from cyclopts import App, Parameter
 
 from towpath.cli.definitions.tool_sources import DeclaredTool, read_tools
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.text import printable
+from towpath.cli.shared.text import plain_json
 from towpath.tools.declaration_advice import Advice, advise
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 
 Flag = Annotated[bool, Parameter(negative="")]
 
 DECLARED = "as declared"
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_OTHER_TYPES = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
+"""Plain words that YAML reads as something else than text."""
 
 HEAD = """\
 # What is not declared is suggested from names, descriptions and schemas alone. Look at every line: the reasons are
@@ -83,7 +87,7 @@ def suggestion_text(advised: Sequence[tuple[DeclaredTool, Sequence[Advice]]]) ->
         lines.append("servers:")
     for server in servers:
         indent = "  " if server else ""
-        lines += [f"  {server}:"] if server else []
+        lines += [f"  {_scalar(server)}:"] if server else []
         lines.append(f"{indent * 2}tools:")
         for tool, advice in advised:
             if tool.server == server:
@@ -94,13 +98,13 @@ def suggestion_text(advised: Sequence[tuple[DeclaredTool, Sequence[Advice]]]) ->
 def _tool_lines(tool: DeclaredTool, advice: Sequence[Advice]) -> list[str]:
     spec = tool.spec
     name = spec.name.removeprefix(f"{spec.toolset}.") if tool.server else spec.name
-    lines = [f"  {one.field}: {_value(one)}  # {printable(one.reason)}" for one in advice]
+    lines = [f"  {one.field}: {_value(one)}  # {plain_json(one.reason)[1:-1]}" for one in advice]
     fields = {one.field for one in advice}
     if "effect_class" not in fields and "sinks" not in fields and _arguments(spec):
         lines.append("  # sinks: no destination was recognised, so every argument counts as one")
     if "effect_class" not in fields:
         lines.append(f"  # effect_class: {EffectClass.IRREVERSIBLE}, as neither name nor description plainly reads")
-    return [f"{name}:", *lines] if fields else [f"{name}: {{}}", *lines]
+    return [f"{_scalar(name)}:", *lines] if fields else [f"{_scalar(name)}: {{}}", *lines]
 
 
 def _arguments(spec: ToolSpec) -> set[str]:
@@ -110,8 +114,9 @@ def _arguments(spec: ToolSpec) -> set[str]:
 def _value(one: Advice) -> str:
     if isinstance(one.value, bool):
         return str(one.value).lower()
-    return f"[{', '.join(_quoted(text) for text in one.value)}]" if isinstance(one.value, tuple) else str(one.value)
+    return f"[{', '.join(map(_scalar, one.value))}]" if isinstance(one.value, tuple) else _scalar(str(one.value))
 
 
-def _quoted(text: str) -> str:
-    return f'"{text}"' if "*" in text else text
+def _scalar(text: str) -> str:
+    """Return *text* as YAML on one line: names come from servers, and must not write lines of their own."""
+    return text if _PLAIN.fullmatch(text) and text.lower() not in _OTHER_TYPES else plain_json(text)
