@@ -88,11 +88,12 @@ FROM tas.audit_entry WHERE project = $1 AND phase = 'shadow' AND entry_id > $2 O
 -- name: used_tools
 -- Which tools some runs have used; $2 says to which root each of the runs $3 belongs. Only calls that succeeded count. The
 -- limit of each run makes it one look into the index a run: joined otherwise, Postgres reads a middling ledger whole.
+-- Erased calls are left out here and below: without arguments they would make every argument one that varies.
 SELECT t.tool, t.operation, count(DISTINCT a.root)::integer AS runs, count(*)::integer AS calls
 FROM unnest($2::uuid[], $3::uuid[]) AS a (root, run_id)
 CROSS JOIN LATERAL (
   SELECT c.tool, c.operation FROM tas.tool_call c
-  WHERE c.run_id = a.run_id AND c.project = $1 AND c.status = 'succeeded' LIMIT 5000) t
+  WHERE c.run_id = a.run_id AND c.project = $1 AND c.status = 'succeeded' AND c.erased_at IS NULL LIMIT 5000) t
 GROUP BY t.tool, t.operation ORDER BY 3 DESC, 1, 2 LIMIT $4;
 
 -- name: constant_arguments
@@ -102,7 +103,7 @@ SELECT s.tool, t.operation, s.argument, min(v.value) AS value
 FROM unnest($2::uuid[]) AS a (run_id)
 CROSS JOIN LATERAL (
   SELECT c.tool, c.operation, c.args FROM tas.tool_call c
-  WHERE c.run_id = a.run_id AND c.project = $1 AND c.status = 'succeeded' LIMIT 5000) t
+  WHERE c.run_id = a.run_id AND c.project = $1 AND c.status = 'succeeded' AND c.erased_at IS NULL LIMIT 5000) t
 JOIN unnest($3::text[], $4::text[]) AS s (tool, argument) ON s.tool = t.tool
 CROSS JOIN LATERAL (
   SELECT CASE WHEN strpos(t.args, '\u0000') = 0 THEN (t.args::json -> s.argument)::text END AS value) v

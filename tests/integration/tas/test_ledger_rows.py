@@ -114,3 +114,17 @@ async def test_an_argument_is_constant_where_every_call_gave_the_same(tas: Runni
     assert set((await count(tas, [(new, new)], sinks))["orders.mail"].constants) == {"order_id"}
     await succeeded(tas, "orders.mail", runs[0], to="x\u0000@example.org")
     assert (await count(tas, pairs, sinks))["orders.mail"].constants == {}, "what Postgres can't read is not constant"
+
+
+async def test_erased_calls_neither_count_nor_make_an_argument_vary(tas: Running) -> None:
+    kept, erased = new_run_id(), new_run_id()
+    for run_id in (kept, erased):
+        await succeeded(tas, "orders.tag", run_id)
+    owner = await asyncpg.connect(tas.dsn)
+    try:
+        await owner.fetchval("SELECT tas.empty_calls($1::uuid[], 100)", [erased])
+    finally:
+        await owner.close()
+    found = await count(tas, [(kept, kept), (erased, erased)], (("orders.tag", "order_id"),))
+    used = found["orders.tag"]
+    assert (used.runs, used.calls, used.constants) == (1, 1, {"order_id": '"A-1"'})
