@@ -76,6 +76,26 @@ def test_what_is_copied_in_any_way_that_provenance_sees_keeps_its_readers(result
     assert seen(known((result, None)), EVE, body=body)["leaks"] == [EVE]
 
 
+@pytest.mark.parametrize("between", [", ", ";", " ", "\n", ","])
+def test_several_addresses_in_one_text_are_told_of_each_other(between: str) -> None:
+    book, other = "dora@book.example", "ed@book.example"
+    run = known(([book, other], [ANN]))
+    assert leaks(run, book, body="Hello") == []
+    both = f"{book}{between}{other}"
+    assert leaks(run, both, body="Hello") == [both]
+    assert leaks(run, book, other, body="Hello") == [book, other]
+
+
+def test_a_flag_that_is_a_sink_counts_where_it_is_true() -> None:
+    share = SEND.model_copy(update={"sinks": ("to", "copy")})
+    run = known((SECRET, [ANN]))
+    for copy, told_to in ((True, ["true"]), (False, [])):
+        found = run.origin(share, {"to": [ANN], "copy": copy, "body": SECRET}, readers=True).context()
+        assert found["leaks"] == told_to
+    public = known((SECRET, "anybody")).origin(share, {"to": [], "copy": True, "body": SECRET}, readers=True)
+    assert public.context()["leaks"] == []
+
+
 def test_what_the_task_says_and_short_numbers_have_no_readers() -> None:
     run = known(({"code": "hx7-99-zk", "to": EVE, "count": 12, "done": True}, [ANN]), task=f"{TASK}: hx7-99-zk")
     assert leaks(run, EVE, body="hx7-99-zk") == []
@@ -209,7 +229,7 @@ def test_a_tool_without_sinks_leaks_nowhere() -> None:
     every = known((SECRET, [ANN])).origin(
         SEND.model_copy(update={"sinks": None}), {"copy": True, "priority": 1, "body": SECRET, "to": []}, readers=True
     )
-    assert every.context()["leaks"] == ["1", SECRET]
+    assert every.context()["leaks"] == ["true", "1", SECRET]
 
 
 NAMES = st.sampled_from([ANN, BOB, EVE, "staff", "#staff", f"Ann <{ANN}>"])

@@ -56,11 +56,16 @@ class CarriedText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkValue:
-    """A destination of a call."""
+    """A destination of a call; of flags only `true` is one, such as that of an argument `public`."""
 
     path: str
     arg: str
     value: Any
+
+    @property
+    def text(self) -> str:
+        """The value as rules and denials show it."""
+        return "true" if self.value is True else str(self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +110,7 @@ class CarriedReaders:
             "readers": list(self.names()),
             "readers_known": self.known,
             "confidential": self.confidential,
-            "leaks": list(dict.fromkeys(str(sink.value) for sink in self.leaks())),
+            "leaks": list(dict.fromkeys(sink.text for sink in self.leaks())),
         }
 
     def audited(self) -> JsonObject:

@@ -39,6 +39,7 @@ from towpath_tas.core.provenance.value_leaves import ValueSource, covers, leaves
 from towpath_tas.core.provenance.value_matching import (
     MIN_HIDDEN,
     addressed,
+    is_one_address,
     is_pointers,
     listed,
     pointers,
@@ -277,12 +278,12 @@ class _CallSearch:
         sinks = tuple(
             SinkValue(path=one.path, arg=one.arg, value=value)
             for one, value in traced
-            if one.sink and not (value is None or isinstance(value, bool) or value == "")
+            if one.sink and not (value is None or value is False or value == "")
         )
         for one, value in traced:
             if one.label in {FIXED, TASK}:
                 continue
-            if one.sink and len(sinks) == 1 and isinstance(value, str) and is_pointers(addressed(value)):
+            if one.sink and len(sinks) == 1 and isinstance(value, str) and is_one_address(addressed(value)):
                 search.look_around(one.path, one.arg, value)
             else:
                 search.look(one.path, one.arg, value)

@@ -136,7 +136,7 @@ def with_leaks(denial: Denial, carried: CarriedReaders, hidden: Iterable[str]) -
 
 
 def _describe_leak(sink: SinkValue, carried: CarriedReaders, hidden: set[str]) -> str:
-    goes = sink.path if sink.arg in hidden else f"{str(sink.value)[:100]} ({sink.path})"
+    goes = sink.path if sink.arg in hidden else f"{sink.text[:100]} ({sink.path})"
     texts = carried.without(sink) or carried.carried
     if not texts:
         return f"{UNLOOKED}, and it goes to {goes}"

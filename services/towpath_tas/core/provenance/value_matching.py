@@ -237,6 +237,11 @@ def is_pointers(text: str) -> bool:
     return bool(text.strip()) and not _WORD.search(_POINTERS.sub(" ", text))
 
 
+def is_one_address(text: str) -> bool:
+    """Return whether *text* is one address and nothing else, however a program parts lists of them."""
+    return is_pointers(text) and len(_POINTERS.findall(text)) == 1 and len(listed(text)) == 1
+
+
 def listed(text: str) -> list[str]:
     """Return the items of a list of addresses."""
     return [item.strip() for item in _BETWEEN.split(text)]
