@@ -29,6 +29,7 @@ _TEXT = re.compile(  # a comment, or a text of CEL: raw ones end at the first qu
 )
 _NAMED = re.compile(r"\borigin\b(?:\s*\.\s*([A-Za-z_]\w*))?")
 _ASKED_FOR = re.compile(r"\bhas\s*\(\s*origin\b")
+_ANY_LEAKS = re.compile(r"\bsize\s*\(\s*origin\s*\.\s*leaks\s*\)\s*(?:>\s*0|==\s*0|!=\s*0|>=\s*1|<\s*1)(?![\w.])")
 WHOLE = ""
 """Stands for `origin` itself among the members that a condition names."""
 
@@ -52,9 +53,13 @@ def origin_members(condition: str) -> frozenset[str]:
 
     So does one that asks whether a member is there: what was not read is not there, and that is no answer.
     """
-    bare = _TEXT.sub(lambda found: " " if found["comment"] else '""', condition)
+    bare = _without_texts(condition)
     named = frozenset(_NAMED.findall(bare))
     return named | {WHOLE} if _ASKED_FOR.search(bare) else named
+
+
+def _without_texts(condition: str) -> str:
+    return _TEXT.sub(lambda found: " " if found["comment"] else '""', condition)
 
 
 def unknown_members(condition: str) -> frozenset[str]:
@@ -68,7 +73,13 @@ def names_readers(conditions: Iterable[str]) -> bool:
 
 
 def answers(origin: JsonObject, conditions: Iterable[str]) -> bool:
-    """Return whether a recorded *origin* has all that *conditions* name."""
+    """Return whether a recorded *origin* has all that *conditions* name.
+
+    Of leaks it has the arguments, not the destinations, so only how many there are, none or some, is an answer.
+    """
+    conditions = tuple(conditions)
+    if any("leaks" in origin_members(_ANY_LEAKS.sub(" ", _without_texts(text))) for text in conditions):
+        return False
     named = frozenset[str]().union(*map(origin_members, conditions))
     return (MEMBERS if WHOLE in named else named) <= origin.keys()
 

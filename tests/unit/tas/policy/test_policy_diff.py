@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from tests.oracles.policy_diff import recorded_call
 from tests.oracles.policy_texts import Question
 
@@ -95,10 +96,27 @@ def test_a_rule_about_origin_is_weighed_where_the_origin_was_looked_up() -> None
     asked = weighed(told, call(origin={"worst": "task"}))
     assert dict(asked.left_out) == {"origin_unread": 1}, "nobody asked who may know it then"
     assert changes(weighed(told, call(origin={"worst": "task", "leaks": []}))) == []
+    assert changes(weighed(told, call(origin={"worst": "task", "leaks": ["to"]}))) == [("newly_denied", "allow", 1)]
     unread = weighed(ORIGIN, call())
     assert (unread.calls, dict(unread.left_out)) == (0, {"origin_unread": 1})
     elsewhere = ORIGIN.replace("name: held", "name: held, tool: mail.*")
     assert changes(weighed(elsewhere, call("orders.find"))) == []
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        '"eve@evil.example" in origin.leaks',
+        "origin.leaks.exists(x, x == args.to)",
+        "size(origin.leaks) > 1",
+        "size(origin.leaks) > 0 && !(args.to in origin . leaks)",
+        "has(origin.leaks)",
+    ],
+)
+def test_destinations_of_leaks_are_not_kept_so_rules_that_name_them_are_left_out(when: str) -> None:
+    rules = f"{{name: all, effect: allow}}, {{name: held, effect: deny, when: '{when}'}}"
+    found = weighed(rules, call(origin={"worst": "task", "leaks": ["to"]}))
+    assert (changes(found), dict(found.left_out)) == ([], {"origin_unread": 1})
 
 
 def test_a_discovered_tool_is_opened_only_by_name() -> None:
