@@ -57,6 +57,7 @@ class EgressProxy:
         self._limits = limits
         self._write_log = write_log
         self._lookups = asyncio.Semaphore(LOOKUPS)
+        self._under_way: set[asyncio.Task[str]] = set()
         self._connections: set[asyncio.Task[None]] = set()
         self._accepting = asyncio.create_task(self._accept(), name="egress proxy")
         self._accepting.add_done_callback(self._end)
@@ -122,8 +123,7 @@ class EgressProxy:
             raise ToolError("http_too_many_connections", message)
         try:
             async with asyncio.timeout(self._limits.start_s):
-                async with self._lookups:
-                    address = await self._rules.address_of(asked.host, asked.port)
+                address = await self._address_of(asked)
                 self._log("allowed", asked)
                 server = _Peer(*await asyncio.open_connection(address, asked.port))
         except TimeoutError as error:
@@ -134,6 +134,23 @@ class EgressProxy:
             yield server
         finally:
             await server.close()
+
+    async def _address_of(self, asked: ProxyRequest) -> str:
+        """Look the address up; its place is free again when it has ended, not when nobody waits any more.
+
+        The thread that resolves a name can't be stopped: it goes on beyond the time of its connection.
+        """
+        await self._lookups.acquire()
+        lookup = asyncio.create_task(self._rules.address_of(asked.host, asked.port), name="egress lookup")
+        self._under_way.add(lookup)
+        lookup.add_done_callback(self._end_lookup)
+        return await asyncio.shield(lookup)
+
+    def _end_lookup(self, lookup: "asyncio.Task[str]") -> None:
+        self._under_way.discard(lookup)
+        self._lookups.release()
+        if not lookup.cancelled():
+            lookup.exception()  # read, since perhaps nobody else does
 
     async def _relay(self, asked: ProxyRequest, connection: h11.Connection, client: "_Peer", server: "_Peer") -> None:
         exchange = _Exchange(self._limits)

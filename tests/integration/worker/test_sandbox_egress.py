@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,7 +29,7 @@ from tests.support.worker.running_worker import serving
 from towpath import EgressLimits, Sandbox, ToolContext, ToolError, run_process, tool
 from towpath.tools import sandbox as sandboxes
 from towpath.tools import sandbox_port
-from towpath.tools.egress_proxy import EgressProxy
+from towpath.tools.egress_proxy import LOOKUPS, EgressProxy
 from towpath.tools.egress_rules import EgressRules
 from towpath.tools.sandbox import refusal
 from towpath_embedded.servers.nats import Nats
@@ -176,6 +177,48 @@ async def test_a_name_is_resolved_once_and_no_second_answer_is_believed(monkeypa
         writer.close()
         proxy.close()
     assert asked.count("rebound.test") == 1
+
+
+async def test_slow_lookups_take_no_more_threads_after_their_time_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+    running = most = 0
+    real, counting = socket.getaddrinfo, threading.Lock()
+
+    def resolve(host: Any, *others: Any, **options: Any) -> Any:
+        nonlocal running, most
+        if host != "slow.test":
+            return real(host, *others, **options)
+        with counting:
+            running += 1
+            most = max(most, running)
+        answered.wait(30)
+        with counting:
+            running -= 1
+        return real("127.0.0.1", *others, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    rules = EgressRules(allowed=("slow.test",), allowed_private=("slow.test",))
+    proxy = EgressProxy(listener, rules, EgressLimits(start_s=0.3), Lines().write)
+
+    async def ask() -> bytes:
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(b"CONNECT slow.test:1 HTTP/1.1\r\nHost: slow.test:1\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    try:
+        for _ in range(3):  # each round outlives its time
+            assert all(b" 504 " in one for one in await asyncio.gather(*(ask() for _ in range(LOOKUPS))))
+        assert (running, most) == (LOOKUPS, LOOKUPS)
+        answered.set()
+        await eventually(lambda: running == 0)
+        assert b" 502 " in await ask(), "the places are free again, and nobody listens there"
+    finally:
+        answered.set()
+        proxy.close()
 
 
 async def test_a_way_out_that_can_not_be_had_starts_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
