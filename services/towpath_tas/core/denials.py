@@ -131,7 +131,7 @@ def denied_drifted(tool: str, version: int) -> Denial:
 def denied_grant(tool: str, operation: str, grants: Grants) -> Denial:
     """The task was submitted with fewer rights: its grants don't name the call, or name it on conditions alone."""
     if chain_covers(grants, tool, operation):
-        unmet = " or ".join(_conditions(tool, operation, grants))[:MAX_CONDITIONS_CHARS]
+        unmet = _conditions(tool, operation, grants)[:MAX_CONDITIONS_CHARS]
         reason = f"this task was granted {tool} ({operation}) only where {unmet}"
         suggestion = (
             f"Call {tool} where that holds, or respond and say what was missing: its caller can submit another task, "
@@ -146,11 +146,16 @@ def denied_grant(tool: str, operation: str, grants: Grants) -> Denial:
     return _denial(DenialCode.NOT_GRANTED, reason, None, (), suggestion)
 
 
-def _conditions(tool: str, operation: str, grants: Grants) -> Iterator[str]:
+def _conditions(tool: str, operation: str, grants: Grants) -> str:
+    """Return what has to hold: of each grant of the chain some entry, as each only narrows the one before it."""
+    found: list[list[str]] = []
     for grant in grants:
         near = [entry.get("when") for entry in grant if covers_operation(entry, tool, operation)]
         if None not in near:
-            yield from map(str, near)
+            found.append(list(dict.fromkeys(map(str, near))))
+    if len(found) == 1:
+        return " or ".join(found[0])
+    return " and ".join(f"({' or '.join(conditions)})" for conditions in found)
 
 
 def denied_by_person(tool: str, reason: str, rule: str, *, expired: bool) -> Denial:

@@ -157,6 +157,14 @@ def test_a_denial_by_a_grant_says_what_is_missing_and_who_can_add_it() -> None:
     assert bound.reason == (
         "this task was granted orders.refund (call) only where args.amount < 1 or args.amount < 2"
     ), "a grant that names it without a condition is not the reason"
+    below = {"tool": "orders.*", "when": "args.amount < 3"}
+    chain = denied(
+        open_, args={"amount": 5}, args_text='{"amount":5}', grants=((small, own), ({"tool": "*"},), (below,))
+    )
+    assert chain.reason == (
+        "this task was granted orders.refund (call) only where "
+        "(args.amount < 1 or args.amount < 2) and (args.amount < 3)"
+    ), "each grant of the chain has to hold"
     long = {"tool": "orders.refund", "when": " && ".join(["args.amount < 1"] * 60)}
     assert len(denied(open_, grants=((long,),)).reason) < 500
 
