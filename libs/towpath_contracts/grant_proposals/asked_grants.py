@@ -117,7 +117,7 @@ def answer_schema(tools: Sequence[ToolSpec]) -> JsonObject:
         names["enum"] = [spec.name for spec in tools]
     entry = {
         "type": "object",
-        "properties": {"tool": names, "why": {"type": "string"}, "when": {"type": "string"}},
+        "properties": {"tool": names, "why": {"type": "string"}, "when": {"type": "string", "minLength": 1}},
         "required": ["tool", "why"],
         "additionalProperties": False,
     }
@@ -205,10 +205,11 @@ def _entry(one: Any, tools: dict[str, ToolSpec], taken: set[str]) -> ProposedGra
         return f"the task can reach no tool {truncate(name, MAX_REASON)!r}"
     if name in taken:
         return f"{name} is named twice"
-    when = one.get("when")
-    try:
-        rule = TaskGrantRule(tool=name, operation=operation_of(spec), when=when or None)
+    try:  # what is there and no condition is refused: to leave it out would grant more than was meant
+        rule = TaskGrantRule(tool=name, operation=operation_of(spec), when=one.get("when"))
     except ValidationError:
-        return f"{name}: a condition is a text of at most 1024 characters"
+        rule = None
+    if rule is None or ("when" in one and not (rule.when or "").strip()):
+        return f"{name}: a condition is a text of 1 to 1024 characters, or left out"
     reason = truncate(str(one.get("why", "")), MAX_REASON)
     return ProposedGrantEntry(tool=name, operation=rule.operation, when=rule.when, reason=reason, said_by_model=True)

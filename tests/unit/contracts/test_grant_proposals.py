@@ -192,6 +192,8 @@ def test_an_answer_that_names_what_is_not_there_is_refused_whole() -> None:
     ]
     assert refused({"tools": [good, good]})[1] == ["/tools/1"]
     assert refused({"tools": [good, {**good, "tool": "mail.send", "when": "x" * 1_025}]})[1] == ["/tools/1"]
+    for when in ("", " ", None, [], {}, False, 0):
+        assert refused({"tools": [{**good, "when": when}]})[1] == ["/tools/0"]
     assert refused({"tools": ["orders.find", {"why": "x"}, {"tool": ["mail.send"]}]})[1] == [
         *("/tools/0", "/tools/1", "/tools/2")
     ]
