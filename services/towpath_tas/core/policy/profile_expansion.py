@@ -19,6 +19,9 @@ from towpath_tas.core.policy.policy_file import first_alias
 from towpath_tas.core.policy.rule_edits import last_line, list_item, rule_name, rules_node
 
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TEXT_LOADER: type[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+"""Reads every value as text, so dates and tags are no faults."""
+
 _ALONE = re.compile(r"profile:[ \t]+(?P<quote>[\"']?)(?P<name>[\w-]+)(?P=quote)[ \t]*(?:#.*)?")
 
 
@@ -78,31 +81,52 @@ def _written_out(text: str, name: str, profile: str, named: yaml.Node) -> Expand
     if text and not text.endswith("\n"):
         text += "\n"
     lines = text.splitlines(keepends=True)
+    loader = _LOADER
+    try:
+        own = _rules(text, loader)
+    except (yaml.YAMLError, ValueError):  # such as a date that is none: policies are read as texts, so that is no fault
+        loader = _TEXT_LOADER
+        try:
+            own = _rules(text, loader)
+        except yaml.YAMLError as error:
+            return _unreadable(error, named)
     if listed is None:
         found = f"{text}rules:\n{added}"
     elif listed.value and not listed.flow_style:
         at = last_line(listed) + 1
         found = "".join([*lines[:at], added, *lines[at:]])
     else:
-        own = "".join(list_item(one, 2) for one in _rules(text))
+        rewritten = "".join(list_item(one, 2) for one in own)
         first, last = listed.start_mark, listed.end_mark
         head = "".join([*lines[: first.line], lines[first.line][: first.column]]).rstrip(" \n")
         tail = "".join([lines[last.line][last.column :], *lines[last.line + 1 :]]).lstrip(" \n")
-        found = f"{head}\n{own}{added}{tail}"
-    wanted = [*_rules(text), *(rule for rule in _rules(profile) if rule["name"] not in taken)]
-    if _rules(found) != wanted:  # such as behind the end of the document (`...`)
+        found = f"{head}\n{rewritten}{added}{tail}"
+    wanted = [*own, *(rule for rule in _rules(profile, loader) if rule["name"] not in taken)]
+    if not _reads_as(found, wanted, loader):  # such as behind the end of the document (`...`)
         return _refused(
             named, "form", "the profile can't be written out here: put the rules last in the file, in lines"
         )
     return ExpandedPolicy(text=found)
 
 
-def _rules(text: str) -> list[Any]:
-    try:
-        read = yaml.load(text, Loader=_LOADER)  # noqa: S506 - the loader is a safe one
-    except (yaml.YAMLError, ValueError):
-        return []
+def _rules(text: str, loader: type[Any]) -> list[Any]:
+    read = yaml.load(text, Loader=loader)  # noqa: S506 - both loaders are safe ones
     return list((read.get("rules") if isinstance(read, Mapping) else None) or [])
+
+
+def _reads_as(text: str, wanted: list[Any], loader: type[Any]) -> bool:
+    try:
+        return _rules(text, loader) == wanted
+    except (yaml.YAMLError, ValueError):
+        return False
+
+
+def _unreadable(error: yaml.YAMLError, named: yaml.Node) -> ExpandedPolicy:
+    """Say what can't be read: left to who reads the policy, it might pass there, and the profile with it."""
+    mark = getattr(error, "problem_mark", None)
+    line = named.start_mark.line if mark is None else mark.line
+    detail = f"line {line + 1}: can't be read: {getattr(error, 'problem', None) or error}"
+    return ExpandedPolicy(problems=(ProblemDetail(code="yaml", detail=detail),))
 
 
 def _rules_text(profile: str, taken: set[str | None], indent: int) -> str:

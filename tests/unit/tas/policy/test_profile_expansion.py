@@ -126,6 +126,25 @@ def test_what_names_no_profile_or_is_wrong_otherwise_is_left_to_the_reader_of_po
     assert found.text.count("\n") == text.count("\n")
 
 
+@pytest.mark.parametrize("note", ["2024-99-99", "!mine text", "0b", "12:99:99"])
+def test_a_value_that_is_only_text_to_a_policy_is_no_fault_of_the_profile(note: str) -> None:
+    own = f"profile: calm\nnote: {note}\nrules:\n  - {{name: own, tool: x, effect: deny, note: {note}}}\n"
+    assert names(expanded(own)) == ["own", "calm/work", "calm/mail"]
+    assert names(expanded(f"profile: calm\nnote: {note}\n")) == ["calm/work", "calm/mail"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "profile: calm\nrules:\n  - name: own\n    ? [a]\n    : b\n",
+        "profile: calm\nkind: Policy\nnote:\n  ? [a]\n  : b\n",
+    ],
+)
+def test_what_can_not_be_read_is_told_as_that_with_its_line(text: str) -> None:
+    (problem,) = expand_profile(text, {"calm": PROFILE}).problems
+    assert (problem.code, problem.detail.startswith("line 4: can't be read")) == ("yaml", True)
+
+
 LINES = st.sampled_from(
     [
         *(
