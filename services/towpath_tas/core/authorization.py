@@ -138,8 +138,8 @@ class ProjectAuthorizer:
         if query.call_origin is None:
             wanted = decision.effect == "require_approval" or needs_knowledge(naming.values(), tool.spec)
             if wanted and decision.effect != "require_approval" and not stated:
-                scene = query.scene(budget)
-                wanted = any(self._reads(name, when, scene) for name, when in naming.items())
+                context = query.condition_context(budget)
+                wanted = any(self._reads(name, when, context) for name, when in naming.items())
             return dataclasses.replace(decision, needs_origin=True) if wanted else decision
         denial = decision.denial
         if denial is not None and (denial.rule in naming or (denial.rule is None and naming)):
@@ -147,9 +147,9 @@ class ProjectAuthorizer:
             denial = with_origin_told(denial, asked, query.call_origin, tool.spec.system_params)
         return dataclasses.replace(decision, origin=query.call_origin, denial=denial)
 
-    def _reads(self, name: str, when: str, scene: ConditionContext) -> bool:
+    def _reads(self, name: str, when: str, context: ConditionContext) -> bool:
         """Return whether a condition needs the origin: `origin.writes && …` does not, for a tool that only reads."""
-        return name.startswith(GRANT_PREFIX) or self.matrix.met(when, scene) is ConditionResult.UNCLEAR
+        return name.startswith(GRANT_PREFIX) or self.matrix.met(when, context) is ConditionResult.UNCLEAR
 
     def _naming_origin(self, query: AuthorizationQuery, operation: str) -> dict[str, str]:
         """Return the conditions that use the origin, by the names of their rules; those of grants by their position."""
@@ -182,7 +182,7 @@ class ProjectAuthorizer:
             return self._no(query, refused, tool, budget=budget)
         if query.call_origin is not None and query.call_origin.too_costly:
             return self._no(query, denied_too_costly(query.tool, len(query.call_origin.values)), tool, budget=budget)
-        context = query.scene(budget)
+        context = query.condition_context(budget)
         if not granted(query.grants, query.tool, tool.spec.operation, context, self.compile_grant):
             too_long = context.too_costly
             missing = denied_grant(query.tool, tool.spec.operation, query.grants)
@@ -280,7 +280,9 @@ class ProjectAuthorizer:
 
     @staticmethod
     def _refused(query: AuthorizationQuery, budget: ConditionBudget) -> DenialAlternativesQuery:
-        return DenialAlternativesQuery(principal=query.principal, grants=query.grants, context=query.scene(budget))
+        return DenialAlternativesQuery(
+            principal=query.principal, grants=query.grants, context=query.condition_context(budget)
+        )
 
     def _no(
         self,

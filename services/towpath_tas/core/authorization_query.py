@@ -53,7 +53,7 @@ class AuthorizationQuery:
             "origin": self.origin or {},
         }
 
-    def scene(self, budget: ConditionBudget | None = None) -> ConditionContext:
+    def condition_context(self, budget: ConditionBudget | None = None) -> ConditionContext:
         """Return what conditions see, for conditions that are evaluated on *budget*."""
         return ConditionContext(self.context(), budget, self.args_text)
 

@@ -78,12 +78,12 @@ def alternatives(
 ) -> tuple[AlternativeTool, ...]:
     """Return which of *specs*, nearest first, the refused agent may use instead; only tools of its network."""
     own = directory.get(refused.principal.agent)
-    scene = refused.context.with_values({"args": {}, "origin": {}})
+    context = refused.context.with_values({"args": {}, "origin": {}})
     found: list[AlternativeTool] = []
     for spec in specs:
         if own is not None and spec.name not in own.tools:
             continue
-        standing = _alternative(refused, spec, matrix, compiler, scene)
+        standing = _alternative(refused, spec, matrix, compiler, context)
         if standing is not None:
             found.append(standing)
         if len(found) == MAX_ALLOWED:
@@ -111,13 +111,13 @@ def specialists(
             continue
         principal = replace(refused.principal, agent=other.key, agent_type=other.agent_type)
         agent = {"key": other.key, "type": other.agent_type}
-        scene = refused.context.with_values({"agent": agent})
-        if not granted(refused.grants, spec.name, spec.operation, scene, compiler):
-            if scene.too_costly:
+        context = refused.context.with_values({"agent": agent})
+        if not granted(refused.grants, spec.name, spec.operation, context, compiler):
+            if context.too_costly:
                 break
             continue
-        verdict = matrix.decide(principal, spec.name, spec.operation, scene, used, discovered=spec.discovered)
-        if scene.too_costly:
+        verdict = matrix.decide(principal, spec.name, spec.operation, context, used, discovered=spec.discovered)
+        if context.too_costly:
             break
         if verdict.effect != "deny" and verdict.rule is not None:
             found.append(_specialist(other.key, verdict.effect, verdict.rule, reachable=other.key in routes))
@@ -174,12 +174,12 @@ def _alternative(
     spec: ToolSpec,
     matrix: Matrix,
     compiler: ConditionCompiler,
-    scene: ConditionContext,
+    context: ConditionContext,
 ) -> AlternativeTool | None:
     """Return whether the agent may use *spec*, whatever the arguments; None if it may not."""
-    lets = _granted(refused.grants, spec, compiler, scene)
+    lets = _granted(refused.grants, spec, compiler, context)
     rules = matrix.candidates(refused.principal, spec.name, spec.operation, discovered=spec.discovered)
-    sure = [rule for rule in rules if not _depends_on_call(rule.when) and matrix.applies(rule, scene)]
+    sure = [rule for rule in rules if not _depends_on_call(rule.when) and matrix.applies(rule, context)]
     maybe = [rule for rule in rules if _depends_on_call(rule.when)]
     opening = [rule for rule in (*sure, *maybe) if rule.effect != "deny"]
     if spec.discovered and not any(map(names_discovered, opening)):
@@ -202,14 +202,14 @@ def _alternative(
 
 
 def _granted(
-    grants: Sequence[Sequence[JsonObject]], spec: ToolSpec, compiler: ConditionCompiler, scene: ConditionContext
+    grants: Sequence[Sequence[JsonObject]], spec: ToolSpec, compiler: ConditionCompiler, context: ConditionContext
 ) -> ConditionResult:
     """Return whether the grants allow some call of *spec*: certainly, perhaps, or never."""
     worst = ConditionResult.YES
     for grant in grants:
         entries = [entry for entry in grant if covers_operation(entry, spec.name, spec.operation)]
         certain = [entry for entry in entries if not _depends_on_call(entry.get("when"))]
-        if granted((tuple(certain),), spec.name, spec.operation, scene, compiler):
+        if granted((tuple(certain),), spec.name, spec.operation, context, compiler):
             continue
         if len(certain) == len(entries):
             return ConditionResult.NO

@@ -128,7 +128,7 @@ def decide_again(
     budget: ConditionBudget | None = None,
 ) -> MatrixVerdict:
     found = spec is not None and spec.discovered
-    return matrix.decide(query.principal, query.tool, operation, query.scene(budget), discovered=found)
+    return matrix.decide(query.principal, query.tool, operation, query.condition_context(budget), discovered=found)
 
 
 def with_known_origin(

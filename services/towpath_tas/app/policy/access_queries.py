@@ -99,7 +99,7 @@ class AccessQueries:
                 principal,
                 request.tool,
                 operation,
-                query.scene(budget),
+                query.condition_context(budget),
                 discovered=tool is not None and tool.spec.discovered,
             ),
             denial=denial,

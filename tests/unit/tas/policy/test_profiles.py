@@ -38,7 +38,7 @@ TOOLS = (
 )
 
 
-def law(name: str) -> Matrix:
+def rules_of_profile(name: str) -> Matrix:
     read = read_policy_text(f"profile: {name}\n").read
     assert not read.problems, read.problems
     return Matrix(read.rules, compile_condition, 1)
@@ -52,7 +52,7 @@ def expectations(name: str) -> PolicyTest:
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_profile_answers_its_cases_and_each_rule_has_one(name: str) -> None:
-    matrix, cases = law(name), expectations(name).cases
+    matrix, cases = rules_of_profile(name), expectations(name).cases
     for case in cases:
         assert is_expected(case, run_case(matrix, case, compile_grant)), case.name
     assert {rule.name for rule in matrix.rules} == {case.rule for case in cases} - {""}
@@ -60,7 +60,7 @@ def test_a_profile_answers_its_cases_and_each_rule_has_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["balanced", "strict"])
 def test_without_any_one_of_its_rules_a_profile_fails_a_case(name: str) -> None:
-    rules = law(name).rules
+    rules = rules_of_profile(name).rules
     for rule in rules:
         left = Matrix([one for one in rules if one is not rule], compile_condition, 1)
         assert any(not is_expected(case, run_case(left, case, compile_grant)) for case in expectations(name).cases), (
@@ -71,7 +71,7 @@ def test_without_any_one_of_its_rules_a_profile_fails_a_case(name: str) -> None:
 def test_a_profile_says_what_it_holds_in_its_first_line_and_why_in_every_rule() -> None:
     for name, text in profile_texts().items():
         assert text.startswith(f"# {name}: ")
-        assert all(rule.name.startswith(f"{name}/") and rule.note for rule in law(name).rules)
+        assert all(rule.name.startswith(f"{name}/") and rule.note for rule in rules_of_profile(name).rules)
 
 
 STRANGER = (
@@ -91,7 +91,7 @@ def decided(profile: str, tool: str, args: dict[str, Any]) -> str:
     }
     known.add_output(ValueSource("crm.find", 2), found, trusted=True)
     versions = [ToolVersion(spec=spec, version=1, digest=spec.name) for spec in TOOLS]
-    rules = ProjectAuthorizer(law(profile), ProjectToolRegistry(versions, matches, 1), compile_grant)
+    rules = ProjectAuthorizer(rules_of_profile(profile), ProjectToolRegistry(versions, matches, 1), compile_grant)
     query = AuthorizationQuery(
         run_id=None,
         project="default",
