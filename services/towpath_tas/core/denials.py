@@ -5,7 +5,7 @@ discloses no more of a rule than its name and condition.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from towpath_contracts.problems.near_names import likeness, nearest_name, shared_letters
 from towpath_contracts.tools.calls import Denial, ToolSpec
