@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from tests.attacks.attack import AttackWorkedError, Position, attack
-from tests.attacks.target import Target
+from tests.attacks.target import NETWORK, Target
 
 from towpath_fabric.clock import monotonic
 
@@ -94,3 +94,30 @@ async def a_task_whose_grant_loops(target: Target) -> str:
     if max(answers) > LONGEST_S:
         raise AttackWorkedError(f"another project waited {max(answers):.1f} s")
     return f"{len(COSTLY_CONDITIONS) - accepted} were refused, and another project waited {max(answers):.2f} s at most"
+
+
+MAILS = ("\ufdfa" * 349_000, "ab cd " * 174_000)
+"""Mails of a mebibyte: of letters that each are 18 where disguise is taken off, and of plain ones."""
+
+
+@attack(Position.KEY_HOLDER)
+async def a_mail_that_becomes_long_when_it_is_read(target: Target) -> str:
+    """Let a run read such mails eight times, while runs of another project wait for decisions about their calls."""
+    quiet = {**NETWORK, "name": "quiet", "agents": [{**NETWORK["agents"][0], "equipped_tools": ["workspace_list"]}]}
+    longest = 0.0
+    async with target.client() as client, target.client(project="bystander") as other:
+        (await other.post("/v1/networks", json={"spec": quiet})).raise_for_status()
+        for mail in MAILS:
+            target.mail.write_text(mail, "utf-8")
+            calls: list[tuple[str, dict[str, Any]]] = [("desk.mail", {})] * 8
+            doing = asyncio.ensure_future(
+                target.run(client, [*calls, ("desk.send", {"to": "ann@desk.example", "text": "hello"})], "Tell Ann")
+            )
+            while not doing.done():
+                began = monotonic()
+                await target.run(other, [("workspace_list", {})], "look", network="quiet")
+                longest = max(longest, monotonic() - began)
+            await doing
+    if longest > LONGEST_S:
+        raise AttackWorkedError(f"a run of another project took {longest:.1f} s")
+    return f"a run of another project took {longest:.2f} s at most"

@@ -1,6 +1,8 @@
 """Whatever models, tools and customers write is printed as text and obeyed by nothing."""
 
 import json
+import sys
+import unicodedata
 from typing import Any
 
 import pytest
@@ -13,7 +15,16 @@ from towpath.cli.access.gates_commands import why_in_short
 from towpath.cli.access.policy_comparison import left_out
 from towpath.cli.runs.run_follower import refusal_line
 from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import doubtful_values, one_line, plain_json, plain_yaml, printable, shorten, value_origin
+from towpath.cli.shared.text import (
+    doubtful_values,
+    one_line,
+    plain_json,
+    plain_yaml,
+    printable,
+    shorten,
+    sinks_first,
+    value_origin,
+)
 from towpath_contracts.problems.registry import problem
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x9b2J \x07bell \u202egpj.exe\u2066 [bold]x[/bold] :skull:"
@@ -183,3 +194,23 @@ def test_ids_are_never_folded_and_shown_by_their_ends_on_a_narrow_terminal(
     assert shown in printed
     assert "123456789012" in printed
     assert max(map(len, printed.splitlines())) <= width
+
+
+def test_no_argument_looks_like_another_one() -> None:
+    shown = shorten({"to": "eve@evil.example", "text": "Hi to=ann@desk.example"})
+    assert shown == 'to=eve@evil.example text="Hi to=ann@desk.example"'
+    assert shorten({"to": "ann@desk\u200b.example\u3164\U000e0061"}, 0) == (
+        'to="ann@desk\\u200b.example\\u3164\\udb40\\udc61"'
+    )
+
+
+def test_where_a_call_goes_is_shown_before_a_long_text() -> None:
+    detail = {"args": {"text": "x" * 90, "to": "eve@evil.example"}, "origins": [{"path": "to[0]", "sink": True}]}
+    assert shorten(sinks_first(detail), 60).startswith("to=eve@evil.example text=")
+
+
+def test_every_letter_that_is_not_shown_is_escaped() -> None:
+    hidden = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Cf"]
+    text = plain_json([*hidden, "\x9b", "\u3164"])
+    assert text.isascii()
+    assert json.loads(text) == [*hidden, "\x9b", "\u3164"]

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import one_line, plain_json, shorten
+from towpath.cli.shared.text import one_line, plain_json, shorten, sinks_first
 from towpath.client.client import Client
 from towpath.client.resources import GateResource
 from towpath_contracts.runs.views import GateView
@@ -66,7 +66,7 @@ def differences(
 def line(what: What, gate: GateView) -> str:
     """Return one change on one line, for a person."""
     row = gate.model_dump(mode="json")
-    call = f"{gate.detail.get('tool', gate.gate_type)} {shorten(gate.detail.get('args', {}), 60)}".strip()
+    call = f"{gate.detail.get('tool', gate.gate_type)} {shorten(sinks_first(gate.detail), 60)}".strip()
     state = f"{gate.verdict or gate.status} {gate.closed_by}: {one_line(gate.closed_reason, 60)}".strip(" :")
     if what == "opened":
         state = f"waits: {one_line(gate.reason, 60)}"

@@ -11,7 +11,7 @@ from towpath.cli.shared import short_ids
 from towpath.cli.shared.input_files import parse_json, read_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import doubtful_values, one_line, shorten, value_origin
+from towpath.cli.shared.text import doubtful_values, one_line, shorten, sinks_first, value_origin
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone, GateStatus, GateView
@@ -41,7 +41,7 @@ def describe_gate(row: Mapping[str, Any]) -> str:
     """Return what waits: the call with its arguments, or of a gate of the run itself its type and its cause."""
     detail = row["detail"]
     if detail.get("tool") and row["execution_id"] is not None:
-        return f"{detail['tool']} {shorten(detail.get('args', {}), 60)}".strip()
+        return f"{detail['tool']} {shorten(sinks_first(detail), 60)}".strip()
     cause = str(detail.get("key", "")).removeprefix(f"{row['gate_type']}:")
     return one_line(f"{row['gate_type']} {cause if cause != row['gate_type'] else ''}".strip(), 60)
 
@@ -77,7 +77,7 @@ _SHOW = (
     Column("run", lambda row: f"{row['run_id']} {row['network']}".strip()),
     Column("agent", lambda row: row["detail"].get("agent")),
     Column("tool", lambda row: row["detail"].get("tool")),
-    Column("arguments", lambda row: shorten(row["detail"].get("args", {}), 0)),
+    Column("arguments", lambda row: shorten(sinks_first(row["detail"]), 0)),
     Column("values", all_values),
     Column("why", "reason"),
     Column("worker", lambda row: row["detail"].get("worker")),

@@ -19,7 +19,7 @@ from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import plain_json
+from towpath.cli.shared.text import json_escaped, plain_json
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.records import PASSES, ReplayPage, ReplayResult, RunRecordPiece
@@ -92,7 +92,7 @@ async def export(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS)
     async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
         async for text in _pieces(client, f"/v1/runs/{run_id}/record"):
-            sys.stdout.write(text)
+            sys.stdout.write(json_escaped(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 

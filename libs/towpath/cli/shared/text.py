@@ -14,6 +14,14 @@ _UNSAFE = re.compile(
 )
 """Control characters but tab and newline, line separators, marks that reorder what a reader sees, half characters."""
 
+_HIDDEN = re.compile(  # beside those: the rest of category Cf, and letters of which nothing is shown
+    _UNSAFE.pattern[:-1]
+    + "\u00ad\u034f\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200d\u2060-\u2065\u206a-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_NOT_BARE = re.compile(rf"[\s=;\"\\]|{_HIDDEN.pattern}|^\Z")
+
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?", re.DOTALL)
 """A whole terminal sequence, so that no rubbish such as `[31m` stays behind."""
 
@@ -37,7 +45,12 @@ def one_line(value: object, limit: int = 0) -> str:
 def plain_json(value: Any, indent: int | None = None) -> str:
     """Return *value* as JSON that reads back equal, with every unsafe character escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return re.sub(_UNSAFE.pattern, lambda found: f"\\u{ord(found[0]):04x}", text)
+    return json_escaped(text)
+
+
+def json_escaped(text: str) -> str:
+    """Return JSON text with everything escaped that a terminal would obey, or not show."""
+    return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def plain_yaml(value: Any) -> str:
@@ -49,10 +62,23 @@ def plain_yaml(value: Any) -> str:
 
 
 def shorten(value: Any, limit: int = 80) -> str:
-    """Return a JSON value in a form short enough for one line: `order_id=8812 amount=129.0`."""
+    """Return a JSON value in a form short enough for one line: `order_id=8812 amount=129.0`.
+
+    A text that could be taken for more than one value is quoted, and what it hides is shown as JSON writes it.
+    """
     if isinstance(value, dict):
-        return one_line(" ".join(f"{name}={_scalar(part)}" for name, part in value.items()), limit)
+        return one_line(" ".join(f"{_quoted(name)}={_quoted(part)}" for name, part in value.items()), limit)
     return one_line(_scalar(value), limit)
+
+
+def sinks_first(detail: dict[str, Any]) -> Any:
+    """Return the arguments of a gate's call, those first that say where it goes: no long text pushes them out."""
+    args = detail.get("args", {})
+    if not isinstance(args, dict):
+        return args
+    paths = (str(one.get("path", "")) for one in detail.get("origins", ()) if one.get("sink"))
+    sinks = {re.split(r"[.\[ ]", path)[0] for path in paths}
+    return dict(sorted(args.items(), key=lambda item: item[0] not in sinks))
 
 
 def value_origin(value: Mapping[str, Any], args: object = None) -> str:
@@ -101,3 +127,7 @@ def _told_readers(text: Mapping[str, Any]) -> str:
 
 def _scalar(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _quoted(value: Any) -> str:
+    return value if isinstance(value, str) and not _NOT_BARE.search(value) else plain_json(value)

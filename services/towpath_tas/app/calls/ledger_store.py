@@ -156,7 +156,7 @@ class LedgerStore:
             await self._decide_with_directories(lane, decided)
             crash_point("tas.decided")
             settled = await self._write(lane, [update for update in decided if not update.error])
-            todo = [update for update in todo if update not in settled and not update.error]
+            todo = [update for update in todo if update not in settled and not update.error and not update.contested]
             for update in todo:
                 update.read = True
             self._metrics.redone.inc(len(todo))
@@ -233,12 +233,16 @@ class LedgerStore:
                 raise
             self._log.error("where values come from can't be read", exc_info=error)
             return list(decided)
+        late = {update for update in wanting if update.run_id not in known}
+        for update in late:
+            update.contested = True  # given back, so that the decisions of others do not wait
+            del wanting[update]
         for update, context in wanting.items():
             context.known = known[update.run_id]
             query = context.needs_origin
             if query is not None and context.known.takes_long(len(query.args_text)):
                 await asyncio.to_thread(self._find_origin, context, query)  # others go on meanwhile
-        left_out = set(wanting).difference(await self._decide_all(wanting))
+        left_out = late | set(wanting).difference(await self._decide_all(wanting))
         return [update for update in decided if update not in left_out]
 
     def _find_origin(self, context: LedgerContext, query: AuthorizationQuery) -> None:

@@ -6,6 +6,7 @@ what was read once is kept. What could not be read makes values unknown, never t
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.tools.readers import OutputReaders
+from towpath_fabric.clock import monotonic
 from towpath_tas.adapters.origin_tables import (
     CallOutput,
     QuerySource,
@@ -40,6 +42,9 @@ MAX_ANCESTORS = 16
 
 MAX_AT_ONCE = 4_096
 """Characters of one call that are read between two other tasks of the process; more are read in a thread."""
+
+PASS_S = 0.25
+"""How long results are read for one batch; then its other calls are decided; these go on at their next try."""
 
 FIRST_STEP = 1
 EARLIER_AGENTS = "earlier agents"
@@ -75,20 +80,23 @@ class RunProvenanceCache:
         self._specs: dict[tuple[str, str, int], _Declared] = {}
 
     async def of(self, source: QuerySource, wanted: Mapping[UUID, str]) -> dict[UUID, RunProvenance]:
-        """Return what these runs, given with their projects, have seen so far; raises what `DATABASE_DOWN` lists."""
+        """Return what these runs, given with their projects, have seen so far; raises what `DATABASE_DOWN` lists.
+
+        Runs that need longer than PASS_S are left out: what was read of them is kept, and another time goes on there.
+        """
         runs = {run_id: self._known(run_id, project) for run_id, project in wanted.items()}
         fresh = [run_id for run_id, run in runs.items() if not run.kept]
         if fresh:
             tasks = await read_tasks(source, fresh)
             for run_id in fresh:
                 await self._begin(source, runs[run_id], tasks.get(run_id))
-        await self._read(source, runs)
+        late = await self._read(source, runs, within_s=PASS_S)
         for run_id, run in runs.items():
             if run.kept:
                 self._runs.pop(run_id, None)
                 self._runs[run_id] = run  # most recently used last; the first is evicted first
         self._make_room()
-        return {run_id: run.knowledge for run_id, run in runs.items()}
+        return {run_id: run.knowledge for run_id, run in runs.items() if run_id not in late}
 
     def _known(self, run_id: UUID, project: str) -> _Run:
         found = self._runs.get(run_id)
@@ -127,20 +135,40 @@ class RunProvenanceCache:
         elif vouching is not None:
             _add_task(run.knowledge, vouching)
 
-    async def _read(self, source: QuerySource, runs: Mapping[UUID, _Run], *, before: int | None = None) -> None:
-        for _ in range(MAX_PAGES):
+    async def _read(
+        self, source: QuerySource, runs: Mapping[UUID, _Run], *, before: int | None = None, within_s: float = math.inf
+    ) -> set[UUID]:
+        """Read what is new of *runs*; returns those of which something is left after *within_s*."""
+        late: set[UUID] = set()
+        until = math.inf
+        for page in range(MAX_PAGES):
             known = [execution_id for run in runs.values() for execution_id in run.seen]
-            outputs = await read_outputs(source, list(runs), known)
-            for step in sorted({output.step for output in outputs}):
-                calls = [output for output in outputs if output.step == step]
-                for call in calls:  # before their results: a call may return what another one of its step has written
-                    await _take_arguments(runs[call.run_id], call, before)
-                for call in calls:
-                    await self._take_result(source, runs[call.run_id], call, before)
+            outputs = await read_outputs(source, [run_id for run_id in runs if run_id not in late], known)
+            until = until if page else monotonic() + within_s  # after the query: each time at least one result is read
+            for run_id in sorted(runs, key=lambda one: _work(outputs, one)):  # what takes least first
+                own = [output for output in outputs if output.run_id == run_id]
+                if await self._read_run(source, runs[run_id], own, before, until):
+                    late.add(run_id)
             if not is_full_page(outputs):
-                return
-        for run in runs.values():
-            run.knowledge.mark_incomplete()
+                return late
+        for run_id, run in runs.items():
+            if run_id not in late:
+                run.knowledge.mark_incomplete()
+        return late
+
+    async def _read_run(
+        self, source: QuerySource, run: _Run, outputs: Sequence[CallOutput], before: int | None, until: float
+    ) -> bool:
+        """Read these calls of one run, step by step; returns whether the time was over before the last one."""
+        for step in sorted({output.step for output in outputs}):
+            calls = [output for output in outputs if output.step == step]
+            for call in calls:  # before their results: a call may return what another one of its step has written
+                await _take_arguments(run, call, before)
+            for call in calls:
+                if run.kept and call.ended and call.execution_id not in run.seen and monotonic() > until:
+                    return True
+                await self._take_result(source, run, call, before)
+        return False
 
     async def _take_result(self, source: QuerySource, run: _Run, call: CallOutput, before: int | None) -> None:
         if not call.ended or call.execution_id in run.seen:
@@ -190,6 +218,11 @@ class RunProvenanceCache:
         while self._runs and (len(self._runs) > MAX_RUNS or chars > MAX_CHARS):
             oldest = next(iter(self._runs))
             chars -= self._runs.pop(oldest).knowledge.chars
+
+
+def _work(outputs: Sequence[CallOutput], run_id: UUID) -> tuple[bool, int]:
+    own = [output for output in outputs if output.run_id == run_id]
+    return any(output.fact.get("blob") for output in own), sum(output.chars for output in own)
 
 
 def _readers(written: Sequence[Any]) -> tuple[OutputReaders, ...]:

@@ -77,6 +77,8 @@ class AccessQueries:
         )
         if request.run_id is not None:
             known = await self._origins.of(self._pool, {request.run_id: request.project})
+            while request.run_id not in known:  # each time goes on where the last one ended
+                known = await self._origins.of(self._pool, {request.run_id: request.project})
             query = await asyncio.to_thread(bundle.with_origin, query, known[request.run_id])
         budget = ConditionBudget()
         decision = bundle.authorize(query, request.used, budget=budget)

@@ -13,6 +13,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.readers import ANYBODY
 from towpath_tas.core.provenance.copied_pieces import MAX_PIECES, MIN_COPIED, sentences
 from towpath_tas.core.provenance.search_budget import PER_FIELD, PER_HIT, SearchBudget, SearchBudgetSpentError
+from towpath_tas.core.provenance.spoken_text import grows
 from towpath_tas.core.provenance.text_readers import NOBODY, SeenText, TextReaders, meet
 from towpath_tas.core.provenance.trusted_text import SEPARATOR, TrustedText, is_short_number
 from towpath_tas.core.provenance.value_leaves import ValueSource
@@ -22,6 +23,7 @@ from towpath_tas.core.provenance.value_matching import (
     pointers,
     same_forms,
     unhidden,
+    unhidden_forms,
     without_scheme,
 )
 
@@ -172,12 +174,14 @@ class ReaderSearch:
         except SearchBudgetSpentError:
             self.whole = False
         if isinstance(value, str):
-            self._texts.append(_Text(path, arg, unhidden(value)))
+            self.whole = self.whole and not grows(value)
+            self._texts.append(_Text(path, arg, _joined(value)))
 
     def look_around(self, path: str, arg: str, value: Any) -> None:
         """Look at the only sink of the call: it is told nothing by being named, but perhaps by what stands beside."""
         own = frozenset(unhidden(without_scheme(part)) for part in (addressed(value), *pointers(value)))
-        self._texts.append(_Text(path, arg, unhidden(value), own))
+        self.whole = self.whole and not grows(value)
+        self._texts.append(_Text(path, arg, _joined(value), own))
 
     def _open_outputs(self) -> Iterator[tuple[int, SeenText]]:
         """Yield the outputs that may still take readers away: of undeclared ones, the first that is found suffices."""
@@ -199,9 +203,9 @@ class ReaderSearch:
         if isinstance(value, bool) or value is None or is_short_number(value):
             return
         text = str(value)
-        letters = unhidden(without_scheme(text)) or unhidden(text) or text
-        if len(letters) >= MIN_HIDDEN:
-            yield _Piece(text, letters, NO_FORMS if isinstance(value, str) else same_forms(value))
+        for letters in unhidden_forms(without_scheme(text) or text):
+            if len(letters) >= MIN_HIDDEN:
+                yield _Piece(text, letters, NO_FORMS if isinstance(value, str) else same_forms(value))
         if not isinstance(value, str):
             return
         parts = dict.fromkeys((*pointers(text), *(one for one in sentences(text) if len(unhidden(one)) >= MIN_COPIED)))
@@ -215,7 +219,7 @@ class ReaderSearch:
             if self._is_said(part):
                 said.append(part)
             else:
-                yield _Piece(part, unhidden(without_scheme(part)))
+                yield from (_Piece(part, letters) for letters in unhidden_forms(without_scheme(part)))
 
     def _is_said(self, part: str) -> bool:
         """Return whether the caller says *part*, in the task or as one of its inputs."""
@@ -247,6 +251,10 @@ class ReaderSearch:
         if text is not None:
             self._add(place, text.path, text.arg, letters)
         return text is not None
+
+
+def _joined(text: str) -> str:
+    return SEPARATOR.join(unhidden_forms(text))
 
 
 def _is_telling(letters: str) -> bool:

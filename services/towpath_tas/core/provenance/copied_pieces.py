@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from itertools import islice
 
-from towpath_tas.core.provenance.value_matching import unhidden
+from towpath_tas.core.provenance.value_matching import unhidden, unhidden_forms
 
 MAX_PIECES = 200
 """Parts of one text that are searched in untrusted output; a text with more is untrusted."""
@@ -77,9 +77,7 @@ def long_pieces(text: str) -> Iterator[tuple[str, str]]:
     """
     found, rows = dict.fromkeys(sentences(text)), dict.fromkeys(_long_lists(text))
     for piece in (*islice(found, MAX_PIECES), *islice(rows, MAX_PIECES)):
-        letters = unhidden(piece)
-        if len(letters) >= MIN_COPIED:
-            yield piece, letters
+        yield from ((piece, letters) for letters in unhidden_forms(piece) if len(letters) >= MIN_COPIED)
     if max(len(found), len(rows)) > MAX_PIECES:
         yield f"more than {MAX_PIECES} sentences", ""
 

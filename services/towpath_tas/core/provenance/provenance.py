@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
+from towpath_tas.core.provenance import copied_pieces
 from towpath_tas.core.provenance.call_values import (
     FIXED,
     RECORD,
@@ -24,15 +25,21 @@ from towpath_tas.core.provenance.call_values import (
     worst,
 )
 from towpath_tas.core.provenance.carried_readers import CarriedReaders, ReaderSearch, SinkValue
-from towpath_tas.core.provenance.copied_pieces import (
-    MAX_PIECES,
-    MIN_COPIED,
-    MIN_SENTENCE_WORDS,
-    long_pieces,
-    numbers_inside,
-    word_count,
+from towpath_tas.core.provenance.copied_pieces import MAX_PIECES, MIN_COPIED, MIN_SENTENCE_WORDS, long_pieces
+from towpath_tas.core.provenance.search_budget import (
+    FAR,
+    MAX_AT_ONCE,
+    MAX_LEAVES,
+    MAX_READER_SETS,
+    MAX_RUN_CHARS,
+    MAX_SEARCHED,
+    PER_LEAF,
+    PER_READ,
+    PER_REVEALED,
+    SearchBudget,
+    SearchBudgetSpentError,
 )
-from towpath_tas.core.provenance.search_budget import MAX_SEARCHED, PER_READ, SearchBudget, SearchBudgetSpentError
+from towpath_tas.core.provenance.spoken_text import grows
 from towpath_tas.core.provenance.text_readers import NOBODY, CallDeclaration, SeenText, TextReaders, TextsByReaders
 from towpath_tas.core.provenance.trusted_text import SEPARATOR, TrustedText, is_short_number
 from towpath_tas.core.provenance.value_leaves import ValueSource, covers, leaves
@@ -42,31 +49,17 @@ from towpath_tas.core.provenance.value_matching import (
     is_one_address,
     is_pointers,
     listed,
+    needles,
     pointers,
+    revealed,
     same_forms,
-    unhidden,
+    unhidden_forms,
     vouched_forms,
-    without_scheme,
     words,
 )
 
-MAX_LEAVES = 500
-"""Values of one call that are examined; more count as untrusted."""
-
 CUT = "…"
 """The place of the values that are not examined, as there are more."""
-
-MAX_RUN_CHARS = 4_000_000
-"""Characters of tool output that are kept of one run; what comes after makes it incomplete."""
-
-FAR = 3
-"""A call is denied if looking for the rest of its values would cost this many times the most that is spent on one."""
-
-MAX_AT_ONCE = 2_000_000
-"""Characters that may be looked through between two other tasks of the process; more is for a thread."""
-
-MAX_READER_SETS = 2_000
-"""Different sets of readers in one run; what has others may be known to nobody."""
 
 NONE: frozenset[str] = frozenset()
 UNDECLARED = CallDeclaration()
@@ -110,14 +103,20 @@ class RunProvenance:
         """Add what a tool returned: trusted as a whole, or only at the paths *fields*; *readers* may know it."""
         patterns = [tuple(path.split(".")) for path in fields]
         untrusted, vouched = TextsByReaders(), TextsByReaders()
+        met: set[tuple[type, Any, int, bool]] = set()
         for leaf, known in readers.texts(result):
-            if leaf.value is None or isinstance(leaf.value, bool):
-                continue
             if self.chars > MAX_RUN_CHARS:
                 self.whole = False
                 break
+            self.chars += PER_LEAF
+            if leaf.value is None or isinstance(leaf.value, bool):
+                continue
             self.chars += len(str(leaf.value))
             named = any(covers(pattern, leaf.names) for pattern in patterns)
+            key = (type(leaf.value), leaf.value, id(known), named)
+            if key in met:
+                continue
+            met.add(key)
             if not trusted and not named:
                 untrusted.add(known, str(leaf.value))
             elif not self._is_own(leaf.value, named=named):
@@ -134,21 +133,22 @@ class RunProvenance:
         the output of a tool that may repeat its question. A field that a tool names is no repetition.
         """
         own = self.asked if reads else self.written
-        for leaf in leaves(args, keys=True):
+        for leaf, _ in UNDECLARED.texts(args):
             if self.chars > MAX_RUN_CHARS:
                 self.whole = False
                 return  # nor is any later output added
+            self.chars += PER_LEAF
             if leaf.value is None or isinstance(leaf.value, bool) or is_short_number(leaf.value):
                 continue
             self.chars += len(str(leaf.value))
-            own.update(_revealed(leaf.value))
+            own.update(revealed(leaf.value))
             if isinstance(leaf.value, str):
                 for piece in pointers(leaf.value):
-                    own.update(_revealed(piece))
+                    own.update(revealed(piece))
 
     def _is_own(self, value: Any, *, named: bool) -> bool:
         """Return whether the agent itself gave *value* to a call, and no record had returned it before that."""
-        forms = _revealed(value)
+        forms = revealed(value)
         own = not forms.isdisjoint(self.written) or (not named and not forms.isdisjoint(self.asked))
         return own and not any(form in self.record_values for form in same_forms(value))
 
@@ -212,13 +212,22 @@ class RunProvenance:
         kept: dict[TextReaders | None, list[str]] = {}
         for readers, found in texts:
             kept.setdefault(self._kept(readers), []).extend(found)
-        split = [_seen(source, found, readers) for readers, found in kept.items()]
+        split = [self._seen(source, found, readers) for readers, found in kept.items()]
         self.texts += split
         if len(split) == 1:
             outputs += split
         elif split:  # where a value comes from does not depend on readers: one search suffices for all parts
             letters = SEPARATOR.join(one.letters for one in split)
             outputs.append(SeenText(source, letters, frozenset[str]().union(*(one.words for one in split))))
+
+    def _seen(self, source: ValueSource, texts: Sequence[str], readers: TextReaders | None) -> SeenText:
+        """Prepare texts for searching; what they become may be longer than they are, and counts as such."""
+        known = frozenset(word for text in texts for word in words(text))
+        letters = SEPARATOR.join(form for text in texts for form in unhidden_forms(text))
+        self.chars += max(0, len(letters) - sum(len(text) + len(SEPARATOR) for text in texts))
+        if any(grows(text) for text in texts):
+            self.whole = False
+        return SeenText(source, letters, known, readers)
 
     def _kept(self, readers: TextReaders | None) -> TextReaders | None:
         if readers is None or readers in self.reader_sets:
@@ -227,19 +236,6 @@ class RunProvenance:
             return NOBODY
         self.reader_sets.add(readers)
         return readers
-
-
-def _seen(source: ValueSource, texts: Sequence[str], readers: TextReaders | None) -> SeenText:
-    known = frozenset(word for text in texts for word in words(text))
-    return SeenText(source, SEPARATOR.join(unhidden(text) for text in texts), known, readers)
-
-
-def _revealed(value: Any) -> frozenset[str]:
-    """Return forms of *value* of which another spelling of it has one too; they are compared, never searched."""
-    numbers = frozenset(form for form in same_forms(value) if form.startswith("n:"))
-    if not isinstance(value, str):
-        return numbers
-    return numbers | {f"t:{unhidden(without_scheme(value)) or unhidden(value) or value}"}
 
 
 def _unseen(path: str, arg: str, *, sink: bool) -> TracedValue:
@@ -265,6 +261,7 @@ class _CallSearch:
         traced = self._traced.get(key)
         if traced is None:
             try:
+                self._budget.take(PER_REVEALED * len(str(value)))
                 traced = self._traced[key] = self._trace(value, sink=sink, fixed=fixed)
             except SearchBudgetSpentError:
                 self.unseen += 1
@@ -353,7 +350,7 @@ class _CallSearch:
         """Return whether only words of an untrusted text were copied, no number and no sentence."""
         if any(form.startswith("n:") for form in same_forms(text)):
             return False
-        for place, number in enumerate(numbers_inside(text)):
+        for place, number in enumerate(copied_pieces.numbers_inside(text)):
             if place == MAX_PIECES or self._label_of(number, NONE)[0] not in {TASK, RECORD}:
                 return False
         return self._copied(text, MIN_SENTENCE_WORDS) is None
@@ -366,7 +363,7 @@ class _CallSearch:
         for piece, letters in long_pieces(text):
             if not letters:
                 return outputs[0].source, piece
-            if least_words == 1 or word_count(piece) >= least_words:
+            if least_words == 1 or copied_pieces.word_count(piece) >= least_words:
                 source = next((output.source for output in outputs if self._in(letters, output)), None)
                 if source is not None and not self._is_vouched(piece):
                     return source, piece
@@ -383,15 +380,17 @@ class _CallSearch:
 
     def _untrusted_source(self, value: Any) -> ValueSource | None:
         text = str(value)
-        letters = unhidden(without_scheme(text)) or unhidden(text) or text
-        short = len(letters) < MIN_HIDDEN
+        wanted = needles(text)
+        short = all(len(letters) < MIN_HIDDEN for letters in wanted)
         names = same_forms(value)
         if isinstance(value, str):
             names = words(text) if short else NONE
         # An address inside a longer field of a record may come from whoever wrote that text.
         pointing = bool(self._known.records) and isinstance(value, str) and not short and is_pointers(value)
         outputs = [*self._known.outputs, *self._known.records] if pointing else self._known.outputs
+        if outputs and grows(text):
+            return outputs[0].source  # copies of it may not be found
         for output in outputs:
-            if (not short and self._in(letters, output)) or not names.isdisjoint(output.words):
+            if any(self._in(letters, output) for letters in wanted if not short) or not names.isdisjoint(output.words):
                 return output.source
         return None

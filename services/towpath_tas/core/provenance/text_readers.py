@@ -59,19 +59,6 @@ class SeenText:
     readers: TextReaders | None = None
 
 
-class TextsByReaders:
-    """Texts of one output, by the readers that its parts have; these are told apart by identity, which is cheap."""
-
-    def __init__(self) -> None:
-        self._found: dict[int, tuple[TextReaders | None, list[str]]] = {}
-
-    def add(self, readers: TextReaders | None, text: str) -> None:
-        self._found.setdefault(id(readers), (readers, []))[1].append(text)
-
-    def groups(self) -> Iterable[tuple[TextReaders | None, Sequence[str]]]:
-        return self._found.values()
-
-
 def meet(found: Sequence[TextReaders]) -> TextReaders:
     """Return who may know a text that has all of these readers; everybody where there are none."""
     closed = [one for one in found if not one.public]
@@ -92,6 +79,19 @@ def readers_of(values: Iterable[object]) -> TextReaders:
     return TextReaders(tuple(sorted({name if keeps_case(name) else lowered(name) for name in names})), forms)
 
 
+class TextsByReaders:
+    """Texts of one output, by the readers that its parts have; these are told apart by identity, which is cheap."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[TextReaders | None, list[str]]] = {}
+
+    def add(self, readers: TextReaders | None, text: str) -> None:
+        self._found.setdefault(id(readers), (readers, []))[1].append(text)
+
+    def groups(self) -> Iterable[tuple[TextReaders | None, Sequence[str]]]:
+        return self._found.values()
+
+
 @dataclass(slots=True)
 class CallDeclaration:
     """What a tool declares about the readers of its output, with the arguments *args* of one call."""
@@ -101,9 +101,7 @@ class CallDeclaration:
     _of_args: dict[tuple[str, ...], list[object]] = field(default_factory=dict)
 
     def texts(self, result: Any) -> Iterator[tuple[ValueLeaf, TextReaders | None]]:
-        """Yield every value of *result* and every name of a member, with its readers; None is undeclared."""
-        if not self.parts:
-            return ((leaf, None) for leaf in leaves(result, keys=True))
+        """Yield all values of *result* and names of members, with their readers; None is undeclared."""
         return self._texts(result, (), None)
 
     def loose_text(self) -> TextReaders | None:

@@ -23,7 +23,7 @@ from towpath_tas.core.provenance.value_matching import (
     plain,
     same_forms,
     text_forms,
-    unhidden,
+    unhidden_forms,
     unmarked,
     uppered,
     vouched_links,
@@ -35,6 +35,21 @@ SEPARATOR = "\0\ufdd0\0"
 _RUN = re.compile(r"\w+")
 _BEGINS = re.compile(r"(?:^|[^\w.+%\-@/\\#])[#@]?\Z")
 _ENDS = re.compile(r"(?![\w@/\\%+\-])(?![.:]\w)(?!,\d)")
+_QUOTES = "\"'`\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb"
+_POINTING = re.compile(r"[@/\\]")
+_BEGINS_ALONE = re.compile(rf"(?:^|[\s({{\[<\0])[{_QUOTES}]?[#@]?\Z")
+_MAIL_BEGINS = re.compile(r"(?:^|[\s(<])(?:[\w-]+:|[\w.+%'-]+@[\w.-]+[,;])\Z")
+"""What stands before an address or a path that is not a part of a longer one."""
+
+_ENDS_ALONE = re.compile(rf"[)\]}}>{_QUOTES}.,;:!?]*(?:[\s\0]|\Z)")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""What a program may take for the end of a destination."""
+
+MAX_BEFORE = 200
+"""Characters before an address that are looked at."""
+
+_QUOTED = re.compile(r"(?<![^\s(\[{<,;:=\0])([\"'`])((?:(?!\1)[^\0]|(?<=\w)'(?=\w)){1,500})\1(?![\w/\\@])")
+
 _UNSEPARATED = re.compile(r"[^ -]+")
 _MAX_GAP = 2
 _CHAIN = re.compile(r"[0-9](?:[\s().\-/]{0,3}[0-9])*")
@@ -64,6 +79,12 @@ class TrustedText:
                 *(form for link in frozenset(links(self._text)) for form in vouched_links(link)),
             )
         )
+        self._quoted = [
+            found.span(2)
+            for found in _QUOTED.finditer(self._text)
+            if "/" in found.group(2)[:2] or "\\" in found.group(2)[:4]
+        ]
+        """Quoted paths: each is vouched for as a whole only, as it may have spaces."""
         self._unseparated = uppered(self._text.replace(" ", "").replace("-", ""))
         self._places: array[int] | None = None
         self._letters: str | None = None
@@ -95,13 +116,17 @@ class TrustedText:
         """
         if is_short_number(value):
             return not self._called.isdisjoint((bare(value), *(form[2:] for form in same_forms(value))))
+        if isinstance(value, str) and _CONTROL.search(value):
+            return False
         return self.holds(value, named=True, budget=budget)
 
     def reveals(self, letters: str, budget: SearchBudget) -> bool:
         """Return whether these `unhidden` letters stand in the text in a row. Raises SearchBudgetSpentError."""
         if self._letters is None:
             budget.take(len(self._text))
-            self._letters = SEPARATOR.join(map(unhidden, self._text.split(SEPARATOR)))
+            self._letters = SEPARATOR.join(
+                form for text in self._text.split(SEPARATOR) for form in unhidden_forms(text)
+            )
         budget.take(len(self._letters))
         return letters in self._letters
 
@@ -110,9 +135,17 @@ class TrustedText:
         if not self._words.issuperset(_RUN.findall(low)):
             return False  # all words of what is contained as a whole are whole words of the text
         text, wanted = (self._text, wanted) if keeps_case(wanted) else (self._lowered, low)
-        return any(
-            _BEGINS.search(text[max(0, at - 2) : at]) and _ENDS.match(text, at + len(wanted))
-            for at in _places_of(wanted, text, budget)
+        fits = self._stands_alone if _POINTING.search(wanted) else _stands_apart
+        return any(fits(text, at, at + len(wanted)) for at in _places_of(wanted, text, budget))
+
+    def _stands_alone(self, text: str, begin: int, end: int) -> bool:
+        """Return whether an address or path there is no part of a longer one, nor of a quoted one with spaces."""
+        before = text[max(0, begin - MAX_BEFORE) : begin]
+        alone = _BEGINS_ALONE.search(before) or ("@" in text[begin:end] and _MAIL_BEGINS.search(before))
+        if not alone or not _ENDS_ALONE.match(text, end):
+            return False
+        return _stands_apart(text, begin, end) and not any(
+            first < begin + 1 and end <= last and (first, last) != (begin, end) for first, last in self._quoted
         )
 
     def _contains_account(self, account: str, budget: SearchBudget) -> bool:
@@ -139,6 +172,10 @@ def is_short_number(value: object) -> bool:
     """Return whether *value* is a number of up to three digits, in any spelling."""
     read = [form for form in same_forms(value) if form.startswith("n:")]
     return _SHORT_NUMBER.fullmatch(bare(value)) is not None or (bool(read) and all(map(_SHORT_FORM.fullmatch, read)))
+
+
+def _stands_apart(text: str, begin: int, end: int) -> bool:
+    return _BEGINS.search(text[max(0, begin - 2) : begin]) is not None and _ENDS.match(text, end) is not None
 
 
 def _places_of(wanted: str, text: str, budget: SearchBudget) -> Iterator[int]:

@@ -6,12 +6,12 @@ so nothing here that vouches uses `lower`, digits of a regex or `re.IGNORECASE`,
 is enough that one could be the other in disguise. So the two use different normal forms.
 """
 
-import html
 import re
 import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
-from urllib.parse import unquote
+
+from towpath_tas.core.provenance.spoken_text import readings, spoken_parts
 
 MIN_HIDDEN = 4
 """Shorter values are searched as whole words only: three letters occur in every text by chance."""
@@ -65,8 +65,7 @@ _DATE = re.compile(
 )
 _FILE = re.compile(r"[^/@:]+\.(?:txt|pdf|docx?|xlsx?|pptx?|csv|json|ya?ml|xml|html?|png|jpe?g|gif|log|eml|ics|md|py)")
 _SCHEME = re.compile(r"^\s*[a-z][a-z0-9+.-]{0,20}:(?://)?(?:www\.)?(?=\S)|^\s*www\.(?=\S)", re.IGNORECASE)
-_HOST_GOES_ON = re.compile(r"[\w-]")
-_OTHER_DIGIT = re.compile(r"[^\D0-9]")
+_LINK_ENDS = re.compile(r"[)\]}>\"'`\u201d\u2019\u00bb.,;:!?]*(?:[\s\0]|\Z)")
 _INTO_ASCII = re.compile("([\u212a\u037e\u1fef])")
 """The letters that NFC replaces by ASCII ones: the sign of kelvin, the Greek question mark, varia."""
 
@@ -198,11 +197,11 @@ def numbers(text: str) -> Iterator[str]:
 
 
 def links(text: str) -> Iterator[str]:
-    """Yield the web links in *text*, each as scheme, colon and the rest."""
+    """Yield the web links in *text*, each as scheme, colon and the rest; none is a part of a longer one."""
     for found in _POINTERS.finditer(text):
         piece = found.group().rstrip(".,;:!?")
         url = _URL.fullmatch(piece)
-        if url is not None and "@" not in piece and not _HOST_GOES_ON.match(text, found.end()):
+        if url is not None and "@" not in piece and _LINK_ENDS.match(text, found.end()):
             yield _link(url)
 
 
@@ -248,8 +247,17 @@ def listed(text: str) -> list[str]:
 
 
 def unhidden(text: str) -> str:
-    """Return *text* in a form that reveals disguise: no case, no accents, nothing between the letters."""
-    return _UNWORDED.sub("", _spoken(text))
+    """Return *text* in a form that reveals disguise: escapes read, no case, no accents, nothing between the letters."""
+    return _letters(readings(text)[0])
+
+
+def unhidden_forms(text: str) -> tuple[str, ...]:
+    """Return the form of *text* that reveals disguise, and the one that takes no escape in it for one."""
+    return tuple(dict.fromkeys(map(_letters, readings(text))))
+
+
+def _letters(text: str) -> str:
+    return "".join(_UNWORDED.sub("", part) for part in spoken_parts(text))
 
 
 def without_scheme(text: str) -> str:
@@ -259,14 +267,23 @@ def without_scheme(text: str) -> str:
 
 def words(text: str) -> frozenset[str]:
     """Return the words and numbers of *text* in revealed form, for values too short to be searched inside words."""
-    spoken = _spoken(text)
-    return frozenset((*_WORD.findall(spoken), *number_forms(spoken)))
+    found: set[str] = set()
+    for reading in readings(text):
+        for part in spoken_parts(reading):
+            found.update(_WORD.findall(part))
+            found.update(number_forms(part))
+    return frozenset(found)
 
 
-def _spoken(text: str) -> str:
-    if "%" in text:
-        text = unquote(text)
-    if "&" in text:
-        text = html.unescape(text)
-    text = unicodedata.normalize("NFKD", text).casefold()
-    return text if text.isascii() else _OTHER_DIGIT.sub(lambda found: str(unicodedata.digit(found.group())), text)
+def revealed(value: object) -> frozenset[str]:
+    """Return forms of *value* of which another spelling of it has one too; they are compared, never searched."""
+    numbers = frozenset(form for form in same_forms(value) if form.startswith("n:"))
+    if not isinstance(value, str):
+        return numbers
+    return numbers | {f"t:{letters}" for letters in needles(value)}
+
+
+def needles(text: str) -> tuple[str, ...]:
+    """Return the letters by which a text is found wherever it was seen; what has no letters is its own needle."""
+    found = unhidden_forms(without_scheme(text))
+    return tuple(filter(None, found if found[0] else (*unhidden_forms(text), *found))) or (text,)

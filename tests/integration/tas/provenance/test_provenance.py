@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
+import pytest
 from tests.support.tas.tas_caller import query, row, tool
 from tests.support.tas.tas_running import Running, shared_tas, tas
 from tests.support.waiting import eventually
@@ -13,6 +14,7 @@ from tests.support.waiting import eventually
 from towpath_contracts import rpc
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_fabric.ids import new_run_id
+from towpath_tas.app.calls import value_origins
 
 __all__ = ["shared_tas", "tas"]
 
@@ -92,6 +94,20 @@ async def test_a_destination_passes_by_the_task_and_by_the_record_and_by_nothing
     assert await verdict(tas, run_id, "orders.send", to="far@evil.example") == "tool.denied", (
         "at the end of a long text"
     )
+
+
+async def test_a_run_that_has_read_much_is_decided_when_all_of_it_was_read(
+    tas: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its call is given back until then, and those of others are decided meanwhile."""
+    monkeypatch.setattr(value_origins, "PASS_S", 0.001)
+    await careful(tas)
+    run_id, other = await begun(tas), await begun(tas)
+    for step in range(1, 5):
+        await returned(tas, run_id, "orders.mails", ["long words " * 20_000, f"eve{step}@evil.example"], step=step)
+    assert await verdict(tas, other, "orders.send", to="ann@acme.example") == "permitted"
+    assert await verdict(tas, run_id, "orders.send", to="eve4@evil.example") == "tool.denied"
+    assert await verdict(tas, run_id, "orders.send", to="ann@acme.example") == "permitted"
 
 
 async def test_what_comes_back_later_is_seen_by_the_next_call(tas: Running) -> None:
