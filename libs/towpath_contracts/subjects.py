@@ -35,7 +35,10 @@ AGENT = "agent"
 _AGENT_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}")
 
 ANONYMOUS = "anonymous"
-"""The caller of plain `task.submit`."""
+"""The caller of plain `task.submit`, and of whoever has no credential at the broker."""
+
+LOCAL = "local"
+"""The caller of the person who shows the token of an embedded platform; no client of the broker has rights as it."""
 
 
 def task_submit(caller: str) -> str:

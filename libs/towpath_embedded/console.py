@@ -88,7 +88,7 @@ def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str
     return [
         *(rows if gateway else []),
         *(_ways_in(state) if state.get("sign_in_url") else []),
-        ("NATS", state["nats_url"], "JetStream; monitoring at " + state["nats_monitoring_url"]),
+        ("NATS", state["nats_url"], "JetStream"),
         ("Database", state["database_url"], "PostgreSQL on a private socket"),
         *([policy_line(state["policy"])] if state.get("policy") else []),
         ("Data", state["data"], kept),

@@ -21,7 +21,14 @@ from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, NatsUserRights, client_rights
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.local_access import LocalAccess
-from towpath_embedded.platform_state import STATE_FILE, lock_folder, remove_state, wait_for_predecessor, write_state
+from towpath_embedded.platform_state import (
+    DATABASE_FOLDER,
+    STATE_FILE,
+    lock_folder,
+    remove_state,
+    wait_for_predecessor,
+    write_state,
+)
 from towpath_embedded.processes import child_process, fork_client, role_names, role_process
 from towpath_embedded.processes.child_process import ManagedProcess, trim
 from towpath_embedded.processes.ports import LOOPBACK, require_free
@@ -229,7 +236,7 @@ class Platform:
         for name, port in self._ports.items():
             if port is not None:
                 require_free(port, option="--port" if name == "gateway" else "--nats-port")
-        self._postgres = Postgres(self.data / "postgres", log=self.log("postgres"), durable=self._durable)
+        self._postgres = Postgres(self.data / DATABASE_FOLDER, log=self.log("postgres"), durable=self._durable)
         self._nats = Nats(
             self.data / "nats",
             port=self._ports["nats"],
@@ -287,6 +294,7 @@ class Platform:
                 port_variable="TOWPATH_GATEWAY_PORT" if role == "gateway" else "TOWPATH_HEALTH_PORT",
                 port=self._ports["gateway"] if first_gateway else None,
                 spawn=self._spawn,
+                keeps_port=role == "gateway",
             )
             units.append(self._units[name])
         return units
@@ -376,7 +384,6 @@ class Platform:
             "gateway_url": self.gateway_url if "gateway" in self.processes else None,
             "authorization_file": str(self.access.file),
             "nats_url": self.nats_url,
-            "nats_monitoring_url": f"http://{LOOPBACK}:{self.nats.monitoring_port}",
             "nats_passwords": str(self.nats.folder / "passwords.json"),
             "database_url": self.dsn(),
             "processes": {

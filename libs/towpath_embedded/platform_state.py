@@ -12,24 +12,31 @@ import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_embedded.local_access import SIGN_IN_FILE, TOKEN_FILE
 from towpath_embedded.servers.nats import write_private
 from towpath_fabric.clock import wall
 
 LOCK_FILE = "lock"
 STATE_FILE = "state.json"
+DATABASE_FOLDER = "postgres"
+CLOSED_FILES = frozenset({TOKEN_FILE, SIGN_IN_FILE, "ticket.key", "seal.key"})
 PREDECESSOR_TIMEOUT_S = 15.0  # a role drains for ten seconds at most
 
 
 @contextlib.contextmanager
 def lock_folder(data: Path) -> Iterator[None]:
-    """Hold the data folder for this process; raise `already_up`, naming its holder and since when."""
-    if not data.exists():
+    """Hold the data folder for this process; raise `already_up`, naming its holder and since when.
+
+    Raises `data_folder_shared` where another user made it, or may write it.
+    """
+    if not data.exists() and not data.is_symlink():
         data.mkdir(parents=True)
         data.chmod(0o711)  # the database's user passes through; what lies in it is closed by itself
-    with (data / LOCK_FILE).open("a+") as lock:
+    refuse_shared_folder(data, os.geteuid())
+    with _opened(data / LOCK_FILE) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -39,6 +46,43 @@ def lock_folder(data: Path) -> Iterator[None]:
         lock.write(json.dumps({"pid": os.getpid(), "started_at": wall().isoformat()}))
         lock.flush()
         yield
+
+
+def refuse_shared_folder(data: Path, user: int) -> None:
+    """Raise `data_folder_shared` unless *data* and what lies in it is *user*'s alone.
+
+    Who planted the folder, or a token, a key or a link in it, would know what is kept there, and choose where it goes.
+    """
+    inside = sorted(data.iterdir()) if data.is_dir() else []
+    own = [path for path in inside if path.name != DATABASE_FOLDER or user != 0]  # the database does not run as root
+    foreign = [path for path in (data, *own) if _owner(path) not in {user, None}]
+    if not foreign and data.exists() and data.stat().st_uid != user:  # one's own link to somebody else's folder
+        foreign = [data]
+    closed = (data, *(path for path in inside if path.name in CLOSED_FILES))
+    faults = [f"{path} belongs to another user" for path in foreign]
+    faults += [f"{path} can be written by other users" for path in closed if _others_may_write(path)]
+    if faults:
+        remedy = (
+            f"Look who made it; remove it, name another (--data FOLDER), or make it yours: chown, chmod go-w {data}."
+        )
+        raise ProblemError(problem("data_folder_shared", "; ".join(faults), remedy=remedy))
+
+
+def _owner(path: Path) -> int | None:
+    with contextlib.suppress(FileNotFoundError):  # a platform that runs there has just replaced it
+        return path.lstat().st_uid
+    return None
+
+
+def _others_may_write(path: Path) -> bool:
+    return path.exists() and bool(path.stat().st_mode & 0o022)
+
+
+def _opened(lock: Path) -> TextIO:
+    """Open the lock for this user alone: whoever else can open it, to read it only, can hold it."""
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return os.fdopen(descriptor, "r+")
 
 
 def write_state(data: Path, state: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import json
 import os
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from email.utils import formatdate
@@ -111,14 +112,19 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
         self._server: uvicorn.Server | None = None
         self._app: AsgiApp | None = None
+        self._descriptor: int | None = None
         self._address = (settings.health_host, settings.health_port)
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self.stopping = asyncio.Event()
         """Set as soon as the process is asked to stop: long responses, such as event streams, end then."""
 
-    def serve_app(self, app: AsgiApp, host: str, port: int) -> None:
-        """Answer HTTP at *host*:*port* with *app*; the health paths there stay the service's own."""
+    def serve_app(self, app: AsgiApp, host: str, port: int, descriptor: int | None = None) -> None:
+        """Answer HTTP at *host*:*port* with *app*; the health paths there stay the service's own.
+
+        *descriptor* is that of a socket which listens there already.
+        """
         self._app = app
+        self._descriptor = descriptor
         self._address = (host, port)
 
     def on_start(self, step: LifecycleHook) -> None:
@@ -302,5 +308,11 @@ class Service:
             timeout_graceful_shutdown=int(self.settings.stop_grace_s),
         )
         self._server = _StoppableServer(config, self._notify_stopping, self.stopping)
-        self._server.run()
+        self._server.run(None if self._descriptor is None else [_inherited_socket(self._descriptor)])
         return 1 if self._failed or not self._server.started else 0
+
+
+def _inherited_socket(descriptor: int) -> socket.socket:
+    listener = socket.socket(fileno=descriptor)
+    listener.set_inheritable(False)  # to whatever this process executes
+    return listener

@@ -20,6 +20,14 @@ DEFAULT_SERVER = "http://127.0.0.1:8787"
 DATA_FOLDER = Path(".towpath")
 TOKEN_FILE = "authorization"  # noqa: S105 - a name
 _HEADER = "Authorization: Bearer "
+_OTHERS_WRITE = 0o022
+_PROCESSES = Path("/proc")
+_NET_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTENS = "0A"
+_LOOPBACK_LISTENERS = frozenset(
+    {"0100007F", "00000000", "0" * 32, "0000000000000000FFFF00000100007F", "0000000000000000FFFF000000000000"}
+)
+"""127.0.0.1 and every address, also as IPv6 writes them."""
 
 
 def running_server_url(folder: Path = DATA_FOLDER) -> str | None:
@@ -32,13 +40,17 @@ def local_token(server: str, folder: Path = DATA_FOLDER) -> str | None:
     """Return the token of the platform that runs on *folder*, if it is the one at *server*; else None.
 
     A state file is left behind by a platform that was killed, and its port may be somebody else's by now. A platform
-    holds the lock of its folder as long as it lives. What the state says of files is not followed, and a folder of
-    another user counts for nothing: it could name any file of this user, and any address to send it to.
+    holds the lock of its folder as long as it lives; so that nobody else's lock is taken for it, its process and the
+    listener at the address have to be this user's. What the state says of files is not followed, and what another user
+    owns or may write counts for nothing: it could name any file of this user, and any address to send it to.
     """
-    if not _is_same_place(server, _state(folder).get("gateway_url")) or not _is_locked(folder / "lock"):
+    token, state = folder / TOKEN_FILE, _state(folder)
+    if not all(_is_mine(path) for path in (folder, folder / "state.json", token)):
         return None
-    token = folder / TOKEN_FILE
-    return _token_of(token) if all(_is_mine(path) for path in (folder, folder / "state.json", token)) else None
+    alive = _is_locked(folder / "lock") and _is_my_process(state.get("pid"))
+    if not alive or not _is_same_place(server, state.get("gateway_url")) or not _listens_for_me(server):
+        return None
+    return _token_of(token)
 
 
 def read_token(state: dict[str, Any]) -> str | None:
@@ -56,10 +68,42 @@ def _token_of(file: Path) -> str | None:
 
 
 def _is_mine(path: Path) -> bool:
+    """Return whether *path*, and what it leads to if it is a link, is this user's and nobody else may write it."""
     try:
-        return path.lstat().st_uid == os.getuid()
+        status = path.stat()
+        return path.lstat().st_uid == status.st_uid == os.getuid() and not status.st_mode & _OTHERS_WRITE
     except OSError:
         return False
+
+
+def _is_my_process(pid: object) -> bool:
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)  # refused for another user's, but to root
+        return not _PROCESSES.is_dir() or (_PROCESSES / str(pid)).stat().st_uid == os.getuid()
+    except (OSError, OverflowError):
+        return False
+
+
+def _listens_for_me(server: str) -> bool:
+    """Return whether the listeners that may answer at *server*, of this machine, are this user's alone.
+
+    Where the system has no such tables, it can't be told and is taken for granted.
+    """
+    port = urlsplit(server).port
+    texts = []
+    for table in _NET_TABLES:
+        with contextlib.suppress(OSError):
+            texts.append(table.read_text("ascii"))
+    return not texts or set[int]().union(*(listener_users(text, port or 0) for text in texts)) == {os.getuid()}
+
+
+def listener_users(table: str, port: int) -> set[int]:
+    """Return the users whose sockets may answer at *port* of 127.0.0.1 by a *table* like `/proc/net/tcp`."""
+    rows = (row.split() for row in table.splitlines()[1:])
+    listeners = ((*row[1].partition(":"), row[7]) for row in rows if row[3] == _LISTENS)
+    return {int(user) for address, _, at, user in listeners if address in _LOOPBACK_LISTENERS and int(at, 16) == port}
 
 
 def _state(folder: Path) -> dict[str, Any]:

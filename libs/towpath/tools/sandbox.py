@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ HOME: Final = "/home/sandbox"
 DATA_FOLDER: Final = ".towpath"
 """Of the embedded platform, with its keys: empty in the sandbox where it lies in a folder that was granted."""
 
+_CLUSTER_PLACES: Final = (Path("/var/lib/towpath"), Path("/var/tmp/towpath"))  # noqa: S108 - of root's platforms
+_OF_A_PLATFORM: Final = (".s.PGSQL.5432", "lock", "nats")
 _PROBE_TIMEOUT_S: Final = 10
 _RETRY_S: Final = 60.0
 _USER_ID: Final = "1000"  # inside; outside it stays who runs the worker
@@ -306,10 +309,39 @@ def _mounts(readable: Sequence[Path], writable: Sequence[Path]) -> Iterator[str]
         if not path.exists():
             raise FileNotFoundError(2, f"{path} is granted to it and does not exist")
         yield from (granted[path], str(path), str(path))
-    hidden = {path / DATA_FOLDER for path in outer_first} | {one for one in (_own_data_folder,) if one is not None}
-    for folder in sorted(hidden):
-        if folder.is_dir() and any(folder.is_relative_to(path) or path.is_relative_to(folder) for path in outer_first):
-            yield from ("--tmpfs", str(folder))
+    for place in sorted(set(_hidden(outer_first))):
+        yield from ("--tmpfs", str(place)) if place.is_dir() else ("--ro-bind", os.devnull, str(place))
+
+
+def _hidden(granted: Sequence[Path]) -> Iterator[Path]:
+    """Yield where data folders and databases of platforms would be seen in what is *granted*.
+
+    What a path leads to is compared: another name of a folder shows the same. Databases trust whoever reaches them.
+    """
+    own = [] if _own_data_folder is None else [_own_data_folder]
+    data = {folder.resolve() for folder in (*own, *(path / DATA_FOLDER for path in granted)) if folder.is_dir()}
+    inside_only = {folder.resolve() for folder in _database_folders()} - data
+    for path in granted:
+        real = path.resolve()
+        yield from (path / one.relative_to(real) for one in data | (inside_only - {real}) if one.is_relative_to(real))
+        yield from (_as_seen(path, real, one) for one in data if real.is_relative_to(one))
+
+
+def _as_seen(path: Path, real: Path, folder: Path) -> Path:
+    """Return what *folder*, which *real* lies in, is called by *path*, another name of *real*; else *path* itself."""
+    depth = len(real.relative_to(folder).parts)
+    same = depth and path.parts[-depth:] == real.parts[-depth:] and path.parents[depth - 1].resolve() == folder
+    return path.parents[depth - 1] if same else path
+
+
+def _database_folders() -> Iterator[Path]:
+    """Yield where embedded platforms of this machine have data and sockets outside their data folders."""
+    for place in _CLUSTER_PLACES:
+        yield from place.glob("cluster-*")
+    for folder in Path(tempfile.gettempdir()).glob("towpath-*"):
+        with contextlib.suppress(OSError):  # another user's, who has closed it
+            if any((folder / name).exists() for name in _OF_A_PLATFORM):
+                yield folder
 
 
 def _absolute(path: Path) -> Path:

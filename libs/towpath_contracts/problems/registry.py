@@ -314,6 +314,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Install bubblewrap (pip install 'towpath[sandbox]') and allow user namespaces, or say sandbox: preferred.",
     ),
     ProblemKind("run_failed", 0, "The run has ended without an answer", "Look at it: towpath runs show ID."),
+    ProblemKind("data_folder_shared", 0, "The data folder is not yours alone", "Name another: --data FOLDER."),
     ProblemKind("file_missing", 0, "A named file does not exist", "Correct the path, or leave the option out."),
     ProblemKind("service_failed", 0, "A service did not become ready", "Read its log in the data folder."),
     ProblemKind("id_ambiguous", 0, "The shortened id fits several things", "Give more of its characters."),

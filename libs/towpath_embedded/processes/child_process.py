@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from towpath_embedded.processes import fork_server
 from towpath_fabric.process_protection import secrets_pipe, without_secrets
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class ProcessSpawner(Protocol):
         environment: Mapping[str, str],
         death_signal: signal.Signals,
         directory: Path = Path("/"),
+        listener: int | None = None,
     ) -> ChildProcess:
         """Start *command*; see `spawn`."""
 
@@ -120,10 +122,12 @@ def spawn(
     death_signal: signal.Signals,
     identity: ProcessUser = OWN_IDENTITY,
     directory: Path = Path("/"),
+    listener: int | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start *command* with its output appended to *log*; *death_signal* reaches it when this process dies (Linux).
 
-    Secrets in *environment* reach it by a pipe, which `protect_process` reads.
+    Secrets in *environment* reach it by a pipe, which `protect_process` reads. *listener* is the descriptor of a socket
+    that listens, which it is given too: the variable `fork_server.LISTENER` names it.
     """
     require_main_thread()
     plain, secrets = without_secrets(environment)
@@ -133,10 +137,10 @@ def spawn(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**plain, **variables},
+            env={**plain, **variables, **({} if listener is None else {fork_server.LISTENER: str(listener)})},
             cwd=directory,
             start_new_session=True,
-            pass_fds=descriptors,
+            pass_fds=(*descriptors, *(() if listener is None else (listener,))),
             preexec_fn=before_exec(identity, death_signal),  # noqa: PLW1509 - two system calls, resolved beforehand
             user=identity.user,
             group=identity.group,

@@ -140,7 +140,14 @@ class ForkServer:
         return read_at_start(environment) == self._environment and path[: len(self._path)] == self._path
 
     def fork(
-        self, command: Sequence[str], *, log: int, environment: Mapping[str, str], death_signal: int, directory: int
+        self,
+        command: Sequence[str],
+        *,
+        log: int,
+        environment: Mapping[str, str],
+        death_signal: int,
+        directory: int,
+        listener: int | None = None,
     ) -> ForkedProcess:
         """Fork what `python -m` of *command* would start; OSError when the server does not answer."""
         safe_path = command[1] == SAFE_PATH
@@ -152,11 +159,12 @@ class ForkServer:
             "environment": dict(environment),
             "death_signal": int(death_signal),
         }
+        given = () if listener is None else (listener,)
         ours, theirs = socket.socketpair()
         with ours, _adopting():
             ours.settimeout(FORK_TIMEOUT_S)
             with theirs:
-                socket.send_fds(self._socket, [fork_server.START], [theirs.fileno(), log, directory])
+                socket.send_fds(self._socket, [fork_server.START], [theirs.fileno(), log, directory, *given])
             ours.sendall(json.dumps(order).encode() + b"\n")
             with ours.makefile("rb") as lines:
                 answer = lines.readline()
@@ -208,6 +216,7 @@ def spawn(
     environment: Mapping[str, str],
     death_signal: signal.Signals,
     directory: Path = Path("/"),
+    listener: int | None = None,
 ) -> child_process.ChildProcess:
     """Start *command* as `child_process.spawn` does; by a fork if it is `python [-P] -m MODULE` and it can be."""
     words = [os.fspath(word) for word in command]
@@ -224,10 +233,13 @@ def spawn(
                     environment=environment,
                     death_signal=death_signal,
                     directory=folder,
+                    listener=listener,
                 )
             except OSError:  # it was killed, or hangs; the next start finds a new one
                 close()
-    return child_process.spawn(words, log=log, environment=environment, death_signal=death_signal, directory=directory)
+    return child_process.spawn(
+        words, log=log, environment=environment, death_signal=death_signal, directory=directory, listener=listener
+    )
 
 
 def _server_for(words: Sequence[str]) -> ForkServer | None:

@@ -26,8 +26,11 @@ from towpath_fabric.process_protection import protect_process
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-DESCRIPTORS: Final = 3
-"""What comes with a request: the socket with the order, the log, the directory."""
+MOST_DESCRIPTORS: Final = 4
+"""What comes with a request: the socket with the order, the log, the directory, and perhaps a socket that listens."""
+
+LISTENER: Final = "TOWPATH_GATEWAY_DESCRIPTOR"
+"""The variable that names the socket which a process is to answer at, where it was given one."""
 
 READY: Final = b"r"
 START: Final = b"s"
@@ -183,7 +186,7 @@ def _fork_until_closed(requests: socket.socket) -> list[int] | None:
     has asked for that. It is the platform's own child: its pid, its exit status and its end need no messenger.
     """
     while True:
-        request, passed, _, _ = socket.recv_fds(requests, len(START), DESCRIPTORS)
+        request, passed, _, _ = socket.recv_fds(requests, len(START), MOST_DESCRIPTORS)
         if not request:
             return None
         between = os.fork()
@@ -204,7 +207,7 @@ def _await_adoption(between: int) -> None:
         time.sleep(_ADOPTION_POLL_S)
 
 
-def _run_module(parent: int, order: int, log: int, directory: int) -> None:
+def _run_module(parent: int, order: int, log: int, directory: int, listener: int | None = None) -> None:
     """Give this forked process the session, log, directory and environment of its order, and run the module."""
     os.setsid()
     wanted = _receive_order(order, parent)
@@ -216,6 +219,8 @@ def _run_module(parent: int, order: int, log: int, directory: int) -> None:
     known = path_entries(os.environ)
     os.environ.clear()
     os.environ.update(wanted["environment"])
+    if listener is not None:
+        os.environ[LISTENER] = str(listener)
     sys.path[len(known) : len(known)] = path_entries(os.environ)[len(known) :]
     if not wanted["safe_path"]:
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` without -P does it

@@ -14,6 +14,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 LOOPBACK = "127.0.0.1"
 LOWEST_PORT = 15_000
 HIGHEST_PORT = 32_000
+BACKLOG = 2_048  # as uvicorn has it
 ATTEMPTS = 200  # a machine with this many misses in a row has no free port worth looking for
 
 _LISTENING = "0A"
@@ -70,6 +71,14 @@ def require_free(port: int, *, option: str) -> None:
             remedy=f"Stop its owner, or choose another: towpath up {option} auto",
         )
     )
+
+
+def listen(port: int) -> socket.socket:
+    """Listen on the loopback *port*; raise `port_busy` when it is taken. Connections wait until somebody takes them."""
+    try:
+        return socket.create_server((LOOPBACK, port), backlog=BACKLOG)
+    except OSError as error:
+        raise ProblemError(problem("port_busy", f"Port {port} can't be listened on: {error}")) from error
 
 
 def port_owner(port: int) -> str | None:

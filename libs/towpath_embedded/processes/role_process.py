@@ -9,15 +9,17 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import ClassVar
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes import child_process, fork_server
-from towpath_embedded.processes.ports import LOOPBACK, free_port
+from towpath_embedded.processes.ports import LOOPBACK, free_port, listen
 from towpath_fabric.process_protection import LOCAL_KEY, PROVIDER_KEYS, without_secrets
 
 START_TIMEOUT_S = 120  # imports alone take half a minute on a machine that is very busy
@@ -105,6 +107,8 @@ def stop_timeout_s(environment: Mapping[str, str]) -> float:
 class RoleProcess:
     """One process of a role. *port_variable* names the setting for where to answer `/readyz`.
 
+    With *keeps_port* this process listens there from the first start to the stop, and gives each process the socket:
+    nobody else gets the port between the death of one and the start of the next, and an answer at it is its own.
     *spawn* starts it: `child_process.spawn`, or `fork_client.spawn`.
     """
 
@@ -121,6 +125,7 @@ class RoleProcess:
         port: int | None = None,
         directory: Path | None = None,
         spawn: child_process.ProcessSpawner = child_process.spawn,
+        keeps_port: bool = False,
     ) -> None:
         self.name = name
         self.log = log
@@ -133,25 +138,46 @@ class RoleProcess:
         self._port_variable = port_variable
         self._directory = directory or Path.cwd()
         self._spawn = spawn
+        self._keeps_port = keeps_port
+        self._listener: socket.socket | None = None
 
     def spawn(self) -> None:
-        """Start the process without waiting for it."""
+        """Start the process without waiting for it; raise `port_busy` where a port that is kept is taken."""
+        if self._keeps_port and self._listener is None:
+            self._listener = listen(self.port)
         self.process = self._spawn(
             self._command,
             log=self.log,
             environment={**self._environment, self._port_variable: str(self.port)},
             death_signal=signal.SIGTERM,
             directory=self._directory,
+            listener=None if self._listener is None else self._listener.fileno(),
         )
 
     async def ready(self) -> bool:
         """Return whether the process answers `/readyz` with 200."""
-        return await http_status(self.port, "/readyz") == 200
+        asking = asyncio.create_task(http_status(self.port, "/readyz"))
+        if self._listener is None or self.process is None:
+            return await asking == HTTPStatus.OK
+        ended = asyncio.create_task(child_process.wait_exit(self.process))  # then the question waits for nobody
+        try:
+            await asyncio.wait({asking, ended}, return_when=asyncio.FIRST_COMPLETED)
+            return asking.done() and asking.result() == HTTPStatus.OK
+        finally:
+            asking.cancel()
+            ended.cancel()
+            await asyncio.gather(asking, ended, return_exceptions=True)
 
     async def start(self) -> None:
         """Start the process and wait until it is ready; raise `service_failed` when it does not become so."""
-        for _ in range(PORT_ATTEMPTS):
-            self.spawn()
+        for attempt in range(PORT_ATTEMPTS):
+            try:
+                self.spawn()
+            except ProblemError:
+                if self._port_is_fixed or attempt == PORT_ATTEMPTS - 1:
+                    raise
+                self.port = free_port()
+                continue
             if await child_process.became_ready(self, timeout_s=START_TIMEOUT_S):
                 self._port_is_fixed = True
                 return
@@ -165,6 +191,9 @@ class RoleProcess:
 
     async def stop(self) -> None:
         """Let the process drain, then end it."""
+        if self._listener is not None:  # first: what comes now is refused instead of waiting for nobody
+            self._listener.close()
+            self._listener = None
         if self.process is not None:
             await child_process.stop(self.process, with_signal=self.stop_signal, timeout_s=self.stop_timeout_s)
 

@@ -10,10 +10,8 @@ import contextlib
 import logging
 import math
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import nats as nats_client
 from nats.aio.client import Client
@@ -23,8 +21,7 @@ from nats.js.errors import APIError, NotFoundError
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.streams import STREAMS
 from towpath_embedded.processes.child_process import failure
-from towpath_embedded.processes.ports import LOOPBACK
-from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.nats import HEALTH_SUBJECT, HEALTH_USER, Nats
 from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.streams import ensure_streams
 
@@ -35,7 +32,7 @@ TRIES = 2  # a server that is just starting refuses for a moment; damage stays
 CONNECT_TIMEOUT_S = 5
 LOOK_AT_FILES_S = 5.0
 ASK_S = 30.0  # how often the broker is asked for its health, though its disk has room: that wakes it
-WRITE_ERROR = b"write error"  # what `/healthz` reports for a stream that no longer takes messages
+WRITE_ERROR = b"write error"  # what the server's health reports for a stream that no longer takes messages
 ROOM_BYTES = 8 * 1024 * 1024  # with less space than this a refusal is no sign of damaged files
 SERVER_ERRORS = 500
 
@@ -112,7 +109,7 @@ class BrokerRecovery:
             self._asked_s = -math.inf  # it is asked as soon as there is room
         elif monotonic() - self._asked_s >= ASK_S:
             self._asked_s = monotonic()
-            if WRITE_ERROR in await asyncio.to_thread(_health, self._nats.monitoring_port):
+            if WRITE_ERROR in await self._health():
                 self._notice(
                     "nats had no space and has stopped to store messages; it is restarted, there is room again"
                 )
@@ -150,18 +147,28 @@ class BrokerRecovery:
 
     async def _declare_now(self) -> None:
         pid = self._pid()
+        async with self._connected("deploy") as connection:
+            await self._declare_through(connection)
+        self._declared_for = pid
+
+    async def _health(self) -> bytes:
+        """Return what the server says of itself, as JSON; raises OSError or nats.errors.Error."""
+        async with self._connected(HEALTH_USER) as connection:
+            return (await connection.request(HEALTH_SUBJECT, b"", timeout=CONNECT_TIMEOUT_S)).data
+
+    @contextlib.asynccontextmanager
+    async def _connected(self, user: str) -> AsyncIterator[Client]:
         connection = await nats_client.connect(
-            self._nats.url("deploy"),
-            inbox_prefix=b"_INBOX_deploy",
+            self._nats.url(user),
+            inbox_prefix=f"_INBOX_{user}".encode(),
             connect_timeout=CONNECT_TIMEOUT_S,
             allow_reconnect=False,
             error_cb=_log_connection_error,
         )
         try:
-            await self._declare_through(connection)
+            yield connection
         finally:
             await connection.close()
-        self._declared_for = pid
 
     async def _declare_through(self, connection: Client) -> None:
         for tried in range(1, TRIES + 1):
@@ -202,15 +209,6 @@ def _cancelled() -> bool:
     """Return whether this task was cancelled: nats-py forgets a cancellation that comes while a connection closes."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _health(port: int) -> bytes:
-    try:
-        with urlopen(f"http://{LOOPBACK}:{port}/healthz", timeout=CONNECT_TIMEOUT_S) as answer:
-            return bytes(answer.read())
-    except HTTPError as error:
-        with error:
-            return bytes(error.read())
 
 
 async def _log_connection_error(error: Exception) -> None:

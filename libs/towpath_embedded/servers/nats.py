@@ -1,6 +1,8 @@
 """An embedded nats-server: one per platform, on a port that stays the same however often it is started.
 
-The configuration holds the passwords and is readable by its owner only; monitoring answers on the loopback alone.
+The configuration holds the passwords and is readable by its owner only. There is no HTTP monitoring, which every
+process of the machine and every page in a browser could read: the user `health` asks the server over NATS, and may ask
+nothing else.
 """
 
 import json
@@ -15,7 +17,8 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
 
-from towpath_contracts.authority import CORE, NatsUserRights
+from towpath_contracts.authority import CORE, NatsUserRights, broker_permissions
+from towpath_contracts.base import JsonObject
 from towpath_contracts.broker_accounts import SYSTEM, broker_accounts
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.processes import child_process
@@ -34,6 +37,8 @@ REFUSAL_LINES = 4
 PANIC = "panic: "  # how the report of a server that crashed begins
 PANIC_STATUS = 2
 PANIC_LINES = 60  # the report ends with the stack of one goroutine
+HEALTH_USER = "health"
+HEALTH_SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
 DISK_FULL = "no space left"  # then the store is as good as ever
 _log = logging.getLogger(__name__)
 
@@ -64,7 +69,6 @@ class Nats:
         self.log = (log or folder / "nats.log").absolute()
         self.process: child_process.ChildProcess | None = None
         self.port = port or free_port()
-        self.monitoring_port = free_port()
         self._port_is_fixed = port is not None
         self._binary = nats_binary()
         self._emptied = False
@@ -150,7 +154,7 @@ class Nats:
             if self._port_is_fixed or not child_process.found_its_port_taken(self.log):
                 break
             # Somebody took the port between our choice and the server's start.
-            self.port, self.monitoring_port = free_port(), free_port()
+            self.port = free_port()
         ended = self.process is None or self.process.poll() is not None
         await self.stop()
         what = "ended" if ended else f"was not ready within {START_TIMEOUT_S} s"
@@ -167,7 +171,6 @@ class Nats:
             "server_name: towpath",
             f"host: {json.dumps(LOOPBACK)}",
             f"port: {self.port}",
-            f"http: {json.dumps(f'{LOOPBACK}:{self.monitoring_port}')}",
             f"ports_file_dir: {json.dumps(str(self.folder))}",
             f"max_payload: {MAX_PAYLOAD}",
             f"write_deadline: {json.dumps(WRITE_DEADLINE)}",
@@ -183,9 +186,17 @@ class Nats:
             # The server reads JSON as a form of its own notation.
             lines += [
                 f"system_account: {SYSTEM}",
-                f"accounts: {json.dumps(broker_accounts(self._users, self.password))}",
+                f"accounts: {json.dumps(self._accounts())}",
             ]
         return "\n".join(lines) + "\n"
+
+    def _accounts(self) -> JsonObject:
+        accounts = broker_accounts(self._users, self.password)
+        rights = broker_permissions(NatsUserRights(publish=(HEALTH_SUBJECT,), subscribe=(f"_INBOX_{HEALTH_USER}.>",)))
+        accounts[SYSTEM]["users"] = [
+            {"user": HEALTH_USER, "password": self.password(HEALTH_USER), "permissions": rights}
+        ]
+        return accounts
 
     def _take_over_store(self) -> None:
         """Give CORE the streams that lie where a version without accounts kept them."""
@@ -217,7 +228,8 @@ class Nats:
         """Read the passwords of earlier starts, so that a worker started by hand can connect again; add what misses."""
         path = self.folder / "passwords.json"
         known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-        passwords = {user: known.get(user) or secrets.token_urlsafe(24) for user in self._users}
+        users = (*self._users, HEALTH_USER) if self._users else ()
+        passwords = {user: known.get(user) or secrets.token_urlsafe(24) for user in users}
         if passwords != known and self._users:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_private(path, json.dumps(passwords))

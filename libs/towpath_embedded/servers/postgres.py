@@ -1,13 +1,15 @@
 """An embedded PostgreSQL: the files come from a wheel, the server is ours to start, kill and start again.
 
 It listens on a Unix socket only, and the socket's folder is closed to other users: that folder is the lock, since
-connections are trusted. A commit is durable when it returns (`fsync` and `synchronous_commit` are on).
+connections are trusted. As root the server runs as another user, whose processes can enter it: then it asks the kernel
+who connects, and lets in root alone. A commit is durable when it returns (`fsync` and `synchronous_commit` are on).
 """
 
 import asyncio
 import contextlib
 import hashlib
 import os
+import pwd
 import shutil
 import signal
 import sys
@@ -24,6 +26,7 @@ from platformdirs import user_cache_path
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes import child_process
 from towpath_embedded.processes.child_process import ProcessUser
+from towpath_embedded.servers.nats import write_private
 from towpath_embedded.servers.postgres_identity import (
     data_folder,
     make_owner,
@@ -85,18 +88,25 @@ class Postgres:
         self._data: Path | None = None
         self._sockets: Path | None = None
         self._temporary_sockets: Path | None = None
+        self._rules: Path | None = None
+        self._temporary_rules: Path | None = None
 
     def dsn(self, user: str = OWNER, database: str = DATABASE) -> str:
         """Address *database* as *user*; valid from the first start on."""
+        return f"postgresql://{quote(user)}@/{quote(database)}?host={quote(str(self.socket_folder))}&port={PORT}"
+
+    @property
+    def socket_folder(self) -> Path:
+        """Where its socket is; RuntimeError before the first start."""
         if self._sockets is None:
             raise RuntimeError("Postgres has no address before its first start.")
-        return f"postgresql://{quote(user)}@/{quote(database)}?host={quote(str(self._sockets))}&port={PORT}"
+        return self._sockets
 
     def spawn(self) -> None:
         """Start the server process without waiting for it; on first use make its data (within a second)."""
         data = self._prepare()
         words: list[str | Path] = [self._home / "bin" / "postgres", "-D", data]
-        place = {"port": str(PORT), "unix_socket_directories": str(self._sockets)}
+        place = {"port": str(PORT), "unix_socket_directories": str(self._sockets), **self._access()}
         for key, value in {**SETTINGS, **({} if self._durable else _THROWN_AWAY), **place}.items():
             words += ["-c", f"{key}={value}"]
         self.process = child_process.spawn(
@@ -133,6 +143,9 @@ class Postgres:
             await child_process.stop(self.process, with_signal=self.stop_signal, timeout_s=self.stop_timeout_s)
         if self._temporary_sockets is not None:
             shutil.rmtree(self._temporary_sockets, ignore_errors=True)
+        if self._temporary_rules is not None:
+            shutil.rmtree(self._temporary_rules, ignore_errors=True)
+            self._rules = self._temporary_rules = None
 
     async def ensure_database(self, name: str = DATABASE) -> None:
         """Create the database *name* unless it exists."""
@@ -187,6 +200,23 @@ class Postgres:
             wanted = self._temporary_sockets = Path(tempfile.mkdtemp(prefix="towpath-"))
         make_owner(wanted, self._identity)
         return wanted
+
+    def _access(self) -> dict[str, str]:
+        """Return the settings by which a server of another user lets in this process's user alone."""
+        if self._identity.user is None:
+            return {}
+        if self._rules is None or not self._rules.exists():
+            own = self.folder if reachable(self.folder, self._identity.user) else None
+            if own is None:
+                own = self._temporary_rules = Path(tempfile.mkdtemp(prefix="towpath-"))
+                own.chmod(0o711)
+            self._rules = own
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        for name, text in (("hba", "local all all peer map=towpath\n"), ("ident", f"towpath {user} all\n")):
+            file = self._rules / f"{name}.conf"
+            write_private(file, text)
+            file.chmod(0o644)
+        return {f"{name}_file": str(self._rules / f"{name}.conf") for name in ("hba", "ident")}
 
     def _held(self) -> bool:
         tail = child_process.log_tail(self.log, lines=4)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.subjects import LOCAL
 
 SCOPES: tuple[str, ...] = (
     "runs:read",
@@ -91,9 +92,12 @@ class StoredKey:
 
 
 LOCAL_PERSON = Principal(
-    caller="anonymous", actor="local", project="default", scopes=frozenset(ALL_SCOPES), roles=frozenset(ROLES)
+    caller=LOCAL, actor=LOCAL, project="default", scopes=frozenset(ALL_SCOPES), roles=frozenset(ROLES)
 )
-"""Whoever shows the token of an embedded platform without keys: the person who started it."""
+"""Whoever shows the token of an embedded platform without keys: the person who started it.
+
+Not `anonymous`, which every process of the machine is at the broker: its runs are this person's alone.
+"""
 
 
 def non_approval_roles(principal: Principal) -> frozenset[str]:

@@ -6,8 +6,9 @@ CREATE TABLE gateway.principal (
   created_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE gateway.principal IS 'A caller is one token of the subject task.submit.<caller> and belongs to one project for good.';
--- The caller of plain task.submit; the orchestrator serves it on the embedded platform only.
-INSERT INTO gateway.principal (caller, project) VALUES ('anonymous', 'default');
+-- The caller of plain task.submit, which the orchestrator serves on the embedded platform only, and the person with the
+-- token of such a platform, who asks over HTTP alone.
+INSERT INTO gateway.principal (caller, project) VALUES ('anonymous', 'default'), ('local', 'default');
 
 CREATE TABLE gateway.api_key (
   prefix text PRIMARY KEY,

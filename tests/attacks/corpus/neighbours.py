@@ -89,7 +89,6 @@ async def platform_through_the_egress_of_a_sandbox(target: Target) -> str:
     """Reach the platform's ports and a cloud's metadata from a sandbox that was granted all of this machine's ports."""
     ports = [
         target.platform.nats.port,
-        target.platform.nats.monitoring_port,
         *(int(url.rpartition(":")[2]) for url in (target.url, target.platform.health_url("tas"))),
     ]
     here = [f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]") for port in ports]

@@ -1,5 +1,8 @@
 """Attacks by another process of the machine on the port of a platform without keys."""
 
+import asyncio
+import contextlib
+import socket
 from collections.abc import Mapping
 
 import httpx2
@@ -75,3 +78,26 @@ async def files_of_the_token(target: Target) -> str:
         if place.exists() and place.stat().st_mode & 0o077:
             raise AttackWorkedError(f"{place} is readable: {place.stat().st_mode:o}")
     return "0600"
+
+
+@attack(Position.NEIGHBOUR_PROCESS, keys=False)
+async def port_of_a_gateway_that_is_down(target: Target) -> str:
+    """Listen at the gateway's port between its death and its next start, to be asked in its place."""
+    port = int(target.url.rpartition(":")[2])
+    platform, tried = target.platform, 0
+    before = platform.processes["gateway"]
+    platform.kill("gateway")
+    while platform.processes["gateway"].restarts == before.restarts or not await _answers(target):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            raise AttackWorkedError(f"port {port} was free, and whoever takes it is sent the token")
+        tried += 1
+        await asyncio.sleep(0.001)
+    return f"taken at each of {tried} tries"
+
+
+async def _answers(target: Target) -> bool:
+    try:
+        async with httpx2.AsyncClient(base_url=target.url, timeout=0.05) as anybody:
+            return (await anybody.get("/readyz")).is_success
+    except httpx2.TransportError:
+        return False

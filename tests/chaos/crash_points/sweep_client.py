@@ -9,13 +9,13 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final, Self
-from urllib.request import urlopen
 
 import asyncpg
 import nats
 import nats.errors
 from nats.aio.client import Client
 from tests.chaos.crash_points.tasks import NETWORK, SweepTask
+from tests.support.platform.broker_queues import queued_messages
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import Message
@@ -144,7 +144,7 @@ class SweepClient:
     async def quiet(self, patience_s: float) -> list[str]:
         """Wait until the broker holds no work and history is complete; return what is left after *patience_s*."""
         end = monotonic() + patience_s
-        while left := [*await asyncio.to_thread(self._work_left), *await self._history_left()]:
+        while left := [*await self._work_left(), *await self._history_left()]:
             if monotonic() > end:
                 return left
             await asyncio.sleep(LOOK_S)
@@ -166,19 +166,12 @@ class SweepClient:
         )
         return bool(rows)
 
-    def _work_left(self) -> list[str]:
-        url = self.platform.describe()["nats_monitoring_url"] + "/jsz?consumers=true"
+    async def _work_left(self) -> list[str]:
         try:
-            with urlopen(url, timeout=2) as answer:
-                accounts = json.loads(answer.read()).get("account_details", [])
-        except OSError as error:
+            found = await queued_messages(self.platform)
+        except (OSError, nats.errors.Error) as error:
             return [f"the broker does not answer: {error}"]
-        return [
-            f"{stream['name']} has {stream['state']['messages']} messages"
-            for account in accounts
-            for stream in account.get("stream_detail", [])
-            if stream["name"] in WORK and stream["state"]["messages"]
-        ]
+        return [f"{name} has {count} messages" for name, count in found.items() if name in WORK and count]
 
     async def _history_left(self) -> list[str]:
         rows = await self.fetch(

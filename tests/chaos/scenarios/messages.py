@@ -5,7 +5,6 @@ letters once, and the runs end as they would have without them.
 """
 
 import asyncio
-import json
 import re
 from collections import Counter
 from random import Random
@@ -18,6 +17,7 @@ from tests.chaos.load.tools import TOOLS, TOOLSET
 from tests.chaos.messages.hostile_messages import InjectedMessages, inject_hostile_messages
 from tests.chaos.messages.noise import STREAMS, noise
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+from tests.support.platform.broker_queues import queued_messages
 
 from towpath_contracts import subjects
 from towpath_embedded.chaos.comparison import describe_difference
@@ -78,11 +78,7 @@ async def _set_aside_once(work: SteadyLoad, findings: ScenarioFindings, injected
 
 async def _queues(work: SteadyLoad) -> dict[str, int]:
     """Return how many messages the work streams hold."""
-    url = work.platform.describe()["nats_monitoring_url"] + "/jsz?streams=true"
-    text = await asyncio.to_thread(lambda: urlopen(url, timeout=10).read())
-    accounts = json.loads(text).get("account_details") or []
-    streams = [stream for account in accounts for stream in account.get("stream_detail") or []]
-    found = {stream["name"]: int(stream["state"]["messages"]) for stream in streams}
+    found = await queued_messages(work.platform)
     return {name: count for name, count in found.items() if name in (*STREAMS, "TASKS") and count}
 
 

@@ -8,13 +8,13 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import nats
 import pytest
 import pytest_asyncio
 from nats.aio.client import Client
 from tests.support.places import TESTS
+from tests.support.platform.broker_queues import queued_messages
 from tests.support.platform.marked_runs import ask
 from tests.support.tas.tas_caller import query
 
@@ -140,12 +140,9 @@ async def settled(client: Client, run_id: str, *, gate: bool = True) -> str:
 
 async def queue_empty(platform: Platform) -> None:
     """Wait until no delivery is left that could still run something."""
-    url = platform.describe()["nats_monitoring_url"] + "/jsz?streams=true"
     async with asyncio.timeout(120):
         while True:
-            statistics = json.loads(await asyncio.to_thread(lambda: urlopen(url, timeout=5).read()))
-            streams = [one for account in statistics["account_details"] for one in account["stream_detail"]]
-            if all(one["state"]["messages"] == 0 for one in streams if one["name"] == "TOOLEXEC"):
+            if not (await queued_messages(platform))["TOOLEXEC"]:
                 return
             await asyncio.sleep(0.2)
 

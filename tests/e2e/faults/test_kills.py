@@ -1,15 +1,15 @@
 """Every part of the platform is killed while it holds work; nothing is lost and nothing happens twice."""
 
 import asyncio
-import json
 import random
 import time
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import httpx2
 import nats
+import nats.errors
+from tests.support.platform.broker_queues import unacknowledged_messages
 from tests.support.platform.marked_runs import SLOTS, TOOLS, judged, platform_of, publish, quiet, script, submit
 
 from towpath_embedded.platform import Platform
@@ -24,17 +24,6 @@ STREAMS = {
     "log_writer": ("EVENTS",),
 }
 ROLES = (*STREAMS, "gateway", "nats", "postgres")
-
-
-def unacknowledged(platform: Platform) -> dict[str, int]:
-    """Messages delivered and not acknowledged, by stream, as the broker itself counts them."""
-    url = platform.describe()["nats_monitoring_url"] + "/jsz?consumers=true"
-    found: dict[str, int] = {}
-    for account in json.loads(urlopen(url, timeout=2).read()).get("account_details", []):
-        for stream in account.get("stream_detail", []):
-            for consumer in stream.get("consumer_detail") or []:
-                found[stream["name"]] = found.get(stream["name"], 0) + consumer.get("num_ack_pending", 0)
-    return found
 
 
 class Waiting:
@@ -77,8 +66,8 @@ async def held(platform: Platform, role: str, waiting: Waiting) -> int:
     if role == "gateway":
         return waiting.open
     try:
-        pending = await asyncio.to_thread(unacknowledged, platform)
-    except OSError:
+        pending = await unacknowledged_messages(platform)
+    except (OSError, nats.errors.Error):
         return 0
     return sum(pending.get(name, 0) for name in STREAMS.get(role, tuple(pending)))
 
@@ -129,7 +118,7 @@ async def test_kills_lose_nothing_and_repeat_nothing(folder: Path) -> None:
         await asyncio.gather(submitting, *clients)
         await platform.wait_ready(60)
         run_ids += list(dict.fromkeys(waiting.run_ids))
-        await quiet(nc, run_ids, 120)
+        await quiet(platform, run_ids, 120)
         verdict = await judged(platform, folder / "effects.txt", run_ids)
         report = f"{verdict}\n" + "\n".join(log)
         assert verdict.clean, report

@@ -22,7 +22,7 @@ async def test_replicas_share_the_work_and_no_irreversible_call_happens_twice(fo
         await publish(platform)
         nc = await nats.connect(platform.nats_url)
         run_ids = await asyncio.gather(*(submit(nc, n, 2, ("mark.irreversible",), parallel=3) for n in range(200)))
-        statuses = await quiet(nc, run_ids, 120)
+        statuses = await quiet(platform, run_ids, 120)
         assert set(statuses.values()) == {"completed"}
         lines = (folder / "effects.txt").read_text().splitlines()
         ids = [line.split()[0] for line in lines]

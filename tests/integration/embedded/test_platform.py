@@ -18,7 +18,7 @@ from towpath_contracts import subjects
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.streams import CONSUMERS, STREAMS
 from towpath_embedded.platform import Platform
-from towpath_embedded.platform_state import read_state
+from towpath_embedded.platform_state import lock_folder, read_state
 
 
 @pytest.fixture
@@ -188,6 +188,15 @@ async def test_a_second_platform_on_the_same_data_is_refused_and_harms_nothing(s
     assert refused.value.problem.code == "already_up"
     assert await count(servers.dsn(), "SELECT 1") == 1
     assert read_state(servers.data) is not None
+
+
+def test_the_lock_can_be_held_by_its_owner_only(folder: Path) -> None:
+    """Who can read a file can lock it, and who holds this lock counts as a platform that is alive."""
+    data = folder / "data"
+    for _ in range(2):
+        with lock_folder(data):
+            assert (data / "lock").stat().st_mode & 0o777 == 0o600
+        (data / "lock").chmod(0o644)  # as earlier versions made it
 
 
 async def test_the_state_file_tells_no_password(servers: Platform) -> None:

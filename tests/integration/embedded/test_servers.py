@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -24,7 +25,7 @@ from tests.support.waiting import eventually
 from towpath_contracts.authority import USERS, client_rights
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes.child_process import wait_exit
-from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.nats import HEALTH_SUBJECT, HEALTH_USER, Nats
 from towpath_embedded.servers.postgres import Postgres
 
 
@@ -63,6 +64,28 @@ async def test_postgres_keeps_what_was_committed_when_it_is_killed(folder: Path)
         assert await _value(address, "SELECT answer FROM kept") == 42
     finally:
         await server.stop()
+
+
+async def test_postgres_trusts_nobody_but_who_started_it(folder: Path) -> None:
+    """As root it runs as `nobody`, whose other processes can enter the folder of its socket."""
+    server = Postgres(folder)
+    await server.start()
+    try:
+        users = [os.geteuid(), 65534] if os.geteuid() == 0 else [os.geteuid()]
+        answers = [await asyncio.to_thread(_first_answer, server.socket_folder, user) for user in users]
+        assert answers == ["let in", "refused"][: len(users)]
+    finally:
+        await server.stop()
+
+
+def _first_answer(sockets: Path, user: int) -> str:
+    """Connect as the OS user *user* and as the database's owner; return what it says."""
+    program = Path(__file__).parents[2] / "support" / "postgres_stranger.py"
+    change = {} if user == os.geteuid() else {"user": user, "group": user, "extra_groups": ()}
+    words = ["/usr/bin/env", "python3", "-I", "-c", program.read_text("utf-8"), str(sockets / ".s.PGSQL.5432")]
+    path = {"PATH": f"{os.defpath}:/usr/local/bin"}
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd="/", env=path, **change)  # type: ignore[call-overload]
+    return str(done.stdout.strip())
 
 
 async def test_postgres_starts_again_from_its_folder(folder: Path) -> None:
@@ -197,6 +220,27 @@ async def _answer_to(client: Client) -> bytes:
             return (await client.request("task.submit", b"{}", timeout=2)).data
         await asyncio.sleep(0.05)
     raise AssertionError("nobody was there to answer")
+
+
+async def test_nobody_without_a_password_learns_what_the_broker_does(folder: Path) -> None:
+    """Its monitoring over HTTP would show subjects, and so run ids, to every process and every page in a browser."""
+    server = Nats(folder, users={**USERS, "anonymous": client_rights("anonymous")}, no_auth_user="anonymous")
+    await server.start()
+    try:
+        assert server.process is not None
+        ports = json.loads((server.folder / f"nats-server_{server.process.pid}.ports").read_text())
+        assert ports == {"nats": [f"nats://127.0.0.1:{server.port}"]}
+        async with await nats.connect(server.url(HEALTH_USER), inbox_prefix=b"_INBOX_health") as health:
+            told = json.loads((await health.request(HEALTH_SUBJECT, b"", timeout=5)).data)
+            assert told["data"] == {"status": "ok", "status_code": 200}
+        for user in (HEALTH_USER, None):
+            prefix = b"_INBOX" if user is None else b"_INBOX_health"
+            async with await nats.connect(server.url(user), inbox_prefix=prefix) as curious:
+                for subject in ("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.SERVER.PING.SUBSZ"):
+                    with pytest.raises((nats.errors.TimeoutError, nats.errors.NoRespondersError)):
+                        await curious.request(subject, b"", timeout=0.5)
+    finally:
+        await server.stop()
 
 
 async def test_an_answer_needs_no_right_on_the_senders_inbox(folder: Path) -> None:

@@ -29,11 +29,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
 print("listening", flush=True)
 http.server.HTTPServer(("127.0.0.1", int(os.environ["TOWPATH_HEALTH_PORT"])), Handler).serve_forever()
 """
+ANSWERS_AT_A_SOCKET = ANSWERS.replace(
+    'http.server.HTTPServer(("127.0.0.1", int(os.environ["TOWPATH_HEALTH_PORT"])), Handler).serve_forever()',
+    """
+server = http.server.HTTPServer(("127.0.0.1", 0), Handler, bind_and_activate=False)
+server.socket.close()
+server.socket = __import__("socket").socket(fileno=int(os.environ["TOWPATH_GATEWAY_DESCRIPTOR"]))
+server.serve_forever()
+""",
+)
 FAILS = "import sys; print('no such table: canals', flush=True); sys.exit(3)"
 IGNORES_THE_TERM = ANSWERS.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN")
 
 
-def role(folder: Path, name: str, program: str = ANSWERS, port: int | None = None) -> RoleProcess:
+def role(
+    folder: Path, name: str, program: str = ANSWERS, port: int | None = None, *, keeps_port: bool = False
+) -> RoleProcess:
     return RoleProcess(
         name,
         (sys.executable, "-c", program),
@@ -41,6 +52,7 @@ def role(folder: Path, name: str, program: str = ANSWERS, port: int | None = Non
         environment={"PATH": os.defpath},
         port=port,
         directory=folder,
+        keeps_port=keeps_port,
     )
 
 
@@ -116,6 +128,37 @@ async def test_a_held_child_stays_down_until_it_is_released(folder: Path, superv
     supervisor.release("gateway")
     await supervisor.wait_ready(timeout_s=10)
     assert await http_status(unit.port, "/readyz") == 200
+
+
+async def test_a_port_that_is_kept_is_nobody_elses_while_its_process_is_down(
+    folder: Path, supervisor: Supervisor
+) -> None:
+    unit = role(folder, "gateway", ANSWERS_AT_A_SOCKET, keeps_port=True)
+    await supervisor.start([unit])
+    await supervisor.hold("gateway")
+    assert not is_free(unit.port)
+    waiting = asyncio.create_task(http_status(unit.port, "/readyz"))
+    await asyncio.sleep(0.1)
+    supervisor.release("gateway")
+    assert await waiting == 200
+    await supervisor.hold("gateway", gracefully=True)
+    assert is_free(unit.port)
+    supervisor.release("gateway")
+    await supervisor.wait_ready(timeout_s=10)
+    await supervisor.stop([])
+    assert is_free(unit.port)
+
+
+async def test_a_port_to_keep_that_is_taken_is_told_or_another_is_chosen(folder: Path, supervisor: Supervisor) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        with pytest.raises(ProblemError) as refused:
+            await supervisor.start([role(folder, "gateway", ANSWERS_AT_A_SOCKET, port=taken, keeps_port=True)])
+        assert refused.value.problem.code == "port_busy"
+        unit = role(folder, "gateway", ANSWERS_AT_A_SOCKET, keeps_port=True)
+        unit.port = taken
+        await supervisor.start([unit])
+        assert unit.port != taken
 
 
 async def test_a_child_that_can_not_start_shows_the_end_of_its_log(folder: Path, supervisor: Supervisor) -> None:

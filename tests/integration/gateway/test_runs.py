@@ -89,7 +89,7 @@ async def test_a_submitted_task_is_accepted_with_its_place(client: httpx2.AsyncC
     run_id = uuid.UUID(answer.json()["run_id"])
     assert answer.headers["location"] == f"/v1/runs/{run_id}"
     assert answer.headers["traceresponse"].split("-")[1] == f"{run_id.int:032x}"
-    assert peer.requests("task.submit.anonymous")[0]["user_message"] == TASK["user_message"]
+    assert peer.requests("task.submit.local")[0]["user_message"] == TASK["user_message"]
     assert (await client.get(answer.headers["location"])).json()["status"] == "queued"
 
 
@@ -179,7 +179,7 @@ async def test_run_returns_what_source_design_0_asks_for(client: httpx2.AsyncCli
     assert len(body["tool_refs"]) == 1
     assert body["latency"]["total_run_ms"] == 1_500
     assert body["debug"] is None
-    submitted = peer.requests("task.submit.anonymous")[0]
+    submitted = peer.requests("task.submit.local")[0]
     assert (submitted["agent_key"], submitted["max_steps"], submitted["system_params"]) == ("main", 5, {"t": 1})
 
 
@@ -267,7 +267,7 @@ async def test_one_instruction_runs_without_a_model(client: httpx2.AsyncClient, 
     decision = {"action": "USE_TOOL", "action_details": {"tool_name": "orders.find", "tool_params": {}}}
     answer = await client.post("/v1/networks/shop/support/invoke", json={"agent_key": "main", "decision": decision})
     assert answer.status_code == 200
-    submitted = peer.requests("task.submit.anonymous")[0]
+    submitted = peer.requests("task.submit.local")[0]
     assert submitted["network"] == "shop/support"
     assert (submitted["model"], submitted["single_instruction"], submitted["script"]) == (
         "scripted:task",

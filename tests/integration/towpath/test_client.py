@@ -106,10 +106,11 @@ async def client(request: pytest.FixtureRequest, platform: Platform) -> AsyncIte
         yield client
 
 
-async def test_a_run_comes_back_finished(client: Client, peers: Peers) -> None:
+@pytest.mark.parametrize(("client", "caller"), [("http", "local"), ("nats", "anonymous")], indirect=["client"])
+async def test_a_run_comes_back_finished(client: Client, peers: Peers, caller: str) -> None:
     view = await client.run("solo", "hello", labels={"team": "shop"}, timeout="30s")
     assert (view.status, view.final) == ("completed", {"message": "done"})
-    assert (view.caller, view.labels) == ("anonymous", {"team": "shop"})
+    assert (view.caller, view.labels) == (caller, {"team": "shop"})
     assert await client.get(str(view.run_id)) == view
 
 

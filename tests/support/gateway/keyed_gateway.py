@@ -63,7 +63,7 @@ class Servers:
         await execute(
             self.owner,
             "TRUNCATE gateway.api_key",
-            "DELETE FROM gateway.principal WHERE caller <> 'anonymous'",
+            "DELETE FROM gateway.principal WHERE caller NOT IN ('anonymous', 'local')",
         )
 
 

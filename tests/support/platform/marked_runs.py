@@ -142,16 +142,21 @@ async def judged(platform: Platform, effects: Path, run_ids: list[str], within_s
     return verdict
 
 
-async def quiet(nc: Client, run_ids: list[str], patience_s: float) -> dict[str, str]:
-    """Wait until every run has ended or waits for a person; returns the statuses."""
+async def quiet(platform: Platform, run_ids: list[str], patience_s: float) -> dict[str, str]:
+    """Wait until every run, of whatever caller, has ended or waits for a person; returns the statuses."""
     end = asyncio.get_running_loop().time() + patience_s
     statuses: dict[str, str] = {}
-    while True:
-        for run_id in run_ids:
-            if statuses.get(run_id) not in ("completed", "failed", "cancelled", "timed_out"):
-                statuses[run_id] = str((await ask(nc, "task.get.anonymous", {"run_id": run_id})).get("status"))
-        if all(status not in ("queued", "running") for status in statuses.values()):
-            return statuses
-        if asyncio.get_running_loop().time() > end:
-            return statuses
-        await asyncio.sleep(0.5)
+    gateway = await nats.connect(platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway")
+    try:
+        while True:
+            for run_id in run_ids:
+                if statuses.get(run_id) not in ("completed", "failed", "cancelled", "timed_out"):
+                    wanted = {"project": "default", "run_id": run_id}
+                    statuses[run_id] = str((await ask(gateway, rpc.GET_RUN.subject, wanted)).get("status"))
+            if all(status not in ("queued", "running") for status in statuses.values()):
+                return statuses
+            if asyncio.get_running_loop().time() > end:
+                return statuses
+            await asyncio.sleep(0.5)
+    finally:
+        await gateway.close()

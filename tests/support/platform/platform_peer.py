@@ -74,7 +74,7 @@ class PlatformPeer:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.projects = {"anonymous": "default"}
+        self.projects = {"anonymous": "default", "local": "default"}
         self.runs: dict[uuid.UUID, PeerRun] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.answers: dict[str, Any] = {}

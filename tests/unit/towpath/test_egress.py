@@ -129,7 +129,7 @@ async def test_a_pattern_with_a_port_opens_that_port_alone() -> None:
 async def test_the_ports_of_the_platform_are_never_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = {
         "gateway_url": "http://127.0.0.1:8787",
-        "nats_monitoring_url": "http://127.0.0.1:8222",
+        "nats_url": "nats://127.0.0.1:8222",
         "pid": 7,
         "processes": {"tas": {"health_url": "http://127.0.0.1:9001"}, "nats": {"pid": 1}},
     }

@@ -98,6 +98,57 @@ async def test_an_inner_grant_keeps_what_was_said_of_it_and_no_grant_brings_a_da
         assert not (folder / "fixed" / "new").exists()
 
 
+@pytest.fixture
+def linked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another name of the folder, where this worker's platform keeps its data below a folder."""
+    data = folder / "deep" / "data"
+    data.mkdir(parents=True)
+    (data / "seal.key").write_text("secret")
+    monkeypatch.setattr(sandboxes, "_own_data_folder", None)
+    set_data_folder(data)
+    link = folder.with_name(folder.name + "-link")
+    link.symlink_to(folder)
+    return link
+
+
+async def test_another_name_of_a_folder_brings_no_data_folder_back(folder: Path, linked: Path) -> None:
+    granted = Sandbox(mode="preferred", files=(linked, linked / "deep" / "data" / "seal.key"))
+    look = f"cat {linked}/notes.txt; ls -A {linked}/deep/data {linked}/.towpath; cat {linked}/deep/data/seal.key"
+    done = await run_process("sh", "-c", look, sandbox=granted)
+    if not refusal():
+        assert "the notes" in done.text
+        assert "secret" not in done.text and "seal.key" not in done.text.replace("deep/data/seal.key", "")
+
+
+async def test_a_key_behind_a_link_that_is_granted_is_empty(folder: Path, linked: Path) -> None:
+    other = folder.with_name(folder.name + "-key")
+    other.symlink_to(folder / "deep" / "data" / "seal.key")
+    done = await run_process("sh", "-c", f"cat {other}; echo looked", sandbox=Sandbox(mode="preferred", files=(other,)))
+    assert refusal() or done.text == "looked\n"
+
+
+async def test_databases_of_platforms_are_hidden_wherever_the_machine_keeps_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trust in a folder that others can't enter is no protection from what was granted all of `/tmp`, or `/var`."""
+    for name, inside in (
+        ("tmp/towpath-s1", ".s.PGSQL.5432"),
+        ("tmp/towpath-e1", "lock"),
+        ("tmp/towpath-own", "work.txt"),
+        ("var/cluster-x", "data"),
+        ("var/runtime-x", "bin"),
+    ):
+        (folder / name).mkdir(parents=True)
+        (folder / name / inside).write_text("inside")
+    monkeypatch.setattr(sandboxes, "_CLUSTER_PLACES", (folder / "var",))
+    monkeypatch.setattr("tempfile.tempdir", str(folder / "tmp"))
+    done = await run_process(
+        "find", folder / "tmp", folder / "var", "-type", "f", sandbox=Sandbox(files=(folder,), mode="preferred")
+    )
+    if not refusal():
+        assert sorted(Path(line).name for line in done.text.splitlines()) == ["bin", "work.txt"]
+
+
 async def test_a_program_has_an_empty_home_and_its_own_way_to_fail() -> None:
     done = await run_process("sh", "-c", "pwd; ls -A; exit 3", sandbox="preferred")
     assert done.returncode == 3

@@ -13,6 +13,7 @@ from typing import Literal
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.runs.views import ResolveGate
+from towpath_contracts.subjects import ANONYMOUS, LOCAL
 from towpath_contracts.tools.calls import CallStatus
 from towpath_tas.core.approvals.approvals import (
     changes_between,
@@ -97,7 +98,9 @@ def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote, request: Res
 
 
 def _is_requester(approval: Approval, request: ResolveGate) -> bool:
-    return approval.requested_by in {request.actor, request.caller}
+    """Return whether the same person may have submitted the run: whoever has the token needs none at the broker."""
+    also = (ANONYMOUS,) if request.caller == LOCAL else ()
+    return approval.requested_by in {request.actor, request.caller, *also}
 
 
 def _single_person(approval: Approval, request: ResolveGate) -> dict[str, bool]:

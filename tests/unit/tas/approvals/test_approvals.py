@@ -142,6 +142,16 @@ def test_a_single_person_may_approve_the_own_call_and_the_audit_marks_it(person:
     assert "single_person" not in (refused.notes[0].detail or {})
 
 
+@pytest.mark.parametrize(("caller", "code"), [("local", "requester_may_not_approve"), ("mia", None)])
+def test_the_person_with_the_token_may_also_be_who_submitted_without_a_credential(
+    caller: str, code: str | None
+) -> None:
+    call, approval = waiting()
+    approval = replace(approval, requested_by="anonymous")
+    answer = decide(call, approval, vote(approval, actor=caller, caller=caller))
+    assert (answer.code if isinstance(answer, Problem) else None) == code
+
+
 def test_single_persons_have_a_platform_of_their_own() -> None:
     assert TasSettings(embedded=True, single_person=True).single_person
     with pytest.raises(ValueError, match="embedded"):
