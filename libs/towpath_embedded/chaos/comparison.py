@@ -1,7 +1,8 @@
 """Compares a run that faults hit with an undisturbed run of the same script.
 
-Left out are times, attempt numbers, random ids, the names of workers, and events of timers and resends. Everything else
-has to be equal and in the same order. Calls of one step may end in any order, so they are compared by call index.
+Left out are times, attempt numbers, random ids, the names of workers and callers, and events of timers and resends.
+Everything else has to be equal and in the same order. Calls of one step may end in any order, so they are compared by
+call index.
 """
 
 import json
@@ -33,10 +34,11 @@ _PASSING: Final = frozenset(
         "effects",
         "probe",
     }
-) | {"prompt_digest", "timeout_ms", "child_seq"}
+) | {"caller", "prompt_digest", "timeout_ms", "child_seq"}
 """Fields for when, by whom and at which attempt, at any depth. What was voided or happened is in the ledger, which
 is compared; a prompt shows ids, so its digest is a run's own, and what it was made from is compared. A child has what
-time its parent had left, and reports how long its own log is, with its resends."""
+time its parent had left, and reports how long its own log is, with its resends. Some runs are submitted over HTTP and
+some over NATS, where the person of a local platform has another name."""
 
 _ENDS: Final = frozenset({"tool_call_finished", "tool_call_denied"})
 
