@@ -15,6 +15,7 @@ from towpath_audit.report import AuditFault, AuditReport
 from towpath_audit.retention import DROPPED, RetentionCheck
 from towpath_audit.sealed_approvals import NOBODY_ASKED, SealedApprovals
 from towpath_audit.sealed_erasures import SealedErasures, read_detail
+from towpath_audit.sealed_persons import TOOL_DECIDED, EntryPlace, SealedPersons
 from towpath_audit.stored_rows import differences
 
 PERMISSIONS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
@@ -94,6 +95,8 @@ class BundleCompletenessCheck:
     stored: dict[int, Any] = field(default_factory=dict)
     erasures: SealedErasures = field(default_factory=SealedErasures)
     approvals: SealedApprovals = field(default_factory=SealedApprovals)
+    persons: SealedPersons = field(default_factory=SealedPersons)
+    redecided: dict[tuple[str, str, object], AuditFault] = field(default_factory=dict)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
     unasked: list[AuditFault] = field(default_factory=list)
     applied: dict[str, set[int]] = field(default_factory=dict)
@@ -127,6 +130,7 @@ class BundleCompletenessCheck:
         if entry.entry_id in self.ids_before:
             return  # several pieces of a bundle rest on it
         self.ids_before.add(entry.entry_id)
+        self.persons.on_entry(EntryPlace(entry, leaf, line), payload)
         self._on_ground(leaf, line, entry, payload)
         if entry.phase == DROPPED:
             self.retention.on_earlier(leaf, entry, payload)
@@ -154,6 +158,7 @@ class BundleCompletenessCheck:
             self.missing[entry.entry_id] = _Gone("payload_missing", "its payload is gone", entry, leaf, line)
         elif entry.phase.startswith(LOG_PHASE_PREFIX):
             self._on_own(leaf, line, entry, payload)
+        self.persons.on_entry(EntryPlace(entry, leaf, line), payload, self.stored.get(leaf))
         if leaf in self.stored:
             self._compare_stored(leaf, line, entry, payload)
         self._on_ground(leaf, line, entry, payload)
@@ -186,6 +191,8 @@ class BundleCompletenessCheck:
         if isinstance(found, dict) and found.get("erased") is True:
             self.emptied.append(_Gone("stored_missing", f"what {entry.phase} recorded is erased", entry, leaf, line))
         what = differences(entry, payload, found)
+        if entry.phase in TOOL_DECIDED:
+            self.redecided.pop((entry.project, entry.tool, read_detail(payload).get("version")), None)
         if what == ["row"]:
             self._fault("stored_missing", f"what {entry.phase} recorded is not stored any more", leaf, line, entry)
         elif what:
@@ -193,6 +200,8 @@ class BundleCompletenessCheck:
             fault = _fault_at("stored_changed", message, leaf, line, entry)
             if entry.phase in ENDS and entry.execution_id is not None:
                 self.outdated.setdefault(entry.execution_id, []).append(fault)
+            elif entry.phase in TOOL_DECIDED:  # who refused a version may accept it later
+                self.redecided[entry.project, entry.tool, read_detail(payload).get("version")] = fault
             else:
                 self.add_fault(fault)
 
@@ -217,9 +226,10 @@ class BundleCompletenessCheck:
         report.figures |= {"decisions": self.decisions, "effects": self.effects, "payloads_erased": erased}
         report.figures["runs_erased"] = len(self.erasures.runs)
         report.notes += self.erasures.notes()
-        for faults in self.outdated.values():
+        for faults in (*self.outdated.values(), self.redecided.values()):
             for fault in faults:
                 self.add_fault(fault)
+        self._finish_persons(report)
         self._finish_undecided(report)
         self._finish_grounds(report)
         if self.withheld:
@@ -228,6 +238,15 @@ class BundleCompletenessCheck:
     def _report_gone(self, gone: _Gone, why: str | None) -> None:
         if why is not None:
             self._fault(gone.code, f"{gone.what}, and {why}", gone.leaf, gone.line, gone.entry)
+
+    def _finish_persons(self, report: AuditReport) -> None:
+        """Report what no person said; keys may have been made before what the bundle includes."""
+        self.persons.partial = self.partial or self.retention.dropped
+        for code, message, place in self.persons.finish():
+            self._fault(code, message, place.leaf, place.line, place.entry)
+        if self.persons.unseen_keys:
+            said = f"{self.persons.unseen_keys} entries are by keys that were made before what this bundle shows"
+            report.notes.append(f"{said}: it can't be told for whom")
 
     def _finish_undecided(self, report: AuditReport) -> None:
         """Report effects without a decision, unless retention may have dropped the decision, as the log says."""

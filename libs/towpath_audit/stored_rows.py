@@ -79,7 +79,8 @@ def _of_approval(entry: AuditLogEntry, detail: dict[str, Any]) -> Recorded:
         | {"quorum": detail.get("quorum"), "revisions": detail.get("revision")}
         | {"approval_edited_by": detail.get("edited_by")}
     )
-    if entry.phase in {"approval.vote", "approval.approved", "approval.denied"}:
+    by_hand = str(detail.get("votes", "")).startswith("0 ")  # an edit that a person has to look at is nobody's vote
+    if entry.phase in {"approval.vote", "approval.approved", "approval.denied", "approval.edited"} and not by_hand:
         recorded["vote"] = ([entry.verdict, detail.get("reason"), detail.get("digest"), detail.get("by_key")],)
     if entry.phase in STATUS_AFTER_VOTE:
         recorded["approval_status"] = STATUS_AFTER_VOTE[entry.phase]

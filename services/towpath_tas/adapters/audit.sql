@@ -181,7 +181,7 @@ JOIN tas.tool_call t ON t.run_id = k.run_id AND t.execution_id = k.execution_id;
 SELECT a.approval_id, a.run_id, a.execution_id, a.project, a.status, a.digest, a.bound, a.requested_by, a.decided_by,
        a.decided_reason, a.role, a.quorum, a.revisions, a.edited_by,
        'sha256:' || encode(sha256(convert_to(a.args, 'UTF8')), 'hex') AS args_made,
-       (SELECT json_agg(json_build_array(v.actor, v.verdict, v.reason, v.digest, v.key_prefix))
+       (SELECT json_agg(json_build_array(v.actor, v.verdict, v.reason, v.digest, v.key_prefix, v.at))
         FROM tas.approval_vote v WHERE v.approval_id = a.approval_id) AS votes
 FROM tas.approval a WHERE a.approval_id = ANY ($1::uuid[]);
 
@@ -195,5 +195,6 @@ SELECT place, name, effect, tool, operation, rule FROM tas.permission_rule
 WHERE project = $1 AND version = $2 ORDER BY place;
 
 -- name: stored_tool
-SELECT digest, spec::text AS spec, status, reason, toolset, owner, worker, decided_by FROM tas.tool
+SELECT digest, spec::text AS spec, status, reason, toolset, owner, worker, decided_by,
+       decided_at FROM tas.tool
 WHERE project = $1 AND name = $2 AND version = $3;

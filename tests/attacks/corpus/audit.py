@@ -15,7 +15,7 @@ from towpath_audit.verifier import verify
 from towpath_contracts.canonical import digest_text
 from towpath_fabric.clock import wall
 
-TOLD_FOR_EVER = frozenset({"approval_without_votes", "decision_without_policy"})
+TOLD_FOR_EVER = frozenset({"approval_without_votes", "call_under_pause", "decision_without_policy", "key_unmade"})
 """Faults that nothing puts right: the platform acted on what an attack here put beside the log."""
 
 
@@ -59,7 +59,7 @@ async def hide_a_whole_run(target: Target) -> str:
         [of_run.format(table=table, project="ghost") for table in ("audit_record", "tool_call")],
         [of_run.format(table=table, project="default") for table in ("audit_record", "tool_call")],
     ) as report:
-        return _located(report)
+        return located(report)
 
 
 async def _labelled(target: Target, order: str) -> str:
@@ -73,10 +73,10 @@ async def _hidden(target: Target, where: str) -> str:
     move = f"UPDATE tas.audit_record SET project = 'ghost' WHERE project = 'default' AND {where}"
     back = f"UPDATE tas.audit_record SET project = 'default' WHERE project = 'ghost' AND {where}"
     async with _tampered(target, [move], [back]) as report:
-        return _located(report)
+        return located(report)
 
 
-def _located(report: AuditReport) -> str:
+def located(report: AuditReport) -> str:
     if report.holds:
         raise AttackWorkedError("the bundle holds")
     fault = report.faults[0]
@@ -88,7 +88,7 @@ def _located(report: AuditReport) -> str:
 @asynccontextmanager
 async def _tampered(target: Target, change: list[str], undo: list[str]) -> AsyncIterator[AuditReport]:
     """Seal what there is, run the statements *change*, and give what a bundle then says; *undo* puts it right."""
-    async with _watched(target) as report_now, target.database() as database:
+    async with watched(target) as report_now, target.database() as database:
         for statement in change:
             if await database.execute(statement) == "UPDATE 0":
                 raise ValueError(f"nothing to change: {statement}")
@@ -100,7 +100,7 @@ async def _tampered(target: Target, change: list[str], undo: list[str]) -> Async
 
 
 @asynccontextmanager
-async def _watched(target: Target) -> AsyncIterator[Callable[[], Awaitable[AuditReport]]]:
+async def watched(target: Target) -> AsyncIterator[Callable[[], Awaitable[AuditReport]]]:
     """Keep a checkpoint, and give a function that says which faults a bundle has that it has not now."""
     async with target.client("auditor", roles=["auditor"]) as auditor:
         kept = (await auditor.get("/v1/audit/checkpoint")).json()
@@ -170,7 +170,7 @@ async def rewrite_the_arguments_of_a_call(target: Target) -> str:
     write = "UPDATE tas.tool_call SET args = '{}', args_digest = '{}' WHERE run_id = '" + run_id + "'"
     change, undo = write.format(args, digest_text(args)), write.format(row["args"], row["args_digest"])
     async with _tampered(target, [change], [undo]) as report:
-        return _located(report)
+        return located(report)
 
 
 @attack(Position.DATABASE_ADMIN)
@@ -185,7 +185,7 @@ async def swap_payloads_for_large_ones(target: Target) -> str:
         [swap.format("detail || repeat('x', 300001)"), rewrite.format("replace(args, '76', '77')")],
         [swap.format("left(detail, -300001)"), rewrite.format("replace(args, '77', '76')")],
     ) as report:
-        return _located(report)
+        return located(report)
 
 
 @attack(Position.DATABASE_ADMIN)
@@ -194,7 +194,7 @@ async def rewrite_the_text_of_a_policy(target: Target) -> str:
     change = "UPDATE tas.policy_version SET text = text || '#' WHERE version = 1"
     undo = "UPDATE tas.policy_version SET text = left(text, -1) WHERE version = 1"
     async with _tampered(target, [change], [undo]) as report:
-        return _located(report)
+        return located(report)
 
 
 @attack(Position.DATABASE_ADMIN)
@@ -207,7 +207,7 @@ async def rewrite_who_approved(target: Target) -> str:
         (await approver.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)).raise_for_status()
         write = "UPDATE tas.approval SET decided_by = '{}' WHERE run_id = '" + run["run_id"] + "'"
         async with _tampered(target, [write.format("mia")], [write.format("aud-noa")]) as report:
-            return _located(report)
+            return located(report)
 
 
 @attack(Position.DATABASE_ADMIN)
@@ -227,7 +227,7 @@ async def _with_a_forged_vote(target: Target) -> str:
         target.client("aud-mia", roles=["approver"]) as approver,
         target.client("aud-5") as client,
         target.database() as database,
-        _watched(target) as report,
+        watched(target) as report,
     ):
         run = await target.run(client, [("desk.refund", {"order": "77", "amount": 9999})], "Refund order 77.")
         (gate,) = (await client.get(f"/v1/gates?run_id={run['run_id']}&status=pending")).json()["gates"]
@@ -242,7 +242,7 @@ async def _with_a_forged_vote(target: Target) -> str:
         await database.execute("DELETE FROM tas.approval_vote WHERE actor = 'ghost'")
         if run["status"] != "completed":
             return f"the run is {run['status']}"
-        return _located(await report())
+        return located(await report())
 
 
 NEXT_POLICY = (
@@ -272,14 +272,14 @@ LAST_POLICY = (
 @attack(Position.DATABASE_ADMIN)
 async def put_a_policy_beside_the_log(target: Target) -> str:
     """Make a next policy version by hand that allows what people are asked about, use it, and take it away again."""
-    async with target.client("aud-7") as client, target.database() as database, _watched(target) as report:
+    async with target.client("aud-7") as client, target.database() as database, watched(target) as report:
         for statement in NEXT_POLICY:
             await database.execute(statement)
         try:
             run = await target.run(client, [("desk.refund", {"order": "79", "amount": 9999})], "Refund order 79.")
             if run["status"] != "completed":
                 return f"the run is {run['status']}"
-            return _located(await report())
+            return located(await report())
         finally:
             for statement in LAST_POLICY:
                 await database.execute(statement)

@@ -39,12 +39,29 @@ async def vote(caller: TasCaller, asked: dict[str, Any], verdict: str, actor: st
         "verdict": verdict,
         "reason": "checked",
         "actor": actor,
-        "key_prefix": f"key-of-{actor}",
         "roles": ["approver"],
         "digest": asked["digest"],
     }
     done = await caller.ask(rpc.RESOLVE_APPROVAL, **{**fields, **changes})
     return str(done.detail.partition(": ")[2])
+
+
+async def make_key(tas: Running, caller: str) -> dict[str, str]:
+    """Make a key of *caller* in the test's project, as the gateway would; returns what a vote with it says."""
+    key = {"key_prefix": f"key-of-{caller}-{tas.caller.project}"}
+    await query(
+        tas.dsn,
+        "INSERT INTO gateway.principal (caller, project) VALUES ($1, $2)"
+        " ON CONFLICT (caller) DO UPDATE SET project = excluded.project",
+        *(caller, tas.caller.project),
+    )
+    await query(
+        tas.dsn,
+        "INSERT INTO gateway.api_key (prefix, secret_digest, caller, scopes, created_by)"
+        " VALUES ($1, sha256(convert_to($1, 'UTF8')), $2, '{}', 'create-key')",
+        *(key["key_prefix"], caller),
+    )
+    return key
 
 
 async def waiting(tas: Running, more: str = "note: somebody looks") -> tuple[Any, dict[str, Any]]:
@@ -93,9 +110,10 @@ async def test_many_people_at_two_replicas_make_one_quorum_and_one_call(tas: Run
     request, asked = await waiting(tas, "quorum: 3")
     with tas.start() as second:
         await second.wait_ready()
+        keys = {actor: await make_key(tas, actor) for actor in ("p0", "p1", "p2", "p3", "p4")}
         people = [f"p{number % 5}" for number in range(15)]
         words = await asyncio.gather(
-            *(vote(tas.caller, asked, "approved", actor) for actor in people), return_exceptions=True
+            *(vote(tas.caller, asked, "approved", actor, **keys[actor]) for actor in people), return_exceptions=True
         )
         for _ in range(4):
             await tas.caller.again(request)
@@ -107,7 +125,7 @@ async def test_many_people_at_two_replicas_make_one_quorum_and_one_call(tas: Run
         assert isinstance(word, str) or (isinstance(word, ProblemError) and word.problem.code == "gate_settled")
     of_this = asked["approval_id"]
     votes = await query(tas.dsn, "SELECT actor, key_prefix FROM tas.approval_vote WHERE approval_id = $1", of_this)
-    assert all(vote["key_prefix"] == f"key-of-{vote['actor']}" for vote in votes)
+    assert all(vote["key_prefix"] == keys[vote["actor"]]["key_prefix"] for vote in votes)
     assert len(votes) == len({vote["actor"] for vote in votes}) == 3
     assert {invocation.attempt for invocation in tas.caller.invocations[request.execution_id]} == {1}
     entries = await tas.caller.audit(execution_id=request.execution_id)

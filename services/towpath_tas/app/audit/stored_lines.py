@@ -6,12 +6,14 @@ hashed by it. Digests are made anew from the stored texts here: a digest that is
 
 import json
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from pydantic import ValidationError
 
 from towpath_audit import bundle
+from towpath_audit.notes import write_time
 from towpath_contracts.canonical import digest
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.app.audit.export_piece import ExportPiece
@@ -116,7 +118,9 @@ def _with_approval(call: Found, entry: Any, row: Any) -> Found | None:
     found |= {"revisions": row["revisions"], "approval_status": row["status"], "decided_by": row["decided_by"]}
     found |= {"decided_reason": row["decided_reason"], "approval_edited_by": row["edited_by"]}
     found["approval_args"] = row["args_made"]
-    votes = {(actor, verdict): more for actor, verdict, *more in json.loads(row["votes"] or "[]")}
+    voted = json.loads(row["votes"] or "[]")
+    found["votes"] = [[actor, verdict, write_time(datetime.fromisoformat(at))] for actor, verdict, *_, at in voted]
+    votes = {(actor, verdict): more for actor, verdict, *more, _ in voted}
     vote = votes.get((entry["actor"], entry["verdict"]))
     found["vote"] = None if vote is None else [entry["verdict"], *vote]
     return found
@@ -147,6 +151,7 @@ async def _tool(connection: Any, entry: Any, version: object) -> Found | None:
     if row is None:
         return None
     found = {name: row[name] for name in ("digest", "status", "reason", "owner", "worker", "decided_by")}
+    found["decided_at"] = None if row["decided_at"] is None else write_time(row["decided_at"])
     try:
         spec = ToolSpec.model_validate_json(row["spec"])
     except ValidationError:

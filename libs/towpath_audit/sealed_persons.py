@@ -1,0 +1,188 @@
+"""Did a person say so? Votes, keys, accepted tools and pauses, as the log itself tells of them.
+
+Whoever owns the database can make a key, put a vote or an acceptance into a table or take a pause away, and undo it
+later. What was done meanwhile stays in the log, and doesn't fit: a vote by a key that nobody made, a tool that waits
+for a person and is accepted, a call that was let go under a pause. What may be told by an entry that a bundle doesn't
+include is no fault: of what came before its first leaf, after the time it was asked for, or within the last minute.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from towpath_audit.entries import AuditLogEntry, ErasablePayload
+from towpath_audit.notes import read_time, write_time
+from towpath_audit.sealed_erasures import read_detail
+
+SEALED_WITHIN = timedelta(minutes=1)
+"""What a table tells may be so much newer than the log; a key's revocation may take as long to be known everywhere."""
+
+LONGEST_EXPORT = timedelta(days=1)
+"""Tables may have been read so long after the time that a bundle begins with."""
+
+KEY_CREATED, KEY_REVOKED = "key.created", "key.revoked"
+TOOL_PROPOSED = "tool.proposed"
+TOOL_DECIDED = frozenset({"tool.accepted", "tool.refused"})
+PAUSED, RESUMED = "switch.paused", "switch.resumed"
+LET_GO = frozenset({("decision", "allow"), ("dispatch", "again")})
+"""Entries that no call has while a pause holds it; an approval may be used up then, and its call waits all the same."""
+
+VOTES = frozenset({"approval.vote", "approval.approved", "approval.denied", "approval.edited"})
+
+
+class EntryPlace(NamedTuple):
+    """An entry, and where it stands."""
+
+    entry: AuditLogEntry
+    leaf: int
+    line: int
+
+
+class PersonFault(NamedTuple):
+    """What is wrong at an entry."""
+
+    code: str
+    message: str
+    place: EntryPlace
+
+
+class _Vote(NamedTuple):
+    place: EntryPlace
+    key: str
+
+
+class _MadeKey(NamedTuple):
+    entry_id: int
+    caller: object
+
+
+class _Pause(NamedTuple):
+    """The entry that began a pause, and the one that ended it."""
+
+    paused: int
+    resumed: int | None = None
+
+    def held(self, entry_id: int) -> bool:
+        return self.paused < entry_id and (self.resumed is None or entry_id < self.resumed)
+
+
+@dataclass
+class SealedPersons:
+    """Receives entries in the order of the log, and what tables say of some; `finish` returns the faults.
+
+    *exported_at* is when the tables were read. *partial*: the log began before the bundle. *until_end*: the bundle
+    includes what the log held at its end.
+    """
+
+    exported_at: str = ""
+    partial: bool = False
+    until_end: bool = True
+    keys: dict[str, _MadeKey] = field(default_factory=dict)
+    revoked: dict[str, str] = field(default_factory=dict)
+    by_key: list[_Vote] = field(default_factory=list)
+    unseen_keys: int = 0
+    voted: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    stored_votes: dict[str, tuple[EntryPlace, Any]] = field(default_factory=dict)
+    waiting: dict[tuple[str, str, object], tuple[EntryPlace, Any]] = field(default_factory=dict)
+    pauses: dict[tuple[str, str, str], _Pause] = field(default_factory=dict)
+    under_pause: list[EntryPlace] = field(default_factory=list)
+
+    def on_entry(self, place: EntryPlace, payload: ErasablePayload | None, found: Any = None) -> None:
+        """Add an entry, and what is stored of it where that is told."""
+        entry = place.entry
+        detail = read_detail(payload)
+        key = detail.get("by_key")
+        if isinstance(key, str) and key:
+            self.by_key.append(_Vote(place, key))
+        if entry.phase == KEY_CREATED:
+            self.keys[str(detail.get("key"))] = _MadeKey(entry.entry_id, detail.get("caller"))
+        elif entry.phase == KEY_REVOKED:
+            self.revoked[str(detail.get("key"))] = entry.at
+        elif entry.phase in VOTES and entry.execution_id is not None:
+            self.voted.setdefault(entry.execution_id, set()).add((entry.actor, entry.verdict))
+        elif entry.phase in {PAUSED, RESUMED}:
+            self._on_switch(entry, detail)
+        elif entry.phase == TOOL_PROPOSED or entry.phase in TOOL_DECIDED:
+            self._on_tool(place, detail, found)
+        elif (entry.phase, entry.verdict) in LET_GO and self.pauses:
+            self._on_let_go(place)
+        if entry.execution_id is not None and isinstance(found, dict) and isinstance(found.get("votes"), list):
+            self.stored_votes[entry.execution_id] = place, found["votes"]
+
+    def finish(self) -> Iterator[PersonFault]:
+        """Return what doesn't fit; keys that were made before the bundle are counted only."""
+        yield from self._keys_unknown()
+        for place in self.under_pause:
+            message = f"call {place.entry.execution_id} was let go while a pause held it"
+            yield PersonFault("call_under_pause", message, place)
+        if not self.until_end:
+            return
+        for place, found in self.waiting.values():
+            if not self._is_new(found.get("decided_at")):
+                message = "status: the tool waited for a person, and no entry says that one decided"
+                yield PersonFault("stored_changed", message, place)
+        if not self.partial:
+            yield from self._votes_unsaid()
+
+    def _keys_unknown(self) -> Iterator[PersonFault]:
+        for place, key in self.by_key:
+            made = self.keys.get(key)
+            if made is None and self.partial:
+                self.unseen_keys += 1
+                continue
+            what = f"{place.entry.phase} is by key {key}"
+            if made is None or made.entry_id > place.entry.entry_id:
+                yield PersonFault("key_unmade", f"{what}, and no entry before it makes that key", place)
+            elif made.caller != place.entry.actor:
+                yield PersonFault("key_unmade", f"{what}, which was made for somebody else", place)
+            elif key in self.revoked and place.entry.at > _later(self.revoked[key], SEALED_WITHIN):
+                yield PersonFault("key_unmade", f"{what}, which was revoked before", place)
+
+    def _votes_unsaid(self) -> Iterator[PersonFault]:
+        for execution_id, (place, votes) in self.stored_votes.items():
+            for vote in votes:
+                actor, verdict, at = vote if isinstance(vote, list) and len(vote) == 3 else (None, None, None)
+                if (actor, verdict) not in self.voted.get(execution_id, ()) and not self._is_new(at):
+                    message = f"a vote of {actor!r} ({verdict}) is stored, and no entry tells of it"
+                    yield PersonFault("vote_without_entry", message, place)
+
+    def _on_switch(self, entry: AuditLogEntry, detail: dict[str, Any]) -> None:
+        switch = (entry.project, str(detail.get("kind")), str(detail.get("name")))
+        if entry.phase == PAUSED:
+            self.pauses[switch] = _Pause(entry.entry_id)
+            return
+        span = self.pauses.get(switch)
+        if span is not None:  # kept: within a seal the entries of calls come last, whatever was written first
+            self.pauses[switch] = span._replace(resumed=entry.entry_id)
+
+    def _on_let_go(self, place: EntryPlace) -> None:
+        entry = place.entry
+        for (project, kind, name), pause in self.pauses.items():
+            values = {"project": project, "tool": entry.tool, "network": entry.network, "caller": entry.caller}
+            named = kind == "project" or (kind in values and fnmatchcase(values[kind], name))
+            if project == entry.project and named and pause.held(entry.entry_id):
+                self.under_pause.append(place)
+                return
+
+    def _on_tool(self, place: EntryPlace, detail: dict[str, Any], found: Any) -> None:
+        tool = (place.entry.project, place.entry.tool, detail.get("version"))
+        if place.entry.phase in TOOL_DECIDED:
+            self.waiting.pop(tool, None)
+        elif isinstance(found, dict) and found.get("status") not in {None, "pending"}:
+            self.waiting[tool] = place, found
+
+    def _is_new(self, at: object) -> bool:
+        """Return whether the entry about something that a table dates *at* may not have been sealed yet."""
+        if not isinstance(at, str):
+            return False
+        return _later(self.exported_at, -SEALED_WITHIN) <= at <= _later(self.exported_at, LONGEST_EXPORT)
+
+
+def _later(time: str, by: timedelta) -> str:
+    """Return *time*, as the log writes times, moved by *by*; nothing is later than a text that is no time."""
+    try:
+        return write_time(read_time(time) + by)
+    except (ValueError, OverflowError):
+        return "~"

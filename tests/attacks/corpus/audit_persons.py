@@ -1,0 +1,54 @@
+"""Attacks by who may write to the database: being another person, or taking a pause away, for a moment."""
+
+import httpx2
+from tests.attacks.attack import Position, attack
+from tests.attacks.corpus.audit import located, watched
+from tests.attacks.target import Target
+
+PROJECT_MOVED = "UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE project = 'default'"
+
+
+@attack(Position.DATABASE_ADMIN)
+async def approve_with_a_key_that_was_made_beside_the_log(target: Target) -> str:
+    """Make an approver's key while the trigger that records keys is off, approve with it, and delete it."""
+    async with target.client("aud-8") as client, target.database() as database, watched(target) as report:
+        run = await target.run(client, [("desk.refund", {"order": "81", "amount": 9999})], "Refund order 81.")
+        await database.execute("ALTER TABLE gateway.api_key DISABLE TRIGGER audit_key")
+        try:
+            key = await target.key("aud-ghost", roles=["approver"])
+        finally:
+            await database.execute("ALTER TABLE gateway.api_key ENABLE TRIGGER audit_key")
+        (gate,) = (await client.get(f"/v1/gates?run_id={run['run_id']}&status=pending")).json()["gates"]
+        async with httpx2.AsyncClient(base_url=target.url, headers={"Authorization": f"Bearer {key}"}) as ghost:
+            vote = {"verdict": "approved", "reason": "fine"}
+            (await ghost.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)).raise_for_status()
+        run = await target.settled(client, run["run_id"])
+        await database.execute("DELETE FROM gateway.api_key WHERE caller = 'aud-ghost'")
+        await database.execute("DELETE FROM gateway.principal WHERE caller = 'aud-ghost'")
+        if run["status"] != "completed":
+            return f"the run is {run['status']}"
+        return located(await report())
+
+
+@attack(Position.DATABASE_ADMIN)
+async def take_a_pause_away_for_a_moment(target: Target) -> str:
+    """Delete an open stop switch, have the call made that it holds, and put the switch back."""
+    async with (
+        target.client("aud-op", roles=["operator"]) as operator,
+        target.client("aud-9") as client,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        switch = {"kind": "tool", "name": "desk.label", "reason": "it leaks"}
+        (await operator.post("/v1/switches/pause", json=switch)).raise_for_status()
+        (row,) = await database.fetch("DELETE FROM tas.switch WHERE name = 'desk.label' RETURNING *")
+        await database.execute(PROJECT_MOVED)
+        try:
+            run = await target.run(client, [("desk.label", {"ids": ["82"]})], "Label order 82.")
+        finally:
+            await database.execute("INSERT INTO tas.switch VALUES ($1, $2, $3, $4, $5, $6, $7)", *row.values())
+            await database.execute(PROJECT_MOVED)
+            (await operator.post("/v1/switches/resume", json=switch)).raise_for_status()
+        if run["status"] != "completed":
+            return f"the run is {run['status']}"
+        return located(await report())

@@ -1,0 +1,80 @@
+"""What a person at psql says in other people's name, or takes away for a moment: the log's entries don't fit then."""
+
+import uuid
+from typing import Any
+
+import pytest
+from tests.integration.tas.audit.test_audit_grounds import faults, forge, sealed_so_far
+from tests.integration.tas.test_approvals import LARGE, make_key, vote, waiting
+from tests.integration.tas.test_switches import orchestrator, switch
+from tests.support.tas.tas_caller import query
+from tests.support.tas.tas_running import Running, shared_tas, tas
+
+__all__ = ["shared_tas", "tas"]
+
+HOUR_AGO = "clock_timestamp() - interval '1 hour'"
+
+
+async def approved(tas: Running, actor: str, **key: Any) -> Any:
+    """Have one call approved by *actor* and sent."""
+    request, asked = await waiting(tas)
+    assert await vote(tas.caller, asked, "approved", actor, **key) == "approved"
+    await tas.caller.again(request)
+    await tas.caller.dispatched(request)
+    return uuid.UUID(asked["approval_id"])
+
+
+async def test_a_vote_by_a_key_that_the_log_knows_is_no_fault(tas: Running) -> None:
+    await approved(tas, "mia", **await make_key(tas, "mia"))
+    assert await faults(tas) == []
+    assert await faults(tas, since=await sealed_so_far(tas)) == []
+
+
+@pytest.mark.parametrize("actor", ["mia", "noa"])
+async def test_a_vote_by_a_key_that_was_made_beside_the_log_or_for_somebody_else_is_told(
+    tas: Running, actor: str
+) -> None:
+    key = await make_key(tas, "noa") if actor == "mia" else {"key_prefix": "made-by-hand"}
+    await approved(tas, actor, **key)
+    assert await faults(tas) == [("key_unmade", "approval.approved", "approved")]
+
+
+async def test_votes_that_no_entry_tells_of_are_told(tas: Running) -> None:
+    request, asked = await waiting(tas)
+    await vote(tas.caller, asked, "approved")
+    await tas.caller.again(request)
+    await tas.caller.dispatched(request)
+    await forge(tas, asked, "ceo")
+    assert await faults(tas) == [], "its entry could still come"
+    await query(tas.dsn, f"UPDATE tas.approval_vote SET at = {HOUR_AGO} WHERE actor = 'ceo'")
+    assert await faults(tas) == [("vote_without_entry", "approval.consumed", "allow")]
+
+
+async def test_the_reason_of_an_edit_is_compared(tas: Running) -> None:
+    _, asked = await waiting(tas)
+    await vote(tas.caller, asked, "edit", args={**LARGE, "amount": 200})
+    assert await faults(tas) == []
+    await query(tas.dsn, "UPDATE tas.approval_vote SET reason = 'told to' WHERE verdict = 'edited'")
+    assert ("stored_changed", "approval.edited", "edited") in await faults(tas)
+
+
+async def test_a_call_that_was_let_go_while_a_pause_held_it_is_told(tas: Running) -> None:
+    caller, project = tas.caller, tas.caller.project
+    async with orchestrator(caller):
+        await switch(caller, "pause", name="orders.ref*")
+        await sealed_so_far(tas)
+        kept = await query(tas.dsn, "DELETE FROM tas.switch WHERE project = $1 RETURNING *", project)
+        await query(
+            tas.dsn, "UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE project = $1", project
+        )
+        request = await caller.put(caller.request("orders.refund"))
+        await caller.dispatched(request)
+        other = await caller.put(caller.request("orders.find"))
+        await caller.dispatched(other)
+        await query(tas.dsn, "INSERT INTO tas.switch VALUES ($1, $2, $3, $4, $5, $6, $7)", *kept[0].values())
+        assert await faults(tas) == [("call_under_pause", "decision", "allow")]
+        await switch(caller, "resume", name="orders.ref*")
+        assert await faults(tas) == [("call_under_pause", "decision", "allow")], "also once the pause is over"
+        await caller.put(caller.request("orders.refund"))
+        await sealed_so_far(tas)
+        assert len(await faults(tas)) == 1
