@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
+from towpath_tas.core.provenance.call_values import listed_values
 from towpath_tas.core.tools.registry import ToolVersion, compare_specs, judge_proposal, spec_digest
 from towpath_tas.core.tools.schema_changes import loosened
 
@@ -69,9 +70,57 @@ def test_what_only_adds_or_tightens_is_not_told(new: dict[str, Any]) -> None:
     assert list(loosened(OLD, new)) == []
 
 
+def arguments(schema: Any, **shared: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"to": schema}, **({"$defs": shared} if shared else {})}
+
+
+CONTAINS = {"type": "array", "contains": {"const": "a"}}
+REFERRED = {"not": {"anyOf": [{"$ref": "#/$defs/blocked"}]}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            arguments({"type": "array", "items": {"const": "a"}}),
+            arguments({"type": "array", "items": {"const": "a"}, "prefixItems": [True]}),
+            "prefixItems takes its part",
+        ),
+        (arguments(CONTAINS), arguments({**CONTAINS, "minContains": 0}), "minContains is lowered"),
+        (
+            arguments(REFERRED, blocked={"enum": ["a", "b"]}),
+            arguments(REFERRED, blocked={"enum": ["a"]}),
+            "it refers to itself under not",
+        ),
+        (
+            arguments({"type": "object", "unevaluatedProperties": False}),
+            arguments({"type": "object", "unevaluatedProperties": False, "anyOf": [{"properties": {"x": {}}}, True]}),
+            "anyOf takes its part",
+        ),
+    ],
+)
+def test_a_keyword_that_is_added_may_take_more(old: Any, new: Any, told: str) -> None:
+    assert any(told in found for found in loosened(old, new)), list(loosened(old, new))
+
+
+@pytest.mark.parametrize("values", [{"examples": [{"const": "thief"}]}, {"default": {"const": "thief"}}])
+def test_what_only_looks_like_a_schema_vouches_for_nothing(values: dict[str, Any]) -> None:
+    assert "thief" not in listed_values(with_parameter("to", {"type": "string", **values}))["to"]
+    assert listed_values(arguments({"properties": {"default": {"const": "thief"}}}))["to"]
+
+
+def test_a_default_where_every_argument_is_a_sink_is_told() -> None:
+    before = PAY.model_copy(update={"sinks": ("*",)})
+    after = before.model_copy(update={"parameters": with_parameter("to", {**TO, "default": "thief"})})
+    current = ToolVersion(spec=before, version=1, digest=spec_digest(before), owner="team")
+    assert "thief" in judge_proposal(after, "team", current, trusting=False).reason
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
+        ({"parameters": with_parameter("to", {**TO, "description": "Send all."})}, "what its schema says"),
+        ({"parameters": with_parameter("note", {"type": "string", "title": "Send all."})}, "what its schema says"),
         ({"system_params": ()}, "tenant"),
         ({"cost_usd": 0.0}, "cost"),
         ({"parameters": {**OLD, "required": []}}, "no longer required"),

@@ -9,6 +9,7 @@ from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.core.provenance.carried_readers import CarriedReaders, CarriedText
 from towpath_tas.core.provenance.value_leaves import ValueSource
 from towpath_tas.core.provenance.value_matching import vouched_forms
+from towpath_tas.core.tools.schema_changes import HOLDING_VALUES, NAMED
 
 FIXED, TASK, RECORD, UNKNOWN, UNTRUSTED = "fixed", "task", "record", "unknown", "untrusted"
 LABELS = (FIXED, TASK, RECORD, UNKNOWN, UNTRUSTED)
@@ -211,8 +212,11 @@ def _listed(schema: Any, shared: Mapping[str, Any], depth: int = 8) -> Iterator[
         reference = str(schema.get("$ref", ""))
         if reference.startswith("#/$defs/") and depth:
             yield from _listed(shared.get(reference.removeprefix("#/$defs/")), shared, depth - 1)
-        for inner in schema.values():
-            yield from _listed(inner, shared, depth)
+        for keyword, inner in schema.items():  # as `vouched_values` goes: what is told of a new schema is what vouches
+            if keyword in NAMED and isinstance(inner, Mapping):
+                yield from _listed(list(inner.values()), shared, depth)
+            elif keyword not in HOLDING_VALUES:
+                yield from _listed(inner, shared, depth)
     elif isinstance(schema, list):
         for inner in schema:
             yield from _listed(inner, shared, depth)

@@ -112,12 +112,16 @@ class TrustedText:
     def names(self, value: object, *, budget: SearchBudget | None = None) -> bool:
         """Return whether the text names *value* as a destination: a short number must be introduced as one, or quoted.
 
-        "file 13" and "ID '13'" name it; "June 13" does not mean a file.
+        "file 13" and "ID '13'" name it; "June 13" does not mean a file. Marks without a letter or digit must be quoted.
         """
         if is_short_number(value):
             return not self._called.isdisjoint((bare(value), *(form[2:] for form in same_forms(value))))
         if isinstance(value, str) and _CONTROL.search(value):
             return False
+        if isinstance(value, str) and not any(map(str.isalnum, value)):
+            # Bullets and dashes stand in most tasks, and mean everything, the root or the home as an argument.
+            marks = bare(value)
+            return bool(marks) and any(f"{quote}{marks}{quote}" in self._text for quote in "\"'`")
         return self.holds(value, named=True, budget=budget)
 
     def reveals(self, letters: str, budget: SearchBudget) -> bool:

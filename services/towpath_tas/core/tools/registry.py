@@ -22,7 +22,7 @@ from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
 from towpath_contracts.tools.readers import OutputReaders
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.tools.arguments import ArgumentChecker, PatternMatcher
-from towpath_tas.core.tools.schema_changes import loosened, vouched_values
+from towpath_tas.core.tools.schema_changes import loosened, schema_texts, vouched_values
 
 _STRICTNESS = {
     EffectClass.PURE: 0,
@@ -319,6 +319,8 @@ def _loosened(spec: ToolSpec, old: ToolSpec) -> list[str]:
     doubts.extend(islice(_newly_vouched(spec, old), MAX_TOLD))
     if effective_class(old) is not EffectClass.PURE:
         doubts.extend(f"its {text} would change" for text in ("summary", "description") if _differs(text, spec, old))
+        if not set(schema_texts(spec.parameters)) <= set(schema_texts(old.parameters)):
+            doubts.append("what its schema says of the arguments would change")
     if spec.timeout_ms > LONGER * old.timeout_ms:
         doubts.append(f"its timeout would grow from {old.timeout_ms} to {spec.timeout_ms} ms")
     if spec.workspace not in ("", old.workspace):
@@ -334,7 +336,7 @@ def _newly_vouched(spec: ToolSpec, old: ToolSpec) -> Iterator[str]:
     known = set(vouched_values(old.parameters))
     sinks = None if spec.sinks is None else {_FIRST_NAME.split(sink, maxsplit=1)[0] for sink in spec.sinks}
     for path, value in vouched_values(spec.parameters):
-        is_sink = sinks is None or not path or path[0].partition(".")[0] in sinks
+        is_sink = sinks is None or not path or "*" in sinks or path[0].partition(".")[0] in sinks
         if is_sink and (path, value) not in known:
             yield f"{value[:100]} would be a value that {'.'.join(path) or 'the schema'} itself gives"
 

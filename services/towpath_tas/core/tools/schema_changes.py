@@ -14,8 +14,16 @@ _AT_LEAST = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minPropert
 _TEXTS = frozenset({"title", "description", "$comment", "examples", "deprecated", "readOnly", "writeOnly", "default"})
 """Keywords that refuse nothing."""
 
-_NAMED = ("properties", "$defs", "definitions")
-_COMPARED = frozenset({*_AT_MOST, *_AT_LEAST, *_NAMED, "enum", "const", "type", "required", "additionalProperties"})
+NAMED = ("properties", "$defs", "definitions")
+"""Keywords that hold schemas by name."""
+
+HOLDING_VALUES = frozenset({"const", "enum", "default", "examples"})
+"""Keywords that hold values, not schemas."""
+
+_BACKWARDS = frozenset({"not", "if", "oneOf", "contains"})
+"""Keywords under which a narrower schema may take more of the whole."""
+
+_COMPARED = frozenset({*_AT_MOST, *_AT_LEAST, *NAMED, "enum", "const", "type", "required", "additionalProperties"})
 _OPEN: tuple[Any, ...] = (True, None, {})
 
 
@@ -27,9 +35,11 @@ def loosened(old: Any, new: Any, at: str = "") -> Iterator[str]:
         yield f"{at or 'the arguments'}: more is taken"
         return
     place = at or "the arguments"
+    if not at and _refers_backwards(old):
+        yield "it refers to itself under not, if, oneOf or contains, so any change may take more"
     yield from (f"{place}: {found}" for found in _own(old, new))
     closed = new.get("additionalProperties") is False
-    for keyword in _NAMED:
+    for keyword in NAMED:
         before, after = old.get(keyword) or {}, new.get(keyword) or {}
         for name, schema in before.items():
             inner = f"{at}.{name}" if at else name
@@ -58,6 +68,25 @@ def _own(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
             yield f"{word} changes"
         elif word == "$ref":
             yield "$ref takes the place of what was there"
+        elif word == "prefixItems" or any(before.startswith("unevaluated") for before in old):
+            yield f"{word} takes its part from what bound it"
+    if "contains" in old and "minContains" not in old and not new.get("minContains", 1):
+        yield "minContains is lowered"
+
+
+def _refers_backwards(schema: Any, *, under: bool = False) -> bool:
+    """Return whether a reference stands below one of the keywords `_BACKWARDS`."""
+    if isinstance(schema, list):
+        return any(_refers_backwards(item, under=under) for item in schema)
+    if not isinstance(schema, Mapping):
+        return False
+    if under and "$ref" in schema:
+        return True
+    return any(
+        _refers_backwards(inner, under=under or word in _BACKWARDS)
+        for word, inner in schema.items()
+        if word not in HOLDING_VALUES
+    )
 
 
 def _more(one: Any, other: Any) -> bool:
@@ -103,8 +132,22 @@ def vouched_values(schema: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tupl
         for value in (*(_values(schema) or ()), *([schema["default"]] if "default" in schema else ())):
             yield at, repr(value)
         for keyword, inner in schema.items():
-            if keyword in _NAMED and isinstance(inner, Mapping):
+            if keyword in NAMED and isinstance(inner, Mapping):
                 for name, one in inner.items():
                     yield from vouched_values(one, (*at, name) if keyword == "properties" else ())
-            elif keyword not in ("const", "enum", "default", "examples"):
+            elif keyword not in HOLDING_VALUES:
                 yield from vouched_values(inner, at)
+
+
+def schema_texts(schema: Any) -> Iterator[str]:
+    """Yield the titles and descriptions in *schema*, which a model reads."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from schema_texts(item)
+    elif isinstance(schema, Mapping):
+        yield from (text for word in ("title", "description") if isinstance(text := schema.get(word), str))
+        for keyword, inner in schema.items():
+            if keyword in NAMED and isinstance(inner, Mapping):
+                yield from schema_texts(list(inner.values()))
+            elif keyword not in HOLDING_VALUES:
+                yield from schema_texts(inner)
