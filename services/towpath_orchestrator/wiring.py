@@ -23,15 +23,14 @@ from towpath_orchestrator.adapters.model_prices import ModelPrices
 from towpath_orchestrator.adapters.run_store import RunStore
 from towpath_orchestrator.app.admission import AdmissionController
 from towpath_orchestrator.app.api.budgets import BudgetRequests
+from towpath_orchestrator.app.api.client_requests import ClientRequests, serve_clients
 from towpath_orchestrator.app.api.commands import HeldCallResumer, RunCommands
 from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
 from towpath_orchestrator.app.api.forks import RunForks
 from towpath_orchestrator.app.api.grant_history import GrantHistory
 from towpath_orchestrator.app.api.handlers import (
-    ClientRequests,
     TaskQueueConsumer,
     serve_budgets,
-    serve_clients,
     serve_dead_letters,
     serve_grants,
     serve_records,
@@ -165,13 +164,20 @@ class OrchestratorWiring:
         )
 
     async def answer(self) -> Callable[[], Awaitable[None]]:
-        """Answer clients and services; returns what ends the taking of tasks."""
+        """Answer clients and services; returns what ends the answers to clients."""
         clients = ClientRequests(self._intake, self._checker, self._queries, self._commands)
-        serve_clients(self._bus, clients)
         serve_services(self._bus, self._queries, self._commands, self._registry)
         serve_dead_letters(self._bus, self.dead_letters)
         serve_records(self._bus, self._replays, self._forks)
         serve_switches(self._bus, self._switches)
         serve_budgets(self._bus, self._budgets)
         serve_grants(self._bus, self._grants)
-        return await serve_submits(self._bus, clients, self._settings, self._windows)
+        stops = (
+            await serve_clients(self._bus, clients),
+            await serve_submits(self._bus, clients, self._settings, self._windows),
+        )
+
+        async def stop() -> None:
+            await asyncio.gather(*(each() for each in stops))
+
+        return stop

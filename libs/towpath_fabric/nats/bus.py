@@ -273,7 +273,7 @@ class Bus:
             await self._reply(message, reply, tries.end(message))
 
         async def refuse(message: Msg, waiting: int) -> None:
-            refusal = problem("overloaded", f"{waiting} tasks wait to be taken in", retry_after_s=1)
+            refusal = problem("overloaded", f"{waiting} requests wait for their turn", retry_after_s=1)
             await self._reply(message, refusal, tries.end(message))
 
         queue = FairRequestQueue(limits, answer, refuse)

@@ -1,10 +1,11 @@
 """Answers requests round-robin by caller, so that one caller's burst can't delay the others.
 
-A request that finds no room is refused at once, so that its caller doesn't wait for a timeout. FastStream would take
-requests in the order of arrival.
+A request that finds no room is refused at once, so that its caller doesn't wait for a timeout; one whose turn comes
+too late is refused then, since nobody waits for its answer. FastStream would take requests in the order of arrival.
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ class FairQueueLimits:
     """`caller_of` reads the caller from a subject. `max_waiting` requests may wait, of them `max_share` of one caller.
 
     `max_concurrent` run at the same time, and of one caller as many as `max_concurrent_of` says just now: at least one.
+    One that has waited for longer than `max_wait_s` is not run. What is `repeatable` may run twice: at the stop it is
+    ended and refused, so that its caller asks another replica.
     """
 
     caller_of: Callable[[str], str]
@@ -31,6 +34,8 @@ class FairQueueLimits:
     max_share: float
     max_concurrent: int
     max_concurrent_of: Callable[[str], int]
+    max_wait_s: float = math.inf
+    repeatable: bool = False
 
 
 class FairRequestQueue:
@@ -46,10 +51,11 @@ class FairRequestQueue:
         self._limits = limits
         self._answer = answer
         self._refuse = refuse
-        self._queue: FairQueue[Msg] = FairQueue()
+        self._queue: FairQueue[tuple[Msg, float]] = FairQueue()
         self._waiting: dict[str, int] = {}
         self._accepted = 0
-        self._running: dict[asyncio.Task[None], str] = {}
+        self._running: dict[asyncio.Task[None], Msg] = {}
+        self._running_of: Counter[str] = Counter()
 
     async def accept(self, message: Msg) -> None:
         caller = self._limits.caller_of(message.subject)
@@ -59,26 +65,32 @@ class FairRequestQueue:
             return
         self._accepted += 1
         self._waiting[caller] = own + 1
-        self._queue.put(UUID(int=self._accepted), message, QueueOwner(caller=caller, root=UUID(int=0)), monotonic())
+        now = monotonic()
+        self._queue.put(UUID(int=self._accepted), (message, now), QueueOwner(caller=caller, root=UUID(int=0)), now)
         self._start_next()
 
     def _start_next(self) -> None:
         while len(self._running) < self._limits.max_concurrent:
-            running = Counter(self._running.values())
-            full = {caller for caller, count in running.items() if count >= self._limits.max_concurrent_of(caller)}
+            most_of = self._limits.max_concurrent_of
+            full = {caller for caller, count in self._running_of.items() if count >= most_of(caller)}
             if full.issuperset(self._waiting):
                 return
-            message = self._queue.next(monotonic(), full)
+            message, since = self._queue.next(now := monotonic(), full)
             caller = self._limits.caller_of(message.subject)
             self._waiting[caller] -= 1
             if not self._waiting[caller]:
                 del self._waiting[caller]
-            task = asyncio.ensure_future(self._answer(message))
-            self._running[task] = caller
+            in_time = now - since <= self._limits.max_wait_s
+            task = asyncio.ensure_future(self._answer(message) if in_time else self._refuse(message, len(self._queue)))
+            self._running[task] = message
+            self._running_of[caller] += 1
             task.add_done_callback(self._finished)
 
     def _finished(self, task: "asyncio.Task[None]") -> None:
-        del self._running[task]
+        caller = self._limits.caller_of(self._running.pop(task).subject)
+        self._running_of[caller] -= 1
+        if not self._running_of[caller]:
+            del self._running_of[caller]
         try:
             if not task.cancelled():
                 task.result()
@@ -88,7 +100,11 @@ class FairRequestQueue:
     async def stop(self) -> None:
         """Let running requests end; refuse waiting ones, which their callers may send to another replica."""
         waiting, self._queue, self._waiting = self._queue.items(), FairQueue(), {}
-        for message in waiting:
+        for message, _ in waiting:
             await self._refuse(message, len(waiting))
+        if self._limits.repeatable:
+            for task, message in list(self._running.items()):
+                if task.cancel():
+                    await self._refuse(message, len(waiting))
         if self._running:
             await asyncio.wait(set(self._running), timeout=STOP_WAIT_S)

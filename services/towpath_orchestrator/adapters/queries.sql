@@ -450,7 +450,7 @@ WHERE r.run_id = $1 AND r.parent_run_id = $2
 SELECT seq, status, erased_at FROM runs.run WHERE run_id = $1 AND ($2::text IS NULL OR project = $2)
 
 -- name: run_statuses
-SELECT run_id, project, status FROM runs.run WHERE run_id = ANY ($1::uuid[])
+SELECT run_id, project, status, seq FROM runs.run WHERE run_id = ANY ($1::uuid[])
 
 -- name: events_page
 SELECT seq, at, event FROM runs.run_event WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3

@@ -35,7 +35,7 @@ from towpath_contracts.tools.calls import (
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.nats.pull_consumer import ack, in_progress, nak
 from towpath_fabric.tickets import TicketFault, TicketRefusedError, TicketVerifier
-from towpath_orchestrator.app.api.handlers import ClientCancel
+from towpath_orchestrator.app.api.client_requests import ClientCancel
 from towpath_worker.app.start_claims import claim_start
 
 PROJECT = "default"

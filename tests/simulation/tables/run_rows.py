@@ -330,7 +330,7 @@ class RunRows:
 
     def run_statuses(self, _session: Session, run_ids: list[UUID]) -> list[Row]:
         runs = [self.runs[run_id] for run_id in run_ids if run_id in self.runs]
-        return [{name: run[name] for name in ("run_id", "project", "status")} for run in runs]
+        return [{name: run[name] for name in ("run_id", "project", "status", "seq")} for run in runs]
 
     def list_gates(
         self,

@@ -1,6 +1,7 @@
 """Fair request queue: callers take turns, and a request that finds no room is refused at once."""
 
 import asyncio
+import math
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -16,7 +17,14 @@ class QueuedServer:
     """What is served waits until it is released."""
 
     def __init__(
-        self, *, max_concurrent: int, max_waiting: int = 100, max_share: float = 0.8, max_of_flood: int | None = None
+        self,
+        *,
+        max_concurrent: int,
+        max_waiting: int = 100,
+        max_share: float = 0.8,
+        max_of_flood: int | None = None,
+        max_wait_s: float = math.inf,
+        repeatable: bool = False,
     ) -> None:
         self.order: list[str] = []
         self.refused: list[str] = []
@@ -27,6 +35,8 @@ class QueuedServer:
             max_share=max_share,
             max_concurrent=max_concurrent,
             max_concurrent_of=lambda caller: (max_of_flood or max_concurrent) if caller == "flood" else max_concurrent,
+            max_wait_s=max_wait_s,
+            repeatable=repeatable,
         )
         self.queue = FairRequestQueue(limits, self._serve, self._refuse)
 
@@ -117,3 +127,25 @@ async def test_an_answer_that_fails_lets_the_next_begin() -> None:
         await asyncio.sleep(0)
     assert served == [b"0", b"1", b"2"]
     assert [type(error) for error in listed] == [OSError], "the failure is still reported"
+
+
+async def test_a_request_whose_turn_comes_too_late_is_refused_then() -> None:
+    server = QueuedServer(max_concurrent=1, max_wait_s=0.05)
+    for caller in ("a", "late", "late"):
+        await server.queue.accept(request(caller))
+    await asyncio.sleep(0.1)
+    await server.queue.accept(request("b"))
+    await server.release(2)
+    assert server.order == ["a", "b"]
+    assert server.refused == ["late", "late"]
+
+
+async def test_what_may_be_repeated_and_still_runs_when_the_queue_closes_is_sent_to_another_replica() -> None:
+    server = QueuedServer(max_concurrent=2, repeatable=True)
+    for caller in ("a", "b", "c"):
+        await server.queue.accept(request(caller))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(1):
+        await server.queue.stop()
+    assert server.order == ["a", "b"]
+    assert sorted(server.refused) == ["a", "b", "c"]

@@ -7,14 +7,13 @@ from typing import Annotated
 from faststream import Path
 from nats import errors as nats_errors
 from nats.aio.msg import Msg
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.agents import AgentQueueDeclared, DeclareAgentQueue
-from towpath_contracts.base import ClientMessage, Message
 from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.problems.registry import ProblemError, describe_validation_error, problem
-from towpath_contracts.runs.views import ActionDone, CancelRun, GetEvents, GetRun, RunView
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import ConsumerSpec, agent_consumer
 from towpath_contracts.strict_json import check_json
 from towpath_contracts.tasks import SubmitTask
@@ -27,6 +26,7 @@ from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.turns.fair_request_queue import FairQueueLimits
 from towpath_orchestrator.app.api.budgets import BudgetRequests
+from towpath_orchestrator.app.api.client_requests import ClientRequests, caller_of
 from towpath_orchestrator.app.api.commands import HeldCallResumer, RunCommands
 from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
 from towpath_orchestrator.app.api.forks import RunForks
@@ -57,90 +57,6 @@ Token = Annotated[str, Path()]
 """A part of the subject, which the broker lets a credential use only in its own name."""
 
 
-class ClientGetRun(ClientMessage):
-    """`task.get.<caller>`: GetRun without the project, which is the caller's."""
-
-    run_id: str
-    wait_ms: int = Field(default=0, ge=0, le=30_000)
-    effects: bool = True
-
-
-class ClientGetEvents(ClientMessage):
-    """`task.events.<caller>`: GetEvents without the project."""
-
-    run_id: str
-    after: int = Field(default=0, ge=0)
-    limit: int = Field(default=200, ge=1, le=1_000)
-    wait_ms: int = Field(default=0, ge=0, le=30_000)
-
-
-class ClientCancel(ClientMessage):
-    """`task.cancel.<caller>`: CancelRun without project and actor."""
-
-    run_id: str
-    reason: str = Field(default="", max_length=2_000)
-
-
-def _caller(subject: str) -> str:
-    tokens = subject.split(".")
-    return tokens[2] if len(tokens) > 2 else subjects.ANONYMOUS
-
-
-class ClientRequests:
-    """What NATS clients may ask, each in its own name; the caller is the last token of the subject.
-
-    `anonymous` is whoever has no credential, so it sees and stops the runs of nobody else.
-    """
-
-    def __init__(self, intake: TaskIntake, checker: TaskChecker, queries: RunQueries, commands: RunCommands) -> None:
-        self._intake = intake
-        self._checker = checker
-        self._queries = queries
-        self._commands = commands
-
-    async def submit(self, task: SubmitTask, caller: str) -> Message:
-        """Accept a task."""
-        return await self._intake.submit(task, caller)
-
-    async def get(self, request: ClientGetRun, caller: Token) -> Message:
-        """Show one of the caller's project's runs."""
-        project = await self._checker.project_of(caller)
-        view = await self._queries.get_run(GetRun.model_validate({"project": project, **request.model_dump()}))
-        _refuse_run_of_another(view, caller)
-        return view
-
-    async def events(self, request: ClientGetEvents, caller: Token) -> Message:
-        """Show events of one of the caller's project's runs."""
-        project = await self._project_of_run(request.run_id, caller)
-        return await self._queries.events(GetEvents.model_validate({"project": project, **request.model_dump()}))
-
-    async def cancel(self, request: ClientCancel, caller: Token) -> Message:
-        """Stop one of the caller's project's runs."""
-        project = await self._project_of_run(request.run_id, caller)
-        body = {"project": project, "actor": caller, **request.model_dump()}
-        return await self._commands.cancel(CancelRun.model_validate(body))
-
-    async def _project_of_run(self, run_id: str, caller: str) -> str:
-        """Return the project of *caller*; raises ProblemError `run_not_found` for a run it may not see."""
-        project = await self._checker.project_of(caller)
-        if caller == subjects.ANONYMOUS:
-            found = await self._queries.get_run(GetRun.model_validate({"project": project, "run_id": run_id}))
-            _refuse_run_of_another(found, caller)
-        return project
-
-
-def _refuse_run_of_another(view: RunView, caller: str) -> None:
-    if caller == subjects.ANONYMOUS and view.caller != caller:
-        raise ProblemError(problem("run_not_found", f"no run {view.run_id} of a caller without a credential"))
-
-
-def serve_clients(bus: MessageBus, clients: ClientRequests) -> None:
-    """Answer the `task.*` subjects, but for those of `serve_submits`."""
-    bus.subscriber("task.get.{caller}")(clients.get)
-    bus.subscriber("task.events.{caller}")(clients.events)
-    bus.subscriber("task.cancel.{caller}")(clients.cancel)
-
-
 async def serve_submits(
     bus: MessageBus, clients: ClientRequests, settings: OrchestratorSettings, windows: WindowedDispatcher
 ) -> Callable[[], Awaitable[None]]:
@@ -151,7 +67,7 @@ async def serve_submits(
         return SUBMITS_AMONG_WORK if windows.holds(caller) else SUBMITS_AT_ONCE
 
     limits = FairQueueLimits(
-        caller_of=_caller,
+        caller_of=caller_of,
         max_waiting=settings.max_waiting_submits,
         max_share=share,
         max_concurrent=SUBMITS_AT_ONCE,
@@ -247,7 +163,7 @@ class TaskQueueConsumer:
             together, watched = self._guard.apart(await self._consumer.take(64))
             await asyncio.gather(*(self._accept(message) for message in together))
             for message in watched:
-                if self._intake.is_flooded_by(_caller(message.subject)):
+                if self._intake.is_flooded_by(caller_of(message.subject)):
                     await self._guard.give_back(message, REFUSED_S)  # nothing of it is looked at, so it needs no mark
                     continue
                 async with self._guard.alone(message, self._refuse) as admitted:
@@ -256,7 +172,7 @@ class TaskQueueConsumer:
 
     async def _accept(self, message: Msg) -> None:
         crash_point("orchestrator.enqueued_taken")
-        caller = _caller(message.subject)
+        caller = caller_of(message.subject)
         fault = check_json(message.data)
         if fault is not None:
             await self._refuse(message, f"not a task: {fault}")
@@ -287,7 +203,7 @@ class TaskQueueConsumer:
     async def _owner_of(self, message: Msg) -> DeadLetterOwner:
         """Return the project of the caller that the subject names, where it is known."""
         try:
-            return DeadLetterOwner(project=await self._checker.project_of(_caller(message.subject)))
+            return DeadLetterOwner(project=await self._checker.project_of(caller_of(message.subject)))
         except (ProblemError, *DATABASE_DOWN, *INVALID_DATA):
             return UNKNOWN_OWNER
 

@@ -5,6 +5,7 @@ Every answer is of the asking project; a run of another project does not exist.
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -170,7 +171,7 @@ class RunQueries:
     async def get_run(self, request: GetRun) -> RunView:
         """Return a run, waiting up to `wait_ms` for its end; what became of its calls only where that is asked."""
         if request.wait_ms:
-            await self._await_end(request)
+            await self.await_end(request)
         row = await self._pool.fetchrow(RECORDS.whole_run, request.run_id, request.project)
         if row is None:
             raise _unknown(request.run_id, request.project)
@@ -179,18 +180,29 @@ class RunQueries:
         run = await self._with_waits(_whole(row))
         return await self._with_effects(run) if request.effects else run
 
-    async def _await_end(self, request: GetRun) -> None:
+    async def await_end(self, request: GetRun) -> None:
         """Wait until the run has ended, at most `wait_ms`."""
+        await self._await(request, self._endings, lambda found: found["status"] in FINAL_STATUSES)
+
+    async def await_news(self, request: GetEvents) -> None:
+        """Wait until the run's log goes on behind `after`, or has ended, at most `wait_ms`."""
+
+        def is_new(found: Any) -> bool:
+            return found["seq"] > request.after or found["status"] in FINAL_STATUSES
+
+        await self._await(request, self._changes, is_new)
+
+    async def _await(self, request: GetRun | GetEvents, wakers: RunWaiters, is_over: Callable[[Any], bool]) -> None:
         until = monotonic() + request.wait_ms / 1000
         while True:
             found = await self._statuses.get(request.run_id)
             if found is None or found["project"] != request.project:
                 raise _unknown(request.run_id, request.project)
             now = monotonic()
-            if found["status"] in FINAL_STATUSES or now >= until:
+            if is_over(found) or now >= until:
                 return
             next_look = LOOK_S - now % LOOK_S  # requests that wait look at the same times, so that they share a look
-            await self._endings.wait(request.run_id, min(until - now, next_look))
+            await wakers.wait(request.run_id, min(until - now, next_look))
 
     async def _load_statuses(self, run_ids: list[UUID]) -> dict[UUID, Any]:
         return {row["run_id"]: row for row in await self._pool.fetch(QUERIES.run_statuses, run_ids)}

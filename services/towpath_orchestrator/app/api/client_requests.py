@@ -1,0 +1,168 @@
+"""What NATS clients ask of runs, each in its own name: `task.get`, `task.events` and `task.cancel`.
+
+Whoever may submit may ask, as often as it likes, so a flood is work in turns: few requests at a time are at work, which
+leaves the loop to submits and runs, and of each caller some are open and some wait. What finds no room, or waits for
+too long, is refused as `overloaded`. A request that waits for a run holds a place and no work. `anonymous` is whoever
+has no credential, and has a smaller share of its own.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from pydantic import Field
+
+from towpath_contracts import subjects
+from towpath_contracts.base import ClientMessage, Message
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun, RunView
+from towpath_contracts.tasks import SubmitTask
+from towpath_fabric.ports import MessageBus
+from towpath_fabric.turns.fair_request_queue import FairQueueLimits
+from towpath_orchestrator.app.api.commands import RunCommands
+from towpath_orchestrator.app.api.queries import RunQueries
+from towpath_orchestrator.app.api.submit import TaskIntake
+from towpath_orchestrator.app.api.task_checks import TaskChecker
+
+AT_WORK = 12
+"""Requests of callers with a credential that read the database at the same time."""
+
+AT_WORK_ANONYMOUS = 4
+"""Of callers without one."""
+
+OPEN = 1_024
+"""Requests on one verb that are open at the same time: nearly all of them wait for a run, which costs little."""
+
+OPEN_OF_ONE = 512
+OPEN_ANONYMOUS = 256
+
+CANCELS = 64
+CANCELS_OF_ONE = 16
+CANCELS_ANONYMOUS = 4
+"""A cancel waits until the run's log holds it: it is work all the time."""
+
+WAITING = 2_048
+WAITING_SHARE = 0.25
+
+WAIT_S = 5.0
+"""The SDK waits for an answer that long."""
+
+
+class ClientGetRun(ClientMessage):
+    """`task.get.<caller>`: GetRun without the project, which is the caller's."""
+
+    run_id: str
+    wait_ms: int = Field(default=0, ge=0, le=30_000)
+    effects: bool = True
+
+
+class ClientGetEvents(ClientMessage):
+    """`task.events.<caller>`: GetEvents without the project."""
+
+    run_id: str
+    after: int = Field(default=0, ge=0)
+    limit: int = Field(default=200, ge=1, le=1_000)
+    wait_ms: int = Field(default=0, ge=0, le=30_000)
+
+
+class ClientCancel(ClientMessage):
+    """`task.cancel.<caller>`: CancelRun without project and actor."""
+
+    run_id: str
+    reason: str = Field(default="", max_length=2_000)
+
+
+def caller_of(subject: str) -> str:
+    """Return the caller that *subject* names, by its last token; `task.submit` alone names none."""
+    tokens = subject.split(".")
+    return tokens[2] if len(tokens) > 2 else subjects.ANONYMOUS
+
+
+class ClientRequests:
+    """What NATS clients may ask, each in its own name; the caller is the last token of the subject.
+
+    `anonymous` is whoever has no credential, so it sees and stops the runs of nobody else.
+    """
+
+    def __init__(self, intake: TaskIntake, checker: TaskChecker, queries: RunQueries, commands: RunCommands) -> None:
+        self._intake = intake
+        self._checker = checker
+        self._queries = queries
+        self._commands = commands
+        self._work, self._anonymous_work = asyncio.Semaphore(AT_WORK), asyncio.Semaphore(AT_WORK_ANONYMOUS)
+
+    async def submit(self, task: SubmitTask, caller: str) -> Message:
+        """Accept a task."""
+        return await self._intake.submit(task, caller)
+
+    async def get(self, request: ClientGetRun, caller: str) -> Message:
+        """Show one of the caller's project's runs."""
+        async with self._at_work(caller):
+            project = await self._checker.project_of(caller)
+        asked = GetRun.model_validate({"project": project, **request.model_dump()})
+        if asked.wait_ms:
+            await self._queries.await_end(asked)
+        async with self._at_work(caller):
+            view = await self._queries.get_run(asked.model_copy(update={"wait_ms": 0}))
+        _refuse_run_of_another(view, caller)
+        return view
+
+    async def events(self, request: ClientGetEvents, caller: str) -> Message:
+        """Show events of one of the caller's project's runs."""
+        async with self._at_work(caller):
+            project = await self._project_of_run(request.run_id, caller)
+        asked = GetEvents.model_validate({"project": project, **request.model_dump()})
+        if asked.wait_ms:
+            await self._queries.await_news(asked)
+        async with self._at_work(caller):
+            return await self._queries.events(asked.model_copy(update={"wait_ms": 0}))
+
+    async def cancel(self, request: ClientCancel, caller: str) -> Message:
+        """Stop one of the caller's project's runs."""
+        project = await self._project_of_run(request.run_id, caller)
+        body = {"project": project, "actor": caller, **request.model_dump()}
+        return await self._commands.cancel(CancelRun.model_validate(body))
+
+    def _at_work(self, caller: str) -> asyncio.Semaphore:
+        return self._anonymous_work if caller == subjects.ANONYMOUS else self._work
+
+    async def _project_of_run(self, run_id: str, caller: str) -> str:
+        """Return the project of *caller*; raises ProblemError `run_not_found` for a run it may not see."""
+        project = await self._checker.project_of(caller)
+        if caller == subjects.ANONYMOUS:
+            found = await self._queries.get_run(GetRun.model_validate({"project": project, "run_id": run_id}))
+            _refuse_run_of_another(found, caller)
+        return project
+
+
+def _refuse_run_of_another(view: RunView, caller: str) -> None:
+    if caller == subjects.ANONYMOUS and view.caller != caller:
+        raise ProblemError(problem("run_not_found", f"no run {view.run_id} of a caller without a credential"))
+
+
+async def serve_clients(bus: MessageBus, clients: ClientRequests) -> Callable[[], Awaitable[None]]:
+    """Answer the `task.*` subjects, but for those of submits, in turns of their callers; returns what stops that."""
+    questions = _limits(OPEN, OPEN_OF_ONE, OPEN_ANONYMOUS)
+    cancels = _limits(CANCELS, CANCELS_OF_ONE, CANCELS_ANONYMOUS)
+    stops = [
+        await bus.subscribe_fairly((subjects.TASK_GET_ALL,), clients.get, questions),
+        await bus.subscribe_fairly((subjects.TASK_EVENTS_ALL,), clients.events, questions),
+        await bus.subscribe_fairly((subjects.TASK_CANCEL_ALL,), clients.cancel, cancels),
+    ]
+
+    async def stop() -> None:
+        for each in stops:
+            await each()
+
+    return stop
+
+
+def _limits(most: int, of_one: int, anonymous: int) -> FairQueueLimits:
+    return FairQueueLimits(
+        caller_of=caller_of,
+        max_waiting=WAITING,
+        max_share=WAITING_SHARE,
+        max_concurrent=most,
+        max_concurrent_of=lambda caller: anonymous if caller == subjects.ANONYMOUS else of_one,
+        max_wait_s=WAIT_S,
+        repeatable=True,
+    )
