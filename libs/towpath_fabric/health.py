@@ -1,7 +1,8 @@
 """`/livez`, `/readyz` and `/metrics` of every service, and the watchdog thread that ends a stuck process.
 
-Live means that the event loop runs; ready means that every check passed just now. A process whose event loop is blocked
-is ended by a thread, since nothing on the loop could do it; and by the kernel where a library lets no thread run.
+Live means that the event loop runs; ready means that every check passed just now. Requests that come together share one
+run of the checks, and one rendering of the metrics. A process whose event loop is blocked is ended by a thread, since
+nothing on the loop could do it; and by the kernel where a library lets no thread run.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from typing import Any
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from towpath_fabric.clock import monotonic
+from towpath_fabric.turns.shared_answers import SharedAnswer
 
 Check = Callable[[], Awaitable[None]]
 Scope = MutableMapping[str, Any]
@@ -27,6 +29,11 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 CHECK_TIMEOUT_S = 2.0
+
+RENDERS_EVERY_S = 0.25
+"""A rendering takes milliseconds of the event loop."""
+
+CHECKS_EVERY_S = 0.1
 STUCK_AFTER_S = 15.0
 
 ASKS_EVERY_S = 5.0
@@ -45,6 +52,8 @@ class Health:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         self._checks: dict[str, Check] = {}
+        self._rendered = SharedAnswer(self._render, RENDERS_EVERY_S)
+        self._readiness = SharedAnswer(self.readiness, CHECKS_EVERY_S)
 
     def check(self, name: str, check: Check) -> None:
         """Add a readiness check: it raises where the service is not ready."""
@@ -68,13 +77,16 @@ class Health:
 
     async def readyz(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 200 when every check passes, else 503 with what is missing."""
-        checks = await self.readiness()
+        checks = await self._readiness.get()
         status = 200 if all(value == "ok" for value in checks.values()) else 503
         await _answer(send, status, json.dumps({"checks": checks}).encode(), "application/json")
 
     async def metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the registry in Prometheus's text form."""
-        await _answer(send, 200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
+        await _answer(send, 200, await self._rendered.get(), CONTENT_TYPE_LATEST)
+
+    async def _render(self) -> bytes:
+        return generate_latest(self._registry)
 
 
 class EventLoopWatchdog:

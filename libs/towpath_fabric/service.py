@@ -6,6 +6,7 @@ subscribers, loops; stop in reverse. A loop that ends by an error ends the proce
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -33,6 +34,7 @@ from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.logs import Logger, configure_logging
 from towpath_fabric.telemetry.recorder import SpanRecorder
+from towpath_fabric.turns.shared_answers import RequestSlots
 
 BackgroundLoop = Callable[[], Coroutine[Any, Any, None]]
 LifecycleHook = Callable[[], Awaitable[None]]
@@ -42,6 +44,9 @@ HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 MAX_HEAD_BYTES = 16_384
 """Of a request's head: h11's own default. Reading one of 64 KB with thousands of lines takes 50 ms."""
+
+HEALTH_CONNECTIONS = 64
+"""Held on a port that has the health paths alone: more than whoever scrapes and probes a replica opens."""
 
 KEYLESS_PATHS = HEALTH_PATHS | {"/asyncapi.json", "/openapi.json"}
 
@@ -246,10 +251,13 @@ class Service:
         """Return the FastStream application with the health paths, in front of the service's own HTTP app if any."""
         specification = AsyncAPI(title=f"Towpath {self.role}", description="What this process answers.")
 
+        @functools.cache
+        def description() -> bytes:
+            return json.dumps(specification.to_specification().to_jsonable()).encode()
+
         @get(include_in_schema=False)
         async def asyncapi(_scope: Scope) -> AsgiResponse:
-            body = json.dumps(specification.to_specification().to_jsonable()).encode()
-            return AsgiResponse(body, 200, {"content-type": "application/json"})
+            return AsgiResponse(description(), 200, {"content-type": "application/json"})
 
         stream = AsgiFastStream(
             self.bus.broker,
@@ -264,7 +272,7 @@ class Service:
             logger=None,
             specification=specification,
         )
-        app = self._app
+        app, slots = self._app, RequestSlots()
         known = frozenset(name.strip().lower() for name in self.settings.http_hosts.split(","))
 
         async def front(scope: Scope, receive: Receive, send: Send) -> None:
@@ -278,6 +286,8 @@ class Service:
                     await AsgiResponse(f"{refused}\n".encode(), 421)(scope, receive, send)
                     return
             if app is None or scope["type"] != "http" or scope["path"] in HEALTH_PATHS:
+                if scope["type"] == "http":
+                    await slots.wait()
                 await stream(scope, receive, send)
             else:
                 await app(scope, receive, send)
@@ -298,7 +308,9 @@ class Service:
             http=bounded_protocol(
                 ConnectionLimits(
                     header_s=self.settings.http_header_s,
-                    strangers=self.settings.http_max_strangers,
+                    strangers=min(self.settings.http_max_strangers, HEALTH_CONNECTIONS)
+                    if self._app is None
+                    else self.settings.http_max_strangers,
                     idle=self.settings.http_max_idle,
                 )
             ),
