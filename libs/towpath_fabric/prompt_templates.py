@@ -1,4 +1,4 @@
-"""Base prompts: templates of a bounded subset of jinja, compiled once.
+"""Base prompts: templates of a bounded subset of jinja. Whoever compiles them keeps what comes of it.
 
 A template can insert the values it is given and choose between texts, no more. Loops, calls, attributes and arithmetic
 are refused, so the template and its values bound the time and size of a rendering: a template of one project can't
@@ -8,7 +8,6 @@ delay the decisions of another.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from jinja2 import StrictUndefined, Template, TemplateSyntaxError, nodes
 from jinja2.exceptions import SecurityError, TemplateError, UndefinedError
@@ -25,9 +24,6 @@ MAX_EXPRESSION_LEVELS = 16
 
 MAX_IF_LEVELS = 32
 """Python, which templates are compiled to, has room for 100 levels."""
-
-CACHED_TEMPLATES = 512
-"""Compiled templates that are cached; with more agents some are compiled again (about a millisecond each)."""
 
 _FILTERS = frozenset({"upper", "lower", "trim", "title", "capitalize", "default", "d", "length", "count"})
 _TESTS = frozenset({"defined", "undefined", "none", "string", "in", "eq", "ne", "equalto", "true", "false"})
@@ -88,7 +84,6 @@ def template_tokens(text: str, most: int) -> int:
     return found
 
 
-@lru_cache(maxsize=CACHED_TEMPLATES)
 def compile_base_prompt(text: str) -> CompiledPromptTemplate:
     """Compile *text*. Raises PromptInvalidError naming the line of what is not allowed."""
     try:

@@ -49,7 +49,7 @@ AnswerFact = DecisionMadeFact | DecisionFailedFact
 
 
 class PlatformUnavailableError(Exception):
-    """Another part of the platform does not answer: no model was called, and the request has to be redelivered."""
+    """Another part of the platform does not answer, or has no turn: no model was called, the request is redelivered."""
 
 
 @dataclass(slots=True, kw_only=True)

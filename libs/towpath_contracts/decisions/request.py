@@ -196,9 +196,10 @@ class LlmCallLog(Message):
 
 
 class RenderPromptRequest(Message):
-    """Ask for the prompt an agent would get."""
+    """Ask for the prompt an agent would get; *project* is whose turn it is where it takes long to be compiled."""
 
     context: PromptContext
+    project: str = ""
 
 
 class RenderPromptAnswer(Message):

@@ -15,7 +15,6 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import DEAD_LETTER_RUNS
 from towpath_contracts.streams import decide_consumer
 from towpath_decider.app.decision_service import DecisionMaker, FinishedDecision, internal_failure, log_calls
-from towpath_decider.core.prompt import render
 from towpath_decider.metrics import DeciderMetrics
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
@@ -95,7 +94,7 @@ class Decider:
     async def render_prompt(self, request: RenderPromptRequest) -> RenderPromptAnswer:
         """DecisionAnswer `svc.decider.render_prompt`."""
         try:
-            prompt = render(request.context)
+            prompt = await self._service.prompt_of(request.project, request.context)
         except PromptInvalidError as error:
             raise ProblemError(problem("prompt_invalid", str(error))) from error
         return RenderPromptAnswer(prompt=prompt.text, digest=prompt.digest)

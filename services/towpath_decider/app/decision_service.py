@@ -11,9 +11,19 @@ from datetime import datetime
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.decisions.request import CALL_UNASKED, DecisionRequest, LlmCallLog, PlayedScriptEntry, Usage
+from towpath_contracts.decisions.request import (
+    CALL_UNASKED,
+    DecisionKind,
+    DecisionRequest,
+    LlmCallLog,
+    PlayedScriptEntry,
+    PromptContext,
+    Usage,
+)
 from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
+from towpath_contracts.problems.registry import ProblemError
 from towpath_decider.adapters.provider import Provider, TextListener
+from towpath_decider.app.prompt_cache import PromptTemplateCache
 from towpath_decider.app.provider_limiter import NoProviderCapacityError, ProviderLimiter
 from towpath_decider.core.answer_checks import check_for, expected_schema
 from towpath_decider.core.answers import RefusedAnswer
@@ -32,6 +42,7 @@ from towpath_decider.core.usage import NOTHING, add_costs, add_usage
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.prompt_templates import PromptInvalidError
 from towpath_fabric.redaction import redact
+from towpath_fabric.request_loop import PlatformUnavailableError
 
 MESSAGE_CHARS = 2_000
 """The longest reason of a failure; it is shown to people and, for `invalid_output`, to the model."""
@@ -107,6 +118,7 @@ class DecisionMaker:
         self._sleep = sleep
         self._open_listener = open_listener
         self._limiter = limiter
+        self._prompts = PromptTemplateCache()
 
     async def answer(self, request: DecisionRequest) -> FinishedDecision:
         """Return the decision, or why there is none. Raises nothing but CancelledError and PlatformUnavailableError."""
@@ -130,10 +142,27 @@ class DecisionMaker:
         if isinstance(check, RefusedAnswer):
             return GaveUp(code="request_invalid", message=check.reason)
         try:
-            progress.prompt = render(request.context, expected_schema(request), request.kind)
+            progress.prompt = await self.prompt_of(
+                request.project, request.context, expected_schema(request), request.kind
+            )
         except PromptInvalidError as error:
             return GaveUp(code="prompt_invalid", message=str(error))
+        except ProblemError as error:
+            raise PlatformUnavailableError(error.problem.detail) from error
         return await self._run_dialogue(converse(progress.prompt, check, request.max_calls), provider, progress)
+
+    async def prompt_of(
+        self,
+        project: str,
+        context: PromptContext,
+        answer_schema: JsonObject | None = None,
+        kind: DecisionKind = DecisionKind.DECIDE,
+    ) -> Prompt:
+        """Render the prompt of a request. Raises PromptInvalidError, and ProblemError `overloaded`."""
+        base = self._prompts.find(context.base_prompt)
+        if base is None:
+            base = await self._prompts.compile(project, context.base_prompt)
+        return render(context, answer_schema, kind, base)
 
     async def _run_dialogue(
         self, dialogue: Dialogue, provider: Provider, progress: DecisionInProgress

@@ -22,7 +22,7 @@ from towpath_decider.core.run_prompt import (
     run_sections,
     task_instructions,
 )
-from towpath_fabric.prompt_templates import compile_base_prompt
+from towpath_fabric.prompt_templates import CompiledPromptTemplate, compile_base_prompt
 
 _HEADER = """# Constraints
 Answer with exactly one JSON object and nothing else: no code fence, no text before or after it.
@@ -66,13 +66,18 @@ class Prompt:
 
 
 def render(
-    context: PromptContext, answer_schema: JsonObject | None = None, kind: DecisionKind = DecisionKind.DECIDE
+    context: PromptContext,
+    answer_schema: JsonObject | None = None,
+    kind: DecisionKind = DecisionKind.DECIDE,
+    base: CompiledPromptTemplate | None = None,
 ) -> Prompt:
     """Render *context* for a request of *kind*; *answer_schema* replaces the decision as what is asked for.
 
+    *base* is its base prompt where that is compiled already.
+
     Raises PromptInvalidError when the agent's base prompt can't be rendered.
     """
-    base = compile_base_prompt(context.base_prompt)
+    base = base or compile_base_prompt(context.base_prompt)
     values = {name: _value(name, context) for name in base.uses}
     wanted = _decision_shape(context) if answer_schema is None else _schema_shape(answer_schema)
     header = _HEADER.format(wanted=_wanted(context))

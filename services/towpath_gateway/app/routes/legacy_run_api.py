@@ -190,7 +190,7 @@ async def show_prompt(
     )
     preview: PromptContextPreview = await dependencies.platform.request(rpc.PREVIEW_PROMPT, request)
     rendered: RenderPromptAnswer = await dependencies.platform.request(
-        rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context)
+        rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context, project=principal.project)
     )
     return json_answer(
         PromptPreviewAnswer(
