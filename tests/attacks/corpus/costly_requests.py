@@ -14,6 +14,8 @@ from tests.attacks.attack import AttackWorkedError, Position, attack
 from tests.attacks.corpus.availability import LONGEST_S, longest_answer
 from tests.attacks.target import NETWORK, Target
 
+from towpath_fabric.clock import monotonic
+
 CLERK: dict[str, Any] = {"equipped_tools": ["desk.mail"], "allow_respond": True, "prompt_template": "x"}
 DENSE = "{% if tools %}x{{agent_key|upper}}{% else %}y{% endif %}" * 380
 NESTED = ("{{ tools" + "|upper" * 120 + " }}") * 20
@@ -135,5 +137,36 @@ def told(answers: list[float]) -> str:
     """Return how long the other project waited; raises AttackWorkedError where that was too long."""
     longest = f"another project waited {max(answers):.2f} s at most"
     if max(answers) > LONGEST_S:
+        raise AttackWorkedError(longest)
+    return longest
+
+
+COSTLY_NETWORKS = 20
+HELD_UP_S = 4.0
+"""All of them together take longer than that to be compiled."""
+
+
+@attack(Position.KEY_HOLDER)
+async def prompts_that_take_long_to_be_compiled(target: Target) -> str:
+    """Begin runs of 20 networks, each with the largest prompt that is taken, while runs of another project decide."""
+    quiet = {**NETWORK, "name": "brief", "agents": [{**NETWORK["agents"][0], "equipped_tools": ["workspace_list"]}]}
+    names = [f"dense{place}" for place in range(COSTLY_NETWORKS)]
+    async with target.client() as client, target.client(project="bystander") as other:
+        (await other.post("/v1/networks", json={"spec": quiet})).raise_for_status()
+        for name in names:
+            body = network(1, prompt_template=lambda _, name=name: DENSE + name)
+            (await client.post("/v1/networks", json={"spec": {**body["spec"], "name": name}})).raise_for_status()
+        doing = asyncio.gather(*(target.run(client, [], "go", network=name) for name in names))
+        answers = []
+        while not doing.done():
+            began = monotonic()
+            await target.run(other, [("workspace_list", {})], "look", network="brief")
+            answers.append(monotonic() - began)
+        runs = await doing
+    failed = [run["status"] for run in runs if run["status"] != "completed"]
+    if failed:
+        raise ValueError(f"{len(failed)} of the runs did not end: {failed[0]}")
+    longest = f"a run of another project took {max(answers):.2f} s at most"
+    if max(answers) > HELD_UP_S:
         raise AttackWorkedError(longest)
     return longest
