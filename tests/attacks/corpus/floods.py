@@ -63,7 +63,7 @@ SCRAPERS = 400
 SCRAPED_S = 8.0
 
 
-@attack(Position.OUTSIDER)
+@attack(Position.NEIGHBOUR_PROCESS)
 async def scrapes_without_end(target: Target) -> str:
     """Ask for the metrics and the readiness of the orchestrator on 400 connections while the owner submits tasks."""
     address = urlsplit(target.platform.health_url("orchestrator"))
