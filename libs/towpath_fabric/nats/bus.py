@@ -227,7 +227,7 @@ class Bus:
         """Return FastStream's decorator for a handler of the requests on *address*; replicas share the work.
 
         The handler declares the message that it takes as its first parameter. A subject may have parts in braces, which
-        are handed to the handler where it declares them: `caller: Annotated[str, Path()]` for `task.get.{caller}`.
+        are handed to the handler where it declares them: `agent: Annotated[str, Path()]` for `….{project}.{agent}`.
         Raises TypeError where the handler of a method takes another message than the method.
         """
         subject = address.subject if isinstance(address, RpcMethod) else address

@@ -1,6 +1,6 @@
 """The reply to a request on the bus: the handler's message, or the problem that stands for its error.
 
-FastStream subscribers (through `ReplyMiddleware`) and the fair queue of submits both use it. So a caller can't tell
+FastStream subscribers (through `ReplyMiddleware`) and the fair queues of clients both use it. So a caller can't tell
 which of them answered, and never waits for a timeout because a handler failed.
 """
 

@@ -15,7 +15,7 @@ from tests.attacks.target import NETWORK, Target
 
 from towpath_fabric.clock import monotonic
 
-QUESTIONS = 60_000
+QUESTIONS = 40_000
 """Of one flood: one after the other they are work for a minute."""
 
 

@@ -7,7 +7,9 @@ has no credential, and has a smaller share of its own.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
 
 from pydantic import Field
 
@@ -23,11 +25,10 @@ from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
 
-AT_WORK = 12
-"""Requests of callers with a credential that read the database at the same time."""
-
-AT_WORK_ANONYMOUS = 4
-"""Of callers without one."""
+AT_WORK = 16
+AT_WORK_OF_ONE = 4
+AT_WORK_ANONYMOUS = 2
+"""Requests that read the database at the same time; each caller has as many in the line for that."""
 
 OPEN = 1_024
 """Requests on one verb that are open at the same time: nearly all of them wait for a run, which costs little."""
@@ -88,7 +89,8 @@ class ClientRequests:
         self._checker = checker
         self._queries = queries
         self._commands = commands
-        self._work, self._anonymous_work = asyncio.Semaphore(AT_WORK), asyncio.Semaphore(AT_WORK_ANONYMOUS)
+        self._room = asyncio.Semaphore(AT_WORK)
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def submit(self, task: SubmitTask, caller: str) -> Message:
         """Accept a task."""
@@ -122,8 +124,14 @@ class ClientRequests:
         body = {"project": project, "actor": caller, **request.model_dump()}
         return await self._commands.cancel(CancelRun.model_validate(body))
 
-    def _at_work(self, caller: str) -> asyncio.Semaphore:
-        return self._anonymous_work if caller == subjects.ANONYMOUS else self._work
+    @asynccontextmanager
+    async def _at_work(self, caller: str) -> AsyncIterator[None]:
+        share = self._shares.get(caller)
+        if share is None:
+            share = asyncio.Semaphore(AT_WORK_ANONYMOUS if caller == subjects.ANONYMOUS else AT_WORK_OF_ONE)
+            self._shares[caller] = share
+        async with share, self._room:
+            yield
 
     async def _project_of_run(self, run_id: str, caller: str) -> str:
         """Return the project of *caller*; raises ProblemError `run_not_found` for a run it may not see."""
