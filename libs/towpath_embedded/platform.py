@@ -338,6 +338,7 @@ class Platform:
             "TOWPATH_EMBEDDED": "1",
             "TOWPATH_INSTANCE": name,
             "TOWPATH_NATS_URL": self.nats.url(),
+            "TOWPATH_NATS_OWNER": str(os.geteuid()),
             "TOWPATH_NATS_USER": role,
             "TOWPATH_NATS_PASSWORD": self.nats.password(role),
             "TOWPATH_HEALTH_HOST": LOOPBACK,

@@ -34,6 +34,8 @@ class BrokerSettings(BaseSettings):
     nats_tls_ca: FilePath | None = None
     nats_tls_cert: FilePath | None = None
     nats_tls_key: FilePath | None = None
+    nats_owner: int | None = Field(default=None, ge=0)
+    """The user id of the process that has to answer at the address; who else does is sent nothing."""
 
     @model_validator(mode="before")
     @classmethod

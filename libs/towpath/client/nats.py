@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-import nats
 from nats import errors as nats_errors
 from nats.aio.client import Client as Connection
 from pydantic import BaseModel, ValidationError
 
 from towpath.client.retry_policy import RetryBackoff
+from towpath.client.settings import is_same_place, local_broker_owner
 from towpath.client.trees import merged
 from towpath.errors import RefusedError, TowpathError, UnavailableError, error_from, unreachable
 from towpath_contracts import subjects
@@ -26,6 +26,7 @@ from towpath_contracts.rpc import PROBLEM_HEADER
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, CancelRun, GetEvents, GetRun, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_fabric.nats.broker_owner import connect
 from towpath_fabric.nats.login import LoginFileError, connect_options
 from towpath_fabric.nats.request_sender import RequestSender
 from towpath_fabric.settings import BrokerSettings
@@ -122,7 +123,7 @@ class NatsTransport:
     async def _connect(self) -> Connection:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                connection = await nats.connect(
+                connection = await connect(
                     self.address,
                     name=f"towpath-client/{self._caller}",
                     inbox_prefix=f"_INBOX_client_{self._caller}.{uuid4().hex[:12]}",
@@ -140,10 +141,15 @@ class NatsTransport:
         return connection
 
     def _login(self) -> dict[str, Any]:
-        """Return what the environment says of TLS and keys; a password of the environment is the services' own."""
+        """Return what the environment says of TLS and keys, and whose process the broker has to be.
+
+        A password of the environment is the services' own, and the owner that it names is of the broker that it names.
+        """
         try:
-            settings = BrokerSettings(nats_url=self.address, nats_user=None, nats_password=None)
-            return connect_options(settings)
+            named = BrokerSettings(nats_user=None, nats_password=None)
+            settings = named.model_copy(update={"nats_url": self.address})
+            owner = named.nats_owner if is_same_place(self.address, named.nats_url) else None
+            return {"owner": local_broker_owner(self.address) if owner is None else owner, **connect_options(settings)}
         except (LoginFileError, ValidationError) as error:
             raise RefusedError(problem("request_invalid", str(error))) from error
 

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from towpath_fabric.socket_owners import listener_users, socket_tables
+
 DEFAULT_SERVER = "http://127.0.0.1:8787"
 """Where `towpath up` listens."""
 
@@ -22,12 +24,6 @@ TOKEN_FILE = "authorization"  # noqa: S105 - a name
 _HEADER = "Authorization: Bearer "
 _OTHERS_WRITE = 0o022
 _PROCESSES = Path("/proc")
-_NET_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_LISTENS = "0A"
-_LOOPBACK_LISTENERS = frozenset(
-    {"0100007F", "00000000", "0" * 32, "0000000000000000FFFF00000100007F", "0000000000000000FFFF000000000000"}
-)
-"""127.0.0.1 and every address, also as IPv6 writes them."""
 
 
 def running_server_url(folder: Path = DATA_FOLDER) -> str | None:
@@ -48,9 +44,18 @@ def local_token(server: str, folder: Path = DATA_FOLDER) -> str | None:
     if not all(_is_mine(path) for path in (folder, folder / "state.json", token)):
         return None
     alive = _is_locked(folder / "lock") and _is_my_process(state.get("pid"))
-    if not alive or not _is_same_place(server, state.get("gateway_url")) or not _listens_for_me(server):
+    if not alive or not is_same_place(server, state.get("gateway_url")) or not _listens_for_me(server):
         return None
     return _token_of(token)
+
+
+def local_broker_owner(address: str, folder: Path = DATA_FOLDER) -> int | None:
+    """Return whose process has to answer at *address*: this user's, if the platform on *folder* has its broker there.
+
+    None for any other broker. A platform that was killed still says where it was: who listens there now is no broker.
+    """
+    mine = all(_is_mine(path) for path in (folder, folder / "state.json"))
+    return os.getuid() if mine and is_same_place(address, _state(folder).get("nats_url")) else None
 
 
 def read_token(state: dict[str, Any]) -> str | None:
@@ -92,18 +97,8 @@ def _listens_for_me(server: str) -> bool:
     Where the system has no such tables, it can't be told and is taken for granted.
     """
     port = urlsplit(server).port
-    texts = []
-    for table in _NET_TABLES:
-        with contextlib.suppress(OSError):
-            texts.append(table.read_text("ascii"))
+    texts = socket_tables()
     return not texts or set[int]().union(*(listener_users(text, port or 0) for text in texts)) == {os.getuid()}
-
-
-def listener_users(table: str, port: int) -> set[int]:
-    """Return the users whose sockets may answer at *port* of 127.0.0.1 by a *table* like `/proc/net/tcp`."""
-    rows = (row.split() for row in table.splitlines()[1:])
-    listeners = ((*row[1].partition(":"), row[7]) for row in rows if row[3] == _LISTENS)
-    return {int(user) for address, _, at, user in listeners if address in _LOOPBACK_LISTENERS and int(at, 16) == port}
 
 
 def _state(folder: Path) -> dict[str, Any]:
@@ -114,7 +109,7 @@ def _state(folder: Path) -> dict[str, Any]:
     return state if isinstance(state, dict) else {}
 
 
-def _is_same_place(server: str, other: object) -> bool:
+def is_same_place(server: str, other: object) -> bool:
     """Return whether both are one address, letter by letter: another name of this machine may be another listener."""
     if not isinstance(other, str):
         return False

@@ -8,19 +8,20 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import asyncpg
-import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from towpath_contracts import subjects
 from towpath_embedded.chaos.plan import StrikeTrigger
 from towpath_fabric.clock import monotonic
+from towpath_fabric.nats.broker_owner import connect
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 
 _log = logging.getLogger(__name__)
@@ -110,8 +111,9 @@ class RunWatcher:
         self.logs: dict[str, ObservedRunLog] = {}
 
     async def __aenter__(self) -> Self:
-        self._nats = await nats.connect(
+        self._nats = await connect(
             self._nats_url,
+            owner=os.geteuid(),
             inbox_prefix=b"_INBOX_gateway",
             max_reconnect_attempts=-1,
             reconnect_time_wait=0.1,

@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_fabric.socket_owners import LISTENS, socket_tables
 
 LOOPBACK = "127.0.0.1"
 LOWEST_PORT = 15_000
@@ -17,8 +18,6 @@ HIGHEST_PORT = 32_000
 BACKLOG = 2_048  # as uvicorn has it
 ATTEMPTS = 200  # a machine with this many misses in a row has no free port worth looking for
 
-_LISTENING = "0A"
-_NET_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _STRIDE = 10_507
 
@@ -83,7 +82,7 @@ def listen(port: int) -> socket.socket:
 
 def port_owner(port: int) -> str | None:
     """Name the process that listens on *port*, as `python (pid 4120)`; None where the system does not show it."""
-    inodes = {inode for table in _NET_TABLES for inode in _listening_inodes(table, port)}
+    inodes = {inode for table in socket_tables() for inode in _listening_inodes(table, port)}
     if not inodes:
         return None
     for process in Path("/proc").iterdir():
@@ -100,13 +99,9 @@ def _highest_port() -> int:
     return min(HIGHEST_PORT, lowest_ephemeral) if lowest_ephemeral > LOWEST_PORT + 1_000 else HIGHEST_PORT
 
 
-def _listening_inodes(table: Path, port: int) -> list[str]:
-    try:
-        rows = table.read_text().splitlines()[1:]
-    except OSError:
-        return []
-    columns = (row.split() for row in rows)
-    return [row[9] for row in columns if row[3] == _LISTENING and int(row[1].rsplit(":", 1)[1], 16) == port]
+def _listening_inodes(table: str, port: int) -> list[str]:
+    columns = (row.split() for row in table.splitlines()[1:])
+    return [row[9] for row in columns if row[3] == LISTENS and int(row[1].rsplit(":", 1)[1], 16) == port]
 
 
 def _holds(process: Path, inodes: set[str]) -> bool:

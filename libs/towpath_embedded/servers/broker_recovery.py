@@ -9,11 +9,11 @@ import asyncio
 import contextlib
 import logging
 import math
+import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-import nats as nats_client
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NotFoundError
@@ -23,6 +23,7 @@ from towpath_contracts.streams import STREAMS
 from towpath_embedded.processes.child_process import failure
 from towpath_embedded.servers.nats import HEALTH_SUBJECT, HEALTH_USER, Nats
 from towpath_fabric.clock import monotonic
+from towpath_fabric.nats.broker_owner import connect
 from towpath_fabric.nats.streams import ensure_streams
 
 _log = logging.getLogger(__name__)
@@ -158,8 +159,9 @@ class BrokerRecovery:
 
     @contextlib.asynccontextmanager
     async def _connected(self, user: str) -> AsyncIterator[Client]:
-        connection = await nats_client.connect(
+        connection = await connect(
             self._nats.url(user),
+            owner=os.geteuid(),
             inbox_prefix=f"_INBOX_{user}".encode(),
             connect_timeout=CONNECT_TIMEOUT_S,
             allow_reconnect=False,

@@ -5,12 +5,12 @@ effects, unconfirmed outcomes), or for what may be lost.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from faststream.nats import NatsBroker
 from nats import errors as nats_errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -21,7 +21,9 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, RpcMethod
 from towpath_contracts.strict_json import check_json
+from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import flush_before_crash
+from towpath_fabric.nats.broker_owner import BrokerOwnerError, OwnerCheckedBroker
 from towpath_fabric.nats.direct_delivery import DirectDelivery
 from towpath_fabric.nats.login import security
 from towpath_fabric.nats.reconnects import on_reconnect
@@ -54,6 +56,9 @@ PING_INTERVAL_S = 5
 _RECONNECT: dict[str, Any] = {"reconnect_time_wait": 0.25}
 """Seconds between two attempts to reconnect; FastStream's annotation is int, nats-py takes fractions."""
 
+COMPLAIN_S = 10.0
+"""How often a stranger in place of the broker is logged."""
+
 MAX_CONCURRENT_REQUESTS = 1_024
 """Per subject. FastStream's default is one, and then one request that waits would delay all others."""
 
@@ -61,12 +66,12 @@ MAX_LOGGED_PREFIXES = 100
 """First tokens of invalid subjects that are logged, each once: the same message may be sent again and again."""
 
 
-def make_broker(role: str, settings: Settings, replies: ReplyBuilder) -> NatsBroker:
+def make_broker(role: str, settings: Settings, replies: ReplyBuilder) -> OwnerCheckedBroker:
     """Return the FastStream broker of *role*: reconnects for ever, buffers nothing while disconnected.
 
     Raises LoginFileError for files of its login that can't be used.
     """
-    return NatsBroker(
+    broker = OwnerCheckedBroker(
         settings.nats_url,
         name=f"{role}/{settings.instance}",
         max_reconnect_attempts=-1,
@@ -78,8 +83,24 @@ def make_broker(role: str, settings: Settings, replies: ReplyBuilder) -> NatsBro
         logger=None,
         middlewares=(partial(ReplyMiddleware, replies=replies),),
         security=security(settings),
+        error_cb=OwnerComplaints(role),
         **_RECONNECT,
     )
+    broker.owner = settings.nats_owner
+    return broker
+
+
+class OwnerComplaints:
+    """Logs that somebody else answers in place of the broker, now and then while it lasts: it is tried all the time."""
+
+    def __init__(self, role: str) -> None:
+        self._role = role
+        self._last_s = -math.inf
+
+    async def __call__(self, error: Exception) -> None:
+        if isinstance(error, BrokerOwnerError) and monotonic() - self._last_s >= COMPLAIN_S:
+            self._last_s = monotonic()
+            get_logger(self._role).error("refused a stranger in place of the broker", error=str(error))
 
 
 def _give_up(acknowledged: "asyncio.Future[bool]") -> None:

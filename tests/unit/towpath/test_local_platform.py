@@ -7,17 +7,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from towpath.client.settings import listener_users, local_token
+from towpath.client.settings import local_broker_owner, local_token
+from towpath_fabric import socket_owners
 
 LISTENS = "0: 0100007F:2253 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {user} 0 575 1"
-EVERYWHERE = "0: 00000000000000000000000000000000:2253 " + "0" * 32 + ":0000 0A 0:0 00:0 0 {user} 0 575 1"
-ELSEWHERE = "0: 0200007F:2253 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {user} 0 575 1"
-CONNECTED = "0: 0100007F:2253 0100007F:E95E 01 00000000:00000000 03:00000610 00000000 {user} 0 0 3"
-PORT = 0x2253
 
 
 @pytest.fixture
@@ -66,19 +64,6 @@ def test_nobody_listens_where_the_platform_is_said_to_be(place: tuple[Path, str]
     assert local_token(url, folder) is None
 
 
-@pytest.mark.parametrize(
-    ("rows", "users"),
-    [
-        ([LISTENS.format(user=1000)], {1000}),
-        ([LISTENS.format(user=65534), EVERYWHERE.format(user=1000)], {65534, 1000}),
-        ([CONNECTED.format(user=1000), ELSEWHERE.format(user=1000)], set()),
-    ],
-)
-def test_whoever_may_answer_at_a_port_is_found_in_the_tables_of_the_kernel(rows: list[str], users: set[int]) -> None:
-    assert listener_users("\n".join(["  sl  local_address …", *rows]), PORT) == users
-    assert listener_users("\n".join(["  sl  local_address …", *rows]), PORT + 1) == set()
-
-
 def test_the_token_does_not_go_to_a_listener_of_another_user(
     place: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,5 +72,17 @@ def test_the_token_does_not_go_to_a_listener_of_another_user(
     for user, token in ((os.getuid(), "secret"), (os.getuid() + 1, None)):
         table = tmp_path / "tcp"
         table.write_text("\n".join(["  sl  local_address", LISTENS.format(user=user).replace("2253", port)]))
-        monkeypatch.setattr("towpath.client.settings._NET_TABLES", (table,))
+        monkeypatch.setattr("towpath.client.settings.socket_tables", partial(socket_owners.socket_tables, [table]))
         assert local_token(url, folder) == token
+
+
+def test_the_broker_of_the_platform_here_has_to_be_of_this_user(place: tuple[Path, str]) -> None:
+    folder, _ = place
+    state = {"nats_url": "nats://127.0.0.1:4321", "pid": os.getpid()}
+    (folder / "state.json").write_text(json.dumps(state))
+    assert local_broker_owner("nats://127.0.0.1:4321", folder) == os.getuid()
+    assert local_broker_owner("nats://worker:secret@127.0.0.1:4321", folder) == os.getuid()
+    for other in ("nats://127.0.0.1:4322", "nats://broker:4321", "nats://localhost:4321"):
+        assert local_broker_owner(other, folder) is None
+    (folder / "state.json").chmod(0o666)
+    assert local_broker_owner("nats://127.0.0.1:4321", folder) is None

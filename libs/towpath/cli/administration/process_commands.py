@@ -51,7 +51,8 @@ def join_platform(user: str) -> None:
         return
     try:
         passwords = json.loads(Path(state["nats_passwords"]).read_text("utf-8"))
-        variables = {"URL": state["nats_url"], "USER": user, "PASSWORD": passwords[user]}
+        owner = str(STATE.stat().st_uid)  # who made the folder runs the broker
+        variables = {"URL": state["nats_url"], "USER": user, "PASSWORD": passwords[user], "OWNER": owner}
     except (OSError, ValueError, KeyError) as error:
         raise ProblemError(problem("file_missing", f"the broker's password can't be read: {error}")) from error
     for name, value in variables.items():

@@ -31,16 +31,17 @@ async def ensure(
         nats_user: The user that may declare streams: deploy.
         nats_password: Its password.
     """
-    import nats
     from nats.errors import Error, NoServersError
 
     from towpath_contracts.streams import CONSUMERS, STREAMS
+    from towpath_fabric.nats.broker_owner import connect
     from towpath_fabric.nats.streams import ensure_streams
 
-    login = _login(nats_url, nats_user, nats_password)
+    owner, login = _login(nats_url, nats_user, nats_password)
     try:
-        connection = await nats.connect(
+        connection = await connect(
             nats_url,
+            owner=owner,
             **login,
             inbox_prefix=b"_INBOX_deploy",
             connect_timeout=CONNECT_TIMEOUT_S,
@@ -60,8 +61,8 @@ async def ensure(
     printed.out().rows("streams", rows, columns, empty="There are none.")
 
 
-def _login(nats_url: str, user: str | None, password: str | None) -> dict[str, Any]:
-    """Return what `nats.connect` is given beside the address; raises ProblemError for a login that can't be."""
+def _login(nats_url: str, user: str | None, password: str | None) -> tuple[int | None, dict[str, Any]]:
+    """Return the broker's owner, and the options of `nats.connect`; raises ProblemError for a login that can't be."""
     from pydantic import SecretStr, ValidationError
 
     from towpath_fabric.nats.login import LoginFileError, connect_options
@@ -69,7 +70,8 @@ def _login(nats_url: str, user: str | None, password: str | None) -> dict[str, A
 
     try:
         secret = None if password is None else SecretStr(password)
-        return connect_options(BrokerSettings(nats_url=nats_url, nats_user=user, nats_password=secret))
+        settings = BrokerSettings(nats_url=nats_url, nats_user=user, nats_password=secret)
+        return settings.nats_owner, connect_options(settings)
     except (LoginFileError, ValidationError) as error:
         raise ProblemError(problem("request_invalid", str(error))) from error
 

@@ -1,0 +1,116 @@
+"""Connections to a broker that has to be a process of one OS user.
+
+Whoever listens at the address of a broker that is down is taken for it, and would be sent the login and the messages.
+Where the owner is given, the kernel is asked whose socket the other end of the connection is, after its first line and
+before it is believed or sent a byte: only then has a process accepted the connection. A stranger is hung up on, and the
+client tries again as if nobody were there. The rule sits in the transport, so that no path of nats-py goes around it.
+Where the system doesn't show whose sockets they are (no `/proc/net/tcp`), the broker is taken for what it says.
+"""
+
+from typing import Any
+
+from faststream.nats import NatsBroker
+from nats.aio.client import Client
+from nats.aio.transport import TcpTransport
+from nats.errors import Error as NatsError
+
+from towpath_fabric.socket_owners import Address, connection_owner, socket_tables
+
+LOOKS = 3
+"""A row can be missed while others come and go."""
+
+
+class BrokerOwnerError(NatsError):
+    """The process at the broker's address is not the broker's owner's; nothing was sent to it."""
+
+
+class OwnerCheckedTransport(TcpTransport):
+    """Sends nothing before the other end is known to be *owner*'s; what is written earlier is thrown away.
+
+    nats-py keeps the transport of a client between connections, and makes one only where this one says that it is none.
+    """
+
+    def __init__(self, owner: int) -> None:
+        super().__init__()
+        self._owner = owner
+        self._is_checked = False
+
+    def __bool__(self) -> bool:
+        return True
+
+    async def connect(self, *arguments: Any, **options: Any) -> None:
+        """Connect; the new connection is not checked yet."""
+        self._is_checked = False
+        await super().connect(*arguments, **options)
+
+    async def readline(self) -> bytes:
+        """Return the next line; raises BrokerOwnerError instead of the first one of a stranger."""
+        line: bytes = await super().readline()
+        if line and not self._is_checked:
+            try:
+                self._check()
+            except BrokerOwnerError:
+                self.close()
+                raise
+            self._is_checked = True
+        return line
+
+    def write(self, payload: bytes) -> None:
+        """Write, or throw away what would go to nobody knows whom."""
+        if self._is_checked:
+            super().write(payload)
+
+    def writelines(self, payload: list[bytes]) -> None:
+        """Write, or throw away what would go to nobody knows whom."""
+        if self._is_checked:
+            super().writelines(payload)
+
+    async def drain(self) -> None:
+        """Wait until what was written is on its way."""
+        if self._is_checked:
+            await super().drain()
+
+    def _check(self) -> None:
+        assert self._io_writer is not None
+        here: Address = self._io_writer.get_extra_info("sockname")[:2]
+        there: Address = self._io_writer.get_extra_info("peername")[:2]
+        owner: int | None = None
+        for _ in range(LOOKS):
+            tables = socket_tables()
+            owners = [connection_owner(table, there, here) for table in tables]
+            owner = next((found for found in owners if found is not None), None)
+            if owner == self._owner or not tables:
+                return
+            if owner is not None:
+                break
+        place = f"{there[0]}:{there[1]}"
+        whose = "no process that this machine knows" if owner is None else f"a process of another user ({owner})"
+        msg = f"at {place}, in place of the broker of user {self._owner}, answers {whose}; it was sent nothing"
+        raise BrokerOwnerError(msg)
+
+
+class OwnerCheckedBroker(NatsBroker):
+    """FastStream's broker, on a client that was given its owner; FastStream has no hook for the client it makes."""
+
+    owner: int | None = None
+
+    async def _connect(self) -> Client:
+        client = client_of(self.owner)
+        await client.connect(**self._connection_kwargs)
+        self.config.connect(client)
+        return client
+
+
+def client_of(owner: int | None) -> Client:
+    """Return a client that talks to a broker of *owner* alone, to any where it is None; it is not connected yet."""
+    client = Client()
+    if owner is not None:
+        client._transport = OwnerCheckedTransport(owner)
+    return client
+
+
+async def connect(address: str, *, owner: int | None, **options: Any) -> Client:
+    """Connect as `nats.connect` does, to a broker of *owner* alone."""
+    client = client_of(owner)
+    await client.connect(address, **options)
+    return client

@@ -1,0 +1,138 @@
+"""Another user's process at the broker's port is sent nothing, and the connection comes back with the broker."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.errors import Error as NatsError
+from tests.support.platform.port_thief import PortThief, expected_owner, port_thief
+from tests.support.waiting import eventually
+
+from towpath.cli import main
+from towpath.client.client import Client
+from towpath.errors import UnavailableError
+from towpath_contracts.authority import USERS, client_rights
+from towpath_embedded.processes.child_process import wait_exit
+from towpath_embedded.processes.ports import free_port
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.nats.broker_owner import BrokerOwnerError, OwnerCheckedTransport, connect
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.settings import Settings
+
+TRIES = 3
+
+
+@pytest.fixture
+async def broker(folder: Path) -> AsyncIterator[Nats]:
+    """A broker with passwords, as an embedded platform has it."""
+    server = Nats(folder, users={**USERS, "anonymous": client_rights("anonymous")})
+    await server.start()
+    yield server
+    await server.stop()
+
+
+def login(server: Nats) -> dict[str, Any]:
+    password = server.password("tas")
+    return {"nats_url": server.url(), "nats_user": "tas", "nats_password": password, "nats_owner": os.geteuid()}
+
+
+def expect(bus: Bus, owner: int) -> None:
+    """Have *bus* expect another user; where these tests don't run as root the thief is of their own."""
+    transport = bus.nc._transport
+    assert isinstance(transport, OwnerCheckedTransport)
+    transport._owner = owner
+
+
+async def test_a_service_sends_nothing_to_who_took_the_port_of_its_broker(
+    broker: Nats, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = Bus("tas", Settings.model_validate(login(broker)))
+    await bus.connect()
+    try:
+        async with port_thief(broker.port) as thief:
+            assert broker.process is not None
+            expect(bus, expected_owner())
+            broker.process.kill()
+            await wait_exit(broker.process)
+            await asyncio.wait_for(thief.listens.wait(), 60)
+            await bus.nc.subscribe("svc.tas.check_access")  # what is asked for meanwhile is said to the broker alone
+            with caplog.at_level(logging.ERROR):
+                await eventually(lambda: thief.connections > TRIES)
+            assert not await bus.publish("run.inbox.1", b"secret")
+            assert thief.sent == []
+        expect(bus, os.geteuid())
+        await broker.start()
+        await eventually(lambda: bus.nc.is_connected)
+        await bus.nc.flush()
+    finally:
+        await bus.close()
+
+
+async def test_a_service_that_starts_or_ends_before_its_broker_is_back_tells_a_stranger_nothing(
+    broker: Nats, capsys: pytest.CaptureFixture[str]
+) -> None:
+    early = Bus("tas", Settings.model_validate(login(broker)))
+    await early.connect()
+    await early.nc.flush()
+    async with port_thief(broker.port) as thief:
+        assert broker.process is not None
+        expect(early, expected_owner())
+        broker.process.kill()
+        await wait_exit(broker.process)
+        await asyncio.wait_for(thief.listens.wait(), 60)
+        late = Bus("tas", Settings.model_validate({**login(broker), "nats_owner": expected_owner()}))
+        starting = asyncio.create_task(late.connect())
+        await eventually(lambda: thief.connections > TRIES)
+        await early.nc.subscribe("svc.tas.check_access")
+        await early.close()
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await late.close()
+        assert thief.sent == []
+    said = "".join(capsys.readouterr())
+    assert said.count("refused a stranger in place of the broker") == len([early, late])
+    assert f"127.0.0.1:{broker.port}" in said
+
+
+@pytest.fixture
+async def thief_and_port() -> AsyncIterator[tuple[PortThief, int]]:
+    port = free_port()
+    async with port_thief(port) as thief:
+        await asyncio.wait_for(thief.listens.wait(), 60)
+        yield thief, port
+
+
+async def test_a_client_names_the_stranger_at_the_address(
+    thief_and_port: tuple[PortThief, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thief, port = thief_and_port
+    monkeypatch.setenv("TOWPATH_NATS_URL", f"nats://127.0.0.1:{port}")
+    monkeypatch.setenv("TOWPATH_NATS_OWNER", str(expected_owner()))
+    with pytest.raises(BrokerOwnerError, match=rf"at 127.0.0.1:{port}.*process of another user \(\d+\)"):
+        await connect(f"nats://tas:secret@127.0.0.1:{port}", owner=expected_owner(), allow_reconnect=False)
+    async with Client(f"nats://shop:secret@127.0.0.1:{port}", caller="shop") as client:
+        with pytest.raises(UnavailableError, match="process of another user"):
+            await client.submit("support", "hi")
+    assert await asyncio.to_thread(main, ["streams", "ensure", "--nats-user", "deploy", "--nats-password", "x"]) != 0
+    assert thief.connections >= TRIES
+    assert thief.sent == []
+
+
+async def test_without_an_owner_the_stranger_is_believed(thief_and_port: tuple[PortThief, int]) -> None:
+    """So the thief of these tests would be sent what there is, if it were not looked at."""
+    thief, port = thief_and_port
+    connection = await nats.connect(f"nats://tas:secret@127.0.0.1:{port}", allow_reconnect=False)
+    await connection.close()
+    await eventually(lambda: "secret" in "".join(thief.sent))
+
+
+async def test_a_broker_that_is_no_process_of_this_machine_is_not_the_owners(broker: Nats) -> None:
+    with pytest.raises(NatsError, match="it was sent nothing"):
+        await connect(broker.url("tas"), owner=os.geteuid() + 1, allow_reconnect=False)
+    connection = await connect(broker.url("tas"), owner=os.geteuid(), allow_reconnect=False)
+    await connection.close()
