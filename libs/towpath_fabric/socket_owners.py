@@ -13,7 +13,7 @@ from pathlib import Path
 
 NET_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 LISTENS = "0A"
-_ESTABLISHED = frozenset({"01", "08"})  # also after the other end has said that it sends no more
+_ESTABLISHED = "01"
 _MAPPED = "0000000000000000FFFF0000"
 _LOOPBACK_LISTENERS = frozenset({"0100007F", "00000000", "0" * 32, f"{_MAPPED}0100007F", f"{_MAPPED}00000000"})
 """127.0.0.1 and every address, also as IPv6 writes them."""
@@ -47,7 +47,7 @@ def connection_owner(table: str, end: Address, other: Address) -> int | None:
     ends = {f"{mine} {its}" for mine, its in zip(_as_written(end), _as_written(other), strict=True)}
     for line in table.splitlines()[1:]:
         row = line.split()
-        if f"{row[1]} {row[2]}" in ends and row[3] in _ESTABLISHED and row[9] != "0":
+        if f"{row[1]} {row[2]}" in ends and row[3] == _ESTABLISHED and row[9] != "0":
             return int(row[7])
     return None
 

@@ -22,7 +22,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.broker_accounts import SYSTEM, broker_accounts
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.processes import child_process
-from towpath_embedded.processes.ports import LOOPBACK, free_port
+from towpath_embedded.processes.ports import LOOPBACK, free_port, require_free
 
 BINARY_VARIABLE = "TOWPATH_NATS_SERVER"
 START_TIMEOUT_S = 30  # recovering large streams after a kill takes seconds
@@ -116,7 +116,12 @@ class Nats:
         return aside
 
     def spawn(self) -> None:
-        """Start the server process without waiting for it; a store that the last one refused is set aside."""
+        """Start the server process without waiting for it; a store that the last one refused is set aside.
+
+        Raises `port_busy` naming who took the port of a server that was started before: its clients know no other.
+        """
+        if self.process is not None and self._port_is_fixed:
+            require_free(self.port, option="--nats-port")
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._refused_its_store() and not self._emptied:
             self.set_store_aside()

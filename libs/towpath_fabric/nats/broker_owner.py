@@ -4,7 +4,8 @@ Whoever listens at the address of a broker that is down is taken for it, and wou
 Where the owner is given, the kernel is asked whose socket the other end of the connection is, after its first line and
 before it is believed or sent a byte: only then has a process accepted the connection. A stranger is hung up on, and the
 client tries again as if nobody were there. The rule sits in the transport, so that no path of nats-py goes around it.
-Where the system doesn't show whose sockets they are (no `/proc/net/tcp`), the broker is taken for what it says.
+With TLS the handshake comes first. Where the system doesn't show whose sockets they are (no `/proc/net/tcp`), whoever
+answers is taken for the broker.
 """
 
 from typing import Any
@@ -31,7 +32,7 @@ class OwnerCheckedTransport(TcpTransport):
     """
 
     def __init__(self, owner: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._owner = owner
         self._is_checked = False
 
@@ -45,12 +46,12 @@ class OwnerCheckedTransport(TcpTransport):
 
     async def readline(self) -> bytes:
         """Return the next line; raises BrokerOwnerError instead of the first one of a stranger."""
-        line: bytes = await super().readline()
+        line: bytes = await super().readline()  # type: ignore[no-untyped-call]
         if line and not self._is_checked:
             try:
                 self._check()
             except BrokerOwnerError:
-                self.close()
+                self.close()  # type: ignore[no-untyped-call]
                 raise
             self._is_checked = True
         return line
@@ -58,17 +59,17 @@ class OwnerCheckedTransport(TcpTransport):
     def write(self, payload: bytes) -> None:
         """Write, or throw away what would go to nobody knows whom."""
         if self._is_checked:
-            super().write(payload)
+            super().write(payload)  # type: ignore[no-untyped-call]
 
     def writelines(self, payload: list[bytes]) -> None:
         """Write, or throw away what would go to nobody knows whom."""
         if self._is_checked:
-            super().writelines(payload)
+            super().writelines(payload)  # type: ignore[no-untyped-call]
 
     async def drain(self) -> None:
         """Wait until what was written is on its way."""
         if self._is_checked:
-            await super().drain()
+            await super().drain()  # type: ignore[no-untyped-call]
 
     def _check(self) -> None:
         assert self._io_writer is not None

@@ -1,16 +1,27 @@
 """Attacks by who reaches the ports of a platform on this machine, and has no credential of it."""
 
+import asyncio
 import contextlib
 import json
+from collections.abc import AsyncIterator
 
 import nats.errors
 from nats.aio.client import Client as NatsClient
 from tests.attacks.attack import AttackWorkedError, Position, attack
-from tests.attacks.target import Target
+from tests.attacks.target import TIMEOUT_S, Target
+from tests.support.platform.port_thief import IS_ANOTHER_USER, PortThief, expected_owner, port_thief
+from tests.support.waiting import eventually
 
 from towpath.client.client import Client
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.subjects import LOCAL
+from towpath_embedded.platform import Platform
+from towpath_embedded.processes.ports import free_port
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.settings import Settings
+
+CONNECTIONS = 20
+"""More than there are processes, so that some have tried again."""
 
 
 @attack(Position.NEIGHBOUR_PROCESS)
@@ -55,6 +66,48 @@ async def _in_the_name_of_the_person(connection: NatsClient, run_id: str) -> str
         answer = await connection.request(f"task.get.{LOCAL}", json.dumps({"run_id": run_id}).encode(), timeout=1)
         raise AttackWorkedError(f"in the name of {LOCAL}: {answer.data!r}")
     return f"no way to task.get.{LOCAL}"
+
+
+@attack(Position.NEIGHBOUR_PROCESS, keys=False)
+async def the_brokers_port_taken_while_it_restarts(target: Target) -> str:
+    """Listen at the broker's port between its death and its next start, to be sent passwords and messages.
+
+    Without root there is no other user to do it as: then a service that expects another one meets the same listener.
+    """
+    platform = target.platform
+    port = platform.nats.port if IS_ANOTHER_USER else free_port()
+    async with port_thief(port) as thief:
+        victim = contextlib.nullcontext() if IS_ANOTHER_USER else _service_at(platform, port)
+        platform.kill("nats")
+        async with victim:
+            await asyncio.wait_for(thief.listens.wait(), TIMEOUT_S)
+            await eventually(lambda: thief.connections >= CONNECTIONS or bool(thief.sent), within_s=TIMEOUT_S)
+        told = _worth_having(thief)
+    await platform.wait_ready()
+    async with target.client() as owner:  # and they go on with the broker
+        run = await target.run(owner, [("desk.refund", {"order": "3", "amount": 5})], "Refund order 3.")
+    if told:
+        raise AttackWorkedError(f"the stranger was sent {told}")
+    return f"hung up on {thief.connections} times without a byte; then {run['status']} as always"
+
+
+def _worth_having(thief: PortThief) -> str:
+    """Return the beginnings of the first lines that a thief was sent."""
+    return "; ".join(line[:160] for line in thief.sent[:3])
+
+
+@contextlib.asynccontextmanager
+async def _service_at(platform: Platform, port: int) -> AsyncIterator[None]:
+    """Have a service with its own password try to connect at *port*, where it expects another user."""
+    login = {"nats_user": "tas", "nats_password": platform.nats.password("tas"), "nats_owner": expected_owner()}
+    bus = Bus("tas", Settings.model_validate({"nats_url": f"nats://127.0.0.1:{port}", **login}))
+    trying = asyncio.create_task(bus.connect())
+    try:
+        yield
+    finally:
+        trying.cancel()
+        await asyncio.gather(trying, return_exceptions=True)
+        await bus.close()
 
 
 @attack(Position.TOOL_OUTPUT)

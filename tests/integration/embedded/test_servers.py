@@ -285,6 +285,17 @@ async def test_a_server_that_can_not_start_shows_the_end_of_its_log(folder: Path
     assert "address already in use" in refused.value.problem.detail
 
 
+async def test_who_took_the_brokers_port_is_named_when_it_is_started_again(nats_server: Nats) -> None:
+    assert nats_server.process is not None
+    nats_server.process.kill()
+    await wait_exit(nats_server.process)
+    with socket.create_server(("127.0.0.1", nats_server.port)), pytest.raises(ProblemError) as refused:
+        nats_server.spawn()
+    assert refused.value.problem.code == "port_busy"
+    assert f"pid {os.getpid()}" in refused.value.problem.detail
+    await nats_server.start()
+
+
 async def test_a_server_that_crashes_on_an_empty_store_too_destroys_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

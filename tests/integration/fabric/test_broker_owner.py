@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import nats
 import pytest
@@ -120,6 +121,23 @@ async def test_a_client_names_the_stranger_at_the_address(
             await client.submit("support", "hi")
     assert await asyncio.to_thread(main, ["streams", "ensure", "--nats-user", "deploy", "--nats-password", "x"]) != 0
     assert thief.connections >= TRIES
+    assert thief.sent == []
+
+
+async def test_what_is_written_before_the_owner_is_known_stays_here(thief_and_port: tuple[PortThief, int]) -> None:
+    """nats-py writes what it has left when it is closed, to whom it was just connected."""
+    thief, port = thief_and_port
+    for whose in (expected_owner(), expected_owner() + 1):
+        transport = OwnerCheckedTransport(whose)
+        assert transport
+        before = thief.connections
+        await transport.connect(urlsplit(f"nats://127.0.0.1:{port}"), 4096, 5)
+        transport.write(b"PUB a 1\r\n1\r\n")
+        transport.writelines([b"PUB a 1\r\n", b"2\r\n"])
+        await transport.drain()
+        await eventually(lambda before=before: thief.connections > before)  # type: ignore[misc]
+        transport.close()
+        await transport.wait_closed()
     assert thief.sent == []
 
 

@@ -50,7 +50,6 @@ def test_the_owner_is_that_of_the_other_end_of_exactly_this_connection() -> None
     ]
     assert connection_owner(table(*others), SERVER, CLIENT) is None
     assert connection_owner(table(*others, row(user=1001)), SERVER, CLIENT) == 1001
-    assert connection_owner(table(row(state="08", user=1001)), SERVER, CLIENT) == 1001
 
 
 @pytest.mark.parametrize("changed", [{"inode": 0}, {"state": "06"}, {"state": "03"}, {"state": "04"}], ids=str)
