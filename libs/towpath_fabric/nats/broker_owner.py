@@ -46,14 +46,16 @@ class OwnerCheckedTransport(TcpTransport):
 
     async def readline(self) -> bytes:
         """Return the next line; raises BrokerOwnerError instead of the first one of a stranger."""
-        line: bytes = await super().readline()  # type: ignore[no-untyped-call]
-        if line and not self._is_checked:
-            try:
+        try:
+            line: bytes = await super().readline()  # type: ignore[no-untyped-call]
+            if line and not self._is_checked:
                 self._check()
-            except BrokerOwnerError:
-                self.close()  # type: ignore[no-untyped-call]
-                raise
-            self._is_checked = True
+                self._is_checked = True
+        except (BrokerOwnerError, ValueError) as error:
+            self.close()  # type: ignore[no-untyped-call]
+            if isinstance(error, ValueError):  # a line without an end: nats-py would never try again
+                raise BrokerOwnerError("who answers in place of the broker does not speak as one") from error
+            raise
         return line
 
     def write(self, payload: bytes) -> None:

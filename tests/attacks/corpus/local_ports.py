@@ -78,9 +78,10 @@ async def the_brokers_port_taken_while_it_restarts(target: Target) -> str:
     port = platform.nats.port if IS_ANOTHER_USER else free_port()
     async with port_thief(port) as thief:
         victim = contextlib.nullcontext() if IS_ANOTHER_USER else _service_at(platform, port)
-        platform.kill("nats")
+        await platform.hold("nats")  # until the thief is there: on a busy machine it would not always be the first
         async with victim:
             await asyncio.wait_for(thief.listens.wait(), TIMEOUT_S)
+            platform.release("nats")
             await eventually(lambda: thief.connections >= CONNECTIONS or bool(thief.sent), within_s=TIMEOUT_S)
         told = _worth_having(thief)
     await platform.wait_ready()

@@ -1,6 +1,7 @@
 """Another user's process at the broker's port is sent nothing, and the connection comes back with the broker."""
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -139,6 +140,19 @@ async def test_what_is_written_before_the_owner_is_known_stays_here(thief_and_po
         transport.close()
         await transport.wait_closed()
     assert thief.sent == []
+
+
+async def test_a_first_line_without_an_end_is_no_reason_to_give_up() -> None:
+    async def flood(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"INFO " + b"x" * 1_000_000)
+        with contextlib.suppress(OSError):
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(flood, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(BrokerOwnerError, match="does not speak as one"):
+            await connect(f"nats://127.0.0.1:{port}", owner=os.geteuid(), allow_reconnect=False)
 
 
 async def test_without_an_owner_the_stranger_is_believed(thief_and_port: tuple[PortThief, int]) -> None:
