@@ -4,10 +4,11 @@ Whoever listens at the address of a broker that is down is taken for it, and wou
 Where the owner is given, the kernel is asked whose socket the other end of the connection is, after its first line and
 before it is believed or sent a byte: only then has a process accepted the connection. A stranger is hung up on, and the
 client tries again as if nobody were there. The rule sits in the transport, so that no path of nats-py goes around it.
-With TLS the handshake comes first. Where the system doesn't show whose sockets they are (no `/proc/net/tcp`), whoever
-answers is taken for the broker.
+With TLS the handshake comes first. Other systems than Linux don't show whose sockets they are; there whoever answers is
+taken for the broker.
 """
 
+import sys
 from typing import Any
 
 from faststream.nats import NatsBroker
@@ -15,10 +16,7 @@ from nats.aio.client import Client
 from nats.aio.transport import TcpTransport
 from nats.errors import Error as NatsError
 
-from towpath_fabric.socket_owners import Address, connection_owner, socket_tables
-
-LOOKS = 3
-"""A row can be missed while others come and go."""
+from towpath_fabric.socket_owners import Address, connection_user
 
 
 class BrokerOwnerError(NatsError):
@@ -74,18 +72,14 @@ class OwnerCheckedTransport(TcpTransport):
             await super().drain()  # type: ignore[no-untyped-call]
 
     def _check(self) -> None:
+        if sys.platform != "linux":
+            return
         assert self._io_writer is not None
         here: Address = self._io_writer.get_extra_info("sockname")[:2]
         there: Address = self._io_writer.get_extra_info("peername")[:2]
-        owner: int | None = None
-        for _ in range(LOOKS):
-            tables = socket_tables()
-            owners = [connection_owner(table, there, here) for table in tables]
-            owner = next((found for found in owners if found is not None), None)
-            if owner == self._owner or not tables:
-                return
-            if owner is not None:
-                break
+        owner = connection_user(there, here)
+        if owner == self._owner:
+            return
         place = f"{there[0]}:{there[1]}"
         whose = "no process that this machine knows" if owner is None else f"a process of another user ({owner})"
         msg = f"at {place}, in place of the broker of user {self._owner}, answers {whose}; it was sent nothing"

@@ -2,10 +2,11 @@
 
 import os
 import socket
+import struct
 
 import pytest
 
-from towpath_fabric.socket_owners import connection_owner, listener_users, socket_tables
+from towpath_fabric.socket_owners import answered_user, connection_owner, connection_user, listener_users, socket_tables
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
 ROW = "0: {here} {there} {state} 00000000:00000000 00:00000000 00000000 {user:5} 0 {inode} 1 0000 20 4 30 10 -1"
@@ -80,8 +81,47 @@ def test_the_kernel_writes_a_connection_as_it_is_read(family: socket.AddressFami
         def owners() -> set[int | None]:
             return {connection_owner(text, there, here) for text in socket_tables()}
 
-        assert owners() == {None}  # nobody has accepted it
+        assert owners() == {None} == {connection_user(there, here)}  # nobody has accepted it
         accepted, _ = listener.accept()
         assert owners() == {None, os.geteuid()}
+        assert connection_user(there, here) == os.geteuid()
         accepted.close()
-        assert owners() == {None}
+        assert owners() == {None} == {connection_user(there, here)}
+
+
+def answer(kind: int = 20, state: int = 1, user: int = 1001, inode: int = 77) -> bytes:
+    body = struct.pack("=BBBB48x3I", socket.AF_INET, state, 0, 0, 0, 0, 0) + struct.pack("=II", user, inode)
+    return struct.pack("=IHHII", 16 + len(body), kind, 0, 1, 0) + body
+
+
+def test_the_kernels_answer_names_the_user_of_a_connection_that_a_process_holds() -> None:
+    assert answered_user(answer()) == 1001
+    assert answered_user(answer(user=0)) == 0
+    for refusal in (answer(kind=2), answer(state=10), answer(state=6), answer(inode=0), answer()[:40], b""):
+        assert answered_user(refusal) is None
+
+
+def test_where_the_kernel_can_not_be_asked_its_table_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> bytes:
+        raise OSError("Protocol not supported")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
+        accepted, _ = listener.accept()
+        with accepted:
+            here, there = client.getsockname(), client.getpeername()
+            read = {connection_user(there, here)}
+            monkeypatch.setattr("towpath_fabric.socket_owners._ask", refused)
+            read |= {connection_user(there, here)}
+            monkeypatch.setattr("towpath_fabric.socket_owners.socket_tables", list)
+            assert connection_user(there, here) is None
+    assert read == {os.geteuid()} or not socket_tables()
+
+
+def test_a_stranger_that_listens_for_both_families_is_named_over_netlink_too() -> None:
+    if not socket.has_dualstack_ipv6():
+        return
+    listener = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    with listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1])) as client:
+        accepted, _ = listener.accept()
+        with accepted:
+            assert connection_user(client.getpeername(), client.getsockname()) == os.geteuid()
