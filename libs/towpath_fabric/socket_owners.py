@@ -54,11 +54,11 @@ def listener_users(table: str, port: int) -> set[int]:
 def connection_user(end: Address, other: Address) -> int | None:
     """Return the user of the socket at *end* of the connection with *other*, as the kernel says; None if it says none.
 
-    Takes tens of milliseconds where the kernel names nobody at once.
+    Takes tens of milliseconds where the kernel can't be asked.
     """
     with contextlib.suppress(OSError):
         found = answered_user(_ask(end, other))
-        if found is not None:
+        if found is not None or answered_user(_ask(other, end)) is not None:  # it knows the caller's own end: it can
             return found
     for _ in range(LOOKS):
         owners = [connection_owner(table, end, other) for table in socket_tables()]

@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from nats.aio.transport import TcpTransport
 from nats.errors import Error as NatsError
 
-from towpath_fabric.socket_owners import Address, connection_user
+from towpath_fabric.socket_owners import connection_user
 
 
 class BrokerOwnerError(NatsError):
@@ -75,8 +75,10 @@ class OwnerCheckedTransport(TcpTransport):
         if sys.platform != "linux":
             return
         assert self._io_writer is not None
-        here: Address = self._io_writer.get_extra_info("sockname")[:2]
-        there: Address = self._io_writer.get_extra_info("peername")[:2]
+        ends = [self._io_writer.get_extra_info(name) for name in ("sockname", "peername")]
+        if None in ends:
+            raise BrokerOwnerError("who answered in place of the broker has gone again")
+        here, there = (end[:2] for end in ends)
         owner = connection_user(there, here)
         if owner == self._owner:
             return

@@ -4,6 +4,9 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
+import struct
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from urllib.parse import urlsplit
 
 import nats
 import pytest
+import uvloop
 from nats.errors import Error as NatsError
 from tests.support.platform.port_thief import PortThief, expected_owner, port_thief
 from tests.support.waiting import eventually
@@ -153,6 +157,32 @@ async def test_a_first_line_without_an_end_is_no_reason_to_give_up() -> None:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(BrokerOwnerError, match="does not speak as one"):
             await connect(f"nats://127.0.0.1:{port}", owner=os.geteuid(), allow_reconnect=False)
+
+
+def test_a_stranger_that_hangs_up_at_once_is_no_reason_to_give_up() -> None:
+    """Any other error than these would end nats-py's attempts for good; services run on uvloop."""
+
+    async def attempt(port: int) -> None:
+        for _ in range(20):
+            with pytest.raises((BrokerOwnerError, OSError, NatsError)):
+                await connect(f"nats://127.0.0.1:{port}", owner=os.geteuid(), allow_reconnect=False)
+
+    def hang_up(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                accepted, _ = listener.accept()
+                accepted.sendall(b'INFO {"server_id": "x"}\r\n')
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                accepted.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stranger = threading.Thread(target=hang_up, args=(listener,), daemon=True)
+        stranger.start()
+        for loop in (asyncio.new_event_loop, uvloop.new_event_loop):
+            with asyncio.Runner(loop_factory=loop) as runner:
+                runner.run(attempt(listener.getsockname()[1]))
+        listener.shutdown(socket.SHUT_RDWR)
+        stranger.join(10)
 
 
 async def test_without_an_owner_the_stranger_is_believed(thief_and_port: tuple[PortThief, int]) -> None:
