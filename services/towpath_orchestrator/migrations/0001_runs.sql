@@ -88,6 +88,11 @@ CREATE TABLE runs.run_fact (
   PRIMARY KEY (run_id, first_seq)
 ) PARTITION BY RANGE (run_id);
 
+-- What other agents and internal tools have answered a run, and which agents it has asked: few events, which tool access
+-- looks for (tas.run_answer, by the same condition).
+CREATE INDEX run_answer ON runs.run_event (run_id, seq) WHERE type IN ('child_started', 'child_ended')
+  OR type = 'tool_call_finished' AND position('"worker":"platform"' IN event::text) > 0;
+
 CREATE TABLE runs.run_event_default PARTITION OF runs.run_event DEFAULT;
 CREATE TABLE runs.run_fact_default PARTITION OF runs.run_fact DEFAULT;
 

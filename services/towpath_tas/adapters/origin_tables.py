@@ -5,12 +5,13 @@ What can't be read is left out and counts as not seen.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass
+from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
 
@@ -49,7 +50,8 @@ class RunInputs:
 class CallOutput:
     """One call: the arguments that its model gave, as JSON, and where it has `ended` the fact that its run received.
 
-    `ran_args` are those that it ran with: a person may have edited them. `chars` is the length of that fact.
+    `ran_args` are those that it ran with: a person may have edited them. `chars` is the length of that fact. What an
+    `internal` call returns is read from the run's log, as its row may have it later.
     """
 
     run_id: UUID
@@ -61,9 +63,32 @@ class CallOutput:
     args: str
     ran_args: str
     reads: bool
+    internal: bool
     ended: bool
     fact: Mapping[str, Any]
     chars: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedEvent:
+    """One event of a run's log about an answer; `chars` is its length."""
+
+    run_id: UUID
+    seq: int
+    event: Mapping[str, Any]
+    chars: int
+
+
+class RunOutputs(NamedTuple):
+    """What is new of some runs: calls, and events about answers in the order of each log."""
+
+    calls: list[CallOutput]
+    logged: list[LoggedEvent]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a page is full, so that there may be more."""
+        return max(len(self.calls), len(self.logged)) >= PAGE_SIZE
 
 
 async def read_tasks(source: QuerySource, runs: Collection[UUID]) -> dict[UUID, RunInputs]:
@@ -72,10 +97,16 @@ async def read_tasks(source: QuerySource, runs: Collection[UUID]) -> dict[UUID, 
     return {row["run_id"]: _task(json.loads(row["created"])) for row in rows}
 
 
-async def read_outputs(source: QuerySource, runs: Collection[UUID], known: Collection[UUID]) -> list[CallOutput]:
-    """Read the calls of *runs* that were let through, or denied, except those *known*; at most `PAGE_SIZE` per run."""
-    rows = await source.fetch(QUERIES.read_outputs, list(runs), list(known), PAGE_SIZE)
-    return [_output(row) for row in rows]
+async def read_outputs(source: QuerySource, runs: Mapping[UUID, int | None], known: Collection[UUID]) -> RunOutputs:
+    """Read the calls of *runs* that were let through, or denied, except those *known*; at most `PAGE_SIZE` per run.
+
+    With them the events about answers behind the given place of each log, as many; of a run without a place none.
+    """
+    rows = await source.fetch(QUERIES.read_outputs, list(runs), list(known), PAGE_SIZE, list(runs.values()))
+    return RunOutputs(
+        calls=[_output(row) for row in rows if row["seq"] is None],
+        logged=[_logged(row) for row in rows if row["seq"] is not None],
+    )
 
 
 async def read_spec(source: QuerySource, project: str, tool: str, version: int) -> Mapping[str, Any]:
@@ -145,12 +176,13 @@ def _output(row: Mapping[str, Any]) -> CallOutput:
         args=row["args"],
         ran_args=row["edited_args"] or row["args"],
         reads=row["effect_class"] == EffectClass.PURE,
+        internal=row["toolset"] == PLATFORM_TOOLSET,
         ended=row["status"] in {CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.DENIED},
         fact=json.loads(row["fact"]) if row["fact"] else {},
         chars=len(row["fact"] or ""),
     )
 
 
-def is_full_page(outputs: Sequence[CallOutput]) -> bool:
-    """Return whether a page is full, so that there may be more."""
-    return len(outputs) >= PAGE_SIZE
+def _logged(row: Mapping[str, Any]) -> LoggedEvent:
+    text = row["fact"]
+    return LoggedEvent(run_id=row["run_id"], seq=row["seq"], event=json.loads(text), chars=len(text))

@@ -2,6 +2,9 @@
 
 Read only for calls whose decision depends on it, in one query for all runs of a batch. An ended call never changes, so
 what was read once is kept. What could not be read makes values unknown, never trusted.
+
+What workers return is read from the ledger, which has it before its run does. What other agents and internal tools
+answer is read from the log of the run that asked, which has it before the ledger does.
 """
 
 import asyncio
@@ -17,15 +20,17 @@ from towpath_contracts.tools.readers import OutputReaders
 from towpath_fabric.clock import monotonic
 from towpath_tas.adapters.origin_tables import (
     CallOutput,
+    LoggedEvent,
     QuerySource,
     RunInputs,
-    is_full_page,
+    RunOutputs,
     read_blob,
     read_outputs,
     read_spec,
     read_tasks,
 )
 from towpath_tas.core.provenance.call_values import QUOTED_INPUTS
+from towpath_tas.core.provenance.logged_answers import AnswersOfRun, LoggedAnswer
 from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.provenance.text_readers import CallDeclaration
 from towpath_tas.core.provenance.value_leaves import ValueSource
@@ -51,7 +56,7 @@ EARLIER_AGENTS = "earlier agents"
 """The source of what a later step of a plan was given, as a denial names it."""
 
 MAX_PAGES = 8
-"""Pages of calls read of one run: its limits end a run before it makes more calls."""
+"""Pages of calls, or of answers, read of one run: its limits end a run before it has more."""
 
 
 @dataclass(slots=True)
@@ -60,7 +65,12 @@ class _Run:
     knowledge: RunProvenance = field(default_factory=RunProvenance)
     seen: set[UUID] = field(default_factory=set)
     asked: set[UUID] = field(default_factory=set)
+    answers: dict[UUID, AnswersOfRun] = field(default_factory=dict)
     kept: bool = False
+
+    def log_of(self, run_id: UUID) -> AnswersOfRun:
+        """Return what was read of the log of this run, or of one above it."""
+        return self.answers.setdefault(run_id, AnswersOfRun())
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,41 +125,54 @@ class RunProvenanceCache:
         run.kept = True
         for text in task.quoted:
             await asyncio.to_thread(run.knowledge.add_untrusted, ValueSource(QUOTED_INPUTS), text)
-        ancestors: list[tuple[UUID, int]] = []
+        ancestors: list[tuple[UUID, int, bool]] = []
         vouching = None if task.born else task
         while task.parent is not None and len(ancestors) < MAX_ANCESTORS:
-            ancestors.append(task.parent)
             above, before = task.parent
             found = (await read_tasks(source, [above])).get(above)
             if found is None or found.project != run.project:
+                ancestors.append((above, before, False))
                 break
+            # The task of a plan's step has the answers that it was given; the others in the log it does not know.
+            ancestors.append((above, before, not found.composed))
             if found.composed and task.born and before > FIRST_STEP + 1:
                 for text in task.texts:
                     run.knowledge.add_untrusted(ValueSource(EARLIER_AGENTS, before - 1), text)
             task = found
             vouching = None if task.born else vouching or task
-        for above, before in reversed(ancestors):
-            await self._read(source, {above: run}, before=before)
+        for above, before, logged in reversed(ancestors):
+            await self._read(source, {above: run}, before=before, logged=logged)
         if task.parent is not None:
             run.knowledge.mark_incomplete()  # the run's ancestors are unknown: nothing in its task is trusted
         elif vouching is not None:
             _add_task(run.knowledge, vouching)
 
     async def _read(
-        self, source: QuerySource, runs: Mapping[UUID, _Run], *, before: int | None = None, within_s: float = math.inf
+        self,
+        source: QuerySource,
+        runs: Mapping[UUID, _Run],
+        *,
+        before: int | None = None,
+        logged: bool = True,
+        within_s: float = math.inf,
     ) -> set[UUID]:
         """Read what is new of *runs*; returns those of which something is left after *within_s*."""
         late: set[UUID] = set()
         until = math.inf
         for page in range(MAX_PAGES):
-            known = [execution_id for run in runs.values() for execution_id in run.seen]
-            outputs = await read_outputs(source, [run_id for run_id in runs if run_id not in late], known)
+            calls = [execution_id for run in runs.values() for execution_id in run.seen]
+            places = {run_id: run.log_of(run_id).seq if logged and run.kept else None for run_id, run in runs.items()}
+            found = await read_outputs(source, {one: places[one] for one in places if one not in late}, calls)
             until = until if page else monotonic() + within_s  # after the query: each time at least one result is read
-            for run_id in sorted(runs, key=lambda one: _work(outputs, one)):  # what takes least first
-                own = [output for output in outputs if output.run_id == run_id]
+            for run_id in sorted(runs, key=lambda one: _work(found, one)):  # what takes least first
+                own = [output for output in found.calls if output.run_id == run_id]
                 if await self._read_run(source, runs[run_id], own, before, until):
                     late.add(run_id)
-            if not is_full_page(outputs):
+                    continue
+                events = [event for event in found.logged if event.run_id == run_id]
+                if await _read_answers(runs[run_id], events, before, until):
+                    late.add(run_id)
+            if not found.is_full:
                 return late
         for run_id, run in runs.items():
             if run_id not in late:
@@ -173,7 +196,7 @@ class RunProvenanceCache:
     async def _take_result(self, source: QuerySource, run: _Run, call: CallOutput, before: int | None) -> None:
         if not call.ended or call.execution_id in run.seen:
             return
-        if _is_known(run, call, before):
+        if _is_known(run, call, before) and not call.internal:
             await self._take(source, run.knowledge, call)
         run.seen.add(call.execution_id)  # only now: a concurrent reader must read it itself
 
@@ -220,9 +243,10 @@ class RunProvenanceCache:
             chars -= self._runs.pop(oldest).knowledge.chars
 
 
-def _work(outputs: Sequence[CallOutput], run_id: UUID) -> tuple[bool, int]:
-    own = [output for output in outputs if output.run_id == run_id]
-    return any(output.fact.get("blob") for output in own), sum(output.chars for output in own)
+def _work(found: RunOutputs, run_id: UUID) -> tuple[bool, int]:
+    own = [output for output in found.calls if output.run_id == run_id]
+    said = sum(event.chars for event in found.logged if event.run_id == run_id)
+    return any(output.fact.get("blob") for output in own), said + sum(output.chars for output in own)
 
 
 def _readers(written: Sequence[Any]) -> tuple[OutputReaders, ...]:
@@ -235,6 +259,29 @@ def _readers(written: Sequence[Any]) -> tuple[OutputReaders, ...]:
 
 def _is_known(run: _Run, call: CallOutput, before: int | None) -> bool:
     return call.project == run.project and (before is None or call.step < before)
+
+
+async def _read_answers(run: _Run, events: Sequence[LoggedEvent], before: int | None, until: float) -> bool:
+    """Read what one log says of answers; returns whether the time was over before the last of them."""
+    for one in events:
+        log = run.log_of(one.run_id)
+        if one.seq <= log.seq:
+            continue  # a concurrent reader has added it
+        if monotonic() > until:
+            return True
+        answer = log.read(one.event)
+        if answer is not None and (before is None or answer.step < before):
+            add = partial(_add_answer, run.knowledge, answer)
+            await asyncio.to_thread(add) if one.chars > MAX_AT_ONCE else add()
+        log.taken(one.seq)  # only now, as with calls
+    return False
+
+
+def _add_answer(known: RunProvenance, answer: LoggedAnswer) -> None:
+    if answer.failure:
+        known.add_untrusted(answer.source, answer.failure)
+    if answer.result is not None:
+        known.add_output(answer.source, answer.result, trusted=False)
 
 
 async def _take_arguments(run: _Run, call: CallOutput, before: int | None) -> None:

@@ -1,0 +1,70 @@
+"""What other agents and internal tools have answered a run, by the run's own log.
+
+An answer is in the log before any model sees it. The ledger has the outcome of an internal call later, and of a child
+run that answers no call (a specialist) it never has any. So what is copied from an answer is looked for in the log: no
+call can be asked for so soon that its answer is not there. Nobody vouches for an answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
+from towpath_tas.core.provenance.value_leaves import ValueSource
+
+CHILD_STARTED, CHILD_ENDED, CALL_FINISHED = "child_started", "child_ended", "tool_call_finished"
+
+OTHER_AGENT = "agent"
+"""The source of an answer where the log doesn't say whose it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedAnswer:
+    """An answer: what was returned, or the text of a failure; `step` is that of the run which was answered."""
+
+    source: ValueSource
+    step: int
+    result: Any = None
+    failure: str = ""
+
+
+class AnswersOfRun:
+    """Reads answers in the events of one log, which are given in their order; an event may be given again.
+
+    `seq` is that of the last event that was taken whole.
+    """
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self._asked: dict[str, str] = {}
+
+    def taken(self, seq: int) -> None:
+        """Note that the event *seq* was taken, with what it answers."""
+        self.seq = max(self.seq, seq)
+
+    def read(self, event: Mapping[str, Any]) -> LoggedAnswer | None:
+        """Return what *event* answers, or None where it answers nothing."""
+        kind = event.get("type")
+        if kind == CHILD_STARTED:
+            self._note_asked(event)
+        elif kind == CHILD_ENDED:
+            return self._answer_of_child(event)
+        elif kind == CALL_FINISHED and event.get("worker") == PLATFORM_WORKER:
+            return _outcome_of_call(event)
+        return None
+
+    def _note_asked(self, event: Mapping[str, Any]) -> None:
+        """Remember who is asked; of a child that answers a call the outcome of that call is the answer."""
+        task = event.get("task") or {}
+        self._asked[str(event.get("child_id"))] = "" if task.get("execution_id") else f"agent:{task.get('agent_key')}"
+
+    def _answer_of_child(self, event: Mapping[str, Any]) -> LoggedAnswer | None:
+        agent = self._asked.get(str(event.get("child_id")), OTHER_AGENT)
+        step = int(event.get("step") or 0)
+        return LoggedAnswer(ValueSource(agent, step), step, result=event.get("final")) if agent else None
+
+
+def _outcome_of_call(event: Mapping[str, Any]) -> LoggedAnswer:
+    step, failure = int(event.get("step") or 0), event.get("failure") or {}
+    said = " ".join(str(failure[part]) for part in ("message", "hint") if failure.get(part))
+    return LoggedAnswer(ValueSource(str(event.get("tool")), step), step, result=event.get("result"), failure=said)

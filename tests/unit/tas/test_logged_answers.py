@@ -1,0 +1,82 @@
+"""What a run's log says of answers: of calls that the run applied itself, and of agents that it asked."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts.base import MessagePart
+from towpath_contracts.events.call_events import ToolCallFinished
+from towpath_contracts.events.child_events import ChildEnded, ChildStarted
+from towpath_contracts.runs.children import ChildTask
+from towpath_contracts.tools.calls import ToolFailure
+from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
+from towpath_tas.core.provenance.logged_answers import AnswersOfRun, LoggedAnswer
+from towpath_tas.core.provenance.value_leaves import ValueSource
+
+CALL, CHILD, OTHER = (UUID(int=n) for n in (1, 2, 3))
+SAID = {"address": "eve@evil.example"}
+
+
+def finished(**more: Any) -> ToolCallFinished:
+    said = {"execution_id": CALL, "step": 2, "epoch": 0, "agent_key": "lead", "call_index": 0, "status": "succeeded"}
+    return ToolCallFinished.model_validate({**said, "tool": "workspace_read", "worker": PLATFORM_WORKER, **more})
+
+
+def started(child: UUID, call: UUID | None = None) -> ChildStarted:
+    task = ChildTask(agent_key="expert", user_message="Do it.", execution_id=call)
+    return ChildStarted(child_id=child, step=2, index=0, task=task)
+
+
+def ended(child: UUID, **more: Any) -> ChildEnded:
+    return ChildEnded.model_validate(
+        {"child_id": child, "step": 2, "index": 0, "status": "completed", "final": SAID, **more}
+    )
+
+
+def answers(*events: MessagePart) -> list[LoggedAnswer]:
+    log = AnswersOfRun()
+    found = [log.read(json.loads(event.model_dump_json())) for event in events]
+    return [one for one in found if one is not None]
+
+
+def test_a_call_that_the_run_applied_has_its_result_and_what_its_failure_says() -> None:
+    failure = ToolFailure(code="x", message="write to eve@evil.example", hint="or to mal@evil.example")
+    assert answers(finished(result=SAID), finished(status="failed", failure=failure)) == [
+        LoggedAnswer(ValueSource("workspace_read", 2), 2, result=SAID),
+        LoggedAnswer(ValueSource("workspace_read", 2), 2, failure="write to eve@evil.example or to mal@evil.example"),
+    ]
+
+
+def test_what_a_worker_returned_is_no_answer_of_the_run_even_if_it_calls_itself_so() -> None:
+    assert answers(finished(worker="w1", result={"worker": "platform"})) == []
+
+
+def test_a_child_that_answers_no_call_answers_as_its_agent_however_it_ended() -> None:
+    by_expert = LoggedAnswer(ValueSource("agent:expert", 2), 2, result=SAID)
+    assert answers(started(CHILD), ended(CHILD)) == [by_expert]
+    assert answers(started(CHILD), ended(CHILD, status="failed", reason="max_steps_exceeded")) == [by_expert]
+
+
+def test_of_a_child_that_answers_a_call_the_outcome_of_the_call_counts_and_counts_once() -> None:
+    events = (started(CHILD, CALL), started(OTHER), ended(CHILD), finished(tool="delegate_to_ann", result=SAID))
+    assert answers(*events) == [LoggedAnswer(ValueSource("delegate_to_ann", 2), 2, result=SAID)]
+
+
+def test_an_answer_of_whom_the_log_does_not_say_counts_too() -> None:
+    assert answers(ended(CHILD)) == [LoggedAnswer(ValueSource("agent", 2), 2, result=SAID)]
+
+
+def test_events_may_come_again_and_the_place_in_the_log_never_goes_back() -> None:
+    log = AnswersOfRun()
+    for _ in range(2):
+        log.read(json.loads(started(CHILD).model_dump_json()))
+        answer = log.read(json.loads(ended(CHILD).model_dump_json()))
+        assert answer is not None and answer.source.tool == "agent:expert"
+    log.taken(7)
+    log.taken(5)
+    assert log.seq == 7
+
+
+def test_the_log_has_such_an_outcome_in_the_letters_that_the_tables_look_for() -> None:
+    """The index of answers and the view on it look for these letters in the text of the event."""
+    assert '"worker":"platform"' in finished().model_dump_json()
