@@ -19,8 +19,8 @@ CROSS JOIN LATERAL (
      AND c.status IN ('permitted', 'started', 'unknown', 'succeeded', 'failed', 'denied') AND c.erased_at IS NULL
    ORDER BY c.step, c.call_index LIMIT $3)
   UNION ALL
-  (SELECT a.run_id, a.seq, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, a.event, NULL, NULL
-   FROM tas.run_answer a WHERE a.run_id = k.run_id AND a.seq > k.seq ORDER BY a.seq LIMIT $3)) t;
+  SELECT k.run_id, a.seq, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, a.event, NULL, NULL
+  FROM tas.answers_of_run(k.run_id, k.seq, $3) a) t;
 
 -- name: spec_of
 SELECT spec FROM tas.tool WHERE project = $1 AND name = $2 AND version = $3;

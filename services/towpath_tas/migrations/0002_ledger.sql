@@ -94,13 +94,19 @@ CREATE VIEW tas.network_spec AS
 CREATE VIEW tas.run_task AS
   SELECT e.run_id, e.event::text AS created FROM runs.run_event e WHERE e.seq = 1 AND e.type = 'run_created';
 
--- What other agents and internal tools have answered a run, and which agents it has asked; found by the index of that
--- name. The log has an answer before a model sees it. The row of an internal call gets it later, and an answer to
--- no call has no row.
-CREATE VIEW tas.run_answer AS
-  SELECT e.run_id, e.seq, e.event::text AS event FROM runs.run_event e
-  WHERE e.type IN ('child_started', 'child_ended')
-    OR e.type = 'tool_call_finished' AND position('"worker":"platform"' IN e.event::text) > 0;
+-- What other agents and internal tools have answered a run behind a place in its log, and which agents it has asked: the
+-- events of the index run_answer, by the same condition. The log has an answer before a model sees it. The row of
+-- an internal call gets it later, and an answer to no call has no row. A function, since its plan is kept: making one for
+-- all partitions takes longer than looking. STRICT: without a place there is nothing to look for.
+CREATE FUNCTION tas.answers_of_run(of_run uuid, behind bigint, at_most bigint)
+RETURNS TABLE (seq bigint, event text) LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY SELECT e.seq, e.event::text FROM runs.run_event e
+    WHERE e.run_id = of_run AND e.seq > behind AND (e.type IN ('child_started', 'child_ended')
+      OR e.type = 'tool_call_finished' AND position('"worker":"platform"' IN e.event::text) > 0)
+    ORDER BY e.seq LIMIT at_most;
+END $$;
 
 -- CALLS
 
@@ -452,18 +458,18 @@ GRANT SELECT, INSERT, UPDATE ON tas.project_state, tas.shadow_policy, tas.tool, 
 GRANT SELECT, INSERT ON tas.policy_version, tas.permission_rule, tas.approval_vote TO towpath_tas;
 GRANT SELECT, INSERT, DELETE ON tas.switch TO towpath_tas;
 GRANT SELECT, INSERT, UPDATE, DELETE ON tas.blob_piece TO towpath_tas;
-GRANT SELECT ON tas.network_spec, tas.run_task, tas.run_answer TO towpath_tas;
+GRANT SELECT ON tas.network_spec, tas.run_task TO towpath_tas;
 GRANT SELECT ON tas.approval_vote TO towpath_orchestrator;
-REVOKE EXECUTE ON FUNCTION tas.project_key, tas.stale_projects, tas.await_decisions, tas.rate_window, tas.lock_counts,
-  tas.add_counts, tas.write_approvals, tas.write_notes, tas.open_calls, tas.change_calls FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION tas.project_key, tas.stale_projects, tas.rate_window, tas.lock_counts, tas.add_counts,
-  tas.write_approvals, tas.write_notes, tas.open_calls, tas.change_calls TO towpath_tas;
+REVOKE EXECUTE ON FUNCTION tas.answers_of_run, tas.project_key, tas.stale_projects, tas.await_decisions, tas.rate_window,
+  tas.lock_counts, tas.add_counts, tas.write_approvals, tas.write_notes, tas.open_calls, tas.change_calls FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION tas.answers_of_run, tas.project_key, tas.stale_projects, tas.rate_window, tas.lock_counts,
+  tas.add_counts, tas.write_approvals, tas.write_notes, tas.open_calls, tas.change_calls TO towpath_tas;
 
 -- migrate:down
 DROP FUNCTION tas.open_calls, tas.change_calls, tas.write_notes, tas.write_approvals, tas.add_counts, tas.lock_counts,
   tas.rate_window, tas.stale_projects;
 DROP TYPE tas.project_seen, tas.count_new, tas.approval_new, tas.call_change, tas.call_new;
-DROP VIEW tas.run_answer, tas.run_task, tas.network_spec;
+DROP VIEW tas.run_task, tas.network_spec;
 DROP TABLE tas.blob_piece, tas.rate_count, tas.rule_count, tas.approval_vote, tas.approval, tas.fence, tas.tool_call,
   tas.switch, tas.tool, tas.shadow_policy, tas.permission_rule, tas.policy_version, tas.project_state;
-DROP FUNCTION tas.await_decisions, tas.project_key;
+DROP FUNCTION tas.await_decisions, tas.project_key, tas.answers_of_run;

@@ -196,7 +196,7 @@ class RunProvenanceCache:
     async def _take_result(self, source: QuerySource, run: _Run, call: CallOutput, before: int | None) -> None:
         if not call.ended or call.execution_id in run.seen:
             return
-        if _is_known(run, call, before) and not call.internal:
+        if _is_known(run, call, before):
             await self._take(source, run.knowledge, call)
         run.seen.add(call.execution_id)  # only now: a concurrent reader must read it itself
 
@@ -207,6 +207,8 @@ class RunProvenanceCache:
             return
         if fact.get("type") == "tool.denied":
             return  # the reason of a denial names what must not happen, so it is not trusted
+        if output.internal:
+            return  # the log has it, and had it before
         declared = await self._declared(source, output)
         readers = CallDeclaration(declared.readers, json.loads(output.ran_args) if declared.readers else None)
         failure = fact.get("failure")

@@ -1,5 +1,6 @@
 """What other agents and internal tools have answered, in a real TAS: told by the log of the run that asked them."""
 
+import asyncio
 import json
 import uuid
 from typing import Any
@@ -8,11 +9,12 @@ from uuid import UUID
 import asyncpg
 import pytest
 from tests.integration.tas.provenance.test_provenance import begun, careful, returned, verdict
+from tests.integration.tas.provenance.test_readers import SECRET, ruled, sends
+from tests.support.tas.tas_caller import tool
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
 from towpath_contracts import rpc
 from towpath_contracts.base import MessagePart
-from towpath_contracts.canonical import json_safe
 from towpath_contracts.events.call_events import ToolCallFinished
 from towpath_contracts.events.child_events import ChildEnded, ChildStarted
 from towpath_contracts.runs.children import ChildTask
@@ -21,9 +23,13 @@ from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET, PLATFORM_WO
 from towpath_fabric.ids import new_run_id
 from towpath_tas.adapters import origin_tables
 from towpath_tas.app.calls import value_origins
+from towpath_tas.core.provenance.call_values import UNTRUSTED
+from towpath_tas.core.provenance.provenance import RunProvenance
+from towpath_tas.core.provenance.value_leaves import ValueSource
 
 __all__ = ["shared_tas", "tas"]
 
+SEND = tool("orders.send", "irreversible", parameters={"type": "object"}, sinks=("to",))
 EVE, MAL, BOB = "eve@evil.example", "mal@evil.example", "bob@bank.example"
 
 
@@ -138,16 +144,40 @@ async def test_a_dry_run_sees_answers_too(tas: Running) -> None:
     assert (answer.verdict, answer.rule) == ("deny", "untrusted")
 
 
-async def test_many_answers_are_read_in_pages_and_at_several_tries(
+async def test_who_may_know_an_answer_nobody_has_said(tas: Running) -> None:
+    await ruled(tas)
+    run_id = await begun(tas, f"Tell {BOB}.")
+    await logged(tas, run_id, *asked(SECRET), finished({"text": SECRET[::-1]}))
+    for body, passes in ((SECRET, False), (SECRET[::-1], False), ("Something else", True)):
+        assert await sends(tas, run_id, body, BOB) == [passes]
+
+
+async def test_many_answers_are_read_in_pages_and_at_several_tries_also_by_two_at_once(
     tas: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The call is given back until all were read: the last of them counts as the first."""
+    """A run of which something is left is not told about: the last answer counts as the first."""
     monkeypatch.setattr(value_origins, "PASS_S", 0.001)
     monkeypatch.setattr(origin_tables, "PAGE_SIZE", 4)
-    await careful(tas)
-    run_id = await begun(tas)
+    run_id, cache = await begun(tas), value_origins.RunProvenanceCache()
     texts = [["long words " * 5_000, f"eve{step}@evil.example"] for step in range(6)]
-    await logged(tas, run_id, *(one for step, text in enumerate(texts, 1) for one in asked(json_safe(text), step=step)))
-    for step in (5, 0):
-        assert await verdict(tas, run_id, "orders.send", to=f"eve{step}@evil.example", step=9) == "tool.denied"
-    assert await verdict(tas, run_id, "orders.send", to="ann@acme.example", step=9) == "permitted"
+    await logged(tas, run_id, *(one for step, text in enumerate(texts, 1) for one in asked(text, step=step)))
+    tries = 0
+
+    async def known(pool: asyncpg.Pool) -> RunProvenance:
+        nonlocal tries
+        while True:
+            tries += 1
+            found = await cache.of(pool, {run_id: tas.caller.project})
+            if run_id in found:
+                return found[run_id]
+
+    async with asyncpg.create_pool(tas.dsn, min_size=2, max_size=2) as pool:
+        both = await asyncio.gather(known(pool), known(pool))
+    assert tries > 2
+    for one in both:
+        assert one.whole
+        for step in range(6):
+            found = one.origin(SEND, {"to": f"eve{step}@evil.example"})
+            assert [(value.label, value.source) for value in found.values] == [
+                (UNTRUSTED, ValueSource("agent:expert", step + 1))
+            ]
