@@ -28,6 +28,7 @@ from towpath_gateway.core.api_keys import (
     key_warnings,
     principal_of,
     refuse_other_person,
+    refuse_platform_actor,
     scopes_of,
     secret_digest,
 )
@@ -115,10 +116,11 @@ class KeyStore:
     async def create(self, new: CreateKeyBody, *, project: str, maker: Principal | None) -> KeyView:
         """Store a new key of *project* and return it with its secret; *maker* None is the command `create-key`.
 
-        Raises ProblemError `caller_taken` where the caller belongs to another project, `forbidden` where keys of the
-        caller have had roles that *maker* lacks, `request_invalid` for a scope that does not exist, and where neither
-        scopes nor a known role is named.
+        Raises ProblemError `actor_reserved` for a caller that reads as the platform, `caller_taken` where the caller
+        belongs to another project, `forbidden` where keys of the caller have had roles that *maker* lacks,
+        `request_invalid` for a scope that does not exist, and where neither scopes nor a known role is named.
         """
+        refuse_platform_actor(new.caller)
         new = new.model_copy(update={"scopes": scopes_of(new.scopes, new.roles)})
         unknown = sorted(set(new.scopes) - set(ALL_SCOPES))
         if unknown:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.reserved_names import is_platform_actor
 from towpath_contracts.subjects import LOCAL
 
 SCOPES: tuple[str, ...] = (
@@ -130,6 +131,15 @@ def key_warnings(scopes: Collection[str], roles: Collection[str]) -> tuple[str, 
     if {ERASE_AUDIT, "keys:admin"} <= may:
         found.append("it makes keys that erase: its holder can confirm as another person what they ask for")
     return tuple(found)
+
+
+def refuse_platform_actor(caller: str) -> None:
+    """Raise ProblemError `actor_reserved` where *caller* reads as one of the platform's own actors.
+
+    Records name who acted by this word alone: a key of the caller `create-key` would pass for the platform itself.
+    """
+    if is_platform_actor(caller):
+        raise ProblemError(problem("actor_reserved", f"{caller} is an actor of the platform, so no key is made for it"))
 
 
 def refuse_other_person(maker: Principal, caller: str, roles: Collection[str]) -> None:

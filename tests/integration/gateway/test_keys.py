@@ -194,6 +194,18 @@ async def test_nobody_gives_away_more_than_they_hold(place: Place) -> None:
         assert (await bob.get("/v1/keys")).status_code == 200
 
 
+async def test_no_key_is_made_for_a_caller_that_reads_as_the_platform(place: Place) -> None:
+    async with await place.client("shop", "admin", ["keys:admin", "runs:read"], roles=()) as admin:
+        for caller in ("create-key", "Towpath", "local", "anonymous", "TAS"):
+            answer = await admin.post("/v1/keys", json={"caller": caller, "scopes": ["runs:read"]})
+            assert (answer.status_code, answer.json()["code"]) == (422, "actor_reserved"), caller
+            assert answer.json()["remedy"]
+    words = ("--project", "shop", "--caller", "platform", "--roles", "viewer")
+    refused = await asyncio.to_thread(make_key, place.dsn, *words)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("actor_reserved")
+
+
 async def test_nobody_makes_a_key_of_a_person_who_may_more(place: Place) -> None:
     """Not now, not after the person's keys were revoked, and no earlier key gains what a later one is given."""
     await place.key("shop", "mia", ("gates:resolve",), roles=("approver",))

@@ -14,7 +14,13 @@ from towpath_gateway.core.api_keys import Principal, scopes_of
 router = APIRouter(prefix="/v1/keys", route_class=BoundedJsonRoute, tags=["keys"])
 
 
-@router.post("", status_code=201, response_model=KeyView, responses=documented("caller_taken"), summary="Make a key")
+@router.post(
+    "",
+    status_code=201,
+    response_model=KeyView,
+    responses=documented("actor_reserved", "caller_taken"),
+    summary="Make a key",
+)
 async def create_key(new: CreateKeyBody, dependencies: Dependencies, principal: KeysAdmin) -> Response:
     """Make a key of this project; `key` is shown in this answer and never again."""
     refuse_more_than_held(principal, new)

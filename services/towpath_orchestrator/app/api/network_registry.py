@@ -1,7 +1,8 @@
 """The network registry: validate, publish, versions.
 
 A version is immutable and one above the last; publishing what is already current changes nothing. Every problem is
-reported at once. One network belongs to the platform: every project has it, and nobody publishes it.
+reported at once. Networks whose names begin with `towpath.` belong to the platform: nobody publishes
+one; every project has the one that there is.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from towpath_contracts.events.log import RunCreated
 from towpath_contracts.grant_proposals.asked_grants import GRANT_NETWORK, GRANT_NETWORK_VERSION, GRANT_SNAPSHOT
 from towpath_contracts.networks.spec import NetworkList, NetworkSnapshot, NetworkSpec, NetworkVersion, PublishNetwork
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+from towpath_contracts.reserved_names import PLATFORM, is_platform_network
 from towpath_contracts.rpc import DESCRIBE_TOOLS
 from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
 from towpath_contracts.tools.access import DescribeTools, GetPolicy, ToolsDescribed
@@ -36,6 +38,18 @@ Wanted = tuple[str, str, int | None]
 
 MAX_PROMPT_TOKENS = 10_000
 """Tokens of the prompts of a network: a text between two tags is one, a placeholder five. Half a second at most."""
+
+
+def check_name(name: str) -> list[ProblemDetail]:
+    """Return what speaks against a network of this *name*: those that begin with `towpath.` are the platform's.
+
+    All of them are kept, however they are written, so that a later version can have another one, and nobody takes a
+    user's network for one of the platform.
+    """
+    if not is_platform_network(name):
+        return []
+    detail = f"{name}: networks whose names begin with {PLATFORM}. are the platform's"
+    return [ProblemDetail(pointer="/name", code="network_reserved", detail=detail)]
 
 
 def check_prompts(spec: NetworkSpec) -> list[ProblemDetail]:
@@ -77,8 +91,7 @@ class _CompiledNetwork:
 
 def _compile_checked(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> _CompiledNetwork:
     """Return what *spec* is compiled to; raises ProblemError with everything that is wrong with it."""
-    own = ProblemDetail(pointer="/name", code="network_reserved", detail=f"{spec.name} is a network of the platform")
-    found = [*((own,) if spec.name == GRANT_NETWORK else ()), *check(spec, tools), *check_prompts(spec)]
+    found = [*check_name(spec.name), *check(spec, tools), *check_prompts(spec)]
     if found:
         detail = f"{spec.name}: {len(found)} problem(s): " + "; ".join(entry.detail for entry in found)
         raise ProblemError(problem("network_invalid", detail, errors=tuple(found)))

@@ -17,12 +17,13 @@ from nats.js.errors import NotFoundError
 
 from towpath_contracts.networks.child_tools import platform_tool
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+from towpath_contracts.reserved_names import as_read, is_platform_tool_name
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.schema_bounds.size import SchemaTooCostlyError
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools.access import SettleToolProposal
 from towpath_contracts.tools.calls import RegisterTools, ToolRegistrationResult, ToolSpec, ToolsRegistered
-from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET
+from towpath_contracts.tools.internal_tools import PLATFORM_OWNER, PLATFORM_WORKER
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 from towpath_fabric.turns.fair_threads import FairThreads
@@ -270,7 +271,7 @@ def _checked_digests(request: RegisterTools) -> dict[str, str]:
 
 def _check(request: RegisterTools) -> None:
     """Refuse a registration that could never work, with all its problems."""
-    problems = []
+    problems = _actor_problems(request)
     if len(request.tools) > MAX_TOOLS:
         problems.append(ProblemDetail(pointer="/tools", detail=f"at most {MAX_TOOLS} tools at once"))
     names = [spec.name for spec in request.tools]
@@ -282,7 +283,7 @@ def _check(request: RegisterTools) -> None:
 
 def _spec_problems(spec: ToolSpec, at: str, toolset: str, times: int) -> list[ProblemDetail]:
     problems = []
-    if spec.toolset == PLATFORM_TOOLSET or spec.internal or platform_tool(spec.name) is not None:
+    if spec.internal or is_platform_tool_name(spec.toolset) or _reads_as_platform_tool(spec.name):
         detail = f"{spec.name}: names, toolset and kind of the platform's own tools are taken"
         problems.append(ProblemDetail(pointer=f"{at}/name", code="tool_reserved", detail=detail))
     if spec.toolset != toolset:
@@ -299,6 +300,21 @@ def _spec_problems(spec: ToolSpec, at: str, toolset: str, times: int) -> list[Pr
             code, text = "schema_too_costly", f"the schema {error}"
         problems.append(ProblemDetail(pointer=f"{at}/parameters", code=code, detail=f"{spec.name}: {text}"))
     return problems
+
+
+def _reads_as_platform_tool(name: str) -> bool:
+    """A model and a person read `Plan_Setup` as `plan_setup`."""
+    return is_platform_tool_name(name) or platform_tool(as_read(name).replace("-", "_")) is not None
+
+
+def _actor_problems(request: RegisterTools) -> list[ProblemDetail]:
+    """The log names both as who registered a tool and who ran it: neither may read as the platform itself."""
+    own = (PLATFORM_OWNER, PLATFORM_WORKER)
+    return [
+        ProblemDetail(pointer=f"/{field}", code="actor_reserved", detail=f"{name} is an actor of the platform")
+        for field, name in (("owner", request.owner), ("worker", request.worker))
+        if as_read(name) in own
+    ]
 
 
 async def _read_stored(connection: Any, project: str, names: Sequence[str]) -> dict[str, _StoredTool]:

@@ -89,11 +89,30 @@ def test_no_worker_may_offer_what_looks_like_a_tool_of_the_platform() -> None:
         INTERNAL_TOOLS["plan_setup"].model_copy(update={"toolset": "mine"}),
         mine.model_copy(update={"internal": True}),
         mine.model_copy(update={"toolset": PLATFORM_TOOLSET}),
+        mine.model_copy(update={"toolset": "Platform"}),
+        mine.model_copy(update={"toolset": "towpath"}),
+        mine.model_copy(update={"name": "TOWPATH.audit"}),
+        mine.model_copy(update={"name": "platform.read"}),
+        mine.model_copy(update={"name": "Plan-Setup"}),
+        mine.model_copy(update={"name": "Delegate_To_billing"}),
     ):
         with pytest.raises(ProblemError) as refused:
             _check(RegisterTools(toolset=spec.toolset, worker="w", owner="o", tools=(spec,)))
         assert refused.value.problem.errors[0].code == "tool_reserved"
     _check(RegisterTools(toolset="mine", worker="w", owner="o", tools=(mine,)))
+    team = mine.model_copy(update={"name": "platform-ops.page", "toolset": "platform-ops"})
+    _check(RegisterTools(toolset="platform-ops", worker="w", owner="o", tools=(team,)))
+
+
+def test_no_worker_and_no_owner_bears_a_name_by_which_the_log_means_the_platform() -> None:
+    mine = ToolSpec(name="mine", toolset="mine")
+    with pytest.raises(ProblemError) as refused:
+        _check(RegisterTools(toolset="mine", worker="Platform", owner="TowPath", tools=(mine,)))
+    assert [(one.code, one.pointer) for one in refused.value.problem.errors] == [
+        ("actor_reserved", "/owner"),
+        ("actor_reserved", "/worker"),
+    ]
+    _check(RegisterTools(toolset="mine", worker="worker", owner="worker", tools=(mine,)))
 
 
 def test_a_tool_whose_schema_has_too_many_levels_is_refused_with_a_code_of_its_own() -> None:
