@@ -49,7 +49,9 @@ def _recorded(entry: AuditLogEntry, payload: ErasablePayload | None) -> Recorded
         recorded[name] = (getattr(entry, name),)
     if entry.phase == "outcome" and entry.verdict in ENDED:
         recorded |= {"status": (entry.verdict,), "rule": (entry.rule,), "policy_version": (entry.policy_version,)}
-        recorded |= _only_given({"result_digest": detail.get("result_digest")})
+        recorded |= _only_given(
+            {"result_digest": detail.get("result_digest"), "tool_version": detail.get("tool_version")}
+        )
         if payload is not None and entry.verdict != "void":
             reported = "attempt" in detail or "was" in detail  # by a worker, or by the run itself
             stated = detail.get("code") == SETTLED_CODE and not reported

@@ -1,4 +1,5 @@
-"""Rows of the problem registry: why a network, or a swarm, can't be published or run."""
+"""Rows of the problem registry: why a network, or a swarm, can't be published or run,
+and names that only the platform bears."""
 
 from towpath_contracts.problems.kind import ProblemKind
 
@@ -37,6 +38,12 @@ NETWORK_PROBLEMS = (
         "Name an agent with allow_respond.",
     ),
     ProblemKind("network_reserved", 422, "The name belongs to a network of the platform", "Give yours another name."),
+    ProblemKind(
+        "actor_reserved",
+        422,
+        "The name belongs to an actor of the platform",
+        "Choose another name, such as a person's or an application's: records name it as who acted.",
+    ),
     ProblemKind("flow_invalid", 422, "The flow can't be read", "Write stages as a >> b and (a | b) >> c."),
     ProblemKind("flow_cycle", 422, "A member stands in two stages", "Name every member once: a flow goes one way."),
     ProblemKind("flow_duplicate", 422, "A member stands twice in a stage", "Name every member once."),

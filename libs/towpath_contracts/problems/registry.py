@@ -299,12 +299,6 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind(
         "caller_taken", 409, "The caller belongs to another project", "Choose another name: a caller has one project."
     ),
-    ProblemKind(
-        "actor_reserved",
-        422,
-        "The name belongs to an actor of the platform",
-        "Choose another name, such as a person's or an application's: records name it as who acted.",
-    ),
     ProblemKind("tool_call_not_found", 404, "The run has no such tool call", "List them: towpath runs show RUN."),
     ProblemKind("port_busy", 0, "A port is taken", "Stop its owner, or choose another: towpath up --port auto."),
     ProblemKind(

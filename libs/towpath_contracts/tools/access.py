@@ -247,7 +247,11 @@ class AuditQuery(Message):
 
 
 class AuditEntry(MessagePart):
-    """One audit entry; `erased` where its detail and the digest of its arguments are gone for good."""
+    """One audit entry; `erased` where its detail and the digest of its arguments are gone for good.
+
+    `tool_version` is the version of the tool, as the registry counts, by which a call was decided or with which it
+    ended; 0 in other entries, in those of earlier releases and in erased ones.
+    """
 
     entry_id: int
     at: datetime
@@ -267,6 +271,7 @@ class AuditEntry(MessagePart):
     args_digest: str = ""
     detail: JsonObject = Field(default_factory=dict)
     erased: bool = False
+    tool_version: int = 0
 
 
 class AuditPage(Message):

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.reserved_names import is_platform_actor
 from towpath_contracts.subjects import LOCAL
+from towpath_contracts.tools.reserved_names import is_platform_actor
 
 SCOPES: tuple[str, ...] = (
     "runs:read",

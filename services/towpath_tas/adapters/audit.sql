@@ -171,7 +171,7 @@ SELECT tas.drop_segments($1, $2);
 -- name: stored_calls
 -- Digests are made from the texts, as towpath_contracts.canonical.digest_text makes them.
 SELECT t.execution_id, t.project, t.network, t.agent_key, t.caller, t.tool, t.operation, t.rule, t.policy_version,
-       t.status, t.args_digest, t.asked_digest, t.fact, t.settled_by, t.erased_at,
+       t.tool_version, t.status, t.args_digest, t.asked_digest, t.fact, t.settled_by, t.erased_at,
        'sha256:' || encode(sha256(convert_to(t.args, 'UTF8')), 'hex') AS args_made,
        'sha256:' || encode(sha256(convert_to(t.asked_args, 'UTF8')), 'hex') AS asked_made
 FROM (SELECT DISTINCT run_id, execution_id FROM unnest($1::uuid[], $2::uuid[]) AS n (run_id, execution_id)) k

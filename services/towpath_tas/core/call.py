@@ -164,9 +164,17 @@ class Approval:
         return len(self.approvers) >= self.quorum and all(vote.verdict != "denied" for vote in self.votes)
 
 
+_OF_ONE_VERSION = frozenset({"decision", "approval.consumed", "approval.escalated", "outcome"})
+"""Phases of entries that say by which version of its tool a call was judged, or under which it ended."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallAuditEntry:
-    """An audit entry about a call. With `always` it is stored even if the row does not change."""
+    """An audit entry about a call. With `always` it is stored even if the row does not change.
+
+    `tool_version` is the version of the tool that the call was judged by, where the row does not have it: only a
+    permission moves a row to a later version.
+    """
 
     phase: str
     verdict: str
@@ -174,9 +182,15 @@ class CallAuditEntry:
     actor: str = ""
     detail: Mapping[str, Any] | None = None
     always: bool = False
+    tool_version: int | None = None
 
     def detail_text(self) -> str:
-        return json.dumps(self.detail, separators=(",", ":"), default=str) if self.detail else "{}"
+        """Return the details as JSON, with the version of the tool where the entry decides or ends the call."""
+        detail = self.detail or {}
+        version = self.call.tool_version if self.tool_version is None else self.tool_version
+        if self.phase in _OF_ONE_VERSION and version:
+            detail = {**detail, "tool_version": version}
+        return json.dumps(detail, separators=(",", ":"), default=str) if detail else "{}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -255,6 +255,12 @@ async def test_a_changed_tool_is_shown_before_it_runs(tas: Running) -> None:
     fresh = await caller.fact(request, "approval.required", times=2)
     assert [change["field"] for change in fresh["diff"]] == ["tool_version"]
     assert request.execution_id not in caller.invocations
+    await vote(caller, fresh, "approved")
+    await caller.again(request)
+    await caller.dispatched(request)
+    entries = await caller.audit(execution_id=request.execution_id)
+    judged = [(one.phase, one.tool_version) for one in entries if one.phase in {"decision", "approval.consumed"}]
+    assert judged == [("decision", 1), ("decision", 2), ("approval.consumed", 2)]
 
 
 async def test_what_people_decided_outlives_the_service_and_counts_once(

@@ -55,6 +55,14 @@ def test_what_is_stored_otherwise_is_named(phase: str, verdict: str, found: Any,
     assert differences(entry(phase, verdict), said, found) == names
 
 
+def test_the_version_of_the_tool_under_which_a_call_ended_is_compared_where_the_entry_has_it() -> None:
+    ended, found = entry("outcome", "succeeded"), {**CALL, "tool_version": 3}
+    assert differences(ended, payload(tool_version=3), found) == []
+    assert differences(ended, payload(tool_version=2), found) == ["tool_version"]
+    assert differences(ended, payload(), found) == [], "entries of earlier releases name none"
+    assert differences(entry("decision", "allow"), payload(tool_version=2), found) == [], "a later permission moved it"
+
+
 def test_of_an_entry_whose_payload_is_erased_its_own_fields_are_compared() -> None:
     assert differences(entry("outcome", "succeeded"), None, {**CALL, "args_digest": "sha256:bb"}) == []
     assert differences(entry("outcome", "succeeded"), None, {**CALL, "status": "failed"}) == ["status"]

@@ -187,12 +187,19 @@ def test_ids_are_never_folded_and_shown_by_their_ends_on_a_narrow_terminal(
 ) -> None:
     monkeypatch.setattr("towpath.cli.shared.output.WIDE", width)
     entry = {"entry_id": 123456789012, "at": "2026-11-25T20:25:56Z", "phase": "decision", "verdict": "require_approval"}
-    entry |= {"tool": "orders.refund", "agent_key": "billing", "rule": "balanced/destinations", "actor": ""}
+    entry |= {
+        "tool": "orders.refund",
+        "tool_version": 12,
+        "agent_key": "billing",
+        "rule": "balanced/destinations",
+        "actor": "",
+    }
     entry |= {"caller": "local", "run_id": "0199f3a0-1234-7abc-8def-5f2c8a9b7d31"}
     OutputPrinter("table").rows("entries", [entry], _COLUMNS, empty="")
     printed = capsys.readouterr().out
     assert shown in printed
     assert "123456789012" in printed
+    assert "v12" in printed
     assert max(map(len, printed.splitlines())) <= width
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from towpath_contracts.reserved_names import is_platform_actor, is_platform_network, is_platform_tool_name
+from towpath_contracts.tools.reserved_names import is_platform_actor, is_platform_network, is_platform_tool_name
 
 WIDE = "".join(chr(ord(letter) + 0xFEE0) for letter in "towpath")
 """The same word in full-width letters, which NFKC makes plain."""

@@ -14,12 +14,18 @@ from towpath_contracts.tools.policy import Dimension
 
 app = App(name="audit", help="Search what was decided and done.")
 
+
+def _tool(row: Row) -> str:
+    """With its version where the entry has one; a column of its own would take the room of the ids."""
+    return f"{row['tool']} v{row['tool_version']}" if row.get("tool_version") else row["tool"]
+
+
 _COLUMNS = (
     Column("entry", "entry_id", is_id=True),
     Column("at", lambda row: str(row["at"])[:19].replace("T", " ")),
     Column("phase", "phase"),
     Column("verdict", "verdict"),
-    Column("tool", "tool"),
+    Column("tool", _tool),
     Column("agent", "agent_key"),
     Column("rule", "rule"),
     Column("by", lambda row: row["actor"] or row["caller"]),

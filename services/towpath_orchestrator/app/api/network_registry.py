@@ -16,12 +16,12 @@ from towpath_contracts.events.log import RunCreated
 from towpath_contracts.grant_proposals.asked_grants import GRANT_NETWORK, GRANT_NETWORK_VERSION, GRANT_SNAPSHOT
 from towpath_contracts.networks.spec import NetworkList, NetworkSnapshot, NetworkSpec, NetworkVersion, PublishNetwork
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
-from towpath_contracts.reserved_names import PLATFORM, is_platform_network
 from towpath_contracts.rpc import DESCRIBE_TOOLS
 from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
 from towpath_contracts.tools.access import DescribeTools, GetPolicy, ToolsDescribed
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
+from towpath_contracts.tools.reserved_names import PLATFORM, is_platform_network
 from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
 from towpath_engine.replay import create
 from towpath_engine.requests.network_context import build_context

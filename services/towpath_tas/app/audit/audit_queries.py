@@ -152,4 +152,7 @@ def _data(chunk: BlobChunk) -> bytes:
 
 
 def _entry(row: Any) -> AuditEntry:
-    return AuditEntry.model_validate({**dict(row), "detail": json.loads(row["detail"])})
+    detail = json.loads(row["detail"])
+    version = detail.get("tool_version") if row["execution_id"] is not None else None
+    told = {"detail": detail, "tool_version": version if type(version) is int else 0}
+    return AuditEntry.model_validate({**dict(row), **told})

@@ -76,7 +76,7 @@ def _erased(row: Any) -> Found:
 def _call(row: Any) -> Found:
     asked = row["asked_made"] or row["args_made"]
     call = {name: row[name] for name in ("project", "network", "agent_key", "caller", "tool", "operation")}
-    call |= {name: row[name] for name in ("rule", "policy_version", "status", "settled_by")}
+    call |= {name: row[name] for name in ("rule", "policy_version", "tool_version", "status", "settled_by")}
     call["args_fit"] = row["args_made"] == row["args_digest"] and row["asked_made"] == row["asked_digest"]
     call["args_digest"] = row["args_made"]
     if asked == row["args_made"]:

@@ -17,13 +17,13 @@ from nats.js.errors import NotFoundError
 
 from towpath_contracts.networks.child_tools import platform_tool
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
-from towpath_contracts.reserved_names import as_read, is_platform_tool_name
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.schema_bounds.size import SchemaTooCostlyError
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools.access import SettleToolProposal
 from towpath_contracts.tools.calls import RegisterTools, ToolRegistrationResult, ToolSpec, ToolsRegistered
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER, PLATFORM_WORKER
+from towpath_contracts.tools.reserved_names import as_read, is_platform_tool_name
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 from towpath_fabric.turns.fair_threads import FairThreads

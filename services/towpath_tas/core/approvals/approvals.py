@@ -48,6 +48,7 @@ def deny(call: LedgerCall, decision: AuthorizationDecision) -> LedgerChange:
             "reason": decision.reason or denial.reason,
             **origin_of(decision),
         },
+        tool_version=_judged_version(decision),
     )
     return LedgerChange(call=refused, notes=(note,), effects=send_fact(refused), policy_bound=True)
 
@@ -130,9 +131,16 @@ def wait_for_approval(
         "changes": [change.model_dump(mode="json") for change in why],
         **origin_of(decision),
     }
+    note = CallAuditEntry(
+        phase="decision",
+        verdict="require_approval",
+        call=waiting,
+        detail=detail,
+        tool_version=_judged_version(decision),
+    )
     return LedgerChange(
         call=waiting,
-        notes=(CallAuditEntry(phase="decision", verdict="require_approval", call=waiting, detail=detail),),
+        notes=(note,),
         effects=send_fact(waiting),
         approvals=(*over, approval),
         counted=decision.counted if new else (),
@@ -214,6 +222,11 @@ def permitted(call: LedgerCall, decision: AuthorizationDecision, deadline: datet
     )
 
 
+def _judged_version(decision: AuthorizationDecision) -> int:
+    """Return the version of the tool that *decision* was made by; 0 where there is no such tool."""
+    return decision.tool.version if decision.tool else 0
+
+
 def _escalate(call: LedgerCall, approval: Approval, decision: AuthorizationDecision, *, now: datetime) -> LedgerChange:
     """Nobody answered in time: ask the policy admins once; after that the call is denied."""
     if decision.effect == "deny":
@@ -247,6 +260,7 @@ def _refuse(call: LedgerCall, approval: Approval, *, expired: bool) -> LedgerCha
         call=refused,
         actor=approval.decided_by,
         detail={"approval_id": str(approval.approval_id), "violation_type": denial.violation_type},
+        tool_version=0,  # a person decided; what was shown is the version of the entry that asked
     )
     return LedgerChange(
         call=refused, notes=(note,), effects=(resolution_fact(settled), *send_fact(refused)), approvals=(settled,)

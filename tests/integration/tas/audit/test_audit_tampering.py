@@ -34,7 +34,7 @@ UNWATCHED = {
     "tool_call": {
         **dict.fromkeys(
             (
-                *("agent_type", "snapshot_digest", "step", "call_index", "toolset", "tool_version", "effect_class"),
+                *("agent_type", "snapshot_digest", "step", "call_index", "toolset", "effect_class"),
                 *("timeout_ms", "context", "fence", "attempt", "deadline", "approval_id", "approvals", "claims"),
                 *("accepted", "revision", "edited_by"),
             ),

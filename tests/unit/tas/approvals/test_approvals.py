@@ -47,6 +47,17 @@ def test_an_approval_is_used_up_by_the_permission() -> None:
     assert dispatched(step) == [step.call]
 
 
+@pytest.mark.parametrize("effect", ["allow", "require_approval", "deny"])
+def test_an_entry_of_a_decision_names_the_version_of_the_tool_that_it_was_made_by(effect: Any) -> None:
+    call, approval = approved(*reversed(waiting()))
+    assert call.tool_version == 1
+    ruled = decision(effect, tool=version(EffectClass.IRREVERSIBLE, 2))
+    (note, *_) = ask(call, ruled=ruled, approval=approval, now=after(20)).notes
+    assert json.loads(note.detail_text())["tool_version"] == 2
+    unknown = ask(call, ruled=decision("deny", tool=None), approval=approval, now=after(20)).notes[0]
+    assert "tool_version" not in json.loads(unknown.detail_text())
+
+
 @pytest.mark.parametrize("effect", ["require_approval", "allow"])
 def test_a_status_without_its_votes_permits_nothing_and_people_are_asked_anew(effect: Any) -> None:
     call, approval = waiting()
