@@ -49,7 +49,7 @@ class IterationCompleted(MessagePart):
     """An iteration is over: what was decided, with which tools, and why it counts as it does.
 
     `decision` is the action of the model, empty where none could be had; `failures` those in a row up to now. `reason`
-    is completed, refused, failed, timed_out or ended.
+    is completed, refused, failed, denied, timed_out or ended.
     """
 
     type: Literal["iteration_completed"] = "iteration_completed"

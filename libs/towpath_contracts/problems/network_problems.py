@@ -1,5 +1,4 @@
-"""Rows of the problem registry: why a network, or a swarm, can't be published or run,
-and names that only the platform bears."""
+"""Rows of the problem registry: why a network, or a swarm, can't be published or run; names of the platform."""
 
 from towpath_contracts.problems.kind import ProblemKind
 

@@ -1,7 +1,8 @@
 """Applies events to the state of a background run.
 
 Calls of one decision are counted together, in call order, once all have joined. An iteration that fails in whole or in
-part counts as one failure; one that succeeds resets the failures in a row.
+part counts as one failure; one that succeeds resets the failures in a row. One in which calls were denied, and none
+failed, does neither: no tool has failed, and whoever makes a model try what is forbidden must not end its run by that.
 """
 
 from datetime import datetime
@@ -10,7 +11,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
-from towpath_engine.reducers.loop_signatures import call_signature
+from towpath_engine.reducers.loop_signatures import call_signature, is_plain_denial
 from towpath_engine.state.background import CALLS_KEPT, REFLECTIONS_KEPT, BackgroundRunState
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import ACTION_KINDS, RunState, StepCall
@@ -18,7 +19,10 @@ from towpath_engine.state.run import ACTION_KINDS, RunState, StepCall
 SHOWN_CHARS = 600
 """Of the arguments, and of the result, of a call that the snapshot shows; whole results stand beside it."""
 
-REFUSED, FAILED, DONE, TIMED_OUT = "refused", "failed", "completed", "timed_out"
+REFUSED, FAILED, DENIED, DONE, TIMED_OUT = "refused", "failed", "denied", "completed", "timed_out"
+
+REFLECTED_UPON = frozenset({FAILED, DENIED})
+"""How an iteration went after which the model is asked how to go on."""
 
 
 def update_background(  # noqa: C901 - one table of events
@@ -84,11 +88,14 @@ def _failed(background: BackgroundRunState, error: str) -> BackgroundRunState:
 def _joined(state: RunState, background: BackgroundRunState) -> BackgroundRunState:
     shown = tuple(_shown(call) for call in state.calls)
     last = (*background.last_calls, *shown)[-CALLS_KEPT:]
-    failed = [call for call in state.calls if call.status != "succeeded"]
-    if not failed:
+    missed = [call for call in state.calls if call.status != "succeeded"]
+    if not missed:
         return replace(background, last_calls=last, failures=0, failed=(), went=DONE)
-    errors = "; ".join(f"{call.call.tool}: {_error(call)}" for call in failed)
-    own = tuple(call_signature((call.call,)) for call in failed if not call.external)
+    errors = "; ".join(f"{call.call.tool}: {_error(call)}" for call in missed)
+    own = tuple(call_signature((call.call,)) for call in missed if not call.external)
+    if all(is_plain_denial(call) for call in missed):
+        told = truncate(errors, SHOWN_CHARS)
+        return replace(background, last_calls=last, last_error=told, failed=own, went=DENIED)
     return replace(_failed(background, errors), last_calls=last, failed=own, went=FAILED)
 
 

@@ -80,14 +80,15 @@ def denied_calls(calls: tuple[StepCall, ...]) -> tuple[str, ...]:
 
     Nor where a denial does not name its tool: see `_denial_signature`.
     """
-    if not all(call.status == "denied" and _names_tool(call.result) for call in calls):
+    if not all(is_plain_denial(call) for call in calls):
         return ()
     texts = {f"{call.error_signature}\n{canonical_json(call.call.args)}" for call in calls}
     return tuple(sorted(digest_text(text)[SHORT] for text in texts))
 
 
-def _names_tool(denial: Any) -> bool:
-    return isinstance(denial, dict) and bool(denial.get("tool"))
+def is_plain_denial(call: StepCall) -> bool:
+    """Return whether *call* was denied, and its denial names its tool, as those of earlier releases don't."""
+    return call.status == "denied" and isinstance(call.result, dict) and bool(call.result.get("tool"))
 
 
 def _normalised(message: str) -> str:

@@ -1,7 +1,7 @@
 """What a background run may not do yet, and when there is a reason to reflect."""
 
 from towpath_contracts.decisions.decision import CallToolsInstruction, ToolCall
-from towpath_engine.reducers.background import FAILED
+from towpath_engine.reducers.background import DENIED, REFLECTED_UPON
 from towpath_engine.reducers.loop_signatures import call_signature
 from towpath_engine.rules.decisions import DecisionRefusal
 from towpath_engine.rules.plan_tools import COMPLETED
@@ -48,8 +48,9 @@ def reflection_reasons(state: RunState) -> tuple[str, ...]:
     if background is None:
         return ()
     found = []
-    if background.went == FAILED and background.iteration:
-        found.append(f"the last action failed: {background.last_error}")
+    if background.went in REFLECTED_UPON and background.iteration:
+        how = "was denied" if background.went == DENIED else "failed"
+        found.append(f"the last action {how}: {background.last_error}")
     if plan_is_completed(state):
         found.append("every step of the plan is done: is the objective reached, and is no work left?")
     return tuple(found)

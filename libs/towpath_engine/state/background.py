@@ -15,7 +15,8 @@ REFLECTIONS_KEPT = 5
 class BackgroundRunState:
     """The part of a run's state that only background runs have.
 
-    `failures` in a row count towards `max_failures`; `reflections` are shown until the next decision.
+    `failures` in a row count towards `max_failures`, denials not among them; `reflections` are shown until the next
+    decision.
 
     `iteration` is the one that has begun, 0 between two; `began_ms` is the run's active time at its begin. `failed` are
     the signatures of the calls of the last iteration that failed by their own fault: unless a reflection has chosen

@@ -10,7 +10,7 @@ from towpath_contracts.events import log as ev
 from towpath_engine.handlers.background.conclude import conclude
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.reducers.background import FAILED
+from towpath_engine.reducers.background import REFLECTED_UPON
 from towpath_engine.reducers.iterations import is_late
 from towpath_engine.rules.background import plan_is_completed, reflection_reasons
 
@@ -52,7 +52,7 @@ def _refusal(run: TransitionBuilder, verdict: str, rationale: str) -> str:
     match verdict:
         case "retry":
             failed = run.state.background is not None and (
-                run.state.background.went == FAILED or is_late(run.state, run.now)
+                run.state.background.went in REFLECTED_UPON or is_late(run.state, run.now)
             )
             return "" if failed else "nothing has failed"
         case "reset_plan":
