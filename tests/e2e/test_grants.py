@@ -143,6 +143,12 @@ async def tried(client: Client, proposal: GrantProposal, *decisions: Any) -> tup
     return run, [entry.event.denial.model_dump() for entry in entries if entry.event.type == "tool_call_denied"]
 
 
+async def looked_up(client: Client) -> None:
+    """Leave a past run that has used `orders.find`."""
+    run = await client.run("support", "go", **BILLING, script=[FIND, respond()], timeout=60)
+    assert run.status == "completed"
+
+
 async def test_past_runs_give_the_tools_that_they_used_and_how_many_did(client: Client) -> None:
     label = f"batch-{uuid.uuid4().hex[:6]}"
     for number in range(3):
@@ -270,7 +276,10 @@ async def test_a_network_and_a_plan_give_the_tools_of_their_agents(client: Clien
     assert await code_of(client.grants.from_network("support", agent_key="nobody")) == "agent_not_found"
 
 
-async def test_nobody_proposes_without_the_scopes_or_in_another_project(platform: Platform, key: str) -> None:
+async def test_nobody_proposes_without_the_scopes_or_in_another_project(
+    platform: Platform, key: str, client: Client
+) -> None:
+    await looked_up(client)
     async with Client(platform.gateway_url, api_key=await key_for(platform, ("runs:write",))) as writer:
         assert await code_of(writer.grants.from_runs("support")) == "forbidden"
         assert (await writer.grants.propose("support", "go", script=choose(LOOK_UP))).grant
@@ -334,8 +343,9 @@ async def test_a_run_with_grant_auto_stands_under_what_was_proposed(
 
 
 async def test_commands_show_a_proposal_with_its_reasons(
-    platform: Platform, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    platform: Platform, key: str, client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    await looked_up(client)
     common = ["--server", platform.gateway_url, "--api-key", key, "-o"]
 
     async def said(*words: str) -> str:

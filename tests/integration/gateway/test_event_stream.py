@@ -195,6 +195,31 @@ async def test_too_many_streams_are_refused(client: httpx2.AsyncClient, peer: Pl
         assert (await client.get(path)).status_code == 200  # pages cost nothing that lasts
 
 
+async def test_a_stream_takes_its_share_before_its_first_page_is_read(
+    client: httpx2.AsyncClient, peer: PlatformPeer
+) -> None:
+    """Otherwise any number of them could stand before a platform that is slow to answer."""
+    run = await a_run(client, peer)
+    path, answered = f"/v1/runs/{run.run_id}/events", asyncio.Event()
+
+    async def late(_body: object) -> object:
+        await answered.wait()
+        return problem("run_not_found", "it is gone meanwhile")
+
+    peer.answers[rpc.EVENTS.subject] = late
+    async with asyncio.TaskGroup() as group:
+        opening = [group.create_task(client.get(path, headers=STREAM)) for _ in range(3)]
+        await eventually(lambda: len(peer.requests(rpc.EVENTS.subject)) == 3)
+        refused = await client.get(path, headers=STREAM)
+        assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
+        assert len(peer.requests(rpc.EVENTS.subject)) == 3, "who is refused asks nothing of the platform"
+        answered.set()
+    assert [task.result().status_code for task in opening] == [404, 404, 404]
+    peer.answers.clear()
+    async with client.stream("GET", path, headers=STREAM) as response:
+        assert response.status_code == 200, "and gives it back where there is nothing to stream"
+
+
 async def test_a_page_of_events_is_json(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
     run = await a_run(client, peer)
     await peer.add(run, RunStarted(), note("one"))

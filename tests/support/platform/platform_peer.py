@@ -5,6 +5,7 @@ It is told what to do by the test: nothing in it decides.
 """
 
 import asyncio
+import inspect
 import json
 import uuid
 from collections.abc import Awaitable, Callable
@@ -70,7 +71,10 @@ class PeerRun:
 
 
 class PlatformPeer:
-    """Use: `async with PlatformPeer(url) as peer`. `projects` maps callers, `answers` holds replies by subject."""
+    """Use: `async with PlatformPeer(url) as peer`. `projects` maps callers, `answers` holds replies by subject.
+
+    One that is awaited is sent once it is there, and holds up no other.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -143,6 +147,15 @@ class PlatformPeer:
             reply = reply(body) if callable(reply) else reply
         else:
             reply = self._answer(message.subject, message.data)
+        if inspect.isawaitable(reply):
+            self._later(self._reply_once_there(message, reply))
+        else:
+            await self._reply(message, reply)
+
+    async def _reply_once_there(self, message: Msg, reply: Awaitable[Any]) -> None:
+        await self._reply(message, await reply)
+
+    async def _reply(self, message: Msg, reply: Any) -> None:
         if reply is not None:
             if len(reply.model_dump_json()) > self.nc.max_payload - 1_024:
                 reply = problem("answer_too_large", "more than one message holds")
