@@ -294,7 +294,7 @@ class Platform:
                 port_variable="TOWPATH_GATEWAY_PORT" if role == "gateway" else "TOWPATH_HEALTH_PORT",
                 port=self._ports["gateway"] if first_gateway else None,
                 spawn=self._spawn,
-                keeps_port=role == "gateway",
+                keeps_port=True,
             )
             units.append(self._units[name])
         return units

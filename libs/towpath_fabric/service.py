@@ -117,19 +117,15 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
         self._server: uvicorn.Server | None = None
         self._app: AsgiApp | None = None
-        self._descriptor: int | None = None
+        self._descriptor = settings.listener_descriptor
         self._address = (settings.health_host, settings.health_port)
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self.stopping = asyncio.Event()
         """Set as soon as the process is asked to stop: long responses, such as event streams, end then."""
 
-    def serve_app(self, app: AsgiApp, host: str, port: int, descriptor: int | None = None) -> None:
-        """Answer HTTP at *host*:*port* with *app*; the health paths there stay the service's own.
-
-        *descriptor* is that of a socket which listens there already.
-        """
+    def serve_app(self, app: AsgiApp, host: str, port: int) -> None:
+        """Answer HTTP at *host*:*port* with *app*; the health paths there stay the service's own."""
         self._app = app
-        self._descriptor = descriptor
         self._address = (host, port)
 
     def on_start(self, step: LifecycleHook) -> None:

@@ -79,6 +79,8 @@ class Settings(BrokerSettings):
     database_pool: int = Field(default=4, ge=2)  # a loop of some services keeps one for itself
     health_host: str = "127.0.0.1"
     health_port: int = 0
+    listener_descriptor: int | None = None
+    """A socket that listens already where this process answers, of whoever started it."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "console"] = "json"
     instance: str = ""

@@ -20,8 +20,6 @@ class GatewaySettings(Settings):
 
     gateway_host: str = "127.0.0.1"
     gateway_port: int = 8787
-    gateway_descriptor: int | None = None
-    """A socket that listens there already, of whoever started this process."""
     auth: Literal["auto", "on", "off"] = "auto"
     local_token_file: Path | None = None
     local_sign_in_file: Path | None = None

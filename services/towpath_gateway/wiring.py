@@ -44,9 +44,7 @@ def build_service(settings: GatewaySettings) -> Service:
             "nobody is asked for a key or a token: every process of this machine may do everything here"
         )
     app = Admission(create_app(dependencies), dependencies, public_paths())
-    service.serve_app(
-        RequestLog(app, dependencies), settings.gateway_host, settings.gateway_port, settings.gateway_descriptor
-    )
+    service.serve_app(RequestLog(app, dependencies), settings.gateway_host, settings.gateway_port)
     return service
 
 

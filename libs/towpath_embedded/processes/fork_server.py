@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_DESCRIPTORS: Final = 4
 """What comes with a request: the socket with the order, the log, the directory, and perhaps a socket that listens."""
 
-LISTENER: Final = "TOWPATH_GATEWAY_DESCRIPTOR"
+LISTENER: Final = "TOWPATH_LISTENER_DESCRIPTOR"
 """The variable that names the socket which a process is to answer at, where it was given one."""
 
 READY: Final = b"r"

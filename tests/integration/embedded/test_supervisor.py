@@ -34,7 +34,7 @@ ANSWERS_AT_A_SOCKET = ANSWERS.replace(
     """
 server = http.server.HTTPServer(("127.0.0.1", 0), Handler, bind_and_activate=False)
 server.socket.close()
-server.socket = __import__("socket").socket(fileno=int(os.environ["TOWPATH_GATEWAY_DESCRIPTOR"]))
+server.socket = __import__("socket").socket(fileno=int(os.environ["TOWPATH_LISTENER_DESCRIPTOR"]))
 server.serve_forever()
 """,
 )

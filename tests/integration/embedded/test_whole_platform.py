@@ -6,6 +6,7 @@ import os
 import queue
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from tests.support.places import EXAMPLES
 from tests.support.worker.shadowing_modules import imported, write_shadowing_modules
 
 from towpath_embedded.network_folder import NetworkFolderPublisher
-from towpath_embedded.platform import Platform
+from towpath_embedded.platform import SERVICES, Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_fabric.process_protection import without_secrets
 
@@ -87,6 +89,21 @@ async def test_a_run_ends_though_every_process_is_killed_once(folder: Path) -> N
             assert await submit(client, "once") == run_id
         await platform.wait_ready()
         assert all(state.restarts >= 1 for state in platform.processes.values())
+
+
+async def test_nobody_gets_the_port_of_a_service_that_is_down(folder: Path) -> None:
+    """Whoever reads metrics there would read a stranger's."""
+    async with Platform(folder, durable=False, starts="fork") as platform:
+        for name in SERVICES:
+            await platform.hold(name)
+            port = int(platform.health_url(name).rpartition(":")[2])
+            with pytest.raises(OSError, match="in use"):
+                socket.create_server(("127.0.0.1", port))
+            platform.release(name)
+        await platform.wait_ready()
+        async with httpx2.AsyncClient(timeout=10) as client:
+            for name in SERVICES:
+                assert (await client.get(f"{platform.health_url(name)}/metrics")).status_code == 200
 
 
 def environment_of(pid: int | None) -> dict[str, str]:
