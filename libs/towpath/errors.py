@@ -20,6 +20,10 @@ from towpath_contracts.problems.registry import Problem, ProblemError, problem
 class TowpathError(ProblemError):
     """The platform refused. `code` is stable, `remedy` says what to do about it."""
 
+    def __str__(self) -> str:
+        """Return one line with all of it: the last line of a traceback is what people read."""
+        return f"{super().__str__().rstrip('.')}. {self.remedy}"
+
     @property
     def code(self) -> str:
         """The stable code of the problem, e.g. `run_not_found`."""

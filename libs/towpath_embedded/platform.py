@@ -233,9 +233,8 @@ class Platform:
         self.logs.mkdir(mode=0o700, exist_ok=True)
         self.access.prepare()
         self._background_tasks.append(asyncio.create_task(self._trim_logs(), name="trim logs"))
-        for name, port in self._ports.items():
-            if port is not None:
-                require_free(port, option="--port" if name == "gateway" else "--nats-port")
+        options = {"--port": self._ports["gateway"], "--nats-port": self._ports["nats"]}
+        require_free({option: port for option, port in options.items() if port is not None})
         self._postgres = Postgres(self.data / DATABASE_FOLDER, log=self.log("postgres"), durable=self._durable)
         self._nats = Nats(
             self.data / "nats",

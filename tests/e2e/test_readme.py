@@ -127,6 +127,19 @@ def test_the_task_runs_by_a_bare_request_over_nats(place: Place) -> None:
     assert run["caller"] == "anonymous"
 
 
+def test_a_bare_request_says_at_once_in_one_line_that_nothing_runs_there(tmp_path: Path) -> None:
+    script = tmp_path / "submit.py"
+    script.write_text(named("submit.py").text.replace("127.0.0.1:4222", "127.0.0.1:1"), "utf-8")
+    (tmp_path / "task.json").write_text("{}", "utf-8")
+    done = subprocess.run(
+        [BIN / "python", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=10
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("no Towpath answers at nats://127.0.0.1:1")
+    assert line.endswith("start it: towpath up")
+
+
 def test_the_task_runs_from_the_command_line(place: Place) -> None:
     assert "12 lamps are left" in place.shell("cli")
 

@@ -7,9 +7,10 @@ a server that is just down can be given the server's own port, connect to itself
 import itertools
 import os
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
-from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_fabric.socket_owners import LISTENS, socket_tables
 
 LOOPBACK = "127.0.0.1"
@@ -57,19 +58,32 @@ def free_port() -> int:
     raise ProblemError(problem("port_busy", f"No free port was found between {LOWEST_PORT} and {highest}."))
 
 
-def require_free(port: int, *, option: str) -> None:
-    """Raise `port_busy` naming the owner when *port* is taken; *option* is the argument that chooses another."""
-    if is_free(port):
+def require_free(ports: Mapping[str, int]) -> None:
+    """Raise `port_busy` naming each of *ports* that is taken, with its owner; keys are the options that choose others.
+
+    Two options that name the same port are refused too: whichever server came second would find it taken.
+    """
+    used = {option: f"Port {port} is used{_by(port)}." for option, port in ports.items() if not is_free(port)}
+    for option, port in ports.items():
+        if option not in used and list(ports.values()).count(port) > 1:
+            used[option] = f"Port {port} is chosen by {' and '.join(name for name in ports if ports[name] == port)}."
+    if not used:
         return
-    owner = port_owner(port)
-    by = f" by {owner}" if owner else ""
+    others = " ".join(f"{option} auto" for option in used)
+    owner, another = ("its owner", "another") if len(used) == 1 else ("their owners", "others")
     raise ProblemError(
         problem(
             "port_busy",
-            f"Port {port} is used{by}.",
-            remedy=f"Stop its owner, or choose another: towpath up {option} auto",
+            " ".join(dict.fromkeys(used.values())),
+            remedy=f"Stop {owner}, or choose {another}: towpath up {others}",
+            errors=tuple(ProblemDetail(pointer=option, detail=detail) for option, detail in used.items()),
         )
     )
+
+
+def _by(port: int) -> str:
+    owner = port_owner(port)
+    return f" by {owner}" if owner else ""
 
 
 def listen(port: int) -> socket.socket:

@@ -214,7 +214,7 @@ async def test_a_busy_port_of_nobodys_choice_is_changed(folder: Path, supervisor
 def test_a_busy_port_names_its_owner(taken_port: int) -> None:
     assert not is_free(taken_port)
     with pytest.raises(ProblemError) as refused:
-        require_free(taken_port, option="--port")
+        require_free({"--port": taken_port})
     problem = refused.value.problem
     assert problem.code == "port_busy"
     assert f"(pid {os.getpid()})" in problem.detail

@@ -92,6 +92,28 @@ def test_a_busy_port_is_refused_before_anything_starts(folder: Path, option: str
     assert not (folder / "postgres").exists()
 
 
+def test_all_busy_ports_are_told_at_once(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        ports = [str(listener.getsockname()[1]) for listener in (one, other)]
+        refused = run("up", "--json", "--data", str(folder), "--port", ports[0], "--nats-port", ports[1])
+    problem = json.loads(refused.stdout)
+    assert [entry["pointer"] for entry in problem["errors"]] == ["--port", "--nats-port"]
+    assert all(f"Port {port} is used by" in problem["detail"] for port in ports)
+    assert problem["remedy"].endswith("towpath up --port auto --nats-port auto")
+
+
+def test_one_port_for_both_is_refused_before_anything_starts(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+    refused = run("up", "--json", "--data", str(folder), "--port", port, "--nats-port", port)
+    problem = json.loads(refused.stdout)
+    assert (problem["code"], problem["detail"]) == (
+        "port_busy",
+        f"Port {port} is chosen by --port and --nats-port.",
+    )
+    assert not (folder / "postgres").exists()
+
+
 @pytest.mark.parametrize("variable", ["TOWPATH_POSTGRES_BIN", "TOWPATH_NATS_SERVER"])
 def test_a_missing_binary_is_a_message_and_a_remedy(folder: Path, variable: str) -> None:
     refused = run("servers", "--data", str(folder), **{variable: "/nowhere/at/all"})

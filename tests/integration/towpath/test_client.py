@@ -264,6 +264,10 @@ async def test_a_server_that_is_not_there_is_reported_at_once(server: str) -> No
             with pytest.raises(UnavailableError) as caught:
                 await attempt
             assert caught.value.code == "server_unreachable"
+            (line,) = str(caught.value).splitlines()
+            assert line.startswith(f"server_unreachable: {server}")
+            assert line.endswith(caught.value.remedy)
+            assert "towpath up" in line
 
 
 async def test_a_nats_client_comes_back_with_the_broker(nats_server: Nats) -> None:
