@@ -318,12 +318,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind("file_missing", 0, "A named file does not exist", "Correct the path, or leave the option out."),
     ProblemKind("service_failed", 0, "A service did not become ready", "Read its log in the data folder."),
     ProblemKind("id_ambiguous", 0, "The shortened id fits several things", "Give more of its characters."),
-    ProblemKind(
-        "server_unreachable",
-        0,
-        "No Towpath answers there",
-        "Start it: towpath up, or name it: --server URL or Client(URL).",
-    ),
+    ProblemKind("server_unreachable", 0, "No Towpath answers there", "Start it: towpath up, or name it: --server URL."),
     ProblemKind(
         "migration_changed", 0, "An applied migration was edited", "Restore the file; write a new migration instead."
     ),

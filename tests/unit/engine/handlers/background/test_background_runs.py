@@ -207,38 +207,6 @@ def test_eight_failures_in_a_row_end_the_run_with_a_report_that_names_the_last_e
     assert run.events(ev.FinalSummaryRecorded)[-1].source == "platform"
 
 
-def test_denied_calls_are_reflected_upon_and_end_no_run_as_failures() -> None:
-    run = BackgroundRun(max_failures=2)
-    run.plan()
-    run.decide(use("lint", text="broken"))
-    run.fail()
-    run.reflect("continue")
-    for number in range(6):  # what a hostile text may have a model try
-        run.decide(use("lint", text=str(number)))
-        run.deny(tool="lint", rule=f"forbidden-{number}")
-        assert run.context.assessment is not None
-        assert run.context.assessment["error"].startswith("the last action was denied: lint: ")
-        run.reflect("continue")
-    ended = run.events(ev.IterationCompleted)
-    assert [(one.reason, one.failures) for one in ended[2:]] == [("denied", 1)] * 6, "nor is the row of failures over"
-    run.decide(use_all(("lint", {"text": "a"}), ("look", {})))
-    run.deny(0, tool="lint")
-    run.fail(1)
-    run.reflect("continue")
-    assert (run.finished.reason, run.finished.final["failures"]) == ("max_failures_exceeded", 2)
-
-
-def test_an_iteration_of_denials_that_takes_too_long_counts_as_a_late_one() -> None:
-    run = BackgroundRun(iteration_timeout_ms=1_000)
-    run.plan()
-    run.decide(use("lint"), after=1.5)
-    run.deny(tool="lint")
-    run.reflect("continue")
-    assert [one.reason for one in run.events(ev.IterationCompleted)] == ["completed", "timed_out"]
-    assert run.state.background is not None
-    assert run.state.background.failures == 1
-
-
 def test_every_end_is_in_the_fixed_order() -> None:
     """D9: explicit completion, plan completed and confirmed, then failures, then iterations."""
     confirmed = BackgroundRun()
