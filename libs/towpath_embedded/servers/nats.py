@@ -121,7 +121,7 @@ class Nats:
         Raises `port_busy` naming who took the port of a server that was started before: its clients know no other.
         """
         if self.process is not None and self._port_is_fixed:
-            require_free(self.port, option="--nats-port")
+            require_free({"--nats-port": self.port})
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._refused_its_store() and not self._emptied:
             self.set_store_aside()
