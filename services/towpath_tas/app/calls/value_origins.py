@@ -30,7 +30,7 @@ from towpath_tas.adapters.origin_tables import (
     read_tasks,
 )
 from towpath_tas.core.provenance.call_values import QUOTED_INPUTS
-from towpath_tas.core.provenance.logged_answers import AnswersOfRun, LoggedAnswer
+from towpath_tas.core.provenance.logged_answers import AnswersOfRun, LoggedAnswer, failure_text
 from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.provenance.text_readers import CallDeclaration
 from towpath_tas.core.provenance.value_leaves import ValueSource
@@ -213,10 +213,13 @@ class RunProvenanceCache:
         readers = CallDeclaration(declared.readers, json.loads(output.ran_args) if declared.readers else None)
         failure = fact.get("failure")
         if failure:
-            text = f"{failure.get('message', '')} {failure.get('hint', '')}"
-            known.add_untrusted(seen, text, readers.loose_text())
+            known.add_untrusted(seen, failure_text(failure), readers.loose_text())
         add = partial(_add_result, known, seen, declared, readers)
         if fact.get("blob"):
+            if (
+                fact.get("result") is not None
+            ):  # of an honest worker it is in the blob store alone, and a model reads it
+                known.add_output(seen, fact["result"], trusted=False)
             data, whole = await read_blob(source, output.project, str(fact.get("result_digest")))
             await asyncio.to_thread(_add_blob, add, known, seen, readers, data, whole=whole)
         elif fact.get("result") is not None:

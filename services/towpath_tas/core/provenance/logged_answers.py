@@ -66,5 +66,10 @@ class AnswersOfRun:
 
 def _outcome_of_call(event: Mapping[str, Any]) -> LoggedAnswer:
     step, failure = int(event.get("step") or 0), event.get("failure") or {}
-    said = " ".join(str(failure[part]) for part in ("message", "hint") if failure.get(part))
+    said = failure_text(failure)
     return LoggedAnswer(ValueSource(str(event.get("tool")), step), step, result=event.get("result"), failure=said)
+
+
+def failure_text(failure: Mapping[str, Any]) -> str:
+    """Return what a model reads of a failure: its code too is what a worker wrote."""
+    return " ".join(str(failure[part]) for part in ("code", "message", "hint") if failure.get(part))
