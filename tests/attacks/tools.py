@@ -21,8 +21,8 @@ def _note(line: str) -> None:
 
 
 @tool(name="desk.mail", toolset="desk", effect_class="pure")
-def mail() -> str:
-    """Read the newest mail."""
+def mail(again: int = 0) -> str:
+    """Read the newest mail; *again* says how often it was read before."""
     return Path(os.environ[MAIL_VARIABLE]).read_text("utf-8")
 
 

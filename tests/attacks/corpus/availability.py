@@ -109,7 +109,7 @@ async def a_mail_that_becomes_long_when_it_is_read(target: Target) -> str:
         (await other.post("/v1/networks", json={"spec": quiet})).raise_for_status()
         for mail in MAILS:
             target.mail.write_text(mail, "utf-8")
-            calls: list[tuple[str, dict[str, Any]]] = [("desk.mail", {})] * 8
+            calls: list[tuple[str, dict[str, Any]]] = [("desk.mail", {"again": again}) for again in range(8)]
             doing = asyncio.ensure_future(
                 target.run(client, [*calls, ("desk.send", {"to": "ann@desk.example", "text": "hello"})], "Tell Ann")
             )
@@ -117,7 +117,8 @@ async def a_mail_that_becomes_long_when_it_is_read(target: Target) -> str:
                 began = monotonic()
                 await target.run(other, [("workspace_list", {})], "look", network="quiet")
                 longest = max(longest, monotonic() - began)
-            await doing
+            if (await doing)["status"] != "completed":  # else nobody asked where the values of the last call come from
+                raise ValueError(f"the run is {doing.result()['status']}: {doing.result()['final']}")
     if longest > LONGEST_S:
         raise AttackWorkedError(f"a run of another project took {longest:.1f} s")
     return f"a run of another project took {longest:.2f} s at most"
