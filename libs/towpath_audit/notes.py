@@ -84,6 +84,7 @@ class PublicKey:
             data = base64.b64decode(encoded, validate=True)
         except (ValueError, binascii.Error) as error:
             raise NoteError("a public key has the form name+id+key") from error
+        _check_encodable(name, "the name of a key")
         key = cls(name, data[1:])
         if data[:1] != ALGORITHM or len(key.raw) != HASH_BYTES or not _NAME.fullmatch(name):
             raise NoteError("this is no Ed25519 key")
@@ -133,6 +134,7 @@ def open_note(note: str, keys: Sequence[PublicKey]) -> tuple[str, PublicKey]:
     if not mark or len(note) > MAX_NOTE_CHARS or not tail.endswith("\n"):
         raise NoteError("this is no signed note")
     text += "\n"
+    _check_encodable(note, "a note")
     lines = tail.splitlines()
     if len(lines) > MAX_SIGNATURES:
         raise NoteError(f"a note has at most {MAX_SIGNATURES} signatures")
@@ -144,6 +146,14 @@ def open_note(note: str, keys: Sequence[PublicKey]) -> tuple[str, PublicKey]:
             if key.name == found.group(1) and _signs(key, found.group(2), text):
                 return text, key
     raise NoteError("no known key has signed it")
+
+
+def _check_encodable(text: str, what: str) -> None:
+    """Raise NoteError for a text that nobody can have signed: JSON may hold half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise NoteError(f"{what} has a character that can't be written") from error
 
 
 def _signs(key: PublicKey, encoded: str, text: str) -> bool:

@@ -6,6 +6,7 @@ decision to allow it (a switch that held it was released) needs its approval to 
 erased only their own fields are known, and these are taken to fit.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -18,6 +19,10 @@ YES = frozenset({("approval.vote", "approved"), ("approval.approved", "approved"
 NO = "approval.denied"
 
 NOBODY_ASKED = "no entry before it asks for that approval"
+
+MAX_COMPARED = 500_000
+"""Comparisons for the approvals of one call: a bundle with thousands of them shows no honest call, and must not keep a
+verifier busy for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,12 @@ class _Call:
     no: list[_Word] = field(default_factory=list)
     consumed: dict[int, _Word] = field(default_factory=dict)
     allowed: dict[int, AuditLogEntry] = field(default_factory=dict)
+    compared: int = 0
+
+    def is_too_long(self) -> bool:
+        """Count the comparisons of one more approval that is used up; return whether they are too many."""
+        self.compared += len(self.asked) + len(self.yes) + len(self.no)
+        return self.compared > MAX_COMPARED
 
 
 @dataclass
@@ -70,7 +81,7 @@ class SealedApprovals:
             call.allowed[entry.entry_id] = entry
         elif kind == CONSUMED and entry.entry_id not in call.consumed:
             call.consumed[entry.entry_id] = word
-            return _why_not(call, word)
+            return "its approvals are too many to be compared" if call.is_too_long() else _why_not(call, word)
         return None
 
     def let_go_unasked(self) -> Iterator[AuditLogEntry]:
@@ -79,9 +90,10 @@ class SealedApprovals:
         Within a seal the decisions of a call stand before its approvals, so the ids tell what came first.
         """
         for call in self.calls.values():
+            asked, consumed = sorted(one.entry_id for one in call.asked), sorted(call.consumed)
             for entry_id, entry in call.allowed.items():
-                asked = max((one.entry_id for one in call.asked if one.entry_id < entry_id), default=None)
-                if asked is not None and not any(asked < one < entry_id for one in call.consumed):
+                before = bisect_left(asked, entry_id)
+                if before and bisect_left(consumed, asked[before - 1] + 1) == bisect_left(consumed, entry_id):
                     yield entry
 
 

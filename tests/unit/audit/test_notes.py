@@ -171,3 +171,12 @@ def test_no_log_has_more_leaves_than_eight_bytes_count() -> None:
         else:
             with pytest.raises(NoteError):
                 Checkpoint.read(text)
+
+
+def test_half_a_character_is_in_no_note_and_no_key() -> None:
+    note = KEY.note(Checkpoint("towpath.test/audit", 0, EMPTY_ROOT).text())
+    for damaged in (f"\ud800{note}", note.replace("\n\n", "\n\udfff\n\n"), note.replace("\n\n", "\n\n\ud800")):
+        with pytest.raises(NoteError):
+            open_note(damaged, [KEY.public])
+    with pytest.raises(NoteError, match="can't be written"):
+        PublicKey.read(f"\ud800{KEY.public.text}")

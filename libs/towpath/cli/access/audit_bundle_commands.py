@@ -16,6 +16,7 @@ from towpath.cli.shared.erasure_columns import show_request
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, OUTPUT_OPTIONS, ConnectionOptions, OutputOptions
 from towpath.cli.shared.output import Column, OutputPrinter
+from towpath.cli.shared.text import json_escaped
 from towpath.cli.shared.times import parse_time
 from towpath_contracts.problems.registry import ProblemError, problem
 
@@ -25,6 +26,23 @@ Flag = Annotated[bool, Parameter(negative="")]
 
 _CHECKPOINT = (Column("leaves", "size"), Column("at", "at"), Column("key", "fingerprint"))
 _FAULTS = (Column("where", "place"), Column("code", "code"), Column("what", "message"))
+_PROVED = (
+    Column("leaf", "leaf"),
+    Column("at", "at"),
+    Column("project", "project"),
+    Column("run", "run_id", is_id=True),
+    Column("what", lambda row: f"{row['phase']} {row['verdict']}"),
+    Column("tool", "tool"),
+    Column("caller", "caller"),
+    Column("by", "actor"),
+    Column(
+        "details",
+        lambda row: "(erased or left out)" if row["detail"] is None else json_escaped(row["detail"])[:SHOWN_CHARS],
+    ),
+)
+SHOWN_CHARS = 300
+"""Of the details of a proved entry; a program gets all of them."""
+
 SHOWN = 20
 """Faults that a person is shown; a program gets all of them."""
 
@@ -239,6 +257,7 @@ def _show_proof(out: OutputPrinter, report: dict[str, Any]) -> None:
             f"This proof holds: its {figures['entries']} entries stand in the log {figures['origin']}.", "bold green"
         )
         out.write(f"The checkpoint covers {figures['size']} leaves and is of {figures['at'] or 'no time that it says'}")
+        out.rows("proved", figures["proved"], _PROVED, empty="")
     for fingerprint in figures.get("keys", ()):
         out.write(f"signed by {fingerprint}")
     for note in report["notes"]:
