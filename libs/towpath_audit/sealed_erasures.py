@@ -37,13 +37,17 @@ Detail = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What was asked for: by whom, when, from when on they may confirm alone, and what of which project."""
+    """What was asked for: by whom, when, from when on they may confirm alone, and what of which project.
+
+    *runs* are those that were to be erased with a run; None where an earlier release did not say.
+    """
 
     actor: str
     at: str
     alone_from: str
     project: str
     what: dict[str, str]
+    runs: frozenset[str] | None
 
 
 @dataclass
@@ -72,7 +76,8 @@ class SealedErasures:
         said = read_detail(payload)
         erasure = str(said.get("erasure_id"))
         if entry.phase == REQUESTED:
-            request = _Request(entry.actor, entry.at, str(said.get("alone_from")), entry.project, _what(said))
+            alone_from, runs = str(said.get("alone_from")), _runs(said) if "runs" in said else None
+            request = _Request(entry.actor, entry.at, alone_from, entry.project, _what(said), runs)
             self.requested.setdefault(erasure, request)
         elif entry.phase == CONFIRMED and erasure not in self.confirmed:
             self._on_confirmed(entry, said, erasure)
@@ -131,8 +136,10 @@ class SealedErasures:
             return
         if not entry.at < _expiry(request.alone_from):
             return
-        runs = said.get("runs")
-        self.confirmed[erasure] = frozenset(map(str, runs)) if isinstance(runs, list) else frozenset()
+        runs = _runs(said)
+        if request.runs is not None and not runs <= request.runs:
+            return
+        self.confirmed[erasure] = runs
         if request.what["kind"] == "run":
             for one in self.confirmed[erasure]:
                 self.runs.setdefault(one, []).append(erasure)
@@ -157,6 +164,11 @@ def read_detail(payload: ErasablePayload | None) -> Detail:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _runs(said: Detail) -> frozenset[str]:
+    runs = said.get("runs")
+    return frozenset(map(str, runs)) if isinstance(runs, list) else frozenset()
 
 
 def _what(said: Detail) -> dict[str, str]:

@@ -38,5 +38,12 @@ AUDIT_PROBLEMS = (
         "Let another holder of audit:erase confirm it, or do so after the time in detail; alone on your machine: "
         "towpath up --single-person.",
     ),
+    ProblemKind(
+        "erasure_changed",
+        409,
+        "Other runs would be erased than were asked for",
+        "Find out why another run is below it now: nobody confirms what was not shown. Withdraw it, and ask again: "
+        "towpath runs erase RUN.",
+    ),
 )
 """Spread into the registry beside the codes of everything else."""

@@ -63,8 +63,9 @@ class ErasureView(Message):
 
     Where the platform is for a `single_person`, who asked can confirm it at once.
 
-    Of the kind `run`: `runs` counts the run and those below it once it is confirmed, and `parts` names what is erased,
-    of `runs`, `blobs`, `history` and `tas`: each is the tables of one owner, and `blobs` those of the run log.
+    Of the kind `run`: `runs` counts the run and those below it, which were fixed when it was asked for, and `run_ids`
+    are they; in lists only the first five. `parts` names what is erased, of `runs`, `blobs`, `history` and `tas`: each
+    is the tables of one owner, and `blobs` those of the run log.
     """
 
     erasure_id: UUID
@@ -84,6 +85,7 @@ class ErasureView(Message):
     erased: int = 0
     done_at: datetime | None = None
     runs: int = 0
+    run_ids: tuple[UUID, ...] = ()
     parts: tuple[str, ...] = ()
     single_person: bool = False
 

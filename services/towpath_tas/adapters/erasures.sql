@@ -7,25 +7,26 @@ WHERE project = $1 AND (status = 'confirmed' OR (status = 'requested' AND alone_
 
 -- name: add
 INSERT INTO tas.erasure (erasure_id, project, run_id, execution_id, caller, before, reason, requested_by, requested_at,
-                         alone_from, kind)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+                         alone_from, kind, run_ids)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
 
 -- name: lock
 SELECT erasure_id, project, kind, run_id, execution_id, caller, before, reason, status, requested_by, requested_at, alone_from,
-       decided_by, decided_at, erased, done_at, cardinality(run_ids) AS runs, parts
+       decided_by, decided_at, erased, done_at, cardinality(run_ids) AS runs, run_ids, parts
 FROM tas.erasure WHERE project = $1 AND erasure_id = $2 FOR UPDATE;
 
 -- name: settle
-UPDATE tas.erasure SET status = $2, decided_by = $3, decided_at = $4, run_ids = $5 WHERE erasure_id = $1;
+UPDATE tas.erasure SET status = $2, decided_by = $3, decided_at = $4 WHERE erasure_id = $1;
 
 -- name: find
 SELECT erasure_id, project, kind, run_id, execution_id, caller, before, reason, status, requested_by, requested_at, alone_from,
-       decided_by, decided_at, erased, done_at, cardinality(run_ids) AS runs, parts
+       decided_by, decided_at, erased, done_at, cardinality(run_ids) AS runs, run_ids, parts
 FROM tas.erasure WHERE project = $1 AND erasure_id = $2;
 
 -- name: listed
 SELECT erasure_id, project, kind, run_id, execution_id, caller, before, reason, status, requested_by, requested_at, alone_from,
-       decided_by, decided_at, erased, done_at, cardinality(run_ids) AS runs, parts
+       decided_by, decided_at, erased, done_at, cardinality(run_ids) AS runs, run_ids[1:5] AS run_ids,
+       parts
 FROM tas.erasure
 WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::uuid IS NULL OR erasure_id < $3)
 ORDER BY erasure_id DESC LIMIT $4;

@@ -3,7 +3,8 @@
 What is erased of the audit was there when it was asked for: nobody erases what others could not see in the request. A
 platform for a single person takes the confirmation of whoever asked, and the audit says so, as it does for approvals.
 Withdrawing erases nothing, so anybody who may ask for erasures may withdraw any. A run is erased with all below it, and
-only once nothing of it, nor the run that started it, may still do or read anything.
+only once nothing of it, nor the run that started it, may still do or read anything. Which runs these are is fixed and
+shown when it is asked for; somebody who can change the tables may put another one below it later.
 """
 
 from collections.abc import Sequence
@@ -98,9 +99,24 @@ def tree_problem(run_id: UUID, project: str, tree: Sequence[RunToErase]) -> Prob
     return None
 
 
+def runs_of(tree: Sequence[RunToErase]) -> tuple[UUID, ...]:
+    """Return the run and those below it."""
+    return tuple(run.run_id for run in tree if not run.above)
+
+
+def _changed(erasure: ErasureView, tree: Sequence[RunToErase]) -> Problem | None:
+    """Return a problem where the runs of *tree* are not those that were asked for."""
+    strange = set(runs_of(tree)) ^ set(erasure.run_ids)
+    if not strange:
+        return None
+    which = ", ".join(map(str, sorted(strange)[:3]))
+    why = f"{erasure.runs} runs were to be erased, and {len(runs_of(tree))} would be: not the same are {which}"
+    return problem("erasure_changed", why)
+
+
 def requested_detail(request: RequestErasure, erasure: ErasureView) -> dict[str, Any]:
     """Return the details of the entry of a request."""
-    return {
+    detail: dict[str, Any] = {
         "erasure_id": str(erasure.erasure_id),
         "kind": erasure.kind,
         "what": selection(request),
@@ -108,6 +124,9 @@ def requested_detail(request: RequestErasure, erasure: ErasureView) -> dict[str,
         "alone_from": erasure.alone_from.isoformat(),
         "by_key": request.key_prefix,
     }
+    if erasure.kind == "run":
+        detail["runs"] = [str(run_id) for run_id in erasure.run_ids]
+    return detail
 
 
 def decide(
@@ -129,9 +148,10 @@ def decide(
         return problem("erasure_settled", f"it could be confirmed until {until}; ask for it again")
     if erasure.kind == "run" and erasure.run_id is not None:
         refused = tree_problem(erasure.run_id, erasure.project, tree)
+        refused = refused or _changed(erasure, tree)
         if refused is not None:
             return refused
-        detail["runs"] = [str(run.run_id) for run in tree if not run.above]
+        detail["runs"] = [str(run_id) for run_id in erasure.run_ids]
     alone = request.actor == erasure.requested_by
     waited = now >= erasure.alone_from
     if alone and not waited and not rules.single_person:

@@ -70,7 +70,7 @@ CREATE TABLE tas.audit_key (
 
 -- What somebody wants erased: by whom, why, and which payloads (what is null matches all), or which run. It is carried out
 -- once it is confirmed: by another person, or from `alone_from` on by whoever asked. Of a run, `run_ids` are the runs of
--- its tree when that was confirmed, and `parts` the owners of tables that have erased theirs, runs first; `blobs` of runs
+-- its tree when that was asked for, and `parts` the owners of tables that have erased theirs, runs first; `blobs` of runs
 -- go apart.
 CREATE TABLE tas.erasure (
   erasure_id   uuid PRIMARY KEY,
@@ -265,12 +265,14 @@ BEGIN
             AND (p.detail::json->'what'->>'before')::timestamptz IS NOT DISTINCT FROM wanted.before) THEN
     RAISE EXCEPTION 'the log holds no request and confirmation of erasure %', of_erasure;
   END IF;
-  IF wanted.kind = 'run' AND NOT wanted.run_ids <@ ARRAY(
-       SELECT json_array_elements_text(p.detail::json->'runs')::uuid
-       FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
-       WHERE r.phase = 'audit.erase_confirmed' AND r.project = wanted.project
-         AND p.detail::json->>'erasure_id' = of_erasure::text AND p.detail::json->>'kind' = 'run') THEN
-    RAISE EXCEPTION 'erasure % was confirmed for other runs', of_erasure;
+  IF wanted.kind = 'run' AND EXISTS (
+       SELECT FROM unnest(ARRAY['audit.erase_requested', 'audit.erase_confirmed']) said (phase)
+       WHERE NOT wanted.run_ids <@ ARRAY(
+         SELECT json_array_elements_text(p.detail::json->'runs')::uuid
+         FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
+         WHERE r.phase = said.phase AND r.project = wanted.project
+           AND p.detail::json->>'erasure_id' = of_erasure::text AND p.detail::json->>'kind' = 'run')) THEN
+    RAISE EXCEPTION 'erasure % was asked for or confirmed for other runs', of_erasure;
   END IF;
   RETURN wanted;
 END $$;
@@ -440,7 +442,7 @@ $$;
 -- Nobody but `write_audit`, `take_leaves`, `erase_payloads` and `drop_segments` changes the log; they run as its owner.
 GRANT SELECT ON tas.audit_record, tas.audit_payload, tas.audit_unsealed, tas.audit_leaf TO towpath_tas;
 GRANT SELECT, INSERT ON tas.audit_entry, tas.audit_seal, tas.audit_key TO towpath_tas;
-GRANT SELECT, INSERT, UPDATE (status, decided_by, decided_at, run_ids) ON tas.erasure TO towpath_tas;
+GRANT SELECT, INSERT, UPDATE (status, decided_by, decided_at) ON tas.erasure TO towpath_tas;
 REVOKE EXECUTE ON FUNCTION tas.audit_commitment, tas.write_audit, tas.audit_own_note, tas.take_audit_entry,
   tas.audit_field, tas.audit_fields_digest, tas.audit_leaf_hash, tas.take_leaves, tas.confirmed_erasure,
   tas.note_erased_part, tas.empty_calls,  tas.erase_payloads, tas.drop_segments, tas.entry_at, tas.asked_in_run FROM PUBLIC;

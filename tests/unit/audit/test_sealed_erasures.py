@@ -105,11 +105,16 @@ def test_a_row_of_the_ledger_is_empty_only_where_the_erasure_of_its_run_is_in_th
     assert (report.faults, report.figures["runs_erased"]) == ([], 1)
     both = [("decision_without_run_event", 0), ("stored_missing", 0)]
     another = [asked(kind="run"), confirmed(kind="run", runs=[CALL])]
+    named = asked(kind="run", runs=[RUN])
+    assert found(lines(named, steps[1])) == []
+    more = [asked(kind="run", runs=[CALL]), confirmed(kind="run", runs=[CALL, RUN])]
     for entries in (
         [],
         steps[:1],
         steps[1:],
         another,
+        more,
+        [named, confirmed(kind="run", runs=[RUN, CALL])],
         [erased(runs=[RUN])],
         [asked(), confirmed(runs=[RUN]), erased(0)],
     ):

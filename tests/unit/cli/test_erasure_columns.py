@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from towpath.cli.runs.runs_commands import run_status
-from towpath.cli.shared.erasure_columns import alone_from, show_request
+from towpath.cli.shared.erasure_columns import alone_from, erased_things, show_request
 from towpath.cli.shared.output import OutputPrinter
 from towpath_contracts.tools.erasures import ErasureView
 
@@ -17,6 +17,8 @@ ASKED = ErasureView(
     project="p",
     status="requested",
     run_id=UUID(int=2),
+    runs=2,
+    run_ids=(UUID(int=2), UUID(int=3)),
     reason="request 4711",
     requested_by="dana",
     requested_at=NOW,
@@ -31,6 +33,14 @@ def test_after_asking_another_person_is_named_and_the_command(capsys: pytest.Cap
     assert last == (
         f"nothing is erased yet; another person confirms it, or dana from 2026-11-27 08:00 UTC on: {CONFIRM}"
     )
+
+
+def test_the_runs_that_go_with_one_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    show_request(OutputPrinter("table"), ASKED)
+    shown = capsys.readouterr().out
+    assert f"run {UUID(int=2)} and 1 below it" in shown
+    assert f"{UUID(int=2)} {UUID(int=3)}" in shown
+    assert erased_things({"kind": "run", "run_id": "r", "runs": 1}) == "run r"
 
 
 def test_a_single_person_is_told_to_confirm_it_now(capsys: pytest.CaptureFixture[str]) -> None:

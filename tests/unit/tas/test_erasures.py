@@ -15,6 +15,7 @@ from towpath_tas.core.erasure_rules import (
     ErasureRules,
     RunToErase,
     decide,
+    requested_detail,
     selection_problem,
     time_problem,
     tree_problem,
@@ -94,7 +95,7 @@ def test_what_is_settled_stays_and_is_answered_again_to_who_decided(status: str,
 
 
 RUN, CHILD, PARENT = UUID(int=11), UUID(int=12), UUID(int=10)
-OF_RUN = ERASURE.model_copy(update={"kind": "run", "run_id": RUN, "caller": None})
+OF_RUN = ERASURE.model_copy(update={"kind": "run", "run_id": RUN, "caller": None, "runs": 2, "run_ids": (RUN, CHILD)})
 
 
 def tree(own: str = "completed", child: str = "failed", parent: str = "completed", **of_child: str) -> list[RunToErase]:
@@ -112,6 +113,21 @@ def test_a_run_and_all_below_it_are_confirmed_together_by_another_person() -> No
     alone = decide(OF_RUN, said("dana"), RULES, NOW, tree())
     assert isinstance(alone, Problem)
     assert alone.code == "second_person_required"
+
+
+def test_just_the_runs_that_were_shown_are_confirmed() -> None:
+    for run_ids in ((RUN,), (), (RUN, CHILD, UUID(int=13))):
+        asked = OF_RUN.model_copy(update={"runs": len(run_ids), "run_ids": run_ids})
+        found = decide(asked, said("eve"), RULES, NOW, tree())
+        assert isinstance(found, Problem)
+        assert found.code == "erasure_changed"
+        assert isinstance(decide(asked, said("eve", "withdraw"), RULES, NOW, tree()), ErasureDecision)
+
+
+def test_the_entry_of_a_request_names_the_runs() -> None:
+    request = RequestErasure(project="p", actor="dana", reason="r", kind="run", run_id=RUN)
+    assert requested_detail(request, OF_RUN)["runs"] == [str(RUN), str(CHILD)]
+    assert "runs" not in requested_detail(request, ERASURE)
 
 
 @pytest.mark.parametrize(

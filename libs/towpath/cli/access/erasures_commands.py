@@ -7,8 +7,9 @@ from cyclopts import App, Parameter
 
 from towpath.cli.runs.run_follower import is_interactive, prompt
 from towpath.cli.shared import short_ids
-from towpath.cli.shared.erasure_columns import ERASURE, erased_things
+from towpath.cli.shared.erasure_columns import ERASURE, ONE_ERASURE, erased_things
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
+from towpath.cli.shared.output import print_notice
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.erasures import ErasureStatus, ErasureView
 
@@ -75,6 +76,8 @@ async def confirm(
         if not yes:
             asked = (await client.audit.erasure(erasure_id)).model_dump(mode="json")
             which = erased_things(asked) if asked["kind"] == "run" else f"the payloads of {erased_things(asked)}"
+            for run_id in asked["run_ids"] if asked["runs"] > 1 else ():
+                print_notice(f"to be erased: run {run_id}")
             words = f"Erase {which} for ever, as {asked['requested_by']} asked? [y/N] "
             if prompt(words).strip().lower() not in {"y", "yes"}:
                 raise ProblemError(problem("request_invalid", "nothing was erased", remedy="Answer y to erase it."))
@@ -93,4 +96,4 @@ async def withdraw(erasure: str, /, *, common: ConnectionOptions = CONNECTION_OP
 
 
 def _show(common: ConnectionOptions, erasure: ErasureView) -> None:
-    common.out().record(erasure.model_dump(mode="json"), ERASURE)
+    common.out().record(erasure.model_dump(mode="json"), ONE_ERASURE)

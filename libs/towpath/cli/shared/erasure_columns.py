@@ -7,7 +7,8 @@ from towpath_contracts.tools.erasures import ErasureView
 def erased_things(row: Row) -> str:
     """Return what an erasure erases, in words."""
     if row["kind"] == "run":
-        return f"run {row['run_id']} and what is below it"
+        below = row["runs"] - 1
+        return f"run {row['run_id']}" if below < 1 else f"run {row['run_id']} and {below} below it"
     named = ((name, row[name]) for name in ("run_id", "execution_id", "caller", "before"))
     return ", ".join(f"{name.removesuffix('_id')} {value}" for name, value in named if value is not None)
 
@@ -21,7 +22,7 @@ def alone_from(row: Row) -> str:
 def show_request(out: OutputPrinter, asked: ErasureView) -> None:
     """Print a request that was just made, and for a person what has to come next: nothing is erased yet."""
     row = asked.model_dump(mode="json")
-    out.record(row, ERASURE)
+    out.record(row, ONE_ERASURE)
     confirm = f"towpath erasures confirm {asked.erasure_id}"
     if asked.single_person:
         out.write(f"nothing is erased yet; confirm it: {confirm}", "dim")
@@ -51,3 +52,6 @@ ERASURE = (
     Column("payloads erased", "erased"),
     Column("why", lambda row: row["reason"][:80]),
 )
+
+ONE_ERASURE = (*ERASURE, Column("run ids", lambda row: " ".join(row["run_ids"])))
+"""Lists have not all ids of runs."""

@@ -69,7 +69,8 @@ async def request_run_erasure(
 ) -> Response:
     """Ask for all that is stored of an ended run, and of every run below it, to be erased.
 
-    Nothing is, until another person confirms it, as with payloads of the audit.
+    Nothing is, until another person confirms it, as with payloads of the audit. The answer names the runs, and these
+    are all that is erased.
     """
     request = RequestErasure(
         project=principal.project,
@@ -134,7 +135,7 @@ async def get_erasure(erasure_id: UUID, dependencies: Dependencies, principal: A
 @router.post(
     "/v1/erasures/{erasure_id}/confirm",
     response_model=ErasureView,
-    responses=documented("erasure_not_found", "erasure_settled", "second_person_required"),
+    responses=documented("erasure_not_found", "erasure_settled", "erasure_changed", "second_person_required"),
     summary="Confirm an erasure",
 )
 async def confirm_erasure(erasure_id: UUID, dependencies: Dependencies, principal: AuditEraser) -> Response:

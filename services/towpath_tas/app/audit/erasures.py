@@ -33,6 +33,7 @@ from towpath_tas.core.erasure_rules import (
     RunToErase,
     decide,
     requested_detail,
+    runs_of,
     selection_problem,
     time_problem,
     tree_problem,
@@ -75,8 +76,10 @@ class Erasures:
                 raise ProblemError(
                     problem("limit_exceeded", f"{waiting} erasures wait; confirm or withdraw some first")
                 )
+            tree: list[RunToErase] = []
             if request.kind == "run" and request.run_id is not None:
-                refused = tree_problem(request.run_id, request.project, await _tree(connection, request.run_id))
+                tree = await _tree(connection, request.run_id)
+                refused = tree_problem(request.run_id, request.project, tree)
                 if refused is not None:
                     raise ProblemError(refused)
             now = await connection.fetchval(QUERIES.now)
@@ -96,12 +99,14 @@ class Erasures:
                 execution_id=request.execution_id,
                 caller=request.caller,
                 before=request.before,
+                runs=len(runs_of(tree)),
+                run_ids=runs_of(tree),
             )
             await connection.execute(
                 QUERIES.add,
                 *(erasure.erasure_id, erasure.project, erasure.run_id, erasure.execution_id, erasure.caller),
                 *(erasure.before, erasure.reason, erasure.requested_by, erasure.requested_at, erasure.alone_from),
-                erasure.kind,
+                *(erasure.kind, erasure.run_ids),
             )
             await _note(connection, erasure, "audit.erase_requested", request.actor, requested_detail(request, erasure))
         return self._told(erasure)
@@ -133,8 +138,7 @@ class Erasures:
             if isinstance(decision, Problem):
                 raise ProblemError(decision)
             if decision is not None:
-                runs = [UUID(run_id) for run_id in decision.detail.get("runs", ())]
-                await connection.execute(QUERIES.settle, erasure.erasure_id, decision.status, request.actor, now, runs)
+                await connection.execute(QUERIES.settle, erasure.erasure_id, decision.status, request.actor, now)
                 await _note(connection, erasure, decision.phase, request.actor, decision.detail)
 
     async def _find(self, request: DecideErasure) -> ErasureView:

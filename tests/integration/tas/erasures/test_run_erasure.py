@@ -14,7 +14,7 @@ from towpath_audit.verifier import verify
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.access import SettleCall
-from towpath_contracts.tools.erasures import RequestErasure
+from towpath_contracts.tools.erasures import DecideErasure, ListErasures, RequestErasure
 from towpath_orchestrator.adapters.run_store import QUERIES as RUN_LOG
 
 __all__ = ["owners", "shared_tas", "tas"]
@@ -74,7 +74,7 @@ async def test_nobody_erases_what_was_not_confirmed(owners: Owners) -> None:
         await owners.history.execute("SELECT history.erase_runs($1, 10)", asked.erasure_id)
     confirmed = await owners.confirm(first)
     await owners.log.owner("UPDATE tas.erasure SET run_ids = run_ids || $1::uuid", second)
-    with pytest.raises(asyncpg.RaiseError, match="confirmed for other runs"):
+    with pytest.raises(asyncpg.RaiseError, match="asked for or confirmed for other runs"):
         await owners.runs.execute("SELECT runs.erase_runs($1, 10)", confirmed.erasure_id)
     for pool, statement in (
         (owners.runs, "DELETE FROM runs.run_event"),
@@ -88,6 +88,27 @@ async def test_nobody_erases_what_was_not_confirmed(owners: Owners) -> None:
     ):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await pool.execute(statement)
+
+
+async def test_a_run_that_is_put_below_one_later_is_not_erased_with_it(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    request = RequestErasure(project=PROJECT, actor="dana", reason="a test", kind="run", run_id=first)
+    asked = await owners.log.erasures.request(request)
+    assert (asked.runs, asked.run_ids) == (1, (first,))
+    (listed,) = (await owners.log.erasures.list(ListErasures(project=PROJECT))).erasures
+    assert (listed.runs, listed.run_ids) == (1, (first,))
+    await owners.log.owner("UPDATE runs.run SET parent_run_id = $1 WHERE run_id = $2", first, second)
+    word = DecideErasure(project=PROJECT, erasure_id=asked.erasure_id, verdict="confirm", actor="eve")
+    with pytest.raises(ProblemError, match="erasure_changed"):
+        await owners.log.erasures.decide(word)
+    await owners.log.owner("UPDATE tas.erasure SET run_ids = $1", [first, second])
+    (shown,) = (await owners.log.erasures.list(ListErasures(project=PROJECT))).erasures
+    assert shown.runs == 2, "whoever confirms sees it"
+    await owners.log.erasures.decide(word)
+    with pytest.raises(asyncpg.RaiseError, match="asked for or confirmed for other runs"):
+        await owners.runs.execute("SELECT runs.erase_runs($1, 10)", asked.erasure_id)
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await owners.log.pool.execute("UPDATE tas.erasure SET run_ids = '{}'")
 
 
 async def test_live_runs_and_those_of_other_projects_are_refused(owners: Owners) -> None:
