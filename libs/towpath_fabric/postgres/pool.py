@@ -68,9 +68,15 @@ class Queries:
             raise AttributeError(name) from None
 
 
-SESSION_SETTINGS = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
-"""A statement is planned once, when its tables may be nearly empty. Without the last one it would read them whole from
-then on, until they are analysed, however long they have become."""
+SESSION_SETTINGS = {
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    "enable_seqscan": "off",
+    "search_path": "pg_catalog, pg_temp",
+}
+"""A statement is planned once, when its tables may be nearly empty. Without `enable_seqscan` it would read them whole
+from then on, until they are analysed, however long they have become. With the fixed path, names without a schema are
+Postgres's own, whatever else was set for a role or a database."""
 
 
 async def open_pool(dsn: str, size: int, application: str) -> "asyncpg.Pool[Any]":

@@ -8,6 +8,8 @@ import asyncpg
 import pytest
 from tests.support.platform.postgres_rights import ROLES, rights, written
 
+from towpath_fabric.postgres.pool import open_pool
+
 TRIED = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE")
 _COLUMNS = (
     "SELECT attname AS name FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped"
@@ -61,6 +63,29 @@ async def test_a_function_with_its_owners_rights_says_where_it_looks(database: C
         assert [row["name"] for row in loose] == []
     finally:
         await connection.close()
+
+
+async def test_a_name_without_a_schema_is_postgres_s_own_whatever_path_was_set(database: Callable[..., str]) -> None:
+    owner = await asyncpg.connect(database())
+    try:
+        await owner.execute(
+            "CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;"
+            " CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE sql"
+            " AS $$ SELECT pg_catalog.clock_timestamp() + interval '2 days' $$;"
+            " DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = evil, pg_catalog', current_database());"
+            " END $$"
+        )
+        pool = await open_pool(database("tas"), 1, "test")
+        ahead = "SELECT clock_timestamp() - pg_catalog.clock_timestamp() > interval '1 day'"
+        try:
+            assert await pool.fetchval(ahead) is False
+        finally:
+            await pool.close()
+        bare = await asyncpg.connect(database("tas"))
+        assert await bare.fetchval(ahead) is True, "and a session without the setting is deceived"
+        await bare.close()
+    finally:
+        await owner.close()
 
 
 async def test_no_role_makes_temporary_objects_that_a_function_of_an_owner_could_find(
