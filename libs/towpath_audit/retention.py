@@ -3,6 +3,7 @@
 A bundle from some time on begins at a checkpoint whose signed time is before that. Otherwise leaves may be missing only
 where an entry of the log says that retention dropped them, and names the checkpoint that stands for them; none of them
 was younger than a day then. Times that count are signed ones, or those of entries: never what a table says of a seal.
+Signed times count only where they can be true: none lies before an earlier one, or after the export.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +21,9 @@ DROPPED = "audit.dropped"
 
 LEAST_AGE = timedelta(hours=23)
 """Of what retention drops: a day, less what a clock may be set by."""
+
+CLOCK_ALLOWANCE = timedelta(minutes=15)
+"""By which a checkpoint may be later than the time of the export: both are of some replica's clock."""
 
 CARRIED_OUT_WITHIN = timedelta(days=60)
 """An erasure is confirmed within a week after its delay, and then carried out."""
@@ -53,6 +57,8 @@ class RetentionCheck:
     dropped: bool = False
     last_sealed: str = ""
     _header: dict[str, Any] = field(default_factory=dict)
+    _latest: datetime | None = None
+    _last_time: datetime | None = None
     _since: datetime | None = None
     _begins: Checkpoint | None = None
     _kept: Checkpoint | None = None
@@ -68,8 +74,27 @@ class RetentionCheck:
         self._kept = self._checkpoint(line.get("kept"), keys)
         if self._begins is not None and (self._begins.size, self._begins.root) != (edge.size, edge.root):
             self._begins = None
+        exported_at = _time(line["exported_at"])
+        self._latest = None if exported_at is None else _add(exported_at, CLOCK_ALLOWANCE)
+        for one in (self._kept, self._begins):
+            self.check_time(1, one)
         if not self._tells_times:  # of earlier releases
             self._kept = Checkpoint("", edge.size, edge.root)
+
+    def check_time(self, line: int, signed: Checkpoint | None) -> None:
+        """Report a signed checkpoint whose time can't be true; they come in the order of the log."""
+        if signed is None or signed.at is None:
+            return
+        said, before = write_time(signed.at), self._last_time
+        if before is not None and signed.at < before:
+            message = (
+                f"the checkpoint over {signed.size} leaves is of {said}, and one before it of {write_time(before)}"
+            )
+            self.add_fault(AuditFault(code="checkpoint_time", message=message, line=line, leaf=max(signed.size - 1, 0)))
+        elif self._latest is not None and signed.at > self._latest:
+            message = f"the checkpoint over {signed.size} leaves is of {said}, which is after the export"
+            self.add_fault(AuditFault(code="checkpoint_time", message=message, line=line, leaf=max(signed.size - 1, 0)))
+        self._last_time = signed.at
 
     def on_entry(self, leaf: int, line: int | None, entry: AuditLogEntry, payload: ErasablePayload | None) -> None:
         """Add an entry of retention."""
@@ -117,10 +142,8 @@ class RetentionCheck:
     def told_from(self) -> str:
         """From when on erasures are carried out whose requests retention can't have dropped."""
         at = None if self._kept is None else self._kept.at
-        try:
-            return "~" if at is None else write_time(at + CARRIED_OUT_WITHIN)
-        except OverflowError:
-            return "~"
+        end = None if at is None else _add(at, CARRIED_OUT_WITHIN)
+        return "~" if end is None else write_time(end)
 
     @property
     def _tells_times(self) -> bool:
@@ -190,6 +213,14 @@ class RetentionCheck:
         except NoteError:
             return None
         return found if found.origin == self._header.get("origin") else None
+
+
+def _add(at: datetime, span: timedelta) -> datetime | None:
+    """Return *at* and *span* after it; None for a time that is out of the calendar."""
+    try:
+        return at + span
+    except OverflowError:
+        return None
 
 
 def _time(text: str) -> datetime | None:

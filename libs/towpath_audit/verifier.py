@@ -299,9 +299,11 @@ class _BundleVerifier:
             return
         if found.origin != self._header.get("origin"):
             self._fault("checkpoint_signature", f"the checkpoint is of another log, {found.origin}", line=number)
-        elif self._diverged:
             return
-        elif found.size != self._edge.size:
+        self._retention.check_time(number, found)
+        if self._diverged:
+            return
+        if found.size != self._edge.size:
             message = f"the checkpoint covers {found.size} leaves, and {self._edge.size} are here"
             self._lost(message, number, "leaf_missing", since=self._sealed)
         elif found.root != self._edge.root:

@@ -32,7 +32,15 @@ with paused():
     from towpath_tas.core.tools.registry import WorkerTrust
     from towpath_tas.metrics import TasMetrics
     from towpath_tas.settings import TasSettings
-    from towpath_tas.wiring import CallWiring, TasConnections, note_signer, serve, serve_toolsets, start_audit
+    from towpath_tas.wiring import (
+        CallWiring,
+        TasConnections,
+        note_signer,
+        other_seal_keys,
+        serve,
+        serve_toolsets,
+        start_audit,
+    )
 
 
 class ToolAccessService:
@@ -130,6 +138,7 @@ def main() -> int:
     try:
         key = load_key(settings.ticket_key_file, create=settings.embedded)
         notes = note_signer(settings)
+        other_seal_keys(settings)  # so that a wrong one is told before the start
     except KeyFileError as error:
         unusable = str(error)
     else:

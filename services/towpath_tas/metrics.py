@@ -38,7 +38,9 @@ class TasMetrics:
         self.dead = Counter("towpath_tas_dead_letters", "Messages set aside", ["stream"], registry=registry)
         self.sealed = Counter("towpath_tas_audit_leaves", "Entries of the audit that were sealed", registry=registry)
         self.seal_refusals = Counter(
-            "towpath_tas_audit_seal_refusals", "Times that the log did not fit its checkpoint", registry=registry
+            "towpath_tas_audit_seal_refusals",
+            "Times that a log was not sealed that does not fit its checkpoint, or its clock",
+            registry=registry,
         )
         self.batch = Histogram(
             "towpath_tas_batch",

@@ -31,6 +31,10 @@ class TasSettings(Settings):
     seal_key_file: Path | None = None
     """The Ed25519 key that signs the audit's checkpoints, shared by all replicas; embedded: beside the ticket key."""
 
+    seal_other_keys: str = ""
+    """Public keys besides the own, with commas between them, that may have signed checkpoints of this log: those of
+    before for as long as such checkpoints are kept, and the next one while replicas are given it."""
+
     audit_origin: str = "towpath.local/audit"
     """The name of this platform's log; it stands in every checkpoint, so that none passes for another log's."""
 

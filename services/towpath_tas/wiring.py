@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from faststream import Path
 
-from towpath_audit.notes import NoteError, Signer
+from towpath_audit.notes import NoteError, PublicKey, Signer, read_keys
 from towpath_contracts import rpc
 from towpath_contracts.base import Message
 from towpath_contracts.dead_letters import ReportDeadLetter
@@ -178,6 +178,20 @@ def note_signer(settings: TasSettings) -> Signer:
         raise KeyFileError(f"TOWPATH_AUDIT_ORIGIN: {error}") from error
 
 
+def other_seal_keys(settings: TasSettings) -> list[PublicKey]:
+    """Return the keys that checkpoints of this log may bear besides the own. Raises KeyFileError."""
+    texts = [text for text in settings.seal_other_keys.split(",") if text.strip()]
+    try:
+        keys = read_keys(texts)
+    except NoteError as error:
+        raise KeyFileError(f"TOWPATH_SEAL_OTHER_KEYS: {error}; show a key: towpath audit checkpoint") from error
+    strange = [key.name for key in keys if key.name != settings.audit_origin]
+    if strange:
+        msg = f"TOWPATH_SEAL_OTHER_KEYS has a key of another log, {strange[0]}; this one is {settings.audit_origin}"
+        raise KeyFileError(msg)
+    return keys
+
+
 def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics: TasMetrics) -> None:
     """Answer requests about the audit log, and start to seal it."""
     pool, bus, log = service.pool, service.bus, service.log
@@ -191,6 +205,7 @@ def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics
         every_s=settings.seal_every_s,
         idle_s=settings.seal_idle_s,
         publish_s=settings.checkpoint_every_s,
+        other_keys=other_seal_keys(settings),
     )
     bundles = AuditLogRequests(pool, sealer)
     serve(bus, rpc.AUDIT_EXPORT, bundles.export)

@@ -10,6 +10,13 @@ AUDIT_PROBLEMS = (
         "Export and verify it: towpath audit export -o FILE. Nothing is sealed until that is settled.",
     ),
     ProblemKind(
+        "audit_clock_differs",
+        503,
+        "The clocks of the tool-access service and of Postgres differ",
+        "Set both clocks right (NTP). Nothing is sealed until they agree to within five minutes, and until the time of "
+        "the last checkpoint has come; entries wait, and calls go on.",
+    ),
+    ProblemKind(
         "cursor_refused",
         409,
         "The cursor is not the one that was given",
@@ -32,18 +39,18 @@ AUDIT_PROBLEMS = (
         "Look at it: towpath erasures show ID. What was withdrawn is asked for again: towpath audit erase.",
     ),
     ProblemKind(
-        "second_person_required",
-        403,
-        "Another person has to confirm",
-        "Let another holder of audit:erase confirm it, or do so after the time in detail; alone on your machine: "
-        "towpath up --single-person.",
-    ),
-    ProblemKind(
         "erasure_changed",
         409,
         "Other runs would be erased than were asked for",
         "Find out why another run is below it now: nobody confirms what was not shown. Withdraw it, and ask again: "
         "towpath runs erase RUN.",
+    ),
+    ProblemKind(
+        "second_person_required",
+        403,
+        "Another person has to confirm",
+        "Let another holder of audit:erase confirm it, or do so after the time in detail; alone on your machine: "
+        "towpath up --single-person.",
     ),
 )
 """Spread into the registry beside the codes of everything else."""

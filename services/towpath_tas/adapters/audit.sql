@@ -1,6 +1,6 @@
 -- name: seal_due
-SELECT EXISTS (SELECT FROM tas.audit_unsealed) AS waiting, clock_timestamp() AS now,
-       (SELECT s.at FROM tas.audit_seal s ORDER BY s.seal_id DESC LIMIT 1) AS sealed_at;
+SELECT EXISTS (SELECT FROM tas.audit_unsealed) AS waiting, s.seal_id, s.at AS sealed_at
+FROM (SELECT) one LEFT JOIN (SELECT seal_id, at FROM tas.audit_seal ORDER BY seal_id DESC LIMIT 1) s ON true;
 
 -- name: try_seal_lock
 SELECT pg_try_advisory_xact_lock(7026120);
@@ -11,15 +11,25 @@ SELECT pg_advisory_xact_lock(7026120);
 -- name: last_seal
 SELECT seal_id, size, root, edge, at, note FROM tas.audit_seal ORDER BY seal_id DESC LIMIT 1;
 
+-- name: first_seal
+SELECT seal_id, size, root, edge, at, note FROM tas.audit_seal ORDER BY seal_id LIMIT 1;
+
 -- name: seal_known
-SELECT (SELECT s.seal_id FROM tas.audit_seal s ORDER BY s.seal_id LIMIT 1) AS first, k.size, k.root
-FROM (SELECT $1::bigint AS seal_id) asked LEFT JOIN tas.audit_seal k ON k.seal_id = asked.seal_id;
+SELECT size, root FROM tas.audit_seal WHERE seal_id = $1;
+
+-- name: was_dropped
+-- Does an entry that is sealed, or waits for it, say that retention dropped what was before $1 leaves of the root $2?
+SELECT EXISTS (SELECT FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
+               WHERE r.phase = 'audit.dropped'
+                 AND p.detail::json->>'to' = $1 AND p.detail::json->>'root' = $2
+                 AND (EXISTS (SELECT FROM tas.audit_leaf l WHERE l.entry_id = r.entry_id)
+                      OR EXISTS (SELECT FROM tas.audit_unsealed u WHERE u.entry_id = r.entry_id)));
 
 -- name: take_leaves
 SELECT leaf_index, hash FROM tas.take_leaves($1);
 
 -- name: now
-SELECT clock_timestamp();
+SELECT pg_catalog.clock_timestamp();
 
 -- name: add_seal
 INSERT INTO tas.audit_seal (seal_id, size, root, edge, at, note) VALUES ($1, $2, $3, $4, $5, $6);

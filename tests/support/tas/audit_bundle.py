@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from tests.support.tas.audit_log import Kept, add_run
 
 from towpath_audit import bundle
-from towpath_audit.notes import Signer
+from towpath_audit.notes import PublicKey, Signer
 from towpath_audit.report import AuditReport
 from towpath_audit.verifier import verify
 from towpath_contracts.tools.audit import ExportAudit
@@ -47,7 +47,9 @@ class Exported:
     async def report(self, **asked: Any) -> AuditReport:
         """Verify a bundle of the project, of the time that is *asked* for."""
         metrics = TasMetrics(CollectorRegistry())
-        sealer = Sealer(self._pool, self._signer, [self.kept], metrics, structlog.get_logger())
+        stored = await self._connection.fetch("SELECT public_key FROM tas.audit_key")
+        keys = [PublicKey.read(row["public_key"]) for row in stored]
+        sealer = Sealer(self._pool, self._signer, [self.kept], metrics, structlog.get_logger(), other_keys=keys)
         sealer._key_stored = bool(self.kept.notes)
         if not self.kept.notes:
             self.kept.notes.append((await sealer.current()).note)

@@ -75,7 +75,10 @@ async def export_audit(wanted: ExportAuditBody, dependencies: Dependencies, prin
 
 
 @router.get(
-    "/checkpoint", response_model=CheckpointView, responses=documented("audit_broken"), summary="The newest checkpoint"
+    "/checkpoint",
+    response_model=CheckpointView,
+    responses=documented("audit_broken", "audit_clock_differs"),
+    summary="The newest checkpoint",
 )
 async def get_checkpoint(dependencies: Dependencies, _principal: AuditReader) -> Response:
     """Seal what is committed and return the signed checkpoint; keep it where the platform can't reach it."""
@@ -85,7 +88,7 @@ async def get_checkpoint(dependencies: Dependencies, _principal: AuditReader) ->
 @router.get(
     "/proof/{run_id}",
     response_model=AuditProof,
-    responses=documented("not_found", "audit_broken", "request_too_large"),
+    responses=documented("not_found", "audit_broken", "audit_clock_differs", "request_too_large"),
     summary="Prove entries of a run",
 )
 async def prove_run(

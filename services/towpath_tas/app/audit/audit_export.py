@@ -9,7 +9,7 @@ entries of its choice.
 """
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -17,7 +17,7 @@ from uuid import UUID
 from towpath_audit import bundle
 from towpath_audit.bundle import digest, serialize_line
 from towpath_audit.completeness import EFFECTS, PERMISSIONS
-from towpath_audit.notes import Signer, write_time
+from towpath_audit.notes import PublicKey, Signer, write_time
 from towpath_audit.sealed_erasures import ERASED
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.audit import (
@@ -38,7 +38,7 @@ from towpath_tas.app.audit.export_piece import (
     payload_of,
 )
 from towpath_tas.app.audit.export_start import bundle_start
-from towpath_tas.app.audit.sealer import QUERIES, AuditLogMismatchError, Sealer, known_keys
+from towpath_tas.app.audit.sealer import QUERIES, Sealer, SealRefusedError
 from towpath_tas.app.audit.stored_lines import add_stored, detail_of
 from towpath_tas.app.audit.tree_paths import MerklePaths, MissingLeavesError
 
@@ -65,8 +65,8 @@ class AuditLogRequests:
         key = self._sealer.signer.public
         try:
             sealed = await self._sealer.current()
-        except AuditLogMismatchError as error:
-            raise ProblemError(problem("audit_broken", str(error))) from error
+        except SealRefusedError as error:
+            raise ProblemError(problem(error.code, str(error))) from error
         return CheckpointView(
             note=sealed.note,
             size=sealed.edge.size,
@@ -113,7 +113,7 @@ class AuditLogRequests:
     async def _begin(self, request: ExportAudit, piece: ExportPiece) -> AuditExportCursor:
         end_seal, size, watched = await self._end()
         async with self._pool.acquire() as connection:
-            keys = await known_keys(connection)
+            keys = await self._sealer.known_keys(connection)
             first = await bundle_start(connection, keys, request.since)
         if (
             first.seal_id >= end_seal
@@ -152,8 +152,10 @@ class AuditLogRequests:
         """
         try:
             sealed = await self._sealer.current(fresh=fresh)
-        except AuditLogMismatchError:
+        except SealRefusedError as error:
             row = await self._pool.fetchrow(QUERIES.last_seal)
+            if row is None:
+                raise ProblemError(problem(error.code, str(error))) from error
             return row["seal_id"], row["size"], None
         return sealed.seal_id, sealed.edge.size, sealed.edge.size
 
@@ -162,10 +164,11 @@ class AuditLogRequests:
             seals = await connection.fetch(QUERIES.seals, cursor.seal_id, cursor.end_seal, MAX_SEALS)
             rows = await connection.fetch(QUERIES.leaves, cursor.leaf, cursor.size, MAX_LEAVES)
             more = len(rows) == MAX_LEAVES
+            keys = await self._sealer.known_keys(connection)
             start = piece.mark()
             while True:
                 shown = _disclosed(rows, request)
-                await _add_earlier(connection, shown, request, piece, begins=request.cursor is None)
+                await _add_earlier(connection, shown, request, piece, keys)
                 await _add_policies(connection, shown, piece)
                 await _add_steps(connection, shown, piece)
                 await add_stored(connection, shown, piece)
@@ -258,21 +261,21 @@ def _in_time(at: datetime, request: ExportAudit) -> bool:
 
 
 async def _add_earlier(
-    connection: Any, shown: Iterable[Any], request: ExportAudit, piece: ExportPiece, *, begins: bool
+    connection: Any, shown: Iterable[Any], request: ExportAudit, piece: ExportPiece, keys: Sequence[PublicKey]
 ) -> None:
     """Add what this piece rests on and stands before the bundle begins, with its path.
 
     That is the decisions of its calls with the votes of their approvals, the policies that were decided under, and who
-    asked for the erasures that it names and confirmed them. The piece that *begins* the bundle also has the last entry
-    of retention before it.
+    asked for the erasures that it names and confirmed them. The piece that begins the bundle also has the last entry of
+    retention before it.
     """
-    shown = list(shown)
+    shown, begins = list(shown), request.cursor is None
     going = [row for row in shown if row["execution_id"] is not None and _rests_on_earlier(row)]
     policies = _policies_of(shown)
     erasures = [str(detail_of(row).get("erasure_id")) for row in shown if row["phase"] == ERASED]
     if request.since is None or not (going or policies or erasures or begins):
         return
-    edge = (await bundle_start(connection, await known_keys(connection), request.since)).edge
+    edge = (await bundle_start(connection, keys, request.since)).edge
     if edge.size == 0:
         return
     calls = [row["run_id"] for row in going], [row["execution_id"] for row in going]

@@ -11,7 +11,7 @@ from towpath_audit.proof import ProvedEntry, serialize_proof
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.audit import AuditProof, ProveRun
 from towpath_tas.app.audit.export_piece import entry_of, payload_of
-from towpath_tas.app.audit.sealer import QUERIES, AuditLogMismatchError, Sealer, known_keys
+from towpath_tas.app.audit.sealer import QUERIES, Sealer, SealRefusedError
 from towpath_tas.app.audit.tree_paths import MerklePaths, MissingLeavesError
 
 MAX_ENTRIES = 500
@@ -40,7 +40,7 @@ class AuditProofs:
                 proved = [await _proved(row, paths, size) for row in rows]
             except MissingLeavesError as error:
                 raise ProblemError(problem("audit_broken", str(error))) from error
-            keys = await known_keys(connection)
+            keys = await self._sealer.known_keys(connection)
         return AuditProof(proof=serialize_proof(note, keys, _within_message(proved)), entries=len(proved), size=size)
 
     async def _checkpoint(self, size: int | None) -> tuple[str, int]:
@@ -51,8 +51,8 @@ class AuditProofs:
             return note, size
         try:
             sealed = await self._sealer.current()
-        except AuditLogMismatchError as error:
-            raise ProblemError(problem("audit_broken", str(error))) from error
+        except SealRefusedError as error:
+            raise ProblemError(problem(error.code, str(error))) from error
         return sealed.note, sealed.edge.size
 
 

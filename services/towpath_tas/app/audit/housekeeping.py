@@ -6,14 +6,18 @@ log itself records what was dropped.
 """
 
 import asyncio
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import asyncpg
 
+from towpath_fabric.clock import wall
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES as LEDGER
 from towpath_tas.app.audit.sealer import QUERIES as AUDIT
+from towpath_tas.core.seal_times import clock_problem
 
 INTERVAL_S = 3_600
 MAX_DROPPED_LEAVES = 50_000
@@ -41,9 +45,13 @@ class DatabaseMaintenance:
 
 
 class AuditRetention:
-    """Drops segments older than *keep_days* days, about once an hour; 0 keeps everything."""
+    """Drops segments older than *keep_days* days, about once an hour; 0 keeps everything.
 
-    def __init__(self, pool: Any, log: Logger, *, keep_days: int) -> None:
+    Postgres tells how old they are, so nothing is dropped while its clock is not this replica's.
+    """
+
+    def __init__(self, pool: Any, log: Logger, *, keep_days: int, clock: Callable[[], datetime] = wall) -> None:
+        self._clock = clock
         self._pool = pool
         self._log = log
         self._keep_days = keep_days
@@ -62,6 +70,10 @@ class AuditRetention:
         while self._keep_days > 0:
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute(AUDIT.seal_lock)  # no sealing, export or other drop meanwhile
+                wrong = clock_problem(self._clock(), await connection.fetchval(AUDIT.now))
+                if wrong is not None:
+                    self._log.error("old segments of the audit were not dropped", problem=wrong)
+                    break
                 cut = await connection.fetchval(AUDIT.droppable, self._keep_days, MAX_DROPPED_LEAVES)
                 if cut is None:
                     break

@@ -2,24 +2,26 @@
 
 One sealer at a time holds the lock, in whichever replica. Leaves and checkpoint are stored in one commit, and a
 checkpoint is published only after it. A log that does not match its own last checkpoint is never sealed again: a
-signature would confirm the change of whoever altered it.
+signature would confirm the change of whoever altered it. What the tables say of keys and of the time is not believed:
+keys are this replica's own and the configured ones, and the time is that of its own clock.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import asyncpg
 
 from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, Signer, open_note
-from towpath_fabric.clock import monotonic
+from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES as LEDGER
 from towpath_tas.adapters.ledger_tables import platform_audit_row
+from towpath_tas.core.seal_times import clock_problem, seal_time
 from towpath_tas.metrics import TasMetrics
 
 QUERIES = Queries.load("towpath_tas.adapters", "audit.sql")
@@ -28,8 +30,22 @@ MAX_LEAVES_PER_SEAL = 10_000
 """Leaves in one seal. More would hold the lock, and the memory, for longer than the next seal should wait."""
 
 
-class AuditLogMismatchError(Exception):
+class SealRefusedError(Exception):
+    """Nothing is sealed; the message says why, and *code* is that of the problem which requests are answered with."""
+
+    code: ClassVar[str]
+
+
+class AuditLogMismatchError(SealRefusedError):
     """The stored log does not match its last checkpoint; the message says how."""
+
+    code = "audit_broken"
+
+
+class SealClockError(SealRefusedError):
+    """The clocks of this replica and of Postgres differ, or the last checkpoint is of a later time."""
+
+    code = "audit_clock_differs"
 
 
 class CheckpointPublisher(Protocol):
@@ -41,7 +57,7 @@ class CheckpointPublisher(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCheckpoint:
-    """A checkpoint as it is stored: the edge of the tree that it covers, when it was signed, and the signed note."""
+    """A checkpoint that was verified: the edge of the tree that it covers, its signed time, and the signed note."""
 
     seal_id: int
     edge: MerkleFrontier
@@ -53,6 +69,7 @@ class Sealer:
     """Seals for one replica, every *every_s* seconds; without new entries, it signs that every *idle_s* seconds.
 
     At least *publish_s* pass between two published checkpoints; the newest one is always published in the end.
+    *other_keys* are those that checkpoints of this log may bear besides the signer's: earlier ones, or the next.
     """
 
     def __init__(
@@ -66,8 +83,12 @@ class Sealer:
         every_s: float = 1.0,
         idle_s: float = 300.0,
         publish_s: float = 10.0,
+        other_keys: Sequence[PublicKey] = (),
+        clock: Callable[[], datetime] = wall,
     ) -> None:
         self.signer = signer
+        self._trusted = (signer.public, *other_keys)
+        self._clock = clock
         self._pool = pool
         self._publishers = tuple(publishers)
         self._metrics = metrics
@@ -104,14 +125,14 @@ class Sealer:
                     await self.seal()
             except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
                 self._log.warning("the audit was not sealed, its entries wait", error=str(error))
-            except AuditLogMismatchError as error:
+            except SealRefusedError as error:
                 self._metrics.seal_refusals.inc()
-                self._log.error("the audit is not sealed any more", problem=str(error))
+                self._log.error("the audit is not sealed any more", problem=str(error), code=error.code)
 
     async def seal(self) -> StoredCheckpoint | None:
         """Seal the waiting entries, or sign that there are none; None while another sealer holds the lock.
 
-        Raises AuditLogMismatchError, and what `DATABASE_DOWN` lists: then nothing was sealed, and the entries wait.
+        Raises SealRefusedError, and what `DATABASE_DOWN` lists: then nothing was sealed, and the entries wait.
         """
         await self._store_key()
         async with self._pool.acquire() as connection, connection.transaction():
@@ -136,12 +157,19 @@ class Sealer:
                 return sealed
 
     async def _due(self) -> bool:
+        """Return whether something is to be signed; what other replicas sealed meanwhile is checked and remembered."""
         row = await self._pool.fetchrow(QUERIES.seal_due)
-        return row["waiting"] or row["sealed_at"] is None or row["now"] - row["sealed_at"] >= self._idle
+        if row["seal_id"] != (None if self._seen is None else self._seen.seal_id):
+            async with self._pool.acquire() as connection:
+                await self.last(connection)
+        return row["waiting"] or row["sealed_at"] is None or abs(self._clock() - row["sealed_at"]) >= self._idle
+
+    def _remember(self, found: StoredCheckpoint) -> None:
+        if self._seen is None or found.seal_id > self._seen.seal_id:
+            self._seen = found
 
     def _committed(self, sealed: StoredCheckpoint) -> None:
-        if self._seen is None or sealed.seal_id > self._seen.seal_id:
-            self._seen = sealed
+        self._remember(sealed)
         if sealed.seal_id > self._queued:
             self._queued, self._unpublished = sealed.seal_id, sealed.note
             self._to_publish.set()
@@ -149,11 +177,11 @@ class Sealer:
     async def _seal(self, connection: Any, *, reuse: bool = False) -> tuple[StoredCheckpoint, bool]:
         """Seal under the lock; also return whether nothing waits. *reuse*: a recent seal will do if nothing does."""
         last = await self.last(connection)
+        at = await self._time(connection, last)
         try:
             rows = await connection.fetch(QUERIES.take_leaves, MAX_LEAVES_PER_SEAL)
         except asyncpg.UniqueViolationError as error:
             raise AuditLogMismatchError("leaves are stored that the last checkpoint does not cover") from error
-        at = await connection.fetchval(QUERIES.now)
         if reuse and not rows and last is not None and at - last.at < self._idle:
             return last, True
         edge = last.edge if last is not None else MerkleFrontier()
@@ -174,40 +202,72 @@ class Sealer:
     async def last(self, connection: Any) -> StoredCheckpoint | None:
         """Return the last checkpoint, if there is one.
 
-        Raises AuditLogMismatchError if no known key signed it, or it does not follow from the last one that this sealer
-        saw.
+        Raises AuditLogMismatchError if no key that is trusted signed it, or it does not follow from the last one that
+        this sealer saw.
         """
-        await self._check_continues(connection)
+        seen = self._seen  # before the tables are read: another task may seal meanwhile
         row = await connection.fetchrow(QUERIES.last_seal)
-        if row is None:
-            return None
-        try:
-            edge = MerkleFrontier.unpacked(row["size"], row["edge"])
-            text, _ = open_note(row["note"], await known_keys(connection))
-            signed = Checkpoint.read(text)
-        except (ValueError, NoteError) as error:
-            msg = f"checkpoint {row['seal_id']} can't be believed: {error}"
-            raise AuditLogMismatchError(msg) from error
-        if (signed.size, signed.root) != (edge.size, edge.root) or signed.root != row["root"]:
-            msg = f"checkpoint {row['seal_id']} was signed for another tree than the stored one"
-            raise AuditLogMismatchError(msg)
-        last = StoredCheckpoint(seal_id=row["seal_id"], edge=edge, at=row["at"], note=row["note"])
-        self._seen = last
+        last = None if row is None else self._verified(row)
+        if seen is not None:
+            await self._check_continues(connection, seen, last)
+        if last is not None:
+            self._remember(last)
         return last
 
-    async def _check_continues(self, connection: Any) -> None:
+    async def known_keys(self, connection: Any) -> list[PublicKey]:
+        """Return the keys that sealed this log, oldest first: those of the table that are trusted here."""
+        rows = await connection.fetch(QUERIES.keys)
+        trusted = {key.text: key for key in self._trusted}
+        return [trusted[row["public_key"]] for row in rows if row["public_key"] in trusted]
+
+    async def _time(self, connection: Any, last: StoredCheckpoint | None) -> datetime:
+        """Return the time to sign; raises SealClockError where this replica's clock can't be right."""
+        own, last_at = self._clock(), None if last is None else last.at
+        wrong = clock_problem(own, await connection.fetchval(QUERIES.now), last_at)
+        if wrong is not None:
+            raise SealClockError(wrong)
+        return seal_time(own, last_at)
+
+    def _verified(self, row: Any) -> StoredCheckpoint:
+        """Return the checkpoint of a row as it was signed."""
+        try:
+            edge = MerkleFrontier.unpacked(row["size"], row["edge"])
+            signed = Checkpoint.read(open_note(row["note"], self._trusted)[0])
+        except (ValueError, NoteError) as error:
+            msg = f"checkpoint {row['seal_id']} can't be believed: {error}; keys of before: TOWPATH_SEAL_OTHER_KEYS"
+            raise AuditLogMismatchError(msg) from error
+        if (signed.size, signed.root) != (edge.size, edge.root) or signed.root != row["root"] or signed.at is None:
+            msg = f"checkpoint {row['seal_id']} was signed for another tree than the stored one"
+            raise AuditLogMismatchError(msg)
+        return StoredCheckpoint(seal_id=row["seal_id"], edge=edge, at=signed.at, note=row["note"])
+
+    async def _check_continues(
+        self, connection: Any, seen: StoredCheckpoint, last: StoredCheckpoint | None
+    ) -> None:  # fmt: skip
         """Raise AuditLogMismatchError if seals that this sealer knows are missing or replaced (a database set back).
 
         The remaining log would match itself, and the next signature would start a second history of the same log.
         """
-        if self._seen is None:
-            return
-        row = await connection.fetchrow(QUERIES.seal_known, self._seen.seal_id)
-        if row["size"] is None and row["first"] is not None and row["first"] > self._seen.seal_id:
-            return  # retention dropped it, and the rest continues from there
-        if (row["size"], row["root"]) != (self._seen.edge.size, self._seen.edge.root):
-            msg = f"checkpoint {self._seen.seal_id} over {self._seen.edge.size} leaves was signed, and is not stored"
+        row = await connection.fetchrow(QUERIES.seal_known, seen.seal_id)
+        follows = last is not None and last.seal_id >= seen.seal_id and last.edge.size >= seen.edge.size
+        if row is None:
+            known = follows and await self._retention_dropped(connection, seen)
+        else:
+            known = follows and (row["size"], row["root"]) == (seen.edge.size, seen.edge.root)
+        if not known:
+            msg = f"checkpoint {seen.seal_id} over {seen.edge.size} leaves was signed, and is not stored"
             raise AuditLogMismatchError(msg)
+
+    async def _retention_dropped(self, connection: Any, seen: StoredCheckpoint) -> bool:
+        """Return whether what is missing was before what retention left, as an entry of the log says.
+
+        The first checkpoint that is left then covers all that was *seen*, and the entry names it.
+        """
+        first = self._verified(await connection.fetchrow(QUERIES.first_seal))
+        if first.seal_id <= seen.seal_id or first.edge.size < seen.edge.size:
+            return False
+        said: bool = await connection.fetchval(QUERIES.was_dropped, str(first.edge.size), first.edge.root.hex())
+        return said
 
     async def _store_key(self) -> None:
         """Store this sealer's public key before its first seal: bundles contain it, and the log records a new key."""
@@ -227,8 +287,3 @@ class Sealer:
         note, self._unpublished, self._published = self._unpublished, None, monotonic()
         for publisher in self._publishers:
             await publisher.publish(note)
-
-
-async def known_keys(connection: Any) -> list[PublicKey]:
-    """Return every public key that ever sealed this log, oldest first."""
-    return [PublicKey.read(row["public_key"]) for row in await connection.fetch(QUERIES.keys)]
