@@ -21,6 +21,7 @@ from tests.support.places import ROOT
 from towpath.cli.administration.broker_user_list import FILE, authority_configuration, load
 from towpath_fabric.health import Health
 from towpath_fabric.settings import Settings
+from towpath_tas.settings import TasSettings
 
 DEPLOY = ROOT / "deploy"
 BIN = Path(sys.executable).parent
@@ -210,6 +211,15 @@ def test_the_tiltfile_builds_the_image_of_the_compose_file() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert sorted(args[0] for args, _ in asked["sync"]) == sorted(wheel["packages"])
     assert all((ROOT / name).exists() for name in options["only"])
+
+
+def test_no_role_of_postgres_takes_all_connections_and_each_has_enough_for_four_replicas() -> None:
+    text = (DEPLOY / "roles.sh").read_text("utf-8")
+    roles = re.findall(r"for role in (.*); do", text)[0].split()
+    (limit,) = map(int, re.findall(r"^limit=(\d+)$", text, re.MULTILINE))
+    assert len(roles) * limit <= 90, "Postgres has 100, some of them for its owner and migrations"
+    assert limit >= 4 * Settings.model_fields["database_pool"].default
+    assert limit >= 3 * TasSettings.model_fields["database_pool"].default
 
 
 def pinned(name: str) -> dict[str, str]:
