@@ -26,27 +26,35 @@ _OTHERS_WRITE = 0o022
 _PROCESSES = Path("/proc")
 
 
+def running_state(folder: Path = DATA_FOLDER) -> dict[str, Any] | None:
+    """Return what the platform of this user that runs on *folder* says of itself; None where none runs.
+
+    A platform holds the lock of its folder as long as it lives; a state file without it is left over from one that was
+    killed, and its ports may be somebody else's by now. What another user made or may write counts for nothing: it
+    could name any address to send secrets to. Nor is a lock that anybody may hold taken for a platform's.
+    """
+    if not all(is_mine(path) for path in (folder, folder / "lock", folder / "state.json")):
+        return None
+    state = _state(folder)
+    return state if _is_locked(folder / "lock") and _is_my_process(state.get("pid")) else None
+
+
 def running_server_url(folder: Path = DATA_FOLDER) -> str | None:
-    """Return the address of the platform that says it runs on *folder*; None where none does."""
-    address = _state(folder).get("gateway_url")
+    """Return the address of the platform of this user that runs on *folder*; None where none does."""
+    address = (running_state(folder) or {}).get("gateway_url")
     return address if isinstance(address, str) else None
 
 
 def local_token(server: str, folder: Path = DATA_FOLDER) -> str | None:
     """Return the token of the platform that runs on *folder*, if it is the one at *server*; else None.
 
-    A state file is left behind by a platform that was killed, and its port may be somebody else's by now. A platform
-    holds the lock of its folder as long as it lives; so that nobody else's lock is taken for it, its process and the
-    listener at the address have to be this user's. What the state says of files is not followed, and what another user
-    owns or may write counts for nothing: it could name any file of this user, and any address to send it to.
+    Its listener at the address has to be this user's too. What the state says of files is not followed: it could name
+    any file of this user.
     """
-    token, state = folder / TOKEN_FILE, _state(folder)
-    if not all(_is_mine(path) for path in (folder, folder / "state.json", token)):
+    state, token = running_state(folder), folder / TOKEN_FILE
+    if state is None or not is_mine(token):
         return None
-    alive = _is_locked(folder / "lock") and _is_my_process(state.get("pid"))
-    if not alive or not is_same_place(server, state.get("gateway_url")) or not _listens_for_me(server):
-        return None
-    return _token_of(token)
+    return _token_of(token) if is_same_place(server, state.get("gateway_url")) and _listens_for_me(server) else None
 
 
 def local_broker_owner(address: str, folder: Path = DATA_FOLDER) -> int | None:
@@ -54,7 +62,7 @@ def local_broker_owner(address: str, folder: Path = DATA_FOLDER) -> int | None:
 
     None for any other broker. A platform that was killed still says where it was: who listens there now is no broker.
     """
-    mine = all(_is_mine(path) for path in (folder, folder / "state.json"))
+    mine = all(is_mine(path) for path in (folder, folder / "state.json"))
     return os.getuid() if mine and is_same_place(address, _state(folder).get("nats_url")) else None
 
 
@@ -72,7 +80,7 @@ def _token_of(file: Path) -> str | None:
     return line.removeprefix(_HEADER).strip() if line.startswith(_HEADER) else None
 
 
-def _is_mine(path: Path) -> bool:
+def is_mine(path: Path) -> bool:
     """Return whether *path*, and what it leads to if it is a link, is this user's and nobody else may write it."""
     try:
         status = path.stat()

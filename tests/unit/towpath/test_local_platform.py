@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from towpath.client.settings import local_broker_owner, local_token
+from towpath.cli.shared.options import DEFAULT_SERVER, ConnectionOptions
+from towpath.client.settings import ClientSettings, local_broker_owner, local_token, running_server_url, running_state
 from towpath_fabric import socket_owners
 
 LISTENS = "0: 0100007F:2253 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {user} 0 575 1"
@@ -86,3 +87,20 @@ def test_the_broker_of_the_platform_here_has_to_be_of_this_user(place: tuple[Pat
         assert local_broker_owner(other, folder) is None
     (folder / "state.json").chmod(0o666)
     assert local_broker_owner("nats://127.0.0.1:4321", folder) is None
+
+
+@pytest.mark.parametrize("name", ["", "lock", "state.json"])
+def test_a_platform_that_another_user_planted_is_not_asked(
+    place: tuple[Path, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be sent the key of TOWPATH_API_KEY."""
+    folder, url = place
+    monkeypatch.chdir(folder.parent)
+    monkeypatch.delenv("TOWPATH_SERVER", raising=False)
+    assert running_server_url() == ClientSettings().server == ConnectionOptions().address() == url
+    if os.geteuid() == 0:
+        os.chown(folder / name, 65_534, 65_534)
+    else:
+        (folder / name).chmod(0o777)
+    assert running_state() is running_server_url() is None
+    assert ClientSettings().server == ConnectionOptions().address() == DEFAULT_SERVER

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
-from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOptions, running_state
+from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOptions
 from towpath.cli.shared.output import Column
 from towpath.errors import problem_of
 from towpath_contracts.problems.registry import ProblemError
@@ -58,6 +58,8 @@ def _check_machine() -> list[DoctorCheck]:
 
 async def _processes() -> list[DoctorCheck]:
     """Ask every process of the platform that runs on this folder whether it is ready."""
+    from towpath.client.settings import running_state
+
     state = running_state(STATE)
     if state is None:
         return [DoctorCheck("local platform", None, "none runs on ./.towpath", "Start one: towpath up.")]

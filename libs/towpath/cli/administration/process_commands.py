@@ -13,10 +13,15 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from towpath.cli.shared.child_process import require_package
-from towpath.cli.shared.options import STATE, running_state
+from towpath.cli.shared.options import STATE
 from towpath_contracts.problems.registry import ProblemError, problem
 
 Arguments = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
+
+PASSWORDS = Path("nats") / "passwords.json"
+FOLLOWED = ("lock", "state.json", "nats", str(PASSWORDS))
+"""What lies in a data folder and has to be its user's alone, before a program joins the platform there."""
+SHARED_REMEDY = "Start it where the folder is yours, or name the broker yourself: TOWPATH_NATS_URL, TOWPATH_NATS_USER."
 
 SERVICES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer", "watchdog")
 
@@ -44,15 +49,23 @@ def worker(*arguments: Arguments) -> None:
 
 def join_platform(user: str) -> None:
     """Let a program find the platform that runs on ./.towpath as *user*, unless the environment names a broker."""
+    from towpath.client.settings import is_mine, running_state
     from towpath_fabric.settings import Settings
 
-    state = running_state(STATE)
-    if state is None or Settings().model_fields_set & {"nats_url", "nats_user"}:
+    if Settings().model_fields_set & {"nats_url", "nats_user"}:
+        return
+    state, passwords = running_state(STATE), STATE / PASSWORDS  # what the state says of files is not followed
+    others = [path for path in (STATE, *(STATE / name for name in FOLLOWED)) if path.exists() and not is_mine(path)]
+    if others:
+        listed = ", ".join(map(str, others))
+        detail = f"{listed}: another user's, or writable by others, so nothing there is followed or shown a password"
+        raise ProblemError(problem("data_folder_shared", detail, remedy=SHARED_REMEDY))
+    if state is None:
         return
     try:
-        passwords = json.loads(Path(state["nats_passwords"]).read_text("utf-8"))
+        known = json.loads(passwords.read_text("utf-8"))
         owner = str(STATE.stat().st_uid)  # who made the folder runs the broker
-        variables = {"URL": state["nats_url"], "USER": user, "PASSWORD": passwords[user], "OWNER": owner}
+        variables = {"URL": state["nats_url"], "USER": user, "PASSWORD": known[user], "OWNER": owner}
     except (OSError, ValueError, KeyError) as error:
         raise ProblemError(problem("file_missing", f"the broker's password can't be read: {error}")) from error
     for name, value in variables.items():

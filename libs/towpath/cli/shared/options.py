@@ -5,12 +5,10 @@ What is given on the command line wins over the environment, the environment ove
 """
 
 import contextlib
-import fcntl
-import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 from cyclopts import Group, Parameter
@@ -55,7 +53,9 @@ class ConnectionOptions(OutputOptions):
 
     def address(self) -> str:
         """Return the address to ask."""
-        return self.server or running_server(STATE) or DEFAULT_SERVER
+        from towpath.client.settings import running_server_url
+
+        return self.server or running_server_url(STATE) or DEFAULT_SERVER
 
     @contextlib.asynccontextmanager
     async def connect(self) -> "AsyncIterator[Client]":
@@ -90,34 +90,6 @@ async def _reach(address: str) -> None:
 OUTPUT_OPTIONS = OutputOptions()
 CONNECTION_OPTIONS = ConnectionOptions()
 """What a command has when none of these options is given."""
-
-
-def running_state(data: Path) -> dict[str, Any] | None:
-    """Return the state file of the platform that runs on the folder *data*; None when none runs.
-
-    A platform holds the folder's lock as long as it lives; a state file without it is a leftover.
-    """
-    try:
-        with (data / "lock").open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pass
-    except OSError:
-        return None
-    else:
-        return None
-    try:
-        state = json.loads((data / "state.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return state if isinstance(state, dict) else None
-
-
-def running_server(data: Path) -> str | None:
-    """Return the HTTP address of the platform that runs on the folder *data*; None when none runs."""
-    state = running_state(data) or {}
-    address = state.get("gateway_url")
-    return address if isinstance(address, str) else None
 
 
 def examples(*lines: str) -> str:
