@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 from towpath.client.client_resources import ClientResources
-from towpath.client.settings import ClientSettings, local_token
+from towpath.client.settings import DATA_FOLDER, ClientSettings, local_token
 from towpath.errors import RefusedError, RunTimeoutError
 from towpath_contracts.problems.registry import details_of, problem, summary_of
 from towpath_contracts.runs.statuses import FINAL_STATUSES
@@ -60,14 +60,17 @@ class Client(ClientResources):
         self.server = server or settings.server
         if api_key is None and settings.api_key is not None:
             api_key = settings.api_key.get_secret_value()
-        if api_key is None:
-            api_key = local_token(self.server)
+        options: dict[str, Any] = {}
+        if api_key is None and (api_key := local_token(self.server)) is not None:
+            from towpath.client.server_owner import ServerOwnerCheck
+
+            options["check"] = ServerOwnerCheck(self.server, DATA_FOLDER.absolute())
         home = _TRANSPORTS.get(urlsplit(self.server).scheme)
         if home is None:
             detail = f"{self.server!r} is no address of a platform; write http://… or nats://…"
             raise RefusedError(problem("server_unreachable", detail))
         transport = getattr(importlib.import_module(home[0]), home[1])
-        self._transport: Transport = transport(self.server, api_key=api_key, caller=caller)
+        self._transport: Transport = transport(self.server, api_key=api_key, caller=caller, **options)
 
     async def __aenter__(self) -> Self:
         return self

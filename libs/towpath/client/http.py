@@ -21,6 +21,7 @@ from towpath_contracts.runs.views import ActionDone, RunView
 
 if TYPE_CHECKING:
     from towpath.client.cursors import RunStreamCursor
+    from towpath.client.server_owner import ServerOwnerCheck
     from towpath_contracts.base import JsonObject
     from towpath_contracts.events.log import LogEntry
     from towpath_contracts.tasks import RunAccepted, SubmitTask
@@ -45,15 +46,24 @@ STREAM_RETRY_S = 120.0
 class HttpTransport:
     """Talks to a gateway at *address* with *api_key*."""
 
-    def __init__(self, address: str, *, api_key: str | None, caller: str) -> None:
-        """*caller* is not sent: over HTTP it follows from the key."""
+    def __init__(
+        self, address: str, *, api_key: str | None, caller: str, check: "ServerOwnerCheck | None" = None
+    ) -> None:
+        """*caller* is not sent: over HTTP it follows from the key. *check* looks at every new connection."""
         self.address = address.rstrip("/")
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx2.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         # Reading the certificates of all authorities takes 20 ms. Without TLS none is needed, and a context without
         # any trusts nobody.
         verify = self.address.startswith("https:") or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self._http = httpx2.AsyncClient(base_url=self.address, headers=headers, timeout=timeout, verify=verify)
+        self._http = httpx2.AsyncClient(
+            base_url=self.address,
+            headers=headers,
+            timeout=timeout,
+            verify=verify,
+            trust_env=check is None,  # what is meant for a process of this machine goes through no proxy
+            event_hooks={} if check is None else {"request": [check.on_request]},
+        )
         self._answered_once = False
 
     async def submit(self, task: "SubmitTask", wait_s: float) -> "RunAccepted | RunView":

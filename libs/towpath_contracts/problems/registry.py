@@ -320,6 +320,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind("id_ambiguous", 0, "The shortened id fits several things", "Give more of its characters."),
     ProblemKind("server_unreachable", 0, "No Towpath answers there", "Start it: towpath up, or name it: --server URL."),
     ProblemKind(
+        "server_not_yours",
+        0,
+        "Another user's process answers in place of the platform",
+        "Find out whose it is and have it stopped, or start the platform elsewhere: towpath up --port PORT.",
+    ),
+    ProblemKind(
         "migration_changed", 0, "An applied migration was edited", "Restore the file; write a new migration instead."
     ),
 )
