@@ -25,6 +25,7 @@ from towpath_embedded.platform_state import (
     DATABASE_FOLDER,
     STATE_FILE,
     lock_folder,
+    make_folders,
     remove_state,
     wait_for_predecessor,
     write_state,
@@ -47,9 +48,8 @@ SERVICES = ("log_writer", "tas", "orchestrator", "decider", "gateway", "watchdog
 SERVERS = ("nats", "postgres")
 EPHEMERAL_STOP_GRACE_S = "1"  # records of what is at work are thrown away; what tools do outside may be cut off
 _USERS_OF = {"worker": "tools", "agent": "agents"}
-"""Beginnings of the credentials of user code that is there when the broker starts.
-
-What comes later connects as whatever is started by hand: the user named after its role, for everything of its kind."""
+"""Beginnings of the credentials of user code that is there when the broker starts. What comes later
+connects as whatever is started by hand: the user named after its role, for everything of its kind."""
 
 _log = logging.getLogger(__name__)
 BUILTIN_WORKER = WorkerLaunch(builtin=True)
@@ -93,6 +93,7 @@ class Platform:
         self._durable = durable
         self._commands = dict(commands or {})
         self._spawn: child_process.ProcessSpawner = fork_client.spawn if starts == "fork" else child_process.spawn
+        self._spawn_user_code = partial(self._spawn, umask=child_process.current_umask())
         self._forks = fork_client.server() if starts == "fork" else None  # it imports while the servers start
         self._notice = notice
         self._supervisor = Supervisor(notice, self._processes_changed, longest_pause_s=longest_pause_s)
@@ -230,7 +231,7 @@ class Platform:
         """Start NATS and Postgres alone, migrated, with all streams and *workers*' credentials; `stop` stops them."""
         self._lock.enter_context(lock_folder(self.data))
         await wait_for_predecessor(self.data)
-        self.logs.mkdir(mode=0o700, exist_ok=True)
+        make_folders(self.data)
         self.access.prepare()
         self._background_tasks.append(asyncio.create_task(self._trim_logs(), name="trim logs"))
         options = {"--port": self._ports["gateway"], "--nats-port": self._ports["nats"]}
@@ -309,7 +310,7 @@ class Platform:
         environment = {**self._environment_of(code.role, user), **code.environment}
         output = self.nats.folder / f"{user}.served"
         return await rights_of(
-            code, self._command(code.role), user, output=output, environment=environment, spawn=self._spawn
+            code, self._command(code.role), user, output=output, environment=environment, spawn=self._spawn_user_code
         )
 
     def _command(self, role: str) -> Sequence[str]:
@@ -326,7 +327,7 @@ class Platform:
                 log=self.log(name),
                 environment={**self._environment_of(code.role, name), **login, **code.environment},
                 directory=code.directory,
-                spawn=self._spawn,
+                spawn=self._spawn_user_code,
             )
             units.append(self._units[name])
         return units

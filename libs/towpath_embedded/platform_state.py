@@ -9,7 +9,8 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+import pwd
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,11 +19,16 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.local_access import SIGN_IN_FILE, TOKEN_FILE
 from towpath_embedded.servers.nats import write_private
 from towpath_fabric.clock import wall
+from towpath_fabric.file_owners import fault_of_status
 
 LOCK_FILE = "lock"
 STATE_FILE = "state.json"
+BROKER_FOLDER = "nats"
 DATABASE_FOLDER = "postgres"
 CLOSED_FILES = frozenset({TOKEN_FILE, SIGN_IN_FILE, "ticket.key", "seal.key"})
+_MOST_FAULTS = 10
+"""As many are listed: a database has a thousand files."""
+
 PREDECESSOR_TIMEOUT_S = 15.0  # a role drains for ten seconds at most
 
 
@@ -61,11 +67,56 @@ def refuse_shared_folder(data: Path, user: int) -> None:
     closed = (data, *(path for path in inside if path.name in CLOSED_FILES))
     faults = [f"{path} belongs to another user" for path in foreign]
     faults += [f"{path} can be written by other users" for path in closed if _others_may_write(path)]
+    for name, trusted in ((BROKER_FOLDER, {user}), (DATABASE_FOLDER, _database_users(user))):
+        faults += [f"{path} {fault}" for path, fault in _faults_below(data / name, trusted) if path not in foreign]
     if faults:
+        faults[_MOST_FAULTS:] = [f"{len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
         remedy = (
             f"Look who made it; remove it, name another (--data FOLDER), or make it yours: chown, chmod go-w {data}."
         )
         raise ProblemError(problem("data_folder_shared", "; ".join(faults), remedy=remedy))
+
+
+def _database_users(user: int) -> set[int]:
+    with contextlib.suppress(KeyError):
+        return {user, pwd.getpwnam("nobody").pw_uid} if user == 0 else {user}
+    return {user}
+
+
+def _faults_below(folder: Path, trusted: Collection[int]) -> Iterator[tuple[Path, str]]:
+    """Yield *folder* and what lies in it, at any depth, that others than *trusted* own or may write; follows no link.
+
+    What disappears meanwhile is passed over: a platform may run there.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        fault = fault_of_status(folder.lstat(), trusted)
+        if fault is not None:
+            yield folder, fault
+        if not folder.is_symlink():
+            with os.scandir(folder) as entries:
+                inside = list(entries)
+            for entry in inside:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _faults_below(Path(entry.path), trusted)
+                else:
+                    yield from _fault_of_entry(entry, trusted)
+
+
+def _fault_of_entry(entry: "os.DirEntry[str]", trusted: Collection[int]) -> Iterator[tuple[Path, str]]:
+    with contextlib.suppress(FileNotFoundError):
+        fault = fault_of_status(entry.stat(follow_symlinks=False), trusted)
+        if fault is not None:
+            yield Path(entry.path), fault
+
+
+def make_folders(data: Path) -> None:
+    """Make the folders below *data* that a platform writes into, closed to others, and close those that are there.
+
+    As root the user of the database passes through its folder, where its own ones are closed.
+    """
+    for name, mode in (("logs", 0o700), (BROKER_FOLDER, 0o700), (DATABASE_FOLDER, 0o711)):
+        (data / name).mkdir(mode=mode, exist_ok=True)
+        (data / name).chmod(mode)
 
 
 def _owner(path: Path) -> int | None:

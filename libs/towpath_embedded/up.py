@@ -5,6 +5,7 @@ What can't be done is reported with its remedy and without a traceback. Ctrl-C a
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from towpath_embedded.console import UpConsole
 from towpath_embedded.local_access import OPEN_TO_ALL
 from towpath_embedded.log_follower import LogFollower, policy_in_force, policy_notice, sandbox_notice
 from towpath_embedded.platform import Platform
+from towpath_embedded.processes.child_process import PRIVATE_UMASK
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
@@ -77,6 +79,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
         notice=screen.notice,
         starts="exec" if options.servers_only else "fork",
     )
+    os.umask(PRIVATE_UMASK)  # from here on; user code goes on with the one that the platform has found
     told_at_start: dict[str, Any] = {}
     logs_of_the_start = LogFollower(platform.logs, partial(_read_at_start, screen, told_at_start))
     starting = asyncio.create_task(platform.start_servers() if options.servers_only else platform.start())

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 POLL_S = 0.02
 LOG_LIMIT_BYTES = 16 * 1024 * 1024  # one older log is kept, so a process costs at most twice this on disk
 TAIL_LINES = 12
+PRIVATE_UMASK = 0o077  # what the platform writes is for its user alone, whatever that user lets others do elsewhere
 _PR_SET_PDEATHSIG = 1
 _CLONE_NEWUSER = 0x1000_0000
 _NOT_UNSHARED = 97
@@ -88,6 +89,7 @@ class ProcessSpawner(Protocol):
         death_signal: signal.Signals,
         directory: Path = Path("/"),
         listener: int | None = None,
+        umask: int = PRIVATE_UMASK,
     ) -> ChildProcess:
         """Start *command*; see `spawn`."""
 
@@ -123,6 +125,7 @@ def spawn(
     identity: ProcessUser = OWN_IDENTITY,
     directory: Path = Path("/"),
     listener: int | None = None,
+    umask: int = PRIVATE_UMASK,
 ) -> subprocess.Popen[bytes]:
     """Start *command* with its output appended to *log*; *death_signal* reaches it when this process dies (Linux).
 
@@ -145,7 +148,15 @@ def spawn(
             user=identity.user,
             group=identity.group,
             extra_groups=None if identity.user is None else (),
+            umask=umask,
         )
+
+
+def current_umask() -> int:
+    """Return the umask of this process, which can only be asked for by changing it for a moment."""
+    found = os.umask(PRIVATE_UMASK)
+    os.umask(found)
+    return found
 
 
 def require_main_thread() -> None:
@@ -156,10 +167,10 @@ def require_main_thread() -> None:
 
 @contextlib.contextmanager
 def opened_log(log: Path) -> Iterator[BinaryIO]:
-    """Open *log* for a new process, which appends to it."""
+    """Open *log* for a new process, which appends to it; one that is new is readable by its owner only."""
     log.parent.mkdir(parents=True, exist_ok=True)
     trim(log)
-    with log.open("ab") as output:
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab") as output:
         yield output
 
 

@@ -148,6 +148,7 @@ class ForkServer:
         death_signal: int,
         directory: int,
         listener: int | None = None,
+        umask: int = child_process.PRIVATE_UMASK,
     ) -> ForkedProcess:
         """Fork what `python -m` of *command* would start; OSError when the server does not answer."""
         safe_path = command[1] == SAFE_PATH
@@ -158,6 +159,7 @@ class ForkServer:
             "safe_path": safe_path or sys.flags.safe_path,
             "environment": dict(environment),
             "death_signal": int(death_signal),
+            "umask": umask,
         }
         given = () if listener is None else (listener,)
         ours, theirs = socket.socketpair()
@@ -217,6 +219,7 @@ def spawn(
     death_signal: signal.Signals,
     directory: Path = Path("/"),
     listener: int | None = None,
+    umask: int = child_process.PRIVATE_UMASK,
 ) -> child_process.ChildProcess:
     """Start *command* as `child_process.spawn` does; by a fork if it is `python [-P] -m MODULE` and it can be."""
     words = [os.fspath(word) for word in command]
@@ -234,11 +237,18 @@ def spawn(
                     death_signal=death_signal,
                     directory=folder,
                     listener=listener,
+                    umask=umask,
                 )
             except OSError:  # it was killed, or hangs; the next start finds a new one
                 close()
     return child_process.spawn(
-        words, log=log, environment=environment, death_signal=death_signal, directory=directory, listener=listener
+        words,
+        log=log,
+        environment=environment,
+        death_signal=death_signal,
+        directory=directory,
+        listener=listener,
+        umask=umask,
     )
 
 

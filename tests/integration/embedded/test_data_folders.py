@@ -1,13 +1,28 @@
 """A data folder that another user made, or may write, is refused before anything in it counts."""
 
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.platform import Platform
-from towpath_embedded.platform_state import lock_folder, refuse_shared_folder
+from towpath_embedded.platform_state import lock_folder, make_folders, refuse_shared_folder
+from towpath_embedded.processes.child_process import current_umask
+from towpath_embedded.processes.role_process import WorkerLaunch
+
+TOOLS = """
+import os
+from pathlib import Path
+from towpath import tool
+Path("written_by_user_code").touch()
+@tool(toolset="mine")
+def one() -> str:
+    \"\"\"One.\"\"\"
+    return "1"
+"""
 
 
 def refusal(data: Path, user: int | None = None) -> str:
@@ -67,3 +82,53 @@ def test_the_folder_of_an_earlier_version_is_taken(data: Path) -> None:
     (data / "lock").chmod(0o664)
     with lock_folder(data):
         assert (data / "lock").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.fixture
+def anything_goes() -> Iterator[None]:
+    """The umask of a user who lets everybody write what they make, as some machines set it for all."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("anything_goes")
+async def test_others_may_write_nothing_that_a_platform_makes_whatever_the_umask(folder: Path) -> None:
+    data = folder / ".towpath"
+    (folder / "mine.py").write_text(TOOLS)
+    worker = WorkerLaunch(modules=("mine.py",), directory=folder)
+    async with Platform(data, durable=False, starts="fork", workers=(worker,)):
+        found = {path: path.lstat() for path in data.rglob("*")}
+    private = {name: (data / name).stat().st_mode & 0o777 for name in ("nats", "logs")}
+    assert private == {"nats": 0o700, "logs": 0o700}
+    kinds = {path: status for path, status in found.items() if stat.S_ISREG(status.st_mode) or path.is_dir()}
+    assert [str(path) for path, status in kinds.items() if status.st_mode & 0o022] == []
+    assert {path.name for path in found if path.suffix == ".served" and found[path].st_mode & 0o777 == 0o600}
+    assert (folder / "written_by_user_code").stat().st_mode & 0o777 == 0o666
+    assert current_umask() == 0
+
+
+@pytest.mark.parametrize("place", ["nats", "nats/passwords.json", "nats/store/a", "postgres", "postgres/cluster/data"])
+def test_what_others_may_write_below_the_servers_folders_is_refused(data: Path, place: str) -> None:
+    """Such as what was made under another umask: who changed a file of the database is the database."""
+    make_folders(data)
+    path = data / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.touch()
+    refuse_shared_folder(data, os.geteuid())
+    path.chmod(path.stat().st_mode | 0o002)
+    assert refusal(data) == f"{path} can be written by other users"
+    if os.geteuid() == 0:
+        path.chmod(0o700)
+        os.chown(path, 4_242, 4_242)
+        assert f"{path} belongs to another user" in refusal(data)
+
+
+def test_a_thousand_files_that_others_may_write_are_counted(data: Path) -> None:
+    make_folders(data)
+    for number in range(1_000):
+        path = data / "postgres" / f"{number}"
+        path.touch()
+        path.chmod(0o666)
+    assert refusal(data).endswith("; 990 more")
