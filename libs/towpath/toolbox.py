@@ -4,7 +4,8 @@ A name belongs to one tool; two tools of one name are a mistake that is refused 
 
 What lies in a user's folder never takes the place of the standard library or of what is installed: the folder comes
 last on the path, so a `queue.py` there is no module `queue`. The modules that a person names are found in it before any
-other.
+other. It comes there when a module of it is named, and not before: libraries try to import packages that need not be
+installed, and would find a file of that name. Nor does it where another user may add such a file.
 """
 
 import importlib
@@ -19,6 +20,7 @@ from types import ModuleType
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
 from towpath.tools.declaration import AnyTool, Tool
+from towpath_fabric.file_owners import ROOT, fault_of
 
 
 class WorkerTools:
@@ -56,37 +58,67 @@ class WorkerTools:
         return {name: tuple(found) for name, found in sets.items()}
 
 
-def add_working_folder() -> None:
-    """Let modules of the working folder be imported, after all others; `python -m` without -P put it first."""
-    folder = os.getcwd()  # noqa: PTH109 - an entry of the path is a text
-    if not sys.flags.safe_path and sys.path[:1] == [folder]:
+def leave_out_working_folder() -> None:
+    """Take the working folder off the path, where `python -m` without -P put it first; a module named in it adds it."""
+    if not sys.flags.safe_path and sys.path[:1] == [_working_folder()]:
         del sys.path[0]
-    if folder not in sys.path:
-        sys.path.append(folder)
 
 
 def load_module(name: str) -> ModuleType:
     """Import a dotted module name, or a file given by its path; raises DeclarationError where there is none."""
     path = Path(name)
     if path.suffix != ".py" and "/" not in name:
-        try:
-            _prefer_working_folder(name.partition(".")[0])
-            return importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is not None and not (name == error.name or name.startswith(f"{error.name}.")):
-                raise  # the module is there; something that it imports is not
-            msg = f"there is no module {name}; give a dotted name, or a path that ends in .py"
-            raise DeclarationError(msg) from error
+        return _import_named(name)
     if not path.is_file():
         msg = f"there is no file {name}"
         raise DeclarationError(msg)
     return _load_file(path.resolve())
 
 
+def _import_named(name: str) -> ModuleType:
+    """Import *name* from the working folder, where nobody else may change that, or from where it is installed."""
+    folder = Path(_working_folder())
+    packages = [folder.joinpath(*name.split(".")[:depth]) for depth in range(name.count(".") + 2)]
+    fault = _fault_of(packages, {os.getuid(), ROOT})
+    try:
+        if fault is None:
+            _append_to_path(folder)
+            _prefer_working_folder(name.partition(".")[0])
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and not (name == error.name or name.startswith(f"{error.name}.")):
+            raise  # the module is there; something that it imports is not
+        msg = f"there is no module {name}; give a dotted name, or a path that ends in .py"
+        if fault is not None:
+            msg = f"{name} is not looked for in {folder}: {fault}. Close it to others, or name a file by its path"
+        raise DeclarationError(msg) from error
+
+
+def _fault_of(places: Iterable[Path], trusted: set[int]) -> str | None:
+    """Return which of the *places* that are folders others than *trusted* may change, and why; None where none."""
+    for place in places:
+        if place.is_dir() and (fault := fault_of(place, trusted)) is not None:
+            return f"{place} {fault}"
+    return None
+
+
+def _append_to_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def _working_folder() -> str:
+    return os.getcwd()  # noqa: PTH109 - an entry of the path is a text
+
+
 def _load_file(path: Path) -> ModuleType:
-    """Run the file as a module of its stem; what lies beside it can be imported, under names that are free."""
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
+    """Run the file as a module of its stem; what lies beside it can be imported, under names that are free.
+
+    Whoever owns the file is trusted with the folder too. One that others may change as well is not looked into.
+    """
+    fault = _fault_of([path.parent], {os.getuid(), ROOT, path.stat().st_uid})
+    if fault is None:
+        _append_to_path(path.parent)
     name = path.stem if _is_free(path.stem, path) else f"{path.parent.name}_{path.stem}"
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(path):
@@ -95,7 +127,13 @@ def _load_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         msg = f"{path} can't be imported"
         raise DeclarationError(msg)
-    return _load(spec)
+    try:
+        return _load(spec)
+    except ModuleNotFoundError as error:
+        if fault is None or error.name is None or PathFinder.find_spec(error.name, [str(path.parent)]) is None:
+            raise
+        msg = f"{path.name} imports {error.name}, which is not looked for beside it: {fault}. Close it to others"
+        raise DeclarationError(msg) from error
 
 
 def _is_free(name: str, path: Path) -> bool:
@@ -110,8 +148,8 @@ def _is_free(name: str, path: Path) -> bool:
 
 def _prefer_working_folder(name: str) -> None:
     """Import the top-level module *name* from the working folder, if it is there and named as nothing of Python is."""
-    folder = os.getcwd()  # noqa: PTH109 - as above
-    if folder not in sys.path or name in sys.modules or name in sys.stdlib_module_names:
+    folder = _working_folder()
+    if name in sys.modules or name in sys.stdlib_module_names:
         return
     found = PathFinder.find_spec(name, [folder])
     if found is not None and found.origin is not None:  # a folder without __init__.py has no place of its own

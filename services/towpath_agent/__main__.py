@@ -22,7 +22,7 @@ with paused():
     from pydantic import ValidationError
 
     from towpath.errors import DeclarationError
-    from towpath.toolbox import add_working_folder
+    from towpath.toolbox import leave_out_working_folder
     from towpath_agent.settings import AgentSettings
     from towpath_agent.wiring import find_agent, make_agent_server
     from towpath_fabric.service import Service
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"towpath agents: --count is 1 to {MAX_PROCESSES}\n")
         return USAGE_ERROR
     given = {} if options.concurrency is None else {"agent_concurrency": options.concurrency}
-    add_working_folder()
+    leave_out_working_folder()
     try:
         settings = AgentSettings.load(**given).model_copy(update={"database_url": None})
         credentials = forget_credentials()

@@ -21,7 +21,7 @@ with paused():
     from pydantic import ValidationError
 
     from towpath.errors import DeclarationError, RefusedError, problem_of
-    from towpath.toolbox import add_working_folder
+    from towpath.toolbox import leave_out_working_folder
     from towpath.tools.egress_rules import split_patterns
     from towpath.tools.platform_address import PlatformAddressSettings
     from towpath.tools.sandbox import set_data_folder, set_defaults
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _print_servers(Path(options.mcp))
     chosen = {"worker_concurrency": options.concurrency, "worker_sandbox": options.sandbox}
     given = {name: value for name, value in chosen.items() if value is not None}
-    add_working_folder()
+    leave_out_working_folder()
     try:
         settings = WorkerSettings.load(**given).model_copy(update={"database_url": None})
         forget_credentials()

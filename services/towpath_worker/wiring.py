@@ -1,6 +1,7 @@
 """Chooses and connects the parts of a worker process."""
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from towpath.errors import DeclarationError, RefusedError
@@ -28,11 +29,12 @@ def load_tools(
     modules: Sequence[str], *, with_builtin: bool, allow_none: bool = False
 ) -> tuple[WorkerTools, tuple[Hook, ...]]:
     """Import the modules and return their tools and hooks; raises DeclarationError where there is nothing to serve."""
-    loaded = [load_module(name) for name in modules]
-    if with_builtin:
+    own: list[ModuleType] = []
+    if with_builtin:  # before other modules: what it brings is not looked for beside these
         from towpath.tools import builtin  # noqa: PLC0415 - brings an HTTP client
 
-        loaded.append(builtin)
+        own.append(builtin)
+    loaded = [*(load_module(name) for name in modules), *own]
     tools, hooks = collect(loaded)
     if not tools and not allow_none:
         msg = "there is no tool to serve; name a module with functions under @tool, or use --builtin or --mcp"

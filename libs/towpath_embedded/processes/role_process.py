@@ -202,7 +202,7 @@ def module_command(role: str, *words: str) -> tuple[str, ...]:
     """The command that starts *role*; services are run, never imported.
 
     No role imports what lies in its folder in place of the standard library or of Towpath: `-P` keeps the folder off
-    the path. Those that run user code add it behind everything else (`towpath.toolbox.add_working_folder`).
+    the path. Those that run user code add it behind everything else where a module in it was named (`towpath.toolbox`).
     """
     return (sys.executable, "-P", "-m", f"towpath_{role}", *words)
 

@@ -1,20 +1,28 @@
 """Attacks by what runs on the same machine: a program that a tool started, and who writes into the working folder."""
 
 import asyncio
+import fcntl
+import json
+import os
+import shutil
 import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.attacks.attack import AttackWorkedError, Position, attack
 from tests.attacks.target import Target
-from tests.support.worker.shadowing_modules import imported, write_shadowing_modules
+from tests.support.platform.port_thief import IS_ANOTHER_USER, NOBODY, port_thief
+from tests.support.worker.shadowing_modules import OPTIONAL, imported, write_shadowing_modules
 
 from towpath.tools.sandbox import refusal
 from towpath_embedded.processes import child_process
+from towpath_embedded.processes.ports import free_port
 from towpath_embedded.processes.role_process import inherited, module_command
 
 WORKER_USER = "tools_1"
 START_S = 60
+SECRET = "key-that-nobody-else-may-see"
 READ_PARENT = """
 import os
 found = dict(os.environ)
@@ -108,18 +116,80 @@ async def module_in_the_working_folder(target: Target) -> str:
     folder = target.folder / "working"
     folder.mkdir()
     write_shadowing_modules(folder)
-    ended = await asyncio.wait_for(_start_there(folder), START_S)
+    ended = await asyncio.wait_for(_start_there(folder, module_command("tas")), START_S)
     if imported(folder):
         raise AttackWorkedError(f"imported: {imported(folder)}")
     return f"it ended with {ended} for want of its settings, and imported none"
 
 
-async def _start_there(folder: Path) -> int | None:
+@attack(Position.NEIGHBOUR_PROCESS)
+async def module_in_a_shared_folder(target: Target) -> str:
+    """Have a worker that is started in a folder where others may write import what only lies there."""
+    folder = target.folder / "shared"
+    folder.mkdir()
+    write_shadowing_modules(folder, (*OPTIONAL, "helper"))
+    (folder / "mine.py").write_text("import helper\n")
+    folder.chmod(0o1777)
+    (folder / "imported").touch()
+    (folder / "imported").chmod(0o666)
+    ended = []
+    for words in (("--builtin",), ("--builtin", "mine"), ("--builtin", "./mine.py")):
+        command = module_command("worker", *words, "--toolsets")
+        ended.append(await asyncio.wait_for(_start_there(folder, command), START_S))
+        if imported(folder):
+            raise AttackWorkedError(f"{words}: imported {imported(folder)}")
+    if ended != [0, 2, 2]:
+        raise RuntimeError(f"the workers ended with {ended}")
+    return "the built-in tools were found without the folder, and modules in it refused"
+
+
+@attack(Position.NEIGHBOUR_PROCESS)
+async def data_folder_planted_in_the_working_folder(target: Target) -> str:
+    """Have a worker that is started beside a data folder that one planted send a real password to one's own port."""
+    data = target.folder / "planted" / ".towpath"
+    data.mkdir(parents=True)
+    port = free_port()
+    state = {
+        **target.platform.describe(),
+        "pid": os.getpid(),
+        "nats_url": f"nats://127.0.0.1:{port}",
+        "gateway_url": f"http://127.0.0.1:{port}",
+    }
+    (data / "state.json").write_text(json.dumps(state))
+    shutil.copytree(target.platform.data / "nats", data / "nats", ignore=shutil.ignore_patterns("store", "*.ports"))
+    commands = (("worker", "--builtin"), ("runs", "list"))
+    with (data / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for path in (data, data / "state.json", data / "lock"):
+            if IS_ANOTHER_USER:
+                os.chown(path, NOBODY, NOBODY)
+            else:
+                path.chmod(0o777)
+        async with port_thief(port) as thief:
+            await asyncio.wait_for(thief.listens.wait(), START_S)
+            for words in commands:
+                command = (sys.executable, "-P", "-m", "towpath.cli", *words)
+                ended = await asyncio.wait_for(_start_there(data.parent, command, TOWPATH_API_KEY=SECRET), START_S)
+                if ended == 0:
+                    raise AttackWorkedError(f"{words} took it for a platform")
+    if thief.sent or thief.connections:
+        raise AttackWorkedError(f"{thief.connections} connections: {thief.sent[:3]}")
+    return "refused; nobody connected to the address that it names"
+
+
+async def _start_there(folder: Path, command: Sequence[str], **more: str) -> int | None:
     child = child_process.spawn(
-        module_command("tas"),
-        log=folder / "tas.log",
-        environment={name: value for name, value in inherited("tas").items() if not name.startswith("TOWPATH_")},
+        command,
+        log=folder.parent / f"{folder.name}.log",
+        environment={**_without_settings(), **more},
         death_signal=signal.SIGTERM,
         directory=folder,
     )
-    return await child_process.wait_exit(child)
+    status = await child_process.wait_exit(child, timeout_s=START_S / 2)
+    if status is None:
+        await child_process.stop(child, with_signal=signal.SIGKILL, timeout_s=START_S)
+    return status
+
+
+def _without_settings() -> dict[str, str]:
+    return {name: value for name, value in inherited("tas").items() if not name.startswith("TOWPATH_")}

@@ -1,6 +1,8 @@
 """Modules of a user's folder are found, and take the place of no other module."""
 
 import importlib
+import importlib.util
+import os
 import queue
 import secrets
 import sys
@@ -9,7 +11,8 @@ from pathlib import Path
 import pytest
 from tests.support.worker.shadowing_modules import imported, write_shadowing_modules
 
-from towpath.toolbox import add_working_folder, collect, load_module
+from towpath.errors import DeclarationError
+from towpath.toolbox import collect, leave_out_working_folder, load_module
 
 TOOLS = """
 import json, queue, secrets
@@ -37,8 +40,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", ["shop_tools", "shop_tools.py"])
 def test_a_file_named_as_another_module_never_takes_its_place(folder: Path, name: str) -> None:
     for module in ("secrets", "queue", "yaml"):
-        del sys.modules[module]
-    add_working_folder()
+        sys.modules.pop(module, None)
+    leave_out_working_folder()
     tools, _ = collect([load_module(name)])
     assert tools[0]() == "hello[1]8"
     assert imported(folder) == []
@@ -46,8 +49,10 @@ def test_a_file_named_as_another_module_never_takes_its_place(folder: Path, name
 
 def test_the_working_folder_comes_last_and_once(folder: Path) -> None:
     sys.path.insert(0, str(folder))  # as `python -m` does
-    add_working_folder()
-    add_working_folder()
+    leave_out_working_folder()
+    assert str(folder) not in sys.path
+    for _ in range(2):
+        load_module("shop_tools")
     assert [place for place, entry in enumerate(sys.path) if entry == str(folder)] == [len(sys.path) - 1]
 
 
@@ -57,7 +62,7 @@ def test_a_file_of_tools_named_as_a_standard_module_is_loaded_beside_it(
 ) -> None:
     (folder / f"{module}.py").write_text("from towpath import tool\n@tool\ndef say() -> str:\n    return 'mine'\n")
     monkeypatch.delitem(sys.modules, module)
-    add_working_folder()
+    leave_out_working_folder()
     loaded = load_module(f"./{module}.py")
     assert loaded.say() == "mine"
     assert load_module(f"./{module}.py") is loaded
@@ -69,14 +74,83 @@ def test_a_named_module_of_the_folder_is_found_before_one_that_is_installed(fold
     installed.mkdir()
     (installed / "shop_tools.py").write_text("raise ImportError('somebody else')\n")
     sys.path.insert(0, str(installed))
-    add_working_folder()
+    leave_out_working_folder()
     assert load_module("shop_tools").__file__ == str(folder / "shop_tools.py")
 
 
 def test_a_module_that_fails_is_not_taken_for_one_that_is_loaded(folder: Path) -> None:
-    add_working_folder()
+    leave_out_working_folder()
     (folder / "broken_tools.py").write_text("import surely_not_there\n")
     for name in ("broken_tools", "broken_tools.py"):
         for _ in range(2):
             with pytest.raises(ModuleNotFoundError, match="surely_not_there"):
                 load_module(name)
+
+
+def is_found(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def test_what_a_library_may_import_is_not_looked_for_where_no_module_was_named(folder: Path) -> None:
+    """A file of tools that lies elsewhere brings its own folder, and not the one where it is named."""
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "far_tools.py").write_text("")
+    (folder / "perhaps_installed.py").write_text("")
+    sys.path.insert(0, str(folder))
+    leave_out_working_folder()
+    load_module(str(elsewhere / "far_tools.py"))
+    assert not is_found("perhaps_installed")
+    load_module("shop_tools")
+    assert is_found("perhaps_installed")
+
+
+def share(folder: Path, mode: int) -> None:
+    """Let others write *folder*; where these tests run as root, also give it to another user."""
+    folder.chmod(mode)
+    if os.geteuid() == 0 and mode == 0o755:
+        os.chown(folder, 4_242, 4_242)
+
+
+SHARED = [0o777, 0o1777, *([0o755] if os.geteuid() == 0 else [])]
+
+
+@pytest.mark.parametrize("mode", SHARED)
+def test_no_module_is_imported_from_a_folder_that_others_may_change(folder: Path, mode: int) -> None:
+    share(folder, mode)
+    with pytest.raises(DeclarationError, match=f"shop_tools is not looked for in {folder}: {folder} "):
+        load_module("shop_tools")
+    assert not is_found("helper_of_tools")
+
+
+def test_no_module_is_imported_from_a_package_that_others_may_change(folder: Path) -> None:
+    (folder / "shop").mkdir()
+    (folder / "shop" / "tools.py").write_text("")
+    assert load_module("shop.tools").__name__ == "shop.tools"
+    del sys.modules["shop.tools"], sys.modules["shop"]
+    sys.path.remove(str(folder))
+    share(folder / "shop", 0o777)
+    with pytest.raises(DeclarationError, match="shop can be written by other users"):
+        load_module("shop.tools")
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_a_file_is_loaded_from_a_shared_folder_and_nothing_beside_it(folder: Path, mode: int) -> None:
+    """The file was named by its path; what else lies there was not."""
+    (folder / "alone.py").write_text("WORD = 'alone'\n")
+    share(folder, mode)
+    assert load_module("./alone.py").WORD == "alone"
+    with pytest.raises(DeclarationError, match="imports helper_of_tools, which is not looked for beside it"):
+        load_module("./shop_tools.py")
+    with pytest.raises(DeclarationError, match="imports helper_of_tools"):
+        load_module("shop_tools.py")
+    assert not is_found("helper_of_tools")
+
+
+def test_who_owns_a_file_that_was_named_is_trusted_with_its_folder(folder: Path) -> None:
+    """Such as the person whose folder a container sees."""
+    if os.geteuid() == 0:
+        for path in (folder, folder / "shop_tools.py", folder / "helper_of_tools.py"):
+            os.chown(path, 4_242, 4_242)
+    tools, _ = collect([load_module("./shop_tools.py")])
+    assert tools[0]() == "hello[1]8"

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import PydanticUserError, TypeAdapter
 
 from towpath.errors import DeclarationError
-from towpath.toolbox import add_working_folder, collect, load_module
+from towpath.toolbox import collect, leave_out_working_folder, load_module
 from towpath.tools.declaration import AnyTool
 from towpath_contracts.problems.registry import problem
 
@@ -21,7 +21,7 @@ def main(words: list[str]) -> int:
     """Print the tools of every module named in *words*, or the problem; returns the exit code."""
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            add_working_folder()
+            leave_out_working_folder()
             tools, _ = collect([load_module(word) for word in words])
     except (DeclarationError, ImportError, SyntaxError) as error:
         print(problem("request_invalid", f"the tools can't be read: {error}").model_dump_json())
