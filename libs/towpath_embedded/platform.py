@@ -231,11 +231,11 @@ class Platform:
         """Start NATS and Postgres alone, migrated, with all streams and *workers*' credentials; `stop` stops them."""
         self._lock.enter_context(lock_folder(self.data))
         await wait_for_predecessor(self.data)
-        make_folders(self.data)
         self.access.prepare()
         self._background_tasks.append(asyncio.create_task(self._trim_logs(), name="trim logs"))
         options = {"--port": self._ports["gateway"], "--nats-port": self._ports["nats"]}
         require_free({option: port for option, port in options.items() if port is not None})
+        make_folders(self.data)
         self._postgres = Postgres(self.data / DATABASE_FOLDER, log=self.log("postgres"), durable=self._durable)
         self._nats = Nats(
             self.data / "nats",

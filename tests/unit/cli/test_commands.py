@@ -18,8 +18,9 @@ from towpath.cli import main
 from towpath.cli.access.gates_commands import verdicts
 from towpath.cli.app import _COMMANDS, make_app
 from towpath.cli.shared.exit_codes import exit_code, format_problem
-from towpath.cli.shared.options import ConnectionOptions, running_server
+from towpath.cli.shared.options import ConnectionOptions
 from towpath.cli.shared.output import Column, OutputPrinter
+from towpath.client.settings import running_server_url
 from towpath_contracts.problems.registry import REGISTRY, problem
 from towpath_tas.adapters.keys import load_key
 
@@ -274,9 +275,11 @@ def test_the_server_is_the_option_then_the_environment_then_the_platform_here_th
     monkeypatch.chdir(tmp_path)
     assert ConnectionOptions().address() == "http://127.0.0.1:8787"
     (tmp_path / ".towpath").mkdir()
-    (tmp_path / ".towpath/state.json").write_text('{"gateway_url": "http://127.0.0.1:5001"}')
+    (tmp_path / ".towpath/state.json").write_text(
+        json.dumps({"gateway_url": "http://127.0.0.1:5001", "pid": os.getpid()})
+    )
     (tmp_path / ".towpath/lock").touch()
-    assert running_server(Path(".towpath")) is None, "a state file without a held lock is a leftover"
+    assert running_server_url() is None, "a state file without a held lock is a leftover"
     with (tmp_path / ".towpath/lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert ConnectionOptions().address() == "http://127.0.0.1:5001"
