@@ -22,7 +22,7 @@ from typing import Final, Literal, NamedTuple
 from towpath.errors import DeclarationError
 from towpath.tools.egress_rules import DEFAULT_LIMITS, EgressLimits, pattern_faults
 from towpath.tools.sandbox_port import PROXY_ENVIRONMENT, SandboxGate, sandbox_gate
-from towpath.tools.system_call_filter import system_call_filter
+from towpath.tools.isolation.system_call_filter import system_call_filter
 from towpath_fabric.clock import monotonic
 
 _log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from towpath.tools.sandbox import (
     set_data_folder,
     set_defaults,
 )
-from towpath.tools.system_call_filter import system_call_filter
+from towpath.tools.isolation.system_call_filter import system_call_filter
 from towpath_embedded.log_follower import sandbox_notice
 from towpath_embedded.up import UpOptions, up
 from towpath_worker.adapters.mcp.config import load_servers
