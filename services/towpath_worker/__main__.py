@@ -23,8 +23,9 @@ with paused():
     from towpath.errors import DeclarationError, RefusedError, problem_of
     from towpath.toolbox import leave_out_working_folder
     from towpath.tools.egress_rules import split_patterns
+    from towpath.tools.isolation.data_folders import set_data_folder
     from towpath.tools.platform_address import PlatformAddressSettings
-    from towpath.tools.sandbox import set_data_folder, set_defaults
+    from towpath.tools.sandbox import set_defaults
     from towpath_contracts.base import JsonObject
     from towpath_fabric.service import Service
     from towpath_worker.settings import WorkerSettings

@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,40 +20,21 @@ from typing import Final, Literal, NamedTuple
 
 from towpath.errors import DeclarationError
 from towpath.tools.egress_rules import DEFAULT_LIMITS, EgressLimits, pattern_faults
-from towpath.tools.sandbox_port import PROXY_ENVIRONMENT, SandboxGate, sandbox_gate
+from towpath.tools.isolation.mounts import HOME, SYSTEM, open_grants, system_mounts
 from towpath.tools.isolation.system_call_filter import system_call_filter
+from towpath.tools.sandbox_port import PROXY_ENVIRONMENT, SandboxGate, sandbox_gate
 from towpath_fabric.clock import monotonic
 
 _log = logging.getLogger(__name__)
 
 SandboxMode = Literal["required", "preferred", "none"]
 
-HOME: Final = "/home/sandbox"
-DATA_FOLDER: Final = ".towpath"
-"""Of the embedded platform, with its keys: empty in the sandbox where it lies in a folder that was granted."""
-
-_CLUSTER_PLACES: Final = (Path("/var/lib/towpath"), Path("/var/tmp/towpath"))  # noqa: S108 - of root's platforms
-_OF_A_PLATFORM: Final = (".s.PGSQL.5432", "lock", "nats")
 _PROBE_TIMEOUT_S: Final = 10
 _RETRY_S: Final = 60.0
 _USER_ID: Final = "1000"  # inside; outside it stays who runs the worker
 _NOBODY: Final = "65534"
-_TEMPORARY_BYTES: Final = "268435456"  # of each folder in memory: /tmp, the home, /dev/shm
 _PASSWD: Final = f"sandbox:x:{_USER_ID}:{_USER_ID}::{HOME}:/bin/sh\n"
 _GROUP: Final = f"sandbox:x:{_USER_ID}:\n"
-_SYSTEM: Final = ("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin")
-_ETC: Final = (
-    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "timezone", "mime.types"),
-    *("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "ca-certificates", "nsswitch.conf"),
-)
-_ETC_OF_NETWORKS: Final = ("resolv.conf", "hosts", "services", "gai.conf")
-# Files there belong to root, whom the kernel lets change them without any capability.
-_PROC_OF_THE_KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
-# What a worker of root could read there of the whole machine.
-_PROC_OF_ROOT: Final = (
-    *("kcore", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "slabinfo", "timer_list"),
-    *("vmallocinfo", "keys", "key-users", "sched_debug", "latency_stats"),
-)
 # `ulimit` counts files in 512 bytes and memory in KiB; which letter stands for processes depends on the shell.
 _LIMITS: Final = (
     'ulimit -c 0; ulimit -f "$1"; ulimit -d "$2"; ulimit -n "$3"; { ulimit -u "$4" || ulimit -p "$4"; } 2>/dev/null; '
@@ -118,7 +98,6 @@ class SandboxCommand(NamedTuple):
 
 _default: SandboxMode = "none"
 _default_egress: tuple[str, ...] = ()
-_own_data_folder: Path | None = None
 
 
 def default_mode() -> SandboxMode:
@@ -135,12 +114,6 @@ def set_defaults(mode: SandboxMode, egress: tuple[str, ...] = ()) -> None:
     """Have programs of this process run in a sandbox unless something else is said for one of them."""
     global _default, _default_egress
     _default, _default_egress = mode, egress
-
-
-def set_data_folder(folder: Path) -> None:
-    """Hide the data folder of the platform of this process, wherever it lies in what is granted."""
-    global _own_data_folder  # noqa: PLW0603 - a process belongs to one platform
-    _own_data_folder = _absolute(folder)
 
 
 def refusal() -> str:
@@ -190,7 +163,7 @@ def _candidates() -> Iterator[str]:
 
 def _try(bubblewrap: str) -> str | None:
     """Start a program in a sandbox; return what refused it, None where nothing did."""
-    with _described(bubblewrap, ("/bin/sh", "-c", ":"), None, Sandbox()) as made:
+    with _described(bubblewrap, ("/bin/sh", "-c", ":"), None, Sandbox(files=("/usr",))) as made:
         try:
             done = subprocess.run(
                 made.words,
@@ -248,7 +221,8 @@ def _program(word: str, cwd: str | Path | None, environment: Mapping[str, str]) 
 def _described(
     bubblewrap: str, command: Sequence[str], cwd: str | Path | None, sandbox: Sandbox
 ) -> Iterator[SandboxCommand]:
-    readable = [*_files_of(command[0]), *(() if cwd is None else (Path(cwd),)), *map(_expanded, sandbox.files)]
+    program_files = list(_files_of(command[0]))
+    readable = [*(() if cwd is None else (Path(cwd),)), *map(_expanded, sandbox.files)]
     writable = [_expanded(path) for path in sandbox.writable]
     program = system_call_filter()
     assert program is not None
@@ -257,17 +231,18 @@ def _described(
             open_files.enter_context(_memory_file(content)) for content in (program, _PASSWD.encode(), _GROUP.encode())
         )
         gate = open_files.enter_context(sandbox_gate()) if sandbox.egress else None
+        mounts, granted = open_grants(open_files, program_files, readable, writable)
         words = (
-            *_as_nobody([Path(bubblewrap), *readable], writable),
+            *_as_nobody([Path(bubblewrap), *program_files, *readable], writable),
             bubblewrap,
             *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
             *(() if sandbox.network else ("--unshare-net",)),
             *("--uid", _USER_ID, "--gid", _USER_ID, "--hostname", "sandbox", "--cap-drop", "ALL"),
             *("--die-with-parent", "--new-session", "--seccomp", str(rules)),
             *(() if gate is None else gate.words),
-            *_system(network=sandbox.network),
+            *system_mounts(network=sandbox.network),
             *("--ro-bind-data", str(passwd), "/etc/passwd", "--ro-bind-data", str(group), "/etc/group"),
-            *_mounts(readable, writable),
+            *mounts,
             *("--remount-ro", "/dev", "--remount-ro", "/"),
             *("--chdir", str(Path(cwd).absolute()) if cwd is not None else HOME),
             *("--", "/bin/sh", "-c", _LIMITS, "sandbox"),
@@ -275,77 +250,8 @@ def _described(
             *(str(sandbox.max_processes), str(sandbox.max_cpu_s)),
             *command,
         )
-        passed = (rules, passwd, group, *(() if gate is None else gate.descriptors))
+        passed = (rules, passwd, group, *granted, *(() if gate is None else gate.descriptors))
         yield SandboxCommand(words, passed, Path("/"), gate)
-
-
-def _system(*, network: bool) -> Iterator[str]:
-    """Yield the mounts that every sandbox has."""
-    yield from ("--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev")
-    for name in _PROC_OF_THE_KERNEL:
-        yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
-    for name in filter(lambda file: Path("/proc", file).exists(), _PROC_OF_ROOT):
-        yield from ("--ro-bind", os.devnull, f"/proc/{name}")
-    for folder in ("/tmp", HOME, "/dev/shm"):  # noqa: S108 - of the sandbox
-        yield from ("--size", _TEMPORARY_BYTES, "--tmpfs", folder)
-    for name in _SYSTEM:
-        path = Path(name)
-        if path.is_symlink():
-            yield from ("--symlink", os.readlink(path), name)  # noqa: PTH115 - the text itself
-        elif path.exists():
-            yield from ("--ro-bind", name, name)
-    for name in (*_ETC, *(_ETC_OF_NETWORKS if network else ())):
-        yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
-
-
-def _mounts(readable: Sequence[Path], writable: Sequence[Path]) -> Iterator[str]:
-    """Yield the mounts of what is granted, outer folders first: an inner one keeps what was said of it.
-
-    Data folders are emptied after all of them, so that no other grant brings one back.
-    """
-    granted = {_absolute(path): "--ro-bind" for path in readable} | {_absolute(path): "--bind" for path in writable}
-    outer_first = sorted(granted, key=lambda path: len(path.parts))
-    for path in outer_first:
-        if not path.exists():
-            raise FileNotFoundError(2, f"{path} is granted to it and does not exist")
-        yield from (granted[path], str(path), str(path))
-    for place in sorted(set(_hidden(outer_first))):
-        yield from ("--tmpfs", str(place)) if place.is_dir() else ("--ro-bind", os.devnull, str(place))
-
-
-def _hidden(granted: Sequence[Path]) -> Iterator[Path]:
-    """Yield where data folders and databases of platforms would be seen in what is *granted*.
-
-    What a path leads to is compared: another name of a folder shows the same. Databases trust whoever reaches them.
-    """
-    own = [] if _own_data_folder is None else [_own_data_folder]
-    data = {folder.resolve() for folder in (*own, *(path / DATA_FOLDER for path in granted)) if folder.is_dir()}
-    inside_only = {folder.resolve() for folder in _database_folders()} - data
-    for path in granted:
-        real = path.resolve()
-        yield from (path / one.relative_to(real) for one in data | (inside_only - {real}) if one.is_relative_to(real))
-        yield from (_as_seen(path, real, one) for one in data if real.is_relative_to(one))
-
-
-def _as_seen(path: Path, real: Path, folder: Path) -> Path:
-    """Return what *folder*, which *real* lies in, is called by *path*, another name of *real*; else *path* itself."""
-    depth = len(real.relative_to(folder).parts)
-    same = depth and path.parts[-depth:] == real.parts[-depth:] and path.parents[depth - 1].resolve() == folder
-    return path.parents[depth - 1] if same else path
-
-
-def _database_folders() -> Iterator[Path]:
-    """Yield where embedded platforms of this machine have data and sockets outside their data folders."""
-    for place in _CLUSTER_PLACES:
-        yield from place.glob("cluster-*")
-    for folder in Path(tempfile.gettempdir()).glob("towpath-*"):
-        with contextlib.suppress(OSError):  # another user's, who has closed it
-            if any((folder / name).exists() for name in _OF_A_PLATFORM):
-                yield folder
-
-
-def _absolute(path: Path) -> Path:
-    return path.resolve() if ".." in path.parts else path.absolute()  # a link in it stays, else programs move
 
 
 def _expanded(path: str | Path) -> Path:
@@ -356,11 +262,18 @@ def _files_of(program: str) -> Iterator[Path]:
     """Yield what *program* needs beside `/usr`: itself, and the whole of a Python or of its virtual environment."""
     path, real = Path(program), Path(program).resolve()
     for one in dict.fromkeys((path, real)):
-        if one.is_relative_to("/usr") or str(one).startswith(tuple(f"{name}/" for name in _SYSTEM)):
+        if one.is_relative_to("/usr") or str(one).startswith(tuple(f"{name}/" for name in SYSTEM)):
             continue
         prefix = one.parent.parent
-        is_python = one.parent.name == "bin" and one.name.startswith("python") and prefix != Path.home() / ".local"
+        is_python = one.parent.name == "bin" and one.name.startswith("python") and _has_a_python(prefix)
         yield prefix if is_python else one
+
+
+def _has_a_python(prefix: Path) -> bool:
+    """Return whether *prefix* is an installation or an environment: all of it will be read."""
+    if prefix in (Path.home(), Path.home() / ".local"):
+        return False
+    return (prefix / "pyvenv.cfg").is_file() or any((prefix / "lib").glob("python3*"))
 
 
 def _as_nobody(readable: Sequence[Path], writable: Sequence[Path]) -> tuple[str, ...]:

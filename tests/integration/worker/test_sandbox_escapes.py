@@ -7,6 +7,7 @@ import asyncio
 import ctypes
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -64,6 +65,13 @@ ONLY_STOPPED_BY_A_SANDBOX = {
 }
 """What works without a sandbox wherever these tests run, root or not."""
 
+OF_A_GRANTED_FOLDER = {
+    *("descriptor_over_a_socket_in_a_granted_folder", "descriptor_over_an_abstract_socket"),
+    *("descriptor_over_a_pair_of_datagrams", "set_user_id_by_chmod", "set_user_id_by_fchmod"),
+    *("set_user_id_of_a_new_file", "set_user_id_of_a_node", "set_group_id_of_a_folder"),
+}
+"""What works without a sandbox too, and is worth trying only where a folder may be changed."""
+
 REFUSED_BY_THE_PROXY = {
     **dict.fromkeys(
         (
@@ -104,7 +112,7 @@ def outside(folder: Path) -> Iterator[dict[str, Any]]:
     """Make what the attempts look for, and tell where it is: a sandbox is not to hold because they guess wrong."""
     with ExitStack() as stack:
         data, keys = folder / ".towpath", folder / ".ssh"
-        for place in (data, keys):
+        for place in (data, keys, folder / "shared"):
             place.mkdir()
         for file in (data / "ticket.key", keys / "id_ed25519"):
             file.write_text("secret")
@@ -137,11 +145,48 @@ def outside(folder: Path) -> Iterator[dict[str, Any]]:
             "nats": listening[0].getsockname()[1],
             "postgres": listening[1].getsockname()[1],
             "abstract": abstract,
+            "shared": str(folder / "shared"),
+            "gives": stack.enter_context(giver(folder)),
             "socket": path,
             "datagrams": stack.enter_context(echo()),
             "shm": stack.enter_context(shared()),
             "survivor": f"survivor-{os.getpid()}",
         }
+
+
+@contextmanager
+def giver(folder: Path) -> Iterator[str]:
+    """Hand *folder* to whoever asks, over sockets in a folder that may be granted and one with a name of no folder."""
+    name, ends = f"gives-{os.getpid()}", threading.Event()
+    with ExitStack() as stack:
+        opened = os.open(folder, os.O_RDONLY)
+        stack.callback(os.close, opened)
+        streams = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2)]
+        for server, address in zip(streams, (str(folder / "shared" / "gives"), "\0" + name), strict=True):
+            server.bind(address)
+            server.listen()
+        datagrams = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        datagrams.bind(str(folder / "shared" / "gives-datagrams"))
+
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, opened.to_bytes(4, sys.byteorder))]
+
+        def give() -> None:
+            while not ends.is_set():
+                for ready in select.select([*streams, datagrams], [], [], 0.05)[0]:
+                    if ready is datagrams:
+                        datagrams.sendmsg([b"x"], rights, 0, datagrams.recvfrom(1)[1])
+                        continue
+                    with ready.accept()[0] as client:
+                        client.recv(1)
+                        client.sendmsg([b"x"], rights)
+
+        thread = threading.Thread(target=give)
+        thread.start()
+        try:
+            yield name
+        finally:
+            ends.set()
+            thread.join()
 
 
 @contextmanager
@@ -209,6 +254,9 @@ async def test_nothing_of_the_corpus_gets_out_and_much_of_it_works_without_a_san
         with outside(tmp_path) as found:
             facts = {**found, **servers}
             inside = await tried(facts, required)
+            may_write = replace(required, writable=(facts["shared"],))
+            granted = await tried(facts, may_write)
+            networked = await tried(facts, replace(may_write, network=True))
             control = await tried(facts, Sandbox(mode="none"))
             own = await tried(
                 facts, required, sys.executable
@@ -219,11 +267,14 @@ async def test_nothing_of_the_corpus_gets_out_and_much_of_it_works_without_a_san
             name_places(monkeypatch)
             let_out = await tried(facts, egress(facts))
     unlimited = {"more_processes_than_allowed"} if os.geteuid() == 0 else set()  # as docs/tools.md says
-    assert {name: told for name, (reached, told) in own.items() if reached and name not in unlimited} == {}
+    for one in (own, granted):
+        assert {name: told for name, (reached, told) in one.items() if reached and name not in unlimited} == {}
+    assert {name: told for name, told in networked.items() if told[0] and name in OF_A_GRANTED_FOLDER} == {}
     for one in (inside, let_out):
         table = [f"{name:40} {one[name][0]!s:6} {control[name][0]!s:6} {one[name][1]}" for name in one]
         assert [line for name, line in zip(one, table, strict=True) if one[name][0]] == []
     assert {name: let_out[name][1] for name, said in REFUSED_BY_THE_PROXY.items() if said not in let_out[name][1]} == {}
-    assert len(inside) >= 110
+    assert len(inside) >= 123
     works = {name for name, (reached, _) in control.items() if reached}
-    assert works >= ONLY_STOPPED_BY_A_SANDBOX, sorted(ONLY_STOPPED_BY_A_SANDBOX - works)
+    expected = ONLY_STOPPED_BY_A_SANDBOX | OF_A_GRANTED_FOLDER
+    assert works >= expected, sorted(expected - works)

@@ -14,7 +14,7 @@ from tests.support.escapes.attempts import ATTEMPTS
 
 
 def main() -> None:
-    for module in ("files", "processes", "rights", "kernel", "sockets", "egress"):
+    for module in ("files", "processes", "rights", "kernel", "sockets", "grants", "egress"):
         importlib.import_module(f"tests.support.escapes.{module}")
     found = {}
     for name, function in ATTEMPTS.items():

@@ -25,7 +25,7 @@ def data_folder_listed() -> str:
 
 @attempt
 def home() -> str:
-    return some([*Path(FACTS["home"]).iterdir()])
+    return some([place for place in Path(FACTS["home"]).iterdir() if str(place) != FACTS["shared"]])
 
 
 @attempt

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import os
 import struct
 import sys
 from pathlib import Path
@@ -14,17 +15,18 @@ from pydantic import ValidationError
 from towpath import Sandbox, ToolError, run_process
 from towpath.errors import DeclarationError, RefusedError
 from towpath.tools import sandbox as sandboxes
+from towpath.tools.isolation import data_folders, granted_path
+from towpath.tools.isolation.data_folders import set_data_folder
+from towpath.tools.isolation.mounts import HOME
+from towpath.tools.isolation.system_call_filter import system_call_filter
 from towpath.tools.process import as_sandbox
 from towpath.tools.sandbox import (
-    HOME,
     Bubblewrap,
     default_mode,
     find_bubblewrap,
     refusal,
-    set_data_folder,
     set_defaults,
 )
-from towpath.tools.isolation.system_call_filter import system_call_filter
 from towpath_embedded.log_follower import sandbox_notice
 from towpath_embedded.up import UpOptions, up
 from towpath_worker.adapters.mcp.config import load_servers
@@ -81,7 +83,7 @@ async def test_the_working_folder_is_read_and_changed_only_where_that_is_granted
 async def test_an_inner_grant_keeps_what_was_said_of_it_and_no_grant_brings_a_data_folder_back(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandboxes, "_own_data_folder", None)
+    monkeypatch.setattr(data_folders, "_own", None)
     set_data_folder(folder / "deep" / "data")
     for place in ("deep/data", "fixed"):
         (folder / place).mkdir(parents=True)
@@ -100,11 +102,12 @@ async def test_an_inner_grant_keeps_what_was_said_of_it_and_no_grant_brings_a_da
 
 @pytest.fixture
 def linked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Another name of the folder, where this worker's platform keeps its data below a folder."""
+    """Another name of the folder, as the system may have one; this worker's platform keeps its data below it."""
     data = folder / "deep" / "data"
     data.mkdir(parents=True)
     (data / "seal.key").write_text("secret")
-    monkeypatch.setattr(sandboxes, "_own_data_folder", None)
+    monkeypatch.setattr(data_folders, "_own", None)
+    monkeypatch.setattr(granted_path, "is_of_the_system", lambda *_: True)
     set_data_folder(data)
     link = folder.with_name(folder.name + "-link")
     link.symlink_to(folder)
@@ -140,7 +143,7 @@ async def test_databases_of_platforms_are_hidden_wherever_the_machine_keeps_them
     ):
         (folder / name).mkdir(parents=True)
         (folder / name / inside).write_text("inside")
-    monkeypatch.setattr(sandboxes, "_CLUSTER_PLACES", (folder / "var",))
+    monkeypatch.setattr(data_folders, "_CLUSTER_PLACES", (folder / "var",))
     monkeypatch.setattr("tempfile.tempdir", str(folder / "tmp"))
     done = await run_process(
         "find", folder / "tmp", folder / "var", "-type", "f", sandbox=Sandbox(files=(folder,), mode="preferred")
@@ -263,29 +266,64 @@ def test_the_filter_refuses_and_allows_by_number_and_argument() -> None:
     program = system_call_filter("x86_64")
     assert program is not None
     refused, allowed = 0x0005_0000 | errno.EPERM, 0x7FFF_0000
+    missing, no_family, no_pair = (0x0005_0000 | code for code in (errno.ENOSYS, errno.EAFNOSUPPORT, errno.EOPNOTSUPP))
     decided = {
-        (101, 0, 0): refused,  # ptrace
-        (0, 0, 0): allowed,  # read
-        (56, 17, 0): allowed,  # clone, as fork does it
-        (56, 0x1000_0011, 0): refused,
-        (435, 0, 0): 0x0005_0000 | errno.ENOSYS,
+        (101,): refused,  # ptrace
+        (0,): allowed,  # read
+        (56, 17): allowed,  # clone, as fork does it
+        (56, 0x1000_0011): refused,
+        (435,): missing,
         (16, 1, 0x5412): refused,  # TIOCSTI
         (16, 1, 0x5401): allowed,
         (41, 2, 1): allowed,  # an internet socket
-        (41, 40, 1): 0x0005_0000 | errno.EAFNOSUPPORT,
-        (0x4000_0000 + 101, 0, 0): refused,
+        (41, 1, 1): no_family,  # a unix socket
+        (41, 40, 1): no_family,
+        (53, 1, 0x80801): allowed,  # a pair of streams, not inherited, not blocking
+        (53, 1, 5): allowed,
+        (53, 1, 2): no_pair,  # of datagrams
+        (53, 1, 0x80003): no_pair,  # of raw ones, which are made datagrams
+        (0x4000_0000 + 101,): refused,
     }
     assert {call: run_filter(program, 0xC000_003E, *call) for call in decided} == decided
-    assert run_filter(program, 0x4000_0003, 101, 0, 0) == 0x8000_0000
+    assert run_filter(program, 0x4000_0003, 101) == 0x8000_0000
     other = system_call_filter("aarch64")
     assert other is not None
-    assert run_filter(other, 0xC000_00B7, 117, 0, 0) == refused
+    assert run_filter(other, 0xC000_00B7, 117) == refused
+    assert run_filter(other, 0xC000_00B7, 199, 1, 2) == no_pair
     assert system_call_filter("m68k") is None
 
 
-def run_filter(program: bytes, arch: int, number: int, first: int, second: int) -> int:
+@pytest.mark.parametrize(
+    ("machine", "arch", "modes", "opens"),
+    [
+        ("x86_64", 0xC000_003E, {90: 1, 91: 1, 268: 2, 452: 2, 83: 1, 258: 2, 133: 1, 259: 2, 85: 1}, {2: 1, 257: 2}),
+        ("aarch64", 0xC000_00B7, {52: 1, 53: 2, 452: 2, 34: 2, 33: 2}, {56: 2}),
+    ],
+)
+def test_the_filter_refuses_every_mode_that_gives_others_the_rights_of_a_file(
+    machine: str, arch: int, modes: dict[int, int], opens: dict[int, int]
+) -> None:
+    program = system_call_filter(machine)
+    assert program is not None
+    refused, allowed = 0x0005_0000 | errno.EPERM, 0x7FFF_0000
+    for number, at in modes.items():
+        for mode, answer in ((0o4755, refused), (0o2755, refused), (0o6000, refused), (0o1777, allowed)):
+            assert run_filter(program, arch, number, *[0] * at, mode) == answer, (number, oct(mode))
+        assert run_filter(program, arch, number, *[0o6000] * at, 0o755) == allowed, "another argument is no mode"
+    for number, at in opens.items():
+        for flags, mode, answer in (
+            (os.O_CREAT | os.O_WRONLY, 0o4755, refused),
+            (os.O_TMPFILE | os.O_RDWR, 0o2755, refused),
+            (os.O_CREAT | os.O_WRONLY, 0o1755, allowed),
+            (os.O_DIRECTORY | os.O_CLOEXEC, 0o7777, allowed),  # what is opened exists, and this is not looked at
+        ):
+            assert run_filter(program, arch, number, *[0] * at, flags, mode) == answer, (number, flags, oct(mode))
+    assert run_filter(program, arch, 437) == 0x0005_0000 | errno.ENOSYS, "openat2 has its mode in memory"
+
+
+def run_filter(program: bytes, arch: int, number: int, *arguments: int) -> int:
     """Return what the program answers, as the kernel would run it."""
-    data = struct.pack("=IIQQQ", number, arch, 0, first, second)
+    data = struct.pack("=IIQ6Q", number, arch, 0, *arguments, *[0] * (6 - len(arguments)))
     place = value = 0
     while True:
         code, when, otherwise, operand = struct.unpack_from("=HBBI", program, 8 * place)
@@ -294,6 +332,8 @@ def run_filter(program: bytes, arch: int, number: int, first: int, second: int) 
             return int(operand)
         if code == 0x20:
             (value,) = struct.unpack_from("=I", data, operand)
+        elif code == 0x54:
+            value &= operand
         else:
             holds = {0x15: value == operand, 0x35: value >= operand, 0x45: bool(value & operand)}[code]
             place += when if holds else otherwise

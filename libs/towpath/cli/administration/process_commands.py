@@ -65,11 +65,17 @@ def join_platform(user: str) -> None:
     try:
         known = json.loads(passwords.read_text("utf-8"))
         owner = str(STATE.stat().st_uid)  # who made the folder runs the broker
-        variables = {"URL": state["nats_url"], "USER": user, "PASSWORD": known[user], "OWNER": owner}
+        names = {
+            "NATS_URL": state["nats_url"],
+            "NATS_USER": user,
+            "NATS_PASSWORD": known[user],
+            "NATS_OWNER": owner,
+        }
     except (OSError, ValueError, KeyError) as error:
         raise ProblemError(problem("file_missing", f"the broker's password can't be read: {error}")) from error
-    for name, value in variables.items():
-        os.putenv(f"TOWPATH_NATS_{name}", value)  # for the program this process becomes; nothing here reads it
+    names["STATE_FILE"] = str((STATE / "state.json").absolute())  # a worker hides this platform from its programs
+    for name, value in names.items():
+        os.putenv(f"TOWPATH_{name}", value)  # for the program this process becomes; nothing here reads it
 
 
 def serve(role: str, /, *arguments: Arguments) -> None:

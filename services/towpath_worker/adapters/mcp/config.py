@@ -192,7 +192,7 @@ def load_servers(path: str | Path) -> ServersFile:
     ]
     if problems:
         raise RefusedError(locate_problems(CODE, place, lines, problems))
-    return read.model_copy(update={"folder": place.absolute().parent})
+    return read.model_copy(update={"folder": place.absolute().parent.resolve()})
 
 
 def _without_folder(written: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,173 @@
+"""What one program in a sandbox leaves in a folder that it may change grants nothing to the next one."""
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from towpath import Sandbox, ToolError, run_process
+from towpath.tools.isolation import data_folders, granted_path
+from towpath.tools.isolation.data_folders import LEVELS, MAX_FOLDERS, set_data_folder
+from towpath.tools.isolation.granted_path import is_of_the_system, open_granted
+from towpath.tools.sandbox import _files_of, refusal
+
+PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
+KEYS = ("authorization", "ticket.key", "seal.key", "state.json")
+FIND = "for one in $(find WHERE -name ticket.key); do cat $one; done; echo looked"
+
+
+@pytest.fixture(autouse=True)
+def _no_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_folders, "_own", None)
+
+
+def data_folder(place: Path) -> Path:
+    place.mkdir(parents=True)
+    for name in KEYS:
+        (place / name).write_text("secret\n")
+    return place
+
+
+async def shell(script: str, **granted: tuple[Path, ...]) -> str:
+    """Run a script where it may change or read what is granted; return what it printed."""
+    done = await run_process("sh", "-c", script, sandbox=Sandbox(mode="required", **granted))
+    return done.text
+
+
+async def looked(where: Path, **granted: tuple[Path, ...]) -> str:
+    return await shell(FIND.replace("WHERE", str(where)), **granted)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A folder that programs may change, beside a private one."""
+    (tmp_path / "work" / "out").mkdir(parents=True)
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "id_rsa").write_text("secret")
+    return tmp_path / "work"
+
+
+@pytest.mark.parametrize("kind", ["writable", "files", "cwd", "below"])
+async def test_an_inner_grant_that_a_program_has_replaced_by_a_link_is_refused(work: Path, kind: str) -> None:
+    if refusal():
+        return
+    private, out = work.parent / "private", work / "out"
+    await shell(f"rmdir {out}; ln -s {private} {out}", writable=(work,))
+    assert out.is_symlink()
+    granted = out / "id_rsa" if kind == "below" else out
+    sandbox = Sandbox() if kind == "cwd" else Sandbox(**{"files" if kind == "below" else kind: (granted,)})
+    with pytest.raises(ToolError, match=f"{out} is a link, which a program may have made") as refused:
+        await run_process("cat", f"{out}/id_rsa", sandbox=sandbox, cwd=out if kind == "cwd" else None)
+    assert refused.value.code == "process_not_started"
+    assert list(private.iterdir()) == [private / "id_rsa"]
+
+
+async def test_a_grant_that_is_replaced_again_and_again_never_shows_what_the_links_lead_to(work: Path) -> None:
+    if refusal():
+        return
+    out, link = work / "out", work / "link"
+    link.symlink_to(work.parent / "private")
+    swap = f"""
+import ctypes, time
+exchange = lambda: ctypes.CDLL(None).renameat2(-100, b"{out}", -100, b"{link}", 2)
+until = time.monotonic() + 4
+while time.monotonic() < until:
+    exchange(); exchange()
+"""
+    swapping = asyncio.create_task(run_process(PYTHON, "-c", swap, sandbox=Sandbox(writable=(work,))))
+    told = []
+    while not swapping.done():
+        try:
+            told.append(await shell(f"ls {out}", writable=(out,)))
+        except ToolError as refused:
+            told.append(refused.code)
+    assert (await swapping).returncode == 0
+    assert not [one for one in told if "id_rsa" in one]
+    assert len(told) > 10
+
+
+def test_a_python_that_a_program_has_linked_does_not_show_the_folder_above_it(work: Path) -> None:
+    place = work.parent / "private" / "bin"
+    place.mkdir()
+    (place / "python-tool").write_text("#!/bin/sh\n")
+    (work / "tool").symlink_to(place / "python-tool")
+    assert [*_files_of(str(work / "tool"))] == [work / "tool", place / "python-tool"]
+    assert next(_files_of(sys.executable)) == Path(sys.prefix)
+
+
+def test_links_of_the_system_are_followed_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_of_the_system(Path("/bin"), 0) and is_of_the_system(Path("/var/run"), 0)
+    assert not is_of_the_system(tmp_path / "link", 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert not is_of_the_system(Path("/srv/work/link"), 0), "root's own programs may have made it"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert is_of_the_system(Path("/srv/work/link"), 0)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "first").symlink_to("second/../a")
+    (tmp_path / "second").symlink_to(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.setattr(granted_path, "is_of_the_system", lambda *_: True)
+    with pytest.raises(OSError, match="too many links"), open_granted(tmp_path / "loop"):
+        pass
+    with pytest.raises(FileNotFoundError, match="does not exist"), open_granted(tmp_path / "a" / "missing" / "b"):
+        pass
+    before = len([*Path("/proc/self/fd").iterdir()])
+    with open_granted(tmp_path / "second") as opened:
+        assert (opened.place, opened.real) == (tmp_path / "second", tmp_path.resolve())
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+async def test_data_folders_of_other_platforms_are_empty_in_the_upper_levels_of_a_grant(tmp_path: Path) -> None:
+    if refusal():
+        return
+    for place in (".towpath", "one/.towpath", "one/two/.towpath", "one/two/three/.towpath", "one/named-otherwise"):
+        data_folder(tmp_path / place)
+    assert await looked(tmp_path, files=(tmp_path,)) == "looked\n"
+    assert await looked(tmp_path, writable=(tmp_path,)) == "looked\n"
+    assert await looked(tmp_path, files=(tmp_path / "one" / ".towpath",)) == "looked\n"
+    file = tmp_path / "one" / ".towpath" / "ticket.key"
+    assert await shell(f"cat {file}; echo looked", files=(file,)) == "looked\n"
+    below = data_folder(tmp_path / "/".join("d" * LEVELS) / ".towpath")
+    assert "secret" in await looked(below.parent, files=(tmp_path,)), "deeper ones are not looked for, as is documented"
+
+
+async def test_the_search_for_data_folders_ends_in_a_large_tree(tmp_path: Path) -> None:
+    for number in range(MAX_FOLDERS + 10):
+        (tmp_path / "many" / f"{number:05}").mkdir(parents=True)
+    data_folder(tmp_path / "one" / ".towpath")
+    assert refusal() or await looked(tmp_path, files=(tmp_path,)) == "looked\n"
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_program_can_not_move_a_data_folder_to_where_the_next_one_finds_it(tmp_path: Path, known: bool) -> None:
+    if refusal():
+        return
+    data = data_folder(tmp_path / "k" / "proj" / ".towpath")
+    if known:
+        set_data_folder(data)
+    move = "mkdir -p 1/2/3/4/5; mv k/proj 1/2/3/4/5/x; mv k 1/2/3/4/5/y; echo x > k/proj/written"
+    await shell(f"cd {tmp_path}; {move}", writable=(tmp_path,))
+    assert (data / "ticket.key").exists() and (tmp_path / "k" / "proj" / "written").exists()
+    assert await looked(tmp_path, writable=(tmp_path,)) == "looked\n"
+
+
+async def test_the_own_data_folder_is_hidden_wherever_it_was_moved_to(tmp_path: Path) -> None:
+    if refusal():
+        return
+    set_data_folder(data_folder(tmp_path / "proj" / "data"))
+    deep = tmp_path / "1" / "2" / "3" / "4" / "5" / "6"
+    deep.mkdir(parents=True)
+    (tmp_path / "proj").rename(deep / "proj")
+    assert await looked(tmp_path, writable=(tmp_path,)) == "looked\n"
+    assert await looked(tmp_path, files=(deep / "proj" / "data",)) == "looked\n"
+
+
+async def test_so_many_data_folders_that_no_command_can_name_them_are_refused(tmp_path: Path) -> None:
+    for number in range(300):
+        (tmp_path / f"{number}" / ".towpath").mkdir(parents=True)
+    if not refusal():
+        with pytest.raises(ToolError, match="300 data folders of platforms"):
+            await looked(tmp_path, files=(tmp_path,))
