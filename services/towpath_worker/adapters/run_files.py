@@ -7,6 +7,9 @@ a change set, which the run may refuse; nothing outlives the call.
 import asyncio
 import base64
 import json
+import os
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from towpath_contracts.rpc import BLOB_GET_CALLS
 from towpath_contracts.tools.calls import BlobChunk, ToolInvocation
 from towpath_contracts.tools.internal_outcomes import GetWorkspaceChunk
 from towpath_contracts.tools.workspace import (
+    MAX_DEPTH,
     MAX_FILE_BYTES,
     MAX_FILES,
     MAX_NAMES_BYTES,
@@ -32,6 +36,12 @@ ANSWER_S = 5.0
 TRIES = 4
 PAUSE_S = 0.5
 READ_ONLY = 0o444
+MAX_LEVELS = 4 * MAX_DEPTH
+"""Of folders: no file of a run lies that deep, and a folder without files may."""
+
+MAX_ENTRIES = 20 * MAX_FILES
+"""Files, folders and links that are looked at: most of what a program leaves there is no file of the run."""
+
 MAX_SHOWN = 256
 """Characters of a path that an outcome names."""
 
@@ -100,10 +110,8 @@ class RunFiles:
     def _read(self) -> dict[str, bytes]:
         """Read every plain file; links lead out of the copy and are left out."""
         found: dict[str, bytes] = {}
-        for location in sorted(self.folder.rglob("*")):
-            if location.is_symlink() or not location.is_file():
-                continue
-            path = location.relative_to(self.folder).as_posix()
+        for path in _plain_files(self.folder):
+            location = self.folder / path
             if len(found) >= MAX_FILES or location.stat().st_size > MAX_FILE_BYTES:
                 raise FileChangesLostError("workspace_full", path)
             data = location.read_bytes()
@@ -141,6 +149,26 @@ class RunFiles:
             await asyncio.sleep(PAUSE_S)
         msg = "unreachable: the last turn answers or raises"
         raise AssertionError(msg)
+
+
+def _plain_files(folder: Path) -> Iterator[str]:
+    """Yield the paths of all files below *folder*, in a fixed order; raises FileChangesLostError for a tree too large.
+
+    It does not recurse: what a program leaves may be deeper than any stack.
+    """
+    waiting = [""]
+    left = MAX_ENTRIES
+    while waiting:
+        inside = waiting.pop()
+        if inside.count("/") > MAX_LEVELS:
+            raise FileChangesLostError("workspace_unreadable", inside)
+        with os.scandir(folder / inside) as entries:
+            found = sorted(islice(entries, left + 1), key=lambda entry: entry.name)
+        left -= len(found)
+        if left < 0:
+            raise FileChangesLostError("workspace_full", inside)
+        yield from (inside + entry.name for entry in found if entry.is_file(follow_symlinks=False))
+        waiting += (f"{inside}{entry.name}/" for entry in reversed(found) if entry.is_dir(follow_symlinks=False))
 
 
 def _path_in_run(error: OSError, folder: Path) -> str:

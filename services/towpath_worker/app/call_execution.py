@@ -4,11 +4,10 @@ Whatever a tool does (returns nonsense, raises, hangs, exits), the result is exa
 """
 
 import asyncio
-import tempfile
+import contextlib
 import traceback
 from concurrent.futures import Executor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 from towpath.errors import ToolError
@@ -25,6 +24,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_readings.spans import tool_span
 from towpath_worker.adapters.blobs import put_blob
+from towpath_worker.adapters.call_folders import CallFolders
 from towpath_worker.adapters.run_files import FileChangesLostError, RunFiles
 from towpath_worker.adapters.tool_log import ToolLogWriter
 from towpath_worker.app.call import CallStage, WorkerCall, call_function
@@ -51,12 +51,14 @@ class CallExecutor:
         *,
         worker: str,
         threads: Executor,
+        folders: CallFolders,
         hooks: Hooks,
         metrics: WorkerMetrics,
         log: Logger,
         telemetry: SpanRecorder | None = None,
     ) -> None:
         self._bus = bus
+        self._folders = folders
         self._worker = worker
         self._threads = threads
         self._hooks = hooks
@@ -96,15 +98,12 @@ class CallExecutor:
         access = tool.spec.workspace
         if not access:
             return await self._outcome(call, tool, context, timeout_s)
-        try:
-            place = tempfile.TemporaryDirectory(prefix="towpath-", ignore_cleanup_errors=True)
-        except OSError as error:
-            return self.failed(call, _files_unavailable(error))
-        with place:
-            files = RunFiles(self._bus, call.invocation, Path(place.name))
+        async with contextlib.AsyncExitStack() as stack:
             try:
+                place = await stack.enter_async_context(self._folders.folder())
+                files = RunFiles(self._bus, call.invocation, place)
                 await files.fetch()
-            except ResultRefusedError as error:
+            except (OSError, ResultRefusedError) as error:
                 return self.failed(call, _files_unavailable(error))
             outcome = await self._outcome(call, tool, replace(context, workspace=files.folder), timeout_s)
             if access != "scratch" or outcome.status != "succeeded":
@@ -120,13 +119,17 @@ class CallExecutor:
         try:
             return {"changes": await files.changed()}
         except FileChangesLostError as error:
-            self._log.warning(
-                "the files that a tool changed are lost",
-                tool=call.invocation.tool,
-                execution_id=str(call.invocation.execution_id),
-                code=error.lost.code,
-            )
-            return {"changes_lost": error.lost}
+            lost, cause = error.lost, "FileChangesLostError"
+        except Exception as error:  # noqa: BLE001 - whatever a program left there, the call has an outcome
+            lost, cause = FileChangesLostError("workspace_unreadable").lost, type(error).__name__
+        self._log.warning(
+            "the files that a tool changed are lost",
+            tool=call.invocation.tool,
+            execution_id=str(call.invocation.execution_id),
+            code=lost.code,
+            error=cause,
+        )
+        return {"changes_lost": lost}
 
     async def _outcome(self, call: WorkerCall, tool: AnyTool, context: ToolContext, timeout_s: float) -> ToolOutcome:
         try:

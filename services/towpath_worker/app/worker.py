@@ -29,6 +29,7 @@ from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import PullConsumer, nak
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
+from towpath_worker.adapters.call_folders import CallFolders
 from towpath_worker.app.call import CallSlots, CallStage, WorkerCall, attempt_key
 from towpath_worker.app.call_execution import CallExecutor
 from towpath_worker.app.call_runner import MALFORMED, CallRunner
@@ -102,6 +103,7 @@ class Worker:
         self._metrics = WorkerMetrics(registry)
         self._hooks = Hooks(hooks, self._hook_failed)
         self._threads = ThreadPoolExecutor(options.concurrency, thread_name_prefix="tool")
+        self._folders = CallFolders(log)
         self._active = asyncio.Event()
         self._slots = CallSlots(options.concurrency, self._active)
         self._progress = asyncio.Event()
@@ -119,6 +121,7 @@ class Worker:
             self._bus,
             worker=self._options.name,
             threads=self._threads,
+            folders=self._folders,
             hooks=self._hooks,
             metrics=self._metrics,
             log=self._log,
@@ -159,9 +162,11 @@ class Worker:
                 for toolset in self._toolbox.toolsets():
                     group.create_task(self._pull(toolset), name=f"pull {toolset}")
                 group.create_task(maintenance.run(), name="maintenance")
+                group.create_task(asyncio.to_thread(self._folders.remove_left), name="remove left folders")
         finally:
             self._runner.close()
             self._threads.shutdown(wait=False, cancel_futures=True)
+            self._folders.close()
 
     async def _find_tools(self, group: asyncio.TaskGroup) -> None:
         """Start the sources of tools and wait until each has found its own or failed; a failed one goes on trying."""

@@ -1,6 +1,7 @@
 """Files between a worker's scratch copy and its run: sizes are those of what is stored, and no call is lost."""
 
 import errno
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,26 @@ def leave(context: ToolContext, name: str, content: str, times: int = 1) -> str:
     return "done"
 
 
+@tool(effect_class="pure", name="files.nest", workspace="scratch")
+def nest(context: ToolContext, depth: int, name: str) -> str:
+    """Make folders inside each other, and a file beside them.
+
+    Args:
+        depth: How many of them.
+        name: Of the file, in Latin 1.
+    """
+    assert context.workspace is not None
+    (context.workspace / os.fsdecode(name.encode("latin-1"))).write_bytes(bytes(100_000))
+    at = os.open(context.workspace, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    return str(context.workspace)
+
+
 @pytest.fixture
 def _unreadable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A disk that can't give back one file any more."""
@@ -82,6 +103,21 @@ async def test_d6_a_call_that_happened_stays_succeeded_where_its_changes_are_los
             assert path in outcome.changes_lost.path
         outcome = await tas.call("files.leave", {"name": "a.txt", "content": "x"}, effect_class="irreversible")
         assert [change.path for change in outcome.changes] == ["a.txt"] and outcome.changes_lost is None
+
+
+@pytest.mark.parametrize(("depth", "name"), [(3_000, "a.txt"), (1, "a\xff.txt")])
+async def test_d6_whatever_a_program_leaves_in_its_copy_the_call_has_one_outcome_and_the_copy_goes(
+    nats_server: Nats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, depth: int, name: str
+) -> None:
+    """Row D6: an error while the copy is read would leave the call without an outcome, to be made again and again."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url(), tools=[nest]):
+        outcome = await tas.call("files.nest", {"depth": depth, "name": name}, effect_class="pure")
+        assert outcome.status == "succeeded" and outcome.changes == ()
+        assert outcome.changes_lost is not None
+        assert outcome.changes_lost.code in {"workspace_unreadable", "changes_refused"}
+        assert not Path(str(outcome.result)).parent.exists()
+    assert os.listdir(tmp_path) == []  # noqa: PTH208
 
 
 async def test_d6_a_call_that_has_no_place_for_its_files_has_not_begun(
