@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +74,13 @@ def nest(context: ToolContext, depth: int, name: str) -> str:
 
 
 @pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which a test that fails may leave what pytest could not remove."""
+    yield tmp_path
+    subprocess.run(["rm", "-rf", tmp_path], check=True)
+
+
+@pytest.fixture
 def _unreadable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A disk that can't give back one file any more."""
     read = Path.read_bytes
@@ -107,17 +115,17 @@ async def test_d6_a_call_that_happened_stays_succeeded_where_its_changes_are_los
 
 @pytest.mark.parametrize(("depth", "name"), [(3_000, "a.txt"), (1, "a\xff.txt")])
 async def test_d6_whatever_a_program_leaves_in_its_copy_the_call_has_one_outcome_and_the_copy_goes(
-    nats_server: Nats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, depth: int, name: str
+    nats_server: Nats, deep: Path, monkeypatch: pytest.MonkeyPatch, depth: int, name: str
 ) -> None:
     """Row D6: an error while the copy is read would leave the call without an outcome, to be made again and again."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url(), tools=[nest]):
         outcome = await tas.call("files.nest", {"depth": depth, "name": name}, effect_class="pure")
         assert outcome.status == "succeeded" and outcome.changes == ()
         assert outcome.changes_lost is not None
         assert outcome.changes_lost.code in {"workspace_unreadable", "changes_refused"}
         assert not Path(str(outcome.result)).parent.exists()
-    assert os.listdir(tmp_path) == []  # noqa: PTH208
+    assert os.listdir(deep) == []  # noqa: PTH208
 
 
 async def test_d6_a_call_that_has_no_place_for_its_files_has_not_begun(

@@ -104,3 +104,19 @@ def test_a_platform_that_another_user_planted_is_not_asked(
         (folder / name).chmod(0o777)
     assert running_state() is running_server_url() is None
     assert ClientSettings().server == ConnectionOptions().address() == DEFAULT_SERVER
+
+
+def test_a_worker_that_is_started_by_hand_knows_whose_keys_it_hides(place: tuple[Path, str]) -> None:
+    folder, url = place
+    (folder / "nats").mkdir(mode=0o700)
+    (folder / "nats" / "passwords.json").write_text(json.dumps({"worker": "secret"}))
+    state = {"gateway_url": url, "nats_url": "nats://127.0.0.1:4222"}
+    (folder / "state.json").write_text(json.dumps({**state, "pid": os.getpid()}))
+    script = (
+        "import subprocess; from towpath.cli.administration.process_commands import join_platform; "
+        "join_platform('worker'); subprocess.run(['env'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TOWPATH_")}
+    words = [sys.executable, "-c", script]
+    told = subprocess.run(words, cwd=folder.parent, env=environment, capture_output=True, text=True, check=True).stdout
+    assert f"TOWPATH_STATE_FILE={folder}/state.json" in told.splitlines()

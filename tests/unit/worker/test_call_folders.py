@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,13 +43,20 @@ def nested(folder: Path, depth: int = DEPTH) -> None:
 
 
 @pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which a test that fails may leave what pytest could not remove."""
+    yield tmp_path
+    subprocess.run(["rm", "-rf", tmp_path], check=True)
+
+
+@pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CallFolders:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return CallFolders(structlog.wrap_logger(logging.getLogger("worker"), wrapper_class=structlog.stdlib.BoundLogger))
 
 
-def test_a_folder_goes_however_deep_it_is_and_whatever_rights_it_has(tmp_path: Path) -> None:
-    kept, place = tmp_path / "kept", tmp_path / "call"
+def test_a_folder_goes_however_deep_it_is_and_whatever_rights_it_has(deep: Path) -> None:
+    kept, place = deep / "kept", deep / "call"
     for folder in (kept, place, place / "closed" / "deep"):
         folder.mkdir(parents=True)
     (kept / "file").write_text("kept")
