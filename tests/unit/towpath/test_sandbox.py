@@ -84,6 +84,7 @@ async def test_an_inner_grant_keeps_what_was_said_of_it_and_no_grant_brings_a_da
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(data_folders, "_own", None)
+    monkeypatch.setattr(data_folders, "_held", {})
     set_data_folder(folder / "deep" / "data")
     for place in ("deep/data", "fixed"):
         (folder / place).mkdir(parents=True)
@@ -107,6 +108,7 @@ def linked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     data.mkdir(parents=True)
     (data / "seal.key").write_text("secret")
     monkeypatch.setattr(data_folders, "_own", None)
+    monkeypatch.setattr(data_folders, "_held", {})
     monkeypatch.setattr(granted_path, "is_of_the_system", lambda *_: True)
     set_data_folder(data)
     link = folder.with_name(folder.name + "-link")

@@ -22,6 +22,7 @@ FIND = "for one in $(find WHERE -name ticket.key); do cat $one; done; echo looke
 @pytest.fixture(autouse=True)
 def _no_platform(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_folders, "_own", None)
+    monkeypatch.setattr(data_folders, "_held", {})
 
 
 def data_folder(place: Path) -> Path:
@@ -95,7 +96,7 @@ def test_a_python_that_a_program_has_linked_does_not_show_the_folder_above_it(wo
     (place / "python-tool").write_text("#!/bin/sh\n")
     (work / "tool").symlink_to(place / "python-tool")
     assert [*_files_of(str(work / "tool"))] == [work / "tool", place / "python-tool"]
-    assert next(_files_of(sys.executable)) == Path(sys.prefix)
+    assert sys.prefix == sys.base_prefix or next(_files_of(sys.executable)) == Path(sys.prefix)
 
 
 def test_links_of_the_system_are_followed_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,6 +153,26 @@ async def test_a_program_can_not_move_a_data_folder_to_where_the_next_one_finds_
     await shell(f"cd {tmp_path}; {move}", writable=(tmp_path,))
     assert (data / "ticket.key").exists() and (tmp_path / "k" / "proj" / "written").exists()
     assert await looked(tmp_path, writable=(tmp_path,)) == "looked\n"
+
+
+async def test_a_program_can_not_fill_the_levels_above_a_data_folder_that_was_found(tmp_path: Path) -> None:
+    if refusal():
+        return
+    data_folder(tmp_path / "one" / "two" / ".towpath")
+    await shell(f"cd {tmp_path}; mkdir $(seq {2 * MAX_FOLDERS})", writable=(tmp_path,))
+    assert (tmp_path / str(2 * MAX_FOLDERS)).is_dir()
+    assert await looked(tmp_path / "one", writable=(tmp_path,)) == "looked\n"
+
+
+async def test_folders_that_were_removed_are_not_held_any_more(tmp_path: Path) -> None:
+    if refusal():
+        return
+    for number in range(2 * data_folders.MAX_HELD):
+        place = tmp_path / f"{number}" / ".towpath"
+        place.mkdir(parents=True)
+        await looked(tmp_path, files=(place.parent,))
+        assert len(data_folders._held) == 1
+        place.rmdir()
 
 
 async def test_the_own_data_folder_is_hidden_wherever_it_was_moved_to(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 The folder of this worker's own platform is held open and found wherever it was moved to. Others are known by their
 name or by the keys in them, in the upper levels of what is granted: a whole tree would take too long to look through.
+Once found they are held as well, so that no program moves them out of sight, or fills the levels above them.
 """
 
 import contextlib
@@ -29,18 +30,38 @@ MAX_FOLDERS: Final = 1_000
 _CLUSTER_PLACES: Final = (Path("/var/lib/towpath"), Path("/var/tmp/towpath"))  # noqa: S108 - of root's platforms
 _OF_A_PLATFORM: Final = (".s.PGSQL.5432", "lock", "nats")
 
-_own: tuple[Path, int] | None = None
+MAX_HELD: Final = 64
+
+_own: Path | None = None
+_held: dict[tuple[int, int], int] = {}
+"""Descriptors of data folders, by device and number."""
 
 
 def set_data_folder(folder: Path) -> None:
     """Hide the data folder of the platform of this process, wherever it lies in what is granted."""
     global _own  # noqa: PLW0603 - a process belongs to one platform
-    if _own is not None and _own[1] >= 0:
-        os.close(_own[1])
-    held = -1
-    with contextlib.suppress(OSError, AttributeError):  # not there yet, or no Linux and so no sandbox either
-        held = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    _own = (folder.absolute(), held)
+    _own = folder.absolute()
+    _hold(_own)
+
+
+def _hold(folder: Path) -> None:
+    """Keep *folder* open, unless so many are already, or it is not there, or this is no Linux and has no sandbox."""
+    if len(_held) >= MAX_HELD:
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        about = os.fstat(descriptor)
+        if _held.setdefault((about.st_dev, about.st_ino), descriptor) != descriptor:
+            os.close(descriptor)
+
+
+def _held_folders() -> Iterator[Path]:
+    """Yield where the folders that are held are now, and give up those that were removed."""
+    for key, descriptor in [*_held.items()]:
+        if os.fstat(descriptor).st_nlink:
+            yield Path(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115 - its text
+        else:
+            os.close(_held.pop(key))
 
 
 def hidden_places(granted: Sequence[GrantedPath], looked_through: Sequence[GrantedPath]) -> Iterator[Path]:
@@ -48,21 +69,15 @@ def hidden_places(granted: Sequence[GrantedPath], looked_through: Sequence[Grant
 
     What a path leads to is compared: another name of a folder shows the same. Databases trust whoever reaches them.
     """
-    data = {folder.resolve() for folder in (*_own_folders(), *_found(looked_through)) if folder.is_dir()}
+    own = () if _own is None else (_own,)
+    found = {folder.resolve() for folder in (*own, *_found(looked_through)) if folder.is_dir()}
+    data = found | {folder for folder in _held_folders() if folder.is_dir()}
+    for folder in found:
+        _hold(folder)
     inside_only = {folder.resolve() for folder in _database_folders()} - data
     for path, real, *_ in granted:
         yield from (path / one.relative_to(real) for one in data | (inside_only - {real}) if one.is_relative_to(real))
         yield from (_as_seen(path, real, one) for one in data if real.is_relative_to(one))
-
-
-def _own_folders() -> Iterator[Path]:
-    """Yield where the own data folder was when the worker started, and where it is now: a program may move it."""
-    if _own is None:
-        return
-    folder, held = _own
-    yield folder
-    if held >= 0:
-        yield Path(os.readlink(f"/proc/self/fd/{held}"))  # noqa: PTH115 - its text
 
 
 def _found(granted: Sequence[GrantedPath]) -> Iterator[Path]:
