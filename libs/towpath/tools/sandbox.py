@@ -20,7 +20,7 @@ from typing import Final, Literal, NamedTuple
 
 from towpath.errors import DeclarationError
 from towpath.tools.egress_rules import DEFAULT_LIMITS, EgressLimits, pattern_faults
-from towpath.tools.isolation.mounts import HOME, SYSTEM, open_grants, system_mounts
+from towpath.tools.isolation.sandbox_mounts import HOME, SYSTEM, open_grants, system_mounts
 from towpath.tools.isolation.system_call_filter import system_call_filter
 from towpath.tools.sandbox_port import PROXY_ENVIRONMENT, SandboxGate, sandbox_gate
 from towpath_fabric.clock import monotonic

@@ -19,7 +19,7 @@ from tests.support.worker import hostile_mcp
 
 from towpath.errors import ToolError
 from towpath.tools.context import ToolContext
-from towpath.tools.isolation.mounts import HOME
+from towpath.tools.isolation.sandbox_mounts import HOME
 from towpath.tools.sandbox import refusal
 from towpath_worker.adapters.mcp.config import load_servers
 from towpath_worker.adapters.mcp.discovery import DiscoveredTool

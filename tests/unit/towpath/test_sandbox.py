@@ -17,7 +17,7 @@ from towpath.errors import DeclarationError, RefusedError
 from towpath.tools import sandbox as sandboxes
 from towpath.tools.isolation import data_folders, granted_path
 from towpath.tools.isolation.data_folders import set_data_folder
-from towpath.tools.isolation.mounts import HOME
+from towpath.tools.isolation.sandbox_mounts import HOME
 from towpath.tools.isolation.system_call_filter import system_call_filter
 from towpath.tools.process import as_sandbox
 from towpath.tools.sandbox import (
