@@ -160,7 +160,11 @@ async def _started(
     write_log: WriteLog,
     **options: Any,
 ) -> StartedProgram:
-    with in_sandbox(command, cwd, environment, sandbox) as started:
+    with contextlib.ExitStack() as stack:
+        described = in_sandbox(command, cwd, environment, sandbox)
+        # In a thread: what is granted is looked through for data folders, and this may take a while on a slow disk.
+        enter = stack.enter_context
+        started = enter(described) if sandbox.mode == "none" else await asyncio.to_thread(enter, described)
         gate = started.gate
         inside = sandbox_environment(environment, proxy=gate is not None)
         async with contextlib.nullcontext() if gate is None else gate.joining() as joining:
