@@ -161,7 +161,10 @@ def stored(index: int, found: dict[str, Any] | None) -> Line:
 
 
 def effect(**fields: Any) -> Line:
-    """Return a call of the ledger that was allowed."""
+    """Return a call of the ledger that was allowed.
+
+    `last_entry`: the bundle has the last entry about the call, so its status can be compared. Older bundles lack it.
+    """
     return {"kind": "effect", **fields}
 
 

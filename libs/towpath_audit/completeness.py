@@ -14,8 +14,10 @@ from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.report import AuditFault, AuditReport
 from towpath_audit.retention import DROPPED, RetentionCheck
 from towpath_audit.sealed_approvals import NOBODY_ASKED, SealedApprovals
+from towpath_audit.sealed_calls import CallKey, SealedCalls, call_key
 from towpath_audit.sealed_erasures import SealedErasures, read_detail
 from towpath_audit.sealed_persons import TOOL_DECIDED, EntryPlace, SealedPersons
+from towpath_audit.sealed_rules import POLICY_APPLIED, SealedRules
 from towpath_audit.stored_rows import differences
 
 PERMISSIONS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
@@ -34,9 +36,6 @@ EFFECTS = {
 
 ENDS = frozenset({"outcome", "settled"})
 """Entries about how a call ended."""
-
-POLICY_APPLIED = "policy.applied"
-"""Entries that make a policy version, which is the one that they name."""
 
 LOG_PHASE_PREFIX = "audit."
 """Entries of these phases are about the log itself; their payloads are never erased."""
@@ -89,13 +88,15 @@ class BundleCompletenessCheck:
     partial: bool = False
     tells_earlier: bool = False
     tells_grounds: bool = False
-    decided: dict[str, int] = field(default_factory=dict)
+    decided: dict[CallKey, int] = field(default_factory=dict)
     policies: set[tuple[str, int]] = field(default_factory=set)
-    steps: dict[str, _Step] = field(default_factory=dict)
+    steps: dict[CallKey, _Step] = field(default_factory=dict)
     stored: dict[int, Any] = field(default_factory=dict)
     erasures: SealedErasures = field(default_factory=SealedErasures)
     approvals: SealedApprovals = field(default_factory=SealedApprovals)
     persons: SealedPersons = field(default_factory=SealedPersons)
+    calls: SealedCalls = field(default_factory=SealedCalls)
+    rules: SealedRules = field(default_factory=SealedRules)
     redecided: dict[tuple[str, str, object], AuditFault] = field(default_factory=dict)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
     unasked: list[AuditFault] = field(default_factory=list)
@@ -105,7 +106,7 @@ class BundleCompletenessCheck:
     emptied: list[_Gone] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
     ids_before: set[int] = field(default_factory=set)
-    undecided: dict[str, list[AuditFault]] = field(default_factory=dict)
+    undecided: dict[CallKey, list[AuditFault]] = field(default_factory=dict)
     outdated: dict[str, list[AuditFault]] = field(default_factory=dict)
     withheld: int = 0
     effects: int = 0
@@ -116,7 +117,7 @@ class BundleCompletenessCheck:
 
     def on_step(self, line: dict[str, Any]) -> None:
         seq = line.get("seq")
-        self.steps[str(line.get("execution_id"))] = _Step(
+        self.steps[str(line.get("run_id")), str(line.get("execution_id"))] = _Step(
             seq if type(seq) is int else None, line.get("kept") is True, line.get("erased") is True
         )
 
@@ -136,8 +137,9 @@ class BundleCompletenessCheck:
             self.retention.on_earlier(leaf, entry, payload)
         elif payload is not None and entry.phase.startswith(LOG_PHASE_PREFIX):
             self.erasures.on_entry(entry, payload)
-        if entry.execution_id is not None and (entry.phase, entry.verdict) in PERMISSIONS:
-            self.decided.setdefault(entry.execution_id, leaf)
+        key = call_key(entry)
+        if key is not None and (entry.phase, entry.verdict) in PERMISSIONS:
+            self.decided.setdefault(key, leaf)
 
     def on_leaf(
         self,
@@ -162,15 +164,14 @@ class BundleCompletenessCheck:
         if leaf in self.stored:
             self._compare_stored(leaf, line, entry, payload)
         self._on_ground(leaf, line, entry, payload)
-        if entry.execution_id is not None:
-            self._on_call(leaf, line, entry, entry.execution_id)
+        self._on_call(leaf, line, entry)
 
     def on_changed(self, leaf: int, line: int, entry: AuditLogEntry) -> None:
         """Add an entry whose payload is a fault already: nothing is compared with it."""
         self.ids.add(entry.entry_id)
         self.stored.pop(leaf, None)
-        if entry.execution_id is not None:
-            self._on_call(leaf, line, entry, entry.execution_id)
+        self.calls.on_entry(EntryPlace(entry, leaf, line), None)
+        self._on_call(leaf, line, entry)
 
     def _withheld(
         self, leaf: int, line: int, entry: AuditLogEntry, shown: ErasablePayload | bool
@@ -208,10 +209,12 @@ class BundleCompletenessCheck:
     def on_effect(self, number: int, line: dict[str, Any]) -> None:
         """Check a call of the ledger that was allowed."""
         self.effects += 1
-        execution_id = str(line.get("execution_id"))
-        if execution_id not in self.decided:
-            message = f"the ledger let call {execution_id} of {line.get('tool')} go, and the log holds no decision"
+        key = str(line.get("run_id")), str(line.get("execution_id"))
+        if key not in self.decided:
+            message = f"the ledger let call {key[1]} of {line.get('tool')} go, and the log holds no decision"
             self.add_fault(AuditFault(code="effect_without_decision", message=message, line=number))
+        elif (wrong := self.calls.on_effect(line)) is not None:
+            self.add_fault(AuditFault(code="effect_without_outcome", message=wrong[0], line=number, leaf=wrong[1]))
 
     def finish(self, report: AuditReport) -> None:
         """Report what is missing, and what could not be checked."""
@@ -229,6 +232,8 @@ class BundleCompletenessCheck:
         for faults in (*self.outdated.values(), self.redecided.values()):
             for fault in faults:
                 self.add_fault(fault)
+        for code, message, place in (*self.calls.finish(), *self.rules.finish()):
+            self._fault(code, message, place.leaf, place.line, place.entry)
         self._finish_persons(report)
         self._finish_undecided(report)
         self._finish_grounds(report)
@@ -262,7 +267,12 @@ class BundleCompletenessCheck:
         report.notes.append(f"{said}: {why}, so it can't be told whether there was one")
 
     def _on_ground(self, leaf: int, line: int, entry: AuditLogEntry, payload: ErasablePayload | None) -> None:
-        """Keep what others rest on, and check an approval that was used up."""
+        """Keep what others rest on, and check an approval that was used up and the arguments of a call."""
+        place = EntryPlace(entry, leaf, line)
+        self.rules.on_entry(place, payload)
+        changed = self.calls.on_entry(place, payload)
+        if changed is not None:
+            self._fault(changed.code, changed.message, leaf, line, entry)
         if entry.phase == POLICY_APPLIED:
             self.applied.setdefault(entry.project, set()).add(entry.policy_version)
         if entry.phase == "decision" and entry.execution_id in self.approvals.calls:
@@ -308,32 +318,35 @@ class BundleCompletenessCheck:
         if entry.phase == DROPPED:
             self.retention.on_entry(leaf, line, entry, payload)
 
-    def _on_call(self, leaf: int, line: int, entry: AuditLogEntry, execution_id: str) -> None:
+    def _on_call(self, leaf: int, line: int, entry: AuditLogEntry) -> None:
+        key = call_key(entry)
+        if key is None:
+            return
         if entry.phase == "decision":
-            self._on_decision(leaf, line, entry, execution_id)
+            self._on_decision(leaf, line, entry, key)
         if (entry.phase, entry.verdict) in PERMISSIONS:
-            self.decided.setdefault(execution_id, leaf)
-        if entry.verdict in EFFECTS.get(entry.phase, ()) and execution_id not in self.decided:
-            message = f"{entry.phase} {entry.verdict} of call {execution_id}, and no decision before it let it go"
+            self.decided.setdefault(key, leaf)
+        if entry.verdict in EFFECTS.get(entry.phase, ()) and key not in self.decided:
+            message = f"{entry.phase} {entry.verdict} of call {key[1]}, and no decision before it let it go"
             fault = _fault_at("effect_without_decision", message, leaf, line, entry)
             if self.partial:
-                self.undecided.setdefault(execution_id, []).append(fault)
+                self.undecided.setdefault(key, []).append(fault)
             else:
                 self.add_fault(fault)
 
-    def _on_decision(self, leaf: int, line: int, entry: AuditLogEntry, execution_id: str) -> None:
+    def _on_decision(self, leaf: int, line: int, entry: AuditLogEntry, key: CallKey) -> None:
         self.decisions += 1
         if entry.verdict in RULED_VERDICTS and (entry.project, entry.policy_version) not in self.policies:
             message = f"decided under policy version {entry.policy_version}, which is not stored"
             self._fault("decision_without_policy", message, leaf, line, entry)
         elif entry.verdict in RULED_VERDICTS and entry.policy_version not in self.applied.get(entry.project, ()):
             self._on_unapplied(leaf, line, entry)
-        step = self.steps.get(execution_id, _Step())
+        step = self.steps.get(key, _Step())
         if step.seq is None and (step.erased or not step.kept):
             what = f"the log of run {entry.run_id} is {'erased' if step.erased else 'gone'}"
             self.emptied.append(_Gone("decision_without_run_event", what, entry, leaf, line))
         elif step.seq is None:
-            message = f"no instruction in the log of run {entry.run_id} asks for call {execution_id}"
+            message = f"no instruction in the log of run {entry.run_id} asks for call {key[1]}"
             self._fault("decision_without_run_event", message, leaf, line, entry)
 
     def _on_unapplied(self, leaf: int, line: int, entry: AuditLogEntry) -> None:

@@ -35,6 +35,9 @@ class TasMetrics:
         self.facts = Counter("towpath_tas_facts", "Facts sent to runs", registry=registry)
         self.redone = Counter("towpath_tas_redone", "Decisions made again on a fresh picture", registry=registry)
         self.reloads = Counter("towpath_tas_policy_loads", "Matrices and registries loaded", registry=registry)
+        self.rules_changed = Counter(
+            "towpath_tas_policy_refusals", "Times that stored rules were not those of their version", registry=registry
+        )
         self.dead = Counter("towpath_tas_dead_letters", "Messages set aside", ["stream"], registry=registry)
         self.sealed = Counter("towpath_tas_audit_leaves", "Entries of the audit that were sealed", registry=registry)
         self.seal_refusals = Counter(

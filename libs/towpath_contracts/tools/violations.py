@@ -23,3 +23,5 @@ class DenialCode:
     """The tool's schema is one that registration refuses by now."""
     POISON = "poison_message"
     """Each try to authorize it ended the service, so it is denied unseen."""
+    RULES_CHANGED = "rules_changed"
+    """The stored rules are not those that the policy version was applied with, so nothing is decided by them."""

@@ -57,26 +57,27 @@ SELECT size, edge FROM tas.audit_seal WHERE size >= $1 AND size < $2 ORDER BY si
 SELECT leaf_index, hash FROM tas.audit_leaf WHERE leaf_index >= $1 AND leaf_index < $2 ORDER BY leaf_index;
 
 -- name: earlier
--- What let calls go before leaf $3, with the payloads of what their approvals rest on: who was asked, and who voted. Of a
--- payload that is larger than $4 only the entry is shown.
+-- What let calls go before leaf $3, with the payloads: by which rules, with which arguments, who was asked, and who voted.
+-- Of a payload that is larger than $4 only the entry is shown.
 SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
        r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment,
        p.salt, p.args_digest, p.detail
 FROM tas.audit_record r
 JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
 LEFT JOIN tas.audit_payload p ON p.entry_id = r.entry_id AND octet_length(p.detail) <= $4
-  AND (r.phase <> 'decision' OR r.verdict = 'require_approval')
 WHERE r.run_id = ANY ($1::uuid[]) AND r.execution_id = ANY ($2::uuid[]) AND l.leaf_index < $3
   AND ((r.phase = 'decision' AND r.verdict IN ('allow', 'require_approval')) OR r.phase LIKE 'approval.%')
 ORDER BY l.leaf_index;
 
 -- name: policies_before
--- The entries before leaf $3 that applied the policy versions $2 of the projects $1.
+-- The entries before leaf $3 that applied the policy versions $2 of the projects $1; larger payloads than $4 are not shown.
 SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
-       r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment
+       r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment,
+       p.salt, p.args_digest, p.detail
 FROM (SELECT DISTINCT project, version FROM unnest($1::text[], $2::integer[]) AS n (project, version)) k
 JOIN tas.audit_record r ON r.project = k.project AND r.policy_version = k.version AND r.phase = 'policy.applied'
 JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
+LEFT JOIN tas.audit_payload p ON p.entry_id = r.entry_id AND octet_length(p.detail) <= $4
 WHERE l.leaf_index < $3 ORDER BY l.leaf_index;
 
 -- name: dropped_before
@@ -149,7 +150,8 @@ CROSS JOIN LATERAL tas.asked_in_run(k.run_id, k.calls) a
 ORDER BY k.run_id, a.execution_id;
 
 -- name: effects
--- Ledger row and decision are read in one look, so a decision that is just being sealed is never missed.
+-- Ledger row and entries are read in one look, so one that is just being sealed is never missed. An entry that has no leaf
+-- and waits for none is no entry.
 WITH let_go AS MATERIALIZED (
   SELECT t.run_id, t.execution_id, t.project, t.tool, t.operation, t.status, t.effect_class, t.policy_version,
          t.created_at
@@ -158,16 +160,22 @@ WITH let_go AS MATERIALIZED (
     AND t.status IN ('started', 'succeeded', 'failed', 'unknown')
     AND ($4::timestamptz IS NULL OR t.created_at >= $4) AND ($5::timestamptz IS NULL OR t.created_at <= $5)
   ORDER BY t.run_id, t.execution_id LIMIT $6
-), started AS (
-  SELECT r.execution_id, min(l.leaf_index) AS leaf, min(r.at) AS at
+), waiting AS MATERIALIZED (
+  SELECT u.entry_id FROM tas.audit_unsealed u
+), entries AS (
+  SELECT r.run_id, r.execution_id, min(l.leaf_index) FILTER (WHERE r.verdict = 'allow') AS leaf,
+         min(r.at) FILTER (WHERE r.verdict = 'allow') AS at,
+         max(coalesce(l.leaf_index, 9223372036854775807)) AS last_leaf, max(r.at) AS last_at
   FROM (SELECT DISTINCT run_id FROM let_go) k
   JOIN tas.audit_record r ON r.run_id = k.run_id
   LEFT JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
-  WHERE r.phase IN ('decision', 'approval.consumed') AND r.verdict = 'allow'
-  GROUP BY r.execution_id
+  WHERE (r.phase IN ('decision', 'approval.consumed', 'approval.expired', 'dispatch', 'outcome', 'settled')
+         OR (r.phase, r.verdict) IN (('held', 'waits'), ('claim', 'granted')))
+    AND (l.entry_id IS NOT NULL OR r.entry_id IN (SELECT w.entry_id FROM waiting w))
+  GROUP BY r.run_id, r.execution_id
 )
-SELECT g.*, s.at AS decided_at, s.leaf AS decided_leaf
-FROM let_go g LEFT JOIN started s ON s.execution_id = g.execution_id
+SELECT g.*, s.at AS decided_at, s.leaf AS decided_leaf, s.last_leaf, s.last_at
+FROM let_go g LEFT JOIN entries s ON s.run_id = g.run_id AND s.execution_id = g.execution_id
 ORDER BY g.run_id, g.execution_id;
 
 -- name: droppable
@@ -181,11 +189,21 @@ SELECT tas.drop_segments($1, $2);
 -- name: stored_calls
 -- Digests are made from the texts, as towpath_contracts.canonical.digest_text makes them.
 SELECT t.execution_id, t.project, t.network, t.agent_key, t.caller, t.tool, t.operation, t.rule, t.policy_version,
-       t.tool_version, t.status, t.args_digest, t.asked_digest, t.fact, t.settled_by, t.erased_at,
+       t.tool_version, t.status, t.args_digest, t.asked_digest, t.edited_by, t.fact, t.settled_by, t.erased_at,
        'sha256:' || encode(sha256(convert_to(t.args, 'UTF8')), 'hex') AS args_made,
        'sha256:' || encode(sha256(convert_to(t.asked_args, 'UTF8')), 'hex') AS asked_made
 FROM (SELECT DISTINCT run_id, execution_id FROM unnest($1::uuid[], $2::uuid[]) AS n (run_id, execution_id)) k
 JOIN tas.tool_call t ON t.run_id = k.run_id AND t.execution_id = k.execution_id;
+
+-- name: stored_blobs
+-- The digests of the bytes of results, as they are stored: the smallest first, of at most $3 bytes together. What is gone,
+-- or too much to be read, is left out.
+SELECT b.project, b.digest, 'sha256:' || encode(sha256(b.data), 'hex') AS made
+FROM (SELECT n.project, n.digest, sum(octet_length(s.data)) OVER (ORDER BY octet_length(s.data), n.project, n.digest) AS so_far
+      FROM (SELECT DISTINCT project, digest FROM unnest($1::text[], $2::text[]) AS a (project, digest)) n
+      JOIN runs.blob s ON s.project = n.project AND s.digest = n.digest) k
+JOIN runs.blob b ON b.project = k.project AND b.digest = k.digest
+WHERE k.so_far <= $3;
 
 -- name: stored_approvals
 SELECT a.approval_id, a.run_id, a.execution_id, a.project, a.status, a.digest, a.bound, a.requested_by, a.decided_by,
@@ -197,7 +215,7 @@ FROM tas.approval a WHERE a.approval_id = ANY ($1::uuid[]);
 
 -- name: stored_policy
 SELECT digest, 'sha256:' || encode(sha256(convert_to(text, 'UTF8')), 'hex') AS text_digest, rules, source, note,
-       applied_by
+       applied_by, rules_digest
 FROM tas.policy_version WHERE project = $1 AND version = $2;
 
 -- name: stored_rules

@@ -15,7 +15,15 @@ from uuid import UUID
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
-from towpath_tas.core.call import Approval, ApprovalVote, CallAuditEntry, LedgerCall, LedgerChange, StartClaim
+from towpath_tas.core.call import (
+    Approval,
+    ApprovalVote,
+    CallAuditEntry,
+    LedgerCall,
+    LedgerChange,
+    StartClaim,
+    stored_damage,
+)
 from towpath_tas.core.policy.matrix import RateLimit
 
 QUERIES = Queries.load("towpath_tas.adapters")
@@ -71,13 +79,17 @@ class LedgerWriteResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerReadResult:
-    """What the database has of a call: its row, its current approval, the fence of its run."""
+    """What the database has of a call: its row, its current approval, the fence of its run.
+
+    `damage` says why the row is not what was stored; empty where it may be.
+    """
 
     call: LedgerCall | None
     approval: Approval | None
     fence: int
     at: datetime
     erased: bool = False
+    damage: str = ""
 
 
 async def read_calls(lane: PinnedDatabaseConnection, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, LedgerReadResult]:
@@ -296,4 +308,11 @@ def _stored_call(row: Mapping[str, Any]) -> LedgerReadResult:
             edited_by=row["approval_edited_by"],
             votes=_votes_from(row["votes"]),
         )
-    return LedgerReadResult(call=call, approval=approval, fence=row["stored_fence"], at=row["read_at"], erased=erased)
+    return LedgerReadResult(
+        call=call,
+        approval=approval,
+        fence=row["stored_fence"],
+        at=row["read_at"],
+        erased=erased,
+        damage="" if erased else stored_damage(call, approval),
+    )

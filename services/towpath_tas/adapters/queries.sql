@@ -58,7 +58,9 @@ RETURNING fence, clock_timestamp() AS at;
 SELECT t.* FROM tas.tool_call t WHERE t.run_id = $1 AND t.project = $2 ORDER BY t.execution_id FOR UPDATE;
 
 -- name: project_state
-SELECT policy_version, registry_version FROM tas.project_state WHERE project = $1;
+-- With the digest of the rules that make the policy version.
+SELECT s.policy_version, s.registry_version, v.rules_digest FROM tas.project_state s
+LEFT JOIN tas.policy_version v ON v.project = s.project AND v.version = s.policy_version WHERE s.project = $1;
 
 -- name: lock_project
 INSERT INTO tas.project_state (project) VALUES ($1)
@@ -72,7 +74,7 @@ UPDATE tas.project_state SET policy_version = $2 WHERE project = $1;
 UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE project = $1;
 
 -- name: rules
-SELECT rule FROM tas.permission_rule WHERE project = $1 AND version = $2 ORDER BY place;
+SELECT place, name, effect, tool, operation, rule FROM tas.permission_rule WHERE project = $1 AND version = $2 ORDER BY place;
 
 -- name: network_specs
 SELECT network, spec FROM tas.network_spec WHERE project = $1 ORDER BY network LIMIT $2;
@@ -102,8 +104,8 @@ WHERE project = $1 AND version = $2;
 SELECT rules, digest FROM tas.shadow_policy WHERE project = $1 AND active;
 
 -- name: add_policy
-INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
+INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by, rules_digest)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: add_rules
 INSERT INTO tas.permission_rule (project, version, place, name, effect, tool, operation, rule)

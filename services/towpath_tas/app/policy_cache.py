@@ -5,7 +5,7 @@ Postgres rejects it if they have changed; then the project is dropped here and l
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,13 +16,14 @@ from towpath_contracts.switches import ActiveSwitch
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
+from towpath_fabric.telemetry.logs import Logger, get_logger
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.adapters.ledger_tables import QUERIES, AuthorizationVersions
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.calls.internal_calls import BUILT_IN
 from towpath_tas.core.denial_alternatives import AgentDirectory, directory_of
 from towpath_tas.core.policy.matrix import Matrix
-from towpath_tas.core.policy.policy_file import rule_from_row
+from towpath_tas.core.policy.policy_file import rule_from_row, rules_digest
 from towpath_tas.core.policy_comparison import without_limits
 from towpath_tas.core.switches import OpenSwitches
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
@@ -40,9 +41,10 @@ MAX_PROJECTS = 512
 class PolicyCache:
     """Loads and caches the policy bundles of projects."""
 
-    def __init__(self, metrics: TasMetrics, own: tuple[ToolVersion, ...] = BUILT_IN) -> None:
+    def __init__(self, metrics: TasMetrics, own: tuple[ToolVersion, ...] = BUILT_IN, log: Logger | None = None) -> None:
         """*own* are the tools of the platform itself: every project has them."""
         self._metrics = metrics
+        self._log = log or get_logger("tas")
         self._own = own
         self._bundles: dict[str, ProjectAuthorizer] = {}
         self._directories: dict[str, AgentDirectory] = {}
@@ -92,19 +94,37 @@ class PolicyCache:
         self._metrics.reloads.inc()
         state = await source.fetchrow(QUERIES.project_state, project)
         policy, registry = (state["policy_version"], state["registry_version"]) if state else (0, 0)
-        rules = await source.fetch(QUERIES.rules, project, policy)
+        applied = (state["rules_digest"] or "") if state else ""
+        rows = await source.fetch(QUERIES.rules, project, policy)
         tools = await source.fetch(QUERIES.tools, project)
         shadow = await source.fetchrow(QUERIES.shadow, project)
-        matrix = Matrix([rule_from_row(json.loads(row["rule"])) for row in rules], compile_condition, policy)
+        made = _rules_digest(rows) if policy or rows else ""
+        changed = made != applied
+        if changed:
+            said = "the stored rules are not those that were applied: every call is denied"
+            self._log.error(said, project=project, version=policy)
+            self._metrics.rules_changed.inc()
+        rules = [] if changed else [rule_from_row(json.loads(row["rule"])) for row in rows]
+        matrix = Matrix(rules, compile_condition, policy)
         known = [*self._own, *map(_tool, tools)]  # an earlier registration under such a name takes precedence
         bundle = ProjectAuthorizer(matrix, ProjectToolRegistry(known, matches, registry), compile_grant)
         bundle.directories = self._directories
+        bundle.rules_digest, bundle.rules_changed = made, changed
         bundle.switches = OpenSwitches(
             ActiveSwitch(**dict(row)) for row in await source.fetch(SWITCHES.open_switches, project)
         )
         if shadow is not None:
             bundle.shadow = without_limits(map(rule_from_row, json.loads(shadow["rules"])), compile_condition)
         return bundle
+
+
+def _rules_digest(rows: Sequence[Any]) -> str:
+    """Return the digest of stored rules; one that no rules have where they can't be read."""
+    names = ("place", "name", "effect", "tool", "operation")
+    try:
+        return rules_digest((*(row[name] for name in names), json.loads(row["rule"])) for row in rows)
+    except (ValueError, RecursionError):
+        return "unreadable"
 
 
 def _directory(text: str | None) -> AgentDirectory:

@@ -31,6 +31,7 @@ from towpath_tas.core.denials import (
     denied_long_check,
     denied_long_conditions,
     denied_poison,
+    denied_rules_changed,
     denied_schema,
     denied_too_costly,
     denied_unknown,
@@ -68,7 +69,8 @@ class AuthorizationDecision:
 
     `needs_origin`: it was made without the origin of the values, and that matters; repeat it with `with_origin`.
 
-    Expiry, quorum and what follows expiry are the strictest of all deciding rules.
+    Expiry, quorum and what follows expiry are the strictest of all deciding rules. `rules_digest` is that of all rules
+    that were in force, which the audit records; empty where there were none.
     """
 
     effect: RuleEffect
@@ -85,6 +87,7 @@ class AuthorizationDecision:
     quorum: int = 1
     on_expiry: OnExpiry = "deny"
     denial: Denial | None = None
+    rules_digest: str = ""
 
 
 Authorize = Callable[[AuthorizationQuery], AuthorizationDecision]
@@ -101,6 +104,10 @@ class ProjectAuthorizer:
         self.compile_grant = compile_grant
         self.switches = OpenSwitches()
         """What is paused; it decides only when a call is sent."""
+        self.rules_digest = ""
+        """Of the rules as they were read."""
+        self.rules_changed = False
+        """Whether these are not those of the policy version; then every call is denied."""
         self.shadow: Matrix | None = None
         self.directories: Mapping[str, AgentDirectory] = {}
         """The agents of snapshots by digest, as far as loaded; denials name them."""
@@ -175,6 +182,8 @@ class ProjectAuthorizer:
         budget: ConditionBudget,
     ) -> AuthorizationDecision:
         tool = self.registry.tools.get(query.tool)
+        if self.rules_changed:
+            return self._no(query, denied_rules_changed(query.tool, self.matrix.version), tool, budget=budget)
         if tool is None:
             return self._unknown(query, budget)
         refused = self._refused_before(query, tool)
@@ -205,6 +214,7 @@ class ProjectAuthorizer:
             basis=tuple((rule.name, rule.digest) for rule in verdict.deciding),
             counted=tuple(rule.name for rule in verdict.counted),
             rated=verdict.rated,
+            rules_digest=self.rules_digest,
             **_strictest(verdict.deciding),
         )
 
@@ -313,6 +323,7 @@ class ProjectAuthorizer:
             reason=denial.reason,
             counted=() if verdict is None else tuple(rule.name for rule in verdict.counted),
             denial=denial,
+            rules_digest=self.rules_digest,
         )
 
 

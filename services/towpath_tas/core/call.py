@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
+from towpath_contracts.canonical import digest_text
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.policy.matrix import OnExpiry, RateLimit
 
@@ -241,6 +242,30 @@ class LedgerChange:
     rated: tuple[RateLimit, ...] = ()
     policy_bound: bool = False
     dead_letter_reason: str = ""
+
+
+def stored_damage(call: LedgerCall, approval: Approval | None) -> str:
+    """Return why *call*, as it was read with its current *approval*, is not what was stored; empty if it may be.
+
+    Nothing is sent of a row whose arguments are not those that were decided about, as far as the tables tell.
+    """
+    if digest_text(call.args) != call.args_digest:
+        return "its arguments have another digest than it says"
+    if bool(call.asked_digest) != bool(call.edited_by):
+        return "its arguments stand in place of others, and nobody edited them"
+    if approval is None:
+        return "it was edited, and has no approval" if call.edited_by else ""
+    if approval.edited_by != call.edited_by or _bound_args(approval) != call.args_digest:
+        return "its approval is for other arguments"
+    return ""
+
+
+def _bound_args(approval: Approval) -> str | None:
+    try:
+        bound = json.loads(approval.bound)
+    except (ValueError, RecursionError):
+        return None
+    return bound.get("args_digest") if isinstance(bound, dict) else None
 
 
 def send_fact(call: LedgerCall) -> tuple[SendFact, ...]:

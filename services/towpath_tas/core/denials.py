@@ -114,6 +114,13 @@ def denied_poison(tool: str) -> Denial:
     return _denial(DenialCode.POISON, reason, None, (), suggestion)
 
 
+def denied_rules_changed(tool: str, version: int) -> Denial:
+    """Somebody has changed the rules in the database: they are nobody's policy."""
+    reason = f"{tool} can't be permitted: the stored rules are not those that policy version {version} was applied with"
+    suggestion = "No call is permitted until a policy is applied again; respond with what is missing."
+    return _denial(DenialCode.RULES_CHANGED, reason, None, (), suggestion)
+
+
 def denied_schema(tool: str, fault: str) -> Denial:
     """The tool was registered with a schema that is not accepted any more."""
     reason = f"the schema of {tool} can't be used: {fault[:500]}"

@@ -12,16 +12,18 @@ CREATE TABLE tas.project_state (
   registry_version integer NOT NULL DEFAULT 0
 );
 
+-- `rules_digest` is that of the rules: nothing is permitted by others, and each decision is recorded with the one it used.
 CREATE TABLE tas.policy_version (
-  project    text NOT NULL,
-  version    integer NOT NULL,
-  digest     text NOT NULL,
-  text       text NOT NULL,
-  rules      integer NOT NULL,
-  source     text NOT NULL,
-  note       text NOT NULL,
-  applied_by text NOT NULL,
-  applied_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  project      text NOT NULL,
+  version      integer NOT NULL,
+  digest       text NOT NULL,
+  text         text NOT NULL,
+  rules        integer NOT NULL,
+  source       text NOT NULL,
+  note         text NOT NULL,
+  applied_by   text NOT NULL,
+  applied_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+  rules_digest text NOT NULL,
   PRIMARY KEY (project, version)
 );
 

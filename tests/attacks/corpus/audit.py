@@ -1,6 +1,7 @@
 """Attacks by who may write to the database: taking something out of sight, or changing what the platform reads."""
 
 import hashlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,8 +15,14 @@ from towpath_audit.report import AuditReport
 from towpath_audit.verifier import verify
 from towpath_contracts.canonical import digest_text
 from towpath_fabric.clock import wall
+from towpath_tas.core.policy.policy_file import rules_digest
 
-TOLD_FOR_EVER = frozenset({"approval_without_votes", "call_under_pause", "decision_without_policy", "key_unmade"})
+TOLD_FOR_EVER = frozenset(
+    {
+        *("approval_without_votes", "call_args_changed", "call_under_pause", "decision_by_other_rules"),
+        *("decision_without_policy", "effect_without_outcome", "key_unmade"),
+    }
+)
 """Faults that nothing puts right: the platform acted on what an attack here put beside the log."""
 
 
@@ -247,8 +254,8 @@ async def _with_a_forged_vote(target: Target) -> str:
 
 NEXT_POLICY = (
     """
-    INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by)
-      SELECT project, version + 1, digest, text, rules, source, note, applied_by FROM tas.policy_version
+    INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by, rules_digest)
+      SELECT project, version + 1, digest, text, rules, source, note, applied_by, '' FROM tas.policy_version
       WHERE project = 'default' ORDER BY version DESC LIMIT 1""",
     """
     INSERT INTO tas.permission_rule
@@ -258,6 +265,12 @@ NEXT_POLICY = (
       WHERE project = 'default' AND version = s.policy_version""",
     "UPDATE tas.project_state SET policy_version = policy_version + 1 WHERE project = 'default'",
 )
+RULES_IN_FORCE = """
+SELECT place, name, effect, tool, operation, rule FROM tas.permission_rule r JOIN tas.project_state s USING (project)
+WHERE project = 'default' AND r.version = s.policy_version ORDER BY place"""
+PUT_DIGEST = """
+UPDATE tas.policy_version v SET rules_digest = $1 FROM tas.project_state s
+WHERE v.project = 'default' AND s.project = v.project AND v.version = s.policy_version"""
 LAST_POLICY = (
     "UPDATE tas.project_state SET policy_version = policy_version - 1 WHERE project = 'default'",
     """
@@ -275,6 +288,8 @@ async def put_a_policy_beside_the_log(target: Target) -> str:
     async with target.client("aud-7") as client, target.database() as database, watched(target) as report:
         for statement in NEXT_POLICY:
             await database.execute(statement)
+        rules = [(*row[:5], json.loads(row[5])) for row in map(tuple, await database.fetch(RULES_IN_FORCE))]
+        await database.execute(PUT_DIGEST, rules_digest(rules))
         try:
             run = await target.run(client, [("desk.refund", {"order": "79", "amount": 9999})], "Refund order 79.")
             if run["status"] != "completed":

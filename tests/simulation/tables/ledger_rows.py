@@ -18,6 +18,7 @@ from tests.simulation.tables.run_rows import RunRows
 from towpath_fabric import dead_letters
 from towpath_tas.adapters import ledger_tables
 from towpath_tas.adapters.ledger_tables import QUERIES
+from towpath_tas.core.policy.policy_file import rules_digest
 
 CALL = ledger_tables._CALL
 CHANGE = (*ledger_tables._CHANGE, "decides")
@@ -296,14 +297,20 @@ class LedgerRows:
         found = [none | self.calls[key] for key in sorted(self.by_run[run_id])]
         return [call for call in found if call["project"] == project]
 
-    def project_state(self, _session: Session, project: str) -> list[Row]:
+    def project_state(self, session: Session, project: str) -> list[Row]:
         if project not in self.versions:
             return []
         policy, registry = self.versions[project]
-        return [{"policy_version": policy, "registry_version": registry}]
+        rows = [(*list(row.values())[:5], json.loads(row["rule"])) for row in self.rules(session, project, policy)]
+        return [{"policy_version": policy, "registry_version": registry, "rules_digest": rules_digest(rows)}]
 
     def rules(self, _session: Session, project: str, _version: int) -> list[Row]:
-        return [{"rule": rule} for rule in self.rules_of[project]]
+        listed = [json.loads(rule) for rule in self.rules_of[project]]
+        names = ("name", "effect", "tool", "operation")
+        return [
+            {"place": place, **{name: rule[name] for name in names}, "rule": json.dumps(rule)}
+            for place, rule in enumerate(listed)
+        ]
 
     def tools(self, _session: Session, project: str) -> list[Row]:
         return self.tools_of[project]

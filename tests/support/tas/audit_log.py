@@ -21,7 +21,7 @@ from towpath_audit import bundle
 from towpath_audit.entries import AuditLogEntry, ErasablePayload, HiddenEntry
 from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Checkpoint, Signer, open_note
-from towpath_contracts.canonical import digest_text
+from towpath_contracts.canonical import digest, digest_text
 from towpath_contracts.tools.audit import ExportAudit
 from towpath_contracts.tools.erasures import DecideErasure, RequestErasure
 from towpath_fabric.ids import new_run_id
@@ -38,6 +38,7 @@ PROJECT = "default"
 ARGS = "{}"
 RESULT_DIGEST = "sha256:ab"
 POLICY = "kind: Policy"
+NO_RULES = digest([])
 Line = dict[str, Any]
 
 
@@ -223,9 +224,9 @@ def always(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 async def fill(log: AuditLog, calls: int, *, run_calls: int = 50, seal_every: int = 10) -> None:
     """Write *calls* calls with their policy and the log of their runs; seal now and then, and keep some checkpoints."""
     await log.owner(
-        "INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by)"
-        " VALUES ($1, 1, $2, $3, 0, '', '', 'ann') ON CONFLICT DO NOTHING",
-        *(PROJECT, digest_text(POLICY), POLICY),
+        "INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by, rules_digest)"
+        " VALUES ($1, 1, $2, $3, 0, '', '', 'ann', $4) ON CONFLICT DO NOTHING",
+        *(PROJECT, digest_text(POLICY), POLICY, NO_RULES),
     )
     await log.write(
         platform_audit_row(PROJECT, "policy.applied", "applied", actor="ann", version=1, detail={"rules": 0})

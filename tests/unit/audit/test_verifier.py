@@ -186,7 +186,7 @@ def test_a_run_whose_log_is_gone_or_asks_for_nothing_is_a_fault() -> None:
 
 
 def test_a_call_of_the_ledger_needs_its_decision_here() -> None:
-    effect = bundle.effect(execution_id=CALL, tool="t")
+    effect = bundle.effect(run_id=RUN, execution_id=CALL, tool="t")
     assert found(made(dict(ALLOW), tail=(effect,))) == []
     assert found(made(dict(DONE, verdict="void"), tail=(effect,))) == [("effect_without_decision", None)]
 

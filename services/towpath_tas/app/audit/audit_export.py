@@ -49,6 +49,9 @@ MAX_EFFECTS = 1_000
 MAX_EARLIER_BYTES = 8_000
 """Larger payloads of entries from before the bundle are not shown: many of them may come with one piece."""
 
+MAX_POLICY_BYTES = 100_000
+"""The same of entries that applied policies: there are few, and each names up to 150 rules."""
+
 _CURSOR_FORMAT = b"towpath-audit-cursor-1\n"
 _ZERO_ID = UUID(int=0)
 
@@ -193,7 +196,7 @@ class AuditLogRequests:
         )
         for row in rows:
             if _belongs_to_bundle(row, cursor.size, request.until):
-                piece.add(effect_line(row))
+                piece.add(effect_line(row, last_entry=_is_whole(row, cursor.size, request.until)))
         if len(rows) < MAX_EFFECTS:
             return None
         last = rows[-1]
@@ -281,7 +284,7 @@ async def _add_earlier(
     calls = [row["run_id"] for row in going], [row["execution_id"] for row in going]
     found = list(await connection.fetch(QUERIES.earlier, *calls, edge.size, MAX_EARLIER_BYTES))
     if policies is not None:
-        found += await connection.fetch(QUERIES.policies_before, *policies, edge.size)
+        found += await connection.fetch(QUERIES.policies_before, *policies, edge.size, MAX_POLICY_BYTES)
     if erasures:
         found += await connection.fetch(QUERIES.erasures_before, erasures, edge.size)
     if begins:
@@ -292,7 +295,7 @@ async def _add_earlier(
             path = await paths.of(row["leaf_index"], edge.size)
         except MissingLeavesError:
             continue  # a damaged log is evidence too: the verifier finds what is missing
-        payload = payload_of(row) if "salt" in row else None
+        payload = payload_of(row)
         if payload is not None and is_large(payload):
             payload = None  # none of these is so large: it was swapped, and what is not shown excuses nothing
         piece.add(bundle.earlier(row["leaf_index"], entry_of(row), path, payload))
@@ -336,3 +339,10 @@ def _belongs_to_bundle(row: Any, size: int, until: datetime | None) -> bool:
         return True
     sealed = row["decided_leaf"] is not None and row["decided_leaf"] < size
     return sealed and (until is None or row["decided_at"] <= until)
+
+
+def _is_whole(row: Any, size: int, until: datetime | None) -> bool:
+    """Return whether the bundle has the last entry of the call, so that the status of its row can be compared."""
+    if row["last_at"] is None:
+        return True
+    return row["last_leaf"] < size and (until is None or row["last_at"] <= until)

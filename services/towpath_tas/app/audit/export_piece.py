@@ -140,7 +140,8 @@ def payload_of(row: Any) -> ErasablePayload | None:
     return ErasablePayload(salt=row["salt"], args_digest=row["args_digest"], detail=row["detail"])
 
 
-def effect_line(row: Any) -> bundle.Line:
+def effect_line(row: Any, *, last_entry: bool) -> bundle.Line:
+    """Return a call of the ledger; *last_entry*: the bundle has the last entry about it."""
     return bundle.effect(
         project=row["project"],
         run_id=str(row["run_id"]),
@@ -151,6 +152,7 @@ def effect_line(row: Any) -> bundle.Line:
         effect_class=row["effect_class"],
         policy_version=row["policy_version"],
         created_at=write_time(row["created_at"]),
+        last_entry=last_entry,
     )
 
 

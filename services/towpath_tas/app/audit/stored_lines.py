@@ -14,10 +14,12 @@ from pydantic import ValidationError
 
 from towpath_audit import bundle
 from towpath_audit.notes import write_time
+from towpath_audit.sealed_rules import POLICY_APPLIED
 from towpath_contracts.canonical import digest
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.app.audit.export_piece import ExportPiece
 from towpath_tas.app.audit.sealer import QUERIES
+from towpath_tas.core.policy.policy_file import rules_digest
 from towpath_tas.core.tools.registry import spec_digest
 
 CALL_PHASES = frozenset({"decision", "outcome", "settled"})
@@ -25,9 +27,13 @@ CALL_PHASES = frozenset({"decision", "outcome", "settled"})
 
 TOOL_PHASES = frozenset({"tool.registered", "tool.proposed", "tool.accepted", "tool.refused"})
 
+MAX_BLOB_BYTES = 32_000_000
+"""Of large results whose bytes are read for one piece; others are not compared."""
+
 _LATEST_VERSION = 2**31 - 1  # of a tool, as its table counts
 
 Found = dict[str, Any]
+BlobDigests = dict[tuple[str, str], str]
 
 
 async def add_stored(connection: Any, shown: Sequence[Any], piece: ExportPiece) -> None:
@@ -36,7 +42,7 @@ async def add_stored(connection: Any, shown: Sequence[Any], piece: ExportPiece) 
     calls = await _calls(connection, [row for row, _ in entries if _is_of_call(row)])
     approvals = await _approvals(connection, {_approval_id(detail) for _, detail in entries} - {None})
     for row, detail in entries:
-        if row["phase"] == "policy.applied":
+        if row["phase"] == POLICY_APPLIED:
             piece.add(bundle.stored(row["leaf_index"], await _policy(connection, row)))
         elif row["phase"] in TOOL_PHASES and "version" in detail:
             piece.add(bundle.stored(row["leaf_index"], await _tool(connection, row, detail["version"])))
@@ -61,10 +67,23 @@ async def _calls(connection: Any, rows: Sequence[Any]) -> dict[UUID, Found]:
     stored = await connection.fetch(
         QUERIES.stored_calls, [row["run_id"] for row in rows], [row["execution_id"] for row in rows]
     )
+    ended = {row["execution_id"] for row in rows if row["phase"] == "outcome"}
+    made = await _blobs(connection, [row for row in stored if row["execution_id"] in ended])
     found = {}
     for row in stored:
-        found[row["execution_id"]] = _erased(row) if row["erased_at"] is not None else _call(row)
+        found[row["execution_id"]] = _erased(row) if row["erased_at"] is not None else _call(row, made)
     return found
+
+
+async def _blobs(connection: Any, calls: Sequence[Any]) -> BlobDigests:
+    """Return the digests of the stored bytes of large results, by project and name, as far as they can be read."""
+    named = [(row["project"], name) for row in calls if (name := _blob_name(_read_fact(row["fact"])))]
+    if not named:
+        return {}
+    rows = await connection.fetch(
+        QUERIES.stored_blobs, [project for project, _ in named], [name for _, name in named], MAX_BLOB_BYTES
+    )
+    return {(row["project"], row["digest"]): row["made"] for row in rows}
 
 
 def _erased(row: Any) -> Found:
@@ -73,24 +92,41 @@ def _erased(row: Any) -> Found:
     return {"erased": True} | {name: row[name] for name in left}
 
 
-def _call(row: Any) -> Found:
+def _call(row: Any, blobs: BlobDigests) -> Found:
     asked = row["asked_made"] or row["args_made"]
     call = {name: row[name] for name in ("project", "network", "agent_key", "caller", "tool", "operation")}
     call |= {name: row[name] for name in ("rule", "policy_version", "tool_version", "status", "settled_by")}
     call["args_fit"] = row["args_made"] == row["args_digest"] and row["asked_made"] == row["asked_digest"]
+    call["args_fit"] &= bool(row["asked_digest"]) == bool(row["edited_by"])
     call["args_digest"] = row["args_made"]
     if asked == row["args_made"]:
         call["decided_args"] = asked  # of a call that was edited, each approval has the arguments of its time
-    call["result_digest"] = _result_digest(row["fact"])
+    call["result_digest"] = _result_digest(_read_fact(row["fact"]), row["project"], blobs)
     return call
 
 
-def _result_digest(fact: str | None) -> str | None:
-    """Return the digest of the result in a stored fact; a result in the blob store goes by its own name."""
+def _read_fact(text: str | None) -> Found:
     try:
-        said = json.loads(fact or "{}")
-        return said.get("result_digest") if said.get("blob") else digest(said.get("result"))
-    except (ValueError, AttributeError, RecursionError):
+        fact = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {"blob": True}  # nothing that anybody recorded: it has no digest
+    return fact if isinstance(fact, dict) else {"blob": True}
+
+
+def _blob_name(fact: Found) -> str | None:
+    """Return the name of the blob that has the result; None where the fact has it, or both, or neither."""
+    name = fact.get("result_digest")
+    return name if fact.get("blob") and fact.get("result") is None and isinstance(name, str) else None
+
+
+def _result_digest(fact: Found, project: str, blobs: BlobDigests) -> str | None:
+    """Return the digest of the result: of the bytes in the blob store, else the name that they had there."""
+    if fact.get("blob"):
+        name = _blob_name(fact)
+        return None if name is None else blobs.get((project, name), name)
+    try:
+        return digest(fact.get("result"))
+    except (ValueError, RecursionError):
         return None
 
 
@@ -139,8 +175,9 @@ async def _policy(connection: Any, entry: Any) -> Found | None:
         return None
     rules = await connection.fetch(QUERIES.stored_rules, entry["project"], entry["policy_version"])
     found = {name: row[name] for name in ("digest", "text_digest", "source", "note", "applied_by")}
-    listed = [[*columns, json.loads(rule)] for *columns, rule in (tuple(one.values()) for one in rules)]
-    found["rules_digest"] = digest(listed) if row["rules"] == len(rules) else None
+    listed = [(*columns, json.loads(rule)) for *columns, rule in (tuple(one.values()) for one in rules)]
+    made = rules_digest(listed)
+    found["rules_digest"] = made if (row["rules"], row["rules_digest"]) == (len(rules), made) else None
     return found
 
 

@@ -47,7 +47,6 @@ MAX_ROUNDS = 8
 MAX_CACHED_ARGS_CHARS = 4_096
 """Calls with longer arguments are not cached: memory stays bounded, and such calls are slow anyway."""
 
-
 SLICE_S = 0.05
 """How long decisions are made before other tasks may run: a batch has up to hundreds, and each may take as long."""
 
@@ -149,7 +148,7 @@ class LedgerStore:
             if not todo:
                 return
             await self._read_contexts(lane, todo)
-            todo = [update for update in todo if not update.erased]
+            todo = [update for update in todo if not (update.erased or update.error)]
             crash_point("tas.looked")
             decided = await self._decide_with_origins(lane, await self._decide_all(todo))
             await self._decide_with_usage(lane, decided)
@@ -178,7 +177,9 @@ class LedgerStore:
             found = stored.get(update.execution_id)
             if found is not None:
                 self.clock.set(found.at)
-                update.erased, update.change = found.erased, NO_CHANGE
+                update.erased, update.error, update.change = found.erased, found.damage, NO_CHANGE
+                if found.damage:
+                    self._log.error("a call was changed in the ledger", call=str(update.execution_id), why=found.damage)
             call = found.call if found is not None else guessed[update.execution_id]
             project = call.project if call is not None else update.project
             update.context = _decision_context(

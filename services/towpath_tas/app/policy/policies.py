@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from towpath_contracts.canonical import digest, digest_text
+from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied, PolicyView
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -21,7 +21,7 @@ from towpath_tas.adapters.policy_texts import PolicyText, read_policy_text
 from towpath_tas.app.policy.policy_warnings import PolicyLinter
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.policy.matrix import Rule
-from towpath_tas.core.policy.policy_file import rule_from_row, rule_row
+from towpath_tas.core.policy.policy_file import rule_from_row, rule_row, rules_digest
 
 FILE_POLL_S = 0.5
 FILE_ACTOR = "file"
@@ -106,34 +106,30 @@ class PolicyStore:
 
     async def _store(self, connection: Any, request: ApplyPolicy, version: int, written: PolicyText) -> None:
         text_digest, rules = digest_text(written.text), written.read.rules
+        rows = [
+            (place, rule.name, rule.effect, rule.tool, rule.operation, rule_row(rule))
+            for place, rule in enumerate(rules)
+        ]
+        made = rules_digest(rows)
         before = await connection.fetch(QUERIES.rules, request.project, version - 1)
         await connection.execute(
             QUERIES.add_policy,
             *(request.project, version, text_digest, written.text, len(rules), request.source, request.note),
-            request.actor,
+            *(request.actor, made),
         )
         await connection.execute(
             QUERIES.add_rules,
             request.project,
             version,
-            list(range(len(rules))),
-            [rule.name for rule in rules],
-            [rule.effect for rule in rules],
-            [rule.tool for rule in rules],
-            [rule.operation for rule in rules],
-            [json.dumps(rule_row(rule)) for rule in rules],
+            *([row[column] for row in rows] for column in range(5)),
+            [json.dumps(row[5]) for row in rows],
         )
         await connection.execute(QUERIES.move_policy, request.project, version)
         detail = {
             "digest": text_digest,
             "source": request.source,
             "note": request.note,
-            "rules_digest": digest(
-                [
-                    [place, rule.name, rule.effect, rule.tool, rule.operation, rule_row(rule)]
-                    for place, rule in enumerate(rules)
-                ]
-            ),
+            "rules_digest": made,
             **_difference([rule_from_row(json.loads(row["rule"])) for row in before], rules),
         }
         entry = platform_audit_row(

@@ -46,7 +46,7 @@ def deny(call: LedgerCall, decision: AuthorizationDecision) -> LedgerChange:
         detail={
             "violation_type": denial.violation_type,
             "reason": decision.reason or denial.reason,
-            **origin_of(decision),
+            **grounds_of(decision),
         },
         tool_version=_judged_version(decision),
     )
@@ -65,9 +65,10 @@ def ask_for_approval(
     )
 
 
-def origin_of(decision: AuthorizationDecision) -> dict[str, Any]:
-    """Return what the audit records about where the values came from, if that was looked up."""
-    return {} if decision.origin is None else {"origin": decision.origin.audited()}
+def grounds_of(decision: AuthorizationDecision) -> dict[str, Any]:
+    """Return what the audit records of a decision: by which rules, and whence the values came if that was looked up."""
+    rules = {"rules_digest": decision.rules_digest} if decision.rules_digest else {}
+    return rules if decision.origin is None else {**rules, "origin": decision.origin.audited()}
 
 
 def new_approval(
@@ -129,7 +130,7 @@ def wait_for_approval(
         "revision": approval.revisions,
         "edited_by": approval.edited_by,
         "changes": [change.model_dump(mode="json") for change in why],
-        **origin_of(decision),
+        **grounds_of(decision),
     }
     note = CallAuditEntry(
         phase="decision",
@@ -197,6 +198,7 @@ def _consume(
         return ask_for_approval(call, decision, now=now, before=approval)
     allowed = permitted(call, decision, deadline)
     detail = {"approval_id": str(approval.approval_id), "digest": approval.digest, "approved_by": approval.decided_by}
+    detail |= grounds_of(replace(decision, origin=None))  # the question has the origin
     return LedgerChange(
         call=allowed,
         notes=(CallAuditEntry(phase="approval.consumed", verdict="allow", call=allowed, detail=detail),),
@@ -277,10 +279,7 @@ def _give_up(call: LedgerCall, before: Approval, decision: AuthorizationDecision
 def _refuse_lost(call: LedgerCall, decision: AuthorizationDecision) -> LedgerChange:
     """Deny a call that waits for an approval which does not exist: nobody could approve it."""
     denial = decision.denial or denied_lost(call.tool)
-    return deny(
-        call,
-        AuthorizationDecision(effect="deny", tool=decision.tool, policy_version=decision.policy_version, denial=denial),
-    )
+    return deny(call, replace(decision, effect="deny", rule=None, reason="", origin=None, denial=denial))
 
 
 def _usable_until(approval: Approval) -> datetime:

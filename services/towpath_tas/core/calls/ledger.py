@@ -162,7 +162,7 @@ def _open(
     return LedgerChange(
         call=permitted,
         notes=(
-            CallAuditEntry(phase="decision", verdict="allow", call=permitted, detail=approvals.origin_of(decision)),
+            CallAuditEntry(phase="decision", verdict="allow", call=permitted, detail=approvals.grounds_of(decision)),
         ),
         effects=(DispatchCall(call=permitted),),
         counted=decision.counted,
@@ -221,7 +221,7 @@ def _new_row(
 
 def _conflict(call: LedgerCall, request: ToolRequest, args_digest: str) -> list[str]:
     pairs = (
-        ("arguments", call.asked_digest or call.args_digest, args_digest),
+        ("arguments", call.asked_digest if call.edited_by else call.args_digest, args_digest),
         ("tool", call.tool, request.tool),
         ("agent", call.agent_key, request.agent_key),
         ("project", call.project, request.project),

@@ -8,6 +8,7 @@ A delivery that a worker could not read is sent again, and in the end its call f
 worker: a claimed call may be running and is left alone, and a delivery of an older attempt is ignored.
 """
 
+from dataclasses import replace
 from datetime import datetime
 
 from towpath_contracts.canonical import digest, json_safe
@@ -170,7 +171,9 @@ def _end_uncertain(call: LedgerCall, outcome: ToolOutcome) -> LedgerChange:
 def _accept(call: LedgerCall, outcome: ToolOutcome) -> LedgerChange:
     succeeded = outcome.status == "succeeded"
     result_digest = outcome.result_digest
-    if not outcome.blob:
+    if outcome.blob:
+        outcome = outcome.model_copy(update={"result": None})  # one of both counts, and the digest is the blob's
+    else:
         result_digest, outcome = _with_digest(outcome)
     ended = call.next_revision(
         status=CallStatus.SUCCEEDED if succeeded else CallStatus.FAILED,
@@ -225,7 +228,9 @@ def _authorize_again(
             return approvals.deny(call, decision)
         return approvals.ask_for_approval(call, decision, now=now, before=approval)
     change = dispatch_next(call, "the ticket ended", policy_version=decision.policy_version, rule=decision.rule)
-    return LedgerChange(call=change.call, notes=change.notes, effects=change.effects, policy_bound=True)
+    grounds = approvals.grounds_of(replace(decision, origin=None))
+    notes = tuple(replace(note, detail={**(note.detail or {}), **grounds}) for note in change.notes)
+    return LedgerChange(call=change.call, notes=notes, effects=change.effects, policy_bound=True)
 
 
 def is_covered(call: LedgerCall, approval: Approval | None, decision: AuthorizationDecision) -> bool:

@@ -147,7 +147,7 @@ def _release(
             return approvals.deny(call, decision)
         return approvals.ask_for_approval(call, decision, now=now, before=approval)
     released = approvals.permitted(call, decision, until)
-    detail = {"held_by": str(_switch_of(call))}
+    detail = {"held_by": str(_switch_of(call)), **approvals.grounds_of(replace(decision, origin=None))}
     return LedgerChange(
         call=released,
         notes=(CallAuditEntry(phase="decision", verdict="allow", call=released, detail=detail),),

@@ -5,7 +5,7 @@ one go. YAML anchors are refused: a permission must be readable where it stands.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -74,6 +74,11 @@ def read_policy(text: str, compiler: ConditionCompiler) -> ParsedPolicy:
 def rule_row(rule: Rule) -> dict[str, Any]:
     """Return *rule* as plain JSON, for the table and for people."""
     return asdict(rule)
+
+
+def rules_digest(rows: Iterable[Sequence[Any]]) -> str:
+    """Return the digest of stored rules: of each its place, name, effect, tool, operation, and itself as `rule_row`."""
+    return digest([list(row) for row in rows])
 
 
 def rule_from_row(row: Mapping[str, Any]) -> Rule:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 from tests.conftest import DatabaseUrl
-from tests.support.tas.audit_log import PROJECT, AuditLog, Forger, always, audit_log, call_entries, fill
+from tests.support.tas.audit_log import NO_RULES, PROJECT, AuditLog, Forger, always, audit_log, call_entries, fill
 
 from towpath_audit.notes import Checkpoint, open_note
 from towpath_audit.proof import verify_proof
@@ -83,9 +83,9 @@ async def test_what_an_honest_large_payload_recorded_is_still_compared(log: Audi
     """A policy of two million characters has a difference to the one before that no message takes."""
     text = "kind: Policy # 2"
     await log.owner(
-        "INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by)"
-        " VALUES ($1, 2, $2, $3, 0, '', '', 'ann')",
-        *(PROJECT, digest_text(text), text),
+        "INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by, rules_digest)"
+        " VALUES ($1, 2, $2, $3, 0, '', '', 'ann', $4)",
+        *(PROJECT, digest_text(text), text, NO_RULES),
     )
     said = {"digest": digest_text(text), "source": "", "note": "", "added": ["a rule"] * 40_000}
     await log.write(platform_audit_row(PROJECT, "policy.applied", "applied", actor="ann", version=2, detail=said))

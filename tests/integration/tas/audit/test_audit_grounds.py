@@ -10,6 +10,8 @@ from tests.support.tas.audit_bundle import exported
 from tests.support.tas.tas_caller import query
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
+from towpath_tas.core.policy.policy_file import rules_digest
+
 __all__ = ["shared_tas", "tas"]
 
 APPROVE = (
@@ -146,23 +148,29 @@ async def add_policy(tas: Running, *, allow: str) -> None:
     project = tas.caller.project
     (state,) = await query(tas.dsn, "SELECT policy_version FROM tas.project_state WHERE project = $1", project)
     version = state["policy_version"]
-    await query(
-        tas.dsn,
-        "INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by)"
-        " SELECT project, version + 1, digest, text, rules, source, note, applied_by FROM tas.policy_version"
-        " WHERE project = $1 AND version = $2",
-        *(project, version),
-    )
     rows = await query(
-        tas.dsn, "SELECT * FROM tas.permission_rule WHERE project = $1 AND version = $2", project, version
+        tas.dsn,
+        "SELECT * FROM tas.permission_rule WHERE project = $1 AND version = $2 ORDER BY place",
+        project,
+        version,
     )
+    made = []
     for row in rows:
         rule, effect = json.loads(row["rule"]), row["effect"]
         if row["name"] == allow:
             rule["effect"] = effect = "allow"
+        made.append((row["place"], row["name"], effect, row["tool"], row["operation"], rule))
+    await query(
+        tas.dsn,
+        "INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by, rules_digest)"
+        " SELECT project, version + 1, digest, text, rules, source, note, applied_by, $3 FROM tas.policy_version"
+        " WHERE project = $1 AND version = $2",
+        *(project, version, rules_digest(made)),
+    )
+    for *columns, rule in made:
         await query(
             tas.dsn,
             "INSERT INTO tas.permission_rule VALUES ($1, $2, $3, $4, $5, $6, $7, $8::json)",
-            *(project, version + 1, row["place"], row["name"], effect, row["tool"], row["operation"], json.dumps(rule)),
+            *(project, version + 1, *columns, json.dumps(rule)),
         )
     await query(tas.dsn, "UPDATE tas.project_state SET policy_version = $2 WHERE project = $1", *(project, version + 1))

@@ -108,12 +108,11 @@ async def test_a_call_of_the_ledger_without_a_decision_is_found(log: AuditLog) -
 
 async def test_a_decision_needs_a_policy_and_a_run_that_asked(log: AuditLog) -> None:
     await fill(log, 10)
-    entry = always(call_entries(new_run_id(), 0, version=7))[0]
-    await log.write(entry)
+    await log.write(*always(call_entries(new_run_id(), 0, version=7)))
     none = ["decision_without_policy", "decision_without_run_event"]
     assert sorted(codes(await log.export())) == none, "and nothing deletes a run but an erasure"
     rows = await log.owner("SELECT run_id FROM runs.run LIMIT 1")
-    await log.write(always(call_entries(rows[0]["run_id"], 999))[0])
+    await log.write(*always(call_entries(rows[0]["run_id"], 999)))
     assert sorted(codes(await log.export())) == [*none, "decision_without_run_event"]
 
 
@@ -260,6 +259,7 @@ async def test_what_the_owner_of_the_database_changes_is_found(log: AuditLog) ->
         ("payload_missing", ids[1]),
         ("payload_changed", ids[2]),
         ("entry_changed", None),
+        ("effect_without_outcome", None),
     }
     await log.owner("DELETE FROM tas.audit_leaf WHERE leaf_index = 30")
     assert "leaf_missing" in codes(await log.export())

@@ -36,7 +36,7 @@ UNWATCHED = {
             (
                 *("agent_type", "snapshot_digest", "step", "call_index", "toolset", "effect_class"),
                 *("timeout_ms", "context", "fence", "attempt", "deadline", "approval_id", "approvals", "claims"),
-                *("accepted", "revision", "edited_by"),
+                *("accepted", "revision"),
             ),
             OPERATIONAL,
         ),

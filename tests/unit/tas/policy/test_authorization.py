@@ -301,3 +301,13 @@ def test_workers_are_trusted_by_where_the_platform_runs(*, embedded: bool, keys:
     trust = WorkerTrust.on(embedded=embedded, keys=keys)
     assert (trust.covers(toolset_known=False), trust.covers(toolset_known=True)) == (new, known)
     assert trust.covers(toolset_known=False, foreign=True) is known
+
+
+def test_rules_that_are_not_those_of_the_version_permit_nothing_and_what_decides_names_its_rules() -> None:
+    law = bundle(ALLOW)
+    law.rules_digest = "sha256:aa"
+    assert (law.authorize(asked()).effect, law.authorize(asked()).rules_digest) == ("allow", "sha256:aa")
+    law.rules_changed = True
+    for query in (asked(), asked("orders.unknown"), asked(args={})):
+        refused = law.authorize(query)
+        assert (refused.effect, violation(refused), refused.rules_digest) == ("deny", "rules_changed", "sha256:aa")

@@ -1,0 +1,142 @@
+"""Do the entries of one call fit each other, and does the ledger say that the call ended as they say?
+
+Whoever owns the database can swap the arguments of a call between its decision and its start, or write an outcome into
+the ledger that no worker reported, and put back what shows it there. The entries of the call stay. Each has the digest
+of the arguments that were the call's when it was written, and tells which status the call had from then on. Digests of
+erased payloads, and of entries that a bundle doesn't include, are not known and not compared.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from towpath_audit.entries import AuditLogEntry, ErasablePayload
+from towpath_audit.sealed_persons import EntryPlace
+
+CallKey = tuple[str, str]
+"""The ids of a run and of its call, as text."""
+
+STATUS_AFTER = {
+    ("decision", "allow"): "permitted",
+    ("decision", "require_approval"): "awaiting_approval",
+    ("decision", "deny"): "denied",
+    ("approval.consumed", "allow"): "permitted",
+    ("approval.expired", "deny"): "denied",
+    ("held", "waits"): "requested",
+    ("claim", "granted"): "started",
+    ("dispatch", "again"): "permitted",
+    ("outcome", "succeeded"): "succeeded",
+    ("outcome", "failed"): "failed",
+    ("outcome", "unknown"): "unknown",
+    ("outcome", "void"): "void",
+    ("settled", "happened"): "succeeded",
+    ("settled", "retry"): "permitted",
+}
+"""Which status a call has after an entry, by phase and verdict; others change none."""
+
+DECIDED = frozenset({("decision", "allow"), ("decision", "require_approval"), ("approval.consumed", "allow")})
+"""Entries whose arguments are the ones that the call has from then on."""
+
+ASKED = ("decision", "require_approval")
+EDITED = "approval.edited"
+
+EXECUTED = frozenset(
+    {
+        *(("claim", "granted"), ("dispatch", "again"), ("settled", "happened"), ("settled", "retry")),
+        *(("outcome", "succeeded"), ("outcome", "failed"), ("outcome", "unknown")),
+    }
+)
+"""Entries about a call that was let go."""
+
+
+class CallFault(NamedTuple):
+    """What is wrong at an entry of a call."""
+
+    code: str
+    message: str
+    place: EntryPlace
+
+
+class _Decided(NamedTuple):
+    """The digest of the arguments that an entry decided about; None if it is not known."""
+
+    entry_id: int
+    args_digest: str | None
+
+
+_entry_id = attrgetter("entry_id")
+
+
+@dataclass(slots=True)
+class _CallEntries:
+    """What is kept of a call: its decisions, in the order of their ids, and the last entry that changed its status."""
+
+    decided: list[_Decided] = field(default_factory=list)
+    last: int = -1
+    leaf: int = -1
+    status: str = ""
+
+
+def call_key(entry: AuditLogEntry) -> CallKey | None:
+    """Return which call an entry is about; None if it is about none."""
+    return None if entry.execution_id is None else (str(entry.run_id), entry.execution_id)
+
+
+@dataclass
+class SealedCalls:
+    """Receives the entries of calls in the order of the log; its methods return or yield what doesn't fit.
+
+    Within a seal the decisions of a call come first, so the ids tell what was written before what.
+    """
+
+    calls: dict[CallKey, _CallEntries] = field(default_factory=dict)
+    unedited: dict[tuple[CallKey, str], EntryPlace] = field(default_factory=dict)
+
+    def on_entry(self, place: EntryPlace, payload: ErasablePayload | None) -> CallFault | None:
+        """Add an entry; return what is wrong with its arguments, if anything."""
+        entry = place.entry
+        key, kind = call_key(entry), (entry.phase, entry.verdict)
+        if key is None:
+            return None
+        digest = None if payload is None else payload.args_digest
+        if entry.phase == EDITED:
+            self.unedited.pop((key, str(digest)), None)
+        if kind not in STATUS_AFTER:
+            return None
+        call = self.calls.setdefault(key, _CallEntries())
+        if entry.entry_id > call.last:
+            call.last, call.leaf, call.status = entry.entry_id, place.leaf, STATUS_AFTER[kind]
+        if kind not in DECIDED and kind not in EXECUTED:
+            return None
+        before = bisect_left(call.decided, entry.entry_id, key=_entry_id)
+        decided = call.decided[before - 1].args_digest if before else None
+        differs = None not in (decided, digest) and decided != digest
+        if kind in DECIDED:
+            insort(call.decided, _Decided(entry.entry_id, digest), key=_entry_id)
+        if differs and kind == ASKED:
+            self.unedited[key, str(digest)] = place  # its edit is the next entry
+            return None
+        if differs:
+            message = f"{entry.phase} {entry.verdict} of call {key[1]} has other arguments than were decided before"
+            return CallFault("call_args_changed", message, place)
+        return None
+
+    def on_effect(self, line: dict[str, Any]) -> tuple[str, int] | None:
+        """Return what is wrong with the status of a row of the ledger, and the leaf of the last entry of its call.
+
+        Lines that don't say that the bundle has the `last_entry` of the call (those of earlier releases) tell nothing.
+        """
+        key = str(line.get("run_id")), str(line.get("execution_id"))
+        call = self.calls.get(key)
+        if line.get("last_entry") is not True or call is None or call.status == line.get("status"):
+            return None
+        message = f"the ledger says that call {key[1]} of {line.get('tool')} is {line.get('status')}"
+        return f"{message}, and by the entries of the log it is {call.status}", call.leaf
+
+    def finish(self) -> Iterator[CallFault]:
+        """Return the questions to people about arguments that nobody put in place of the decided ones."""
+        for (key, _), place in self.unedited.items():
+            message = f"people were asked about other arguments of call {key[1]} than before, and no entry edits them"
+            yield CallFault("call_args_changed", message, place)
