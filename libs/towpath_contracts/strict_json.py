@@ -17,6 +17,12 @@ MAX_DEPTH = 64
 MAX_VALUE_DEPTH = 48
 """Levels of a value that travels inside messages (a result, arguments, an answer): the rest is for what is around."""
 
+MAX_VALUES = 50_000
+"""Values in what a client sends, names of fields beside them not counted: whoever checks it looks at each."""
+
+MAX_NAME_CHARS = 1_024
+"""Characters of a field's name in what a client sends: what is wrong below it repeats the name."""
+
 _SUSPICIOUS_ESCAPE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -60,6 +66,35 @@ def check_json(data: bytes, *, max_depth: int = MAX_DEPTH, allow_nul: bool = Fal
         read_strict(data, max_depth=max_depth, allow_nul=allow_nul)
     except NotStrictJsonError as error:
         return str(error)
+    return None
+
+
+def read_bounded(data: bytes) -> Any:
+    """Like `read_strict`, for what clients send: also refuses too many values and too long names of fields."""
+    value = read_strict(data)
+    if len(data) > MAX_NAME_CHARS:
+        fault = _size_fault(value)
+        if fault is not None:
+            _refuse(fault)
+    return value
+
+
+def _size_fault(value: Any) -> str | None:
+    waiting, seen = [value], 1
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            if max(map(len, part), default=0) > MAX_NAME_CHARS:
+                return f"the name of a field has more than {MAX_NAME_CHARS} characters"
+            below: Any = part.values()
+        elif isinstance(part, list):
+            below = part
+        else:
+            continue
+        seen += len(below)
+        if seen > MAX_VALUES:
+            return f"more than {MAX_VALUES} values"
+        waiting.extend(below)
     return None
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from towpath_contracts.decisions.request import CALL_LOST, DecisionRequest
 from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
-from towpath_contracts.problems.registry import describe_validation_error
+from towpath_contracts.problems.input_faults import describe_validation_error
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.bus import Bus

@@ -8,7 +8,8 @@ from pydantic import ValidationError
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError
 from towpath_contracts.budgets import Budget, BudgetAccountList, BudgetKind, BudgetSet
-from towpath_contracts.problems.registry import ProblemDetail, details_of, problem, summary_of
+from towpath_contracts.problems.input_faults import details_of, summary_of
+from towpath_contracts.problems.registry import ProblemDetail, problem
 
 
 class BudgetResource:

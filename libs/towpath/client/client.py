@@ -14,7 +14,8 @@ from uuid import UUID, uuid4
 from towpath.client.client_resources import ClientResources
 from towpath.client.settings import DATA_FOLDER, ClientSettings, local_token
 from towpath.errors import RefusedError, RunTimeoutError
-from towpath_contracts.problems.registry import details_of, problem, summary_of
+from towpath_contracts.problems.input_faults import details_of, summary_of
+from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, RunPage, RunView
 from towpath_contracts.subjects import ANONYMOUS

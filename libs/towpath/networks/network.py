@@ -14,7 +14,8 @@ from towpath.networks.flows import FlowMember
 from towpath.tools.declaration import AnyTool, Tool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
-from towpath_contracts.problems.registry import details_of, problem, summary_of
+from towpath_contracts.problems.input_faults import details_of, summary_of
+from towpath_contracts.problems.registry import problem
 
 
 @dataclass(frozen=True, slots=True)

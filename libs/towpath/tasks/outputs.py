@@ -9,7 +9,8 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from towpath.errors import RefusedError
-from towpath_contracts.problems.registry import entry_message, problem
+from towpath_contracts.problems.input_faults import entry_message
+from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.views import RunView
 
 Output = TypeVar("Output", bound=BaseModel)

@@ -19,7 +19,7 @@ from towpath.tools.context import ToolContext
 from towpath.tools.docstrings import parse_docstring
 from towpath.tools.secrets import Secret
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems.registry import entry_message
+from towpath_contracts.problems.input_faults import entry_message
 
 _PREFIX = "argument_"
 """Before every field name, so that parameters named like a member of BaseModel (`copy`, `json`, `_x`) are possible."""

@@ -26,7 +26,8 @@ from towpath_contracts.networks.plan import (
     PlanStep,
 )
 from towpath_contracts.networks.references import BINDINGS, RESULT, list_names, split_text, texts_in, undefined_message
-from towpath_contracts.problems.registry import ProblemDetail, entry_message
+from towpath_contracts.problems.input_faults import entry_message
+from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.run_limits import PLAN_STEPS
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, json_fault
 

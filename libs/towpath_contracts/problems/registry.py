@@ -3,10 +3,9 @@
 A code is never reused or renamed. Bad input is refused whole, with every problem listed in `errors`.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.problems.audit_problems import AUDIT_PROBLEMS
@@ -343,57 +342,3 @@ def problem(code: str, detail: str, **more: Any) -> Problem:
         retryable=kind.retryable,
         **more,
     )
-
-
-def details_of(errors: ValidationError | Iterable[Any]) -> tuple[ProblemDetail, ...]:
-    """List what is wrong with an input, each problem once with its JSON pointer; values are not repeated.
-
-    *errors* is what pydantic raised, or the list that it gives of it.
-    """
-    if isinstance(errors, ValidationError):
-        errors = errors.errors(include_url=False, include_input=False, include_context=False)
-    found = (
-        ProblemDetail(
-            pointer="".join(f"/{part}" for part in entry["loc"]), code=str(entry["type"]), detail=entry_message(entry)
-        )
-        for entry in errors
-    )
-    return tuple(dict.fromkeys(found))
-
-
-def entry_message(entry: Any) -> str:
-    """Return what one entry of a ValidationError says, without the name that pydantic gives to the exception."""
-    message = str(entry["msg"])
-    return message.removeprefix("Value error, ") if entry["type"] == "value_error" else message
-
-
-def summary_of(details: Iterable[ProblemDetail]) -> str:
-    """Return all problems in one line for people, each once."""
-    lines = (f"{one.pointer}: {one.detail}" if one.pointer else one.detail for one in details)
-    return "; ".join(dict.fromkeys(lines))
-
-
-MAX_NAMED = 3
-"""Problems of an unreadable message that are named; the first ones say what kind of message it was."""
-
-
-def describe_validation_error(error: ValidationError) -> str:
-    """Say in one bounded line what is wrong with a message: where and why, and never the values that it holds."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    named = [
-        f"{'.'.join(str(part)[:40] for part in one['loc'][:6]) or 'message'}: {_why(one)}" for one in found[:MAX_NAMED]
-    ]
-    more = f" (and {len(found) - MAX_NAMED} more)" if len(found) > MAX_NAMED else ""
-    return "; ".join(named) + more
-
-
-def _where(parts: tuple[int | str, ...]) -> str:
-    return ".".join(str(part)[:40] for part in parts[:6]) or "message"
-
-
-def _why(one: Any) -> str:
-    """Where the words may quote a value of the message, its kind has to do."""
-    return str(one["type"]) if one["type"] in _QUOTING else str(one["msg"])[:120]
-
-
-_QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid", "json_invalid"})

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, RpcMethod
-from towpath_contracts.strict_json import check_json
+from towpath_contracts.strict_json import NotStrictJsonError, read_bounded
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import flush_before_crash
 from towpath_fabric.nats.broker_owner import BrokerOwnerError, OwnerCheckedBroker
@@ -35,6 +35,7 @@ from towpath_fabric.nats.replies import (
     echoed_correlation_id,
     encode_reply,
     json_decoder,
+    read_request,
     request_type,
 )
 from towpath_fabric.nats.request_sender import RequestSender
@@ -284,11 +285,10 @@ class Bus:
         async def answer(message: Msg) -> None:
             subject = message.subject
             try:
-                fault = check_json(message.data)
-                if fault is not None:
-                    reply: Message = problem("request_malformed", f"{subject}: {fault}")
-                else:
-                    reply = await handler(request.model_validate_json(message.data), limits.caller_of(subject))
+                read_bounded(message.data)
+                reply: Message = await handler(read_request(request, message.data), limits.caller_of(subject))
+            except NotStrictJsonError as error:
+                reply = problem("request_malformed", f"{subject}: {error}")
             except Exception as error:  # noqa: BLE001 - the outermost edge: the caller gets an answer
                 reply = self.replies.problem_of(error, subject)
             await self._reply(message, reply, tries.end(message))

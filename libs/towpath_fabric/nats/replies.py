@@ -6,9 +6,10 @@ which of them answered, and never waits for a timeout because a handler failed.
 
 import asyncio
 import inspect
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from faststream import BaseMiddleware, ContextRepo, StreamMessage
 from faststream.nats import NatsMessage, NatsResponse
@@ -16,7 +17,8 @@ from nats.aio.msg import Msg
 from pydantic import BaseModel, ValidationError
 
 from towpath_contracts.base import Message
-from towpath_contracts.problems.registry import Problem, ProblemError, details_of, problem
+from towpath_contracts.problems.input_faults import MAX_BUILT, faults_of_sample, list_faults
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, REPEAT_HEADER
 from towpath_fabric.telemetry.logs import get_logger
 
@@ -29,14 +31,27 @@ MAX_ECHO = 128
 CORRELATION = "correlation_id"
 """FastStream's header; an answer repeats that of its request."""
 
+RequestT = TypeVar("RequestT", bound=BaseModel)
+
 EncodedReply = tuple[bytes, dict[str, str]]
 """Body and headers."""
 
 
-def problem_from_validation(error: ValidationError, what: str) -> Problem:
-    """List every problem of an input that failed validation, each with its JSON pointer."""
-    details = details_of(error)
-    return problem("request_invalid", f"{what}: {len(details)} problem(s)", errors=details)
+def problem_from_validation(
+    error: ValidationError, what: str, again: Callable[[], ValidationError | None] | None = None
+) -> Problem:
+    """List the problems of an input that failed validation, each with its JSON pointer; *again* is of `list_faults`."""
+    faults = list_faults(error, again)
+    return problem("request_invalid", f"{what}: {faults.summary}", errors=faults.details)
+
+
+def read_request(kind: type[RequestT], data: bytes) -> RequestT:
+    """Return the request that *data* is; raises ProblemError `request_invalid`."""
+    try:
+        return kind.model_validate_json(data)
+    except ValidationError as error:
+        again = faults_of_sample(kind, json.loads(data)) if error.error_count() > MAX_BUILT else None
+        raise ProblemError(problem_from_validation(error, error.title, again)) from error
 
 
 def request_type(handler: Callable[..., Any]) -> type[BaseModel]:
@@ -63,7 +78,7 @@ def json_decoder(request: type[BaseModel]) -> Callable[[NatsMessage], Awaitable[
     """
 
     async def decode(message: NatsMessage) -> BaseModel:
-        return request.model_validate_json(message.body)
+        return read_request(request, message.body)
 
     return decode
 

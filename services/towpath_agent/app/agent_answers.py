@@ -21,7 +21,7 @@ from towpath_contracts.decisions.assessments import ANSWERS
 from towpath_contracts.decisions.decision import Abandon, RequestGate, Respond, RouteToAgent, UseTool, adapter_of
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.json_schema import schema_faults
-from towpath_contracts.problems.registry import describe_validation_error
+from towpath_contracts.problems.input_faults import describe_validation_error
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, json_fault
 from towpath_fabric.redaction import redact
 from towpath_fabric.telemetry.logs import Logger

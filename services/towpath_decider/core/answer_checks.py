@@ -14,7 +14,7 @@ from towpath_contracts.decisions.assessments import ANSWERS, assessment_schema
 from towpath_contracts.decisions.decision import Respond, adapter_of
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, PromptContext
 from towpath_contracts.json_schema import schema_faults, unusable_schema
-from towpath_contracts.problems.registry import entry_message
+from towpath_contracts.problems.input_faults import entry_message
 from towpath_decider.core.answers import Check, RefusedAnswer
 
 MAX_ERRORS = 5

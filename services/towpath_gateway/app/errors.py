@@ -4,7 +4,7 @@ Whatever goes wrong, the client gets a problem with a stable code and a remedy; 
 it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -13,7 +13,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.problems.registry import Problem, ProblemError, details_of, problem
+from towpath_contracts.problems.input_faults import FaultList, details_of
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -68,10 +69,9 @@ class _Json(Response):
         super().__init__(canonical_json(body), status_code=status, headers=dict(headers))
 
 
-def validation_problem(errors: Sequence[Any]) -> Problem:
-    """Return `request_invalid` with every problem of the input and its JSON pointer."""
-    details = details_of(errors)
-    return problem("request_invalid", f"{len(details)} problem(s) in the request", errors=details)
+def validation_problem(faults: FaultList) -> Problem:
+    """Return `request_invalid` with the problems of the input and their JSON pointers."""
+    return problem("request_invalid", f"{faults.summary} in the request", errors=faults.details)
 
 
 async def on_problem(request: Request, error: Exception) -> Response:
@@ -83,7 +83,8 @@ async def on_problem(request: Request, error: Exception) -> Response:
 async def on_invalid(request: Request, error: Exception) -> Response:
     """Answer a request that failed validation."""
     assert isinstance(error, RequestValidationError)
-    return problem_response(validation_problem(error.errors()), request)
+    details = details_of(error.errors())
+    return problem_response(validation_problem(FaultList(details, len(details))), request)
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:

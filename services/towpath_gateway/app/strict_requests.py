@@ -5,16 +5,20 @@ for `application/json` also keeps web pages of other sites out: a browser asks f
 """
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
+from starlette.types import Receive, Scope
 
+from towpath_contracts.problems.input_faults import MAX_LISTED, faults_of_sample, list_faults
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.strict_json import MAX_DEPTH, NotStrictJsonError, read_strict
+from towpath_contracts.strict_json import NotStrictJsonError, read_bounded
 from towpath_gateway.app.dependencies import Requires, dependencies_of
-from towpath_gateway.app.errors import HttpProblemError
+from towpath_gateway.app.errors import HttpProblemError, validation_problem
 
 MAX_BODY_BYTES = 1024 * 1024
 """The largest body: NATS carries no more in one message."""
@@ -23,7 +27,7 @@ MAX_BODY_BYTES = 1024 * 1024
 def read_json(body: bytes) -> Any:
     """Return the value of *body*; raises ProblemError `request_malformed` saying what is wrong."""
     try:
-        return read_strict(body, max_depth=MAX_DEPTH)
+        return read_bounded(body)
     except NotStrictJsonError as error:
         raise ProblemError(problem("request_malformed", str(error))) from None
 
@@ -35,7 +39,12 @@ def is_json(content_type: str | None) -> bool:
 
 
 class BoundedJsonRequest(Request):
-    """A request whose body is at most MAX_BODY_BYTES of JSON."""
+    """A request whose body is at most MAX_BODY_BYTES of JSON, with at most as many faults as are listed."""
+
+    def __init__(self, scope: Scope, receive: Receive, kind: TypeAdapter[Any] | None) -> None:
+        """*kind* is what the route takes as its body."""
+        super().__init__(scope, receive)
+        self._kind = kind
 
     async def body(self) -> bytes:
         """Return the body; refuses a large one while it comes in, and one that is not JSON."""
@@ -51,11 +60,24 @@ class BoundedJsonRequest(Request):
         return self._body
 
     async def json(self) -> Any:
-        """Return the parsed body."""
+        """Return the body as what the route takes, which the framework lets pass as it is.
+
+        The framework makes several objects of each fault. So a body with more faults than are listed is refused here;
+        one with a few is returned as parsed JSON: the framework finds them again, beside those of path and query.
+        """
         try:
-            return read_json(await self.body())
+            value = read_json(await self.body())
         except ProblemError as error:
             raise HttpProblemError(error.problem) from error
+        if self._kind is None:
+            return value
+        try:
+            return self._kind.validate_python(value)
+        except ValidationError as error:
+            if error.error_count() <= MAX_LISTED:
+                return value
+            faults = list_faults(error, faults_of_sample(self._kind, value))
+            raise HttpProblemError(validation_problem(faults.within("body"))) from error
 
     async def _bounded(self) -> bytes:
         declared = self.headers.get("content-length", "")
@@ -78,11 +100,13 @@ class BoundedJsonRoute(APIRoute):
         """Return the framework's handler, fed with strict requests."""
         handler = super().get_route_handler()
         needed = requirements(self)
+        taken = body_type(self)
+        kind: Callable[[], TypeAdapter[Any] | None] = functools.cache(lambda: taken and TypeAdapter(taken))
 
         async def strict(request: Request) -> Response:
             for requirement in needed:
                 await requirement(request)
-            return await handler(BoundedJsonRequest(request.scope, request.receive))
+            return await handler(BoundedJsonRequest(request.scope, request.receive, kind()))
 
         return strict
 
@@ -92,6 +116,12 @@ def requirements(route: APIRoute) -> tuple[Requires, ...]:
     return tuple(
         dependency.call for dependency in route.dependant.dependencies if isinstance(dependency.call, Requires)
     )
+
+
+def body_type(route: APIRoute) -> Any:
+    """Return what a route takes as its body; None where it takes none."""
+    taken = route.dependant.body_params
+    return taken[0].field_info.annotation if taken else None
 
 
 def _too_large() -> None:

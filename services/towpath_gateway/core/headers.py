@@ -15,7 +15,9 @@ MAX_WAIT_S = 30.0
 
 MAX_IDEMPOTENCY_KEY_BYTES = 255
 
-LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+_HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]+)(?::\d*)?")
 
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?=$|[,;\s])", re.IGNORECASE)
 
@@ -86,5 +88,6 @@ def refused_origin(host: str | None, origin: str | None) -> str | None:
 
 
 def _host_name(host: str | None) -> str:
-    text = (host or "").lower()
-    return text.partition("]")[0] + "]" if text.startswith("[") else text.partition(":")[0]
+    """Return the name without its port; nothing of what is no name and port (RFC 9110 section 7.2)."""
+    found = _HOST.fullmatch((host or "").lower())
+    return found.group(1) if found else ""

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from towpath_contracts.base import DEFERRED, ClientMessagePart
 from towpath_contracts.budgets import MICROS, ModelPrice
-from towpath_contracts.problems.registry import describe_validation_error
+from towpath_contracts.problems.input_faults import describe_validation_error
 
 FREE = ModelPrice(input_micros=0, output_micros=0)
 PROVIDERS = {"gemini": "google", "openai": "openai", "anthropic": "anthropic"}

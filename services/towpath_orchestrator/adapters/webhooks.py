@@ -17,7 +17,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from towpath_contracts.base import ClientMessage, ClientMessagePart
 from towpath_contracts.gate_notices import NoticeKind
-from towpath_contracts.problems.registry import entry_message
+from towpath_contracts.problems.input_faults import entry_message
 from towpath_orchestrator.core.webhook_notices import Webhook
 
 MIN_SECRET_BYTES = 24

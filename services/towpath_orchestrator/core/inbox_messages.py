@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.facts import SOURCE_FACTS, AnyFact, DecisionFailedFact, DecisionMadeFact, fact_adapter
-from towpath_contracts.problems.registry import describe_validation_error
+from towpath_contracts.problems.input_faults import describe_validation_error
 from towpath_contracts.strict_json import check_json
 from towpath_contracts.subjects import AGENT, agent_model, agent_of_pool
 

@@ -16,7 +16,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry, event_adapter
 from towpath_contracts.facts import AnyFact, fact_adapter
 from towpath_contracts.networks.spec import NetworkSnapshot
-from towpath_contracts.problems.registry import entry_message
+from towpath_contracts.problems.input_faults import entry_message
 from towpath_contracts.runs.records import ReplayResult, Verdict
 from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import advance

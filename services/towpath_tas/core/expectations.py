@@ -13,7 +13,8 @@ from pydantic import Field, ValidationError
 
 from towpath_contracts.base import ClientMessage, ClientMessagePart, JsonObject
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.problems.registry import ProblemDetail, entry_message
+from towpath_contracts.problems.input_faults import entry_message
+from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.access import RuleEvaluation
 from towpath_contracts.tools.grants import grant_chain
 from towpath_contracts.tools.violations import DenialCode

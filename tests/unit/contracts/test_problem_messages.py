@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from towpath_contracts.facts import fact_adapter
-from towpath_contracts.problems.registry import describe_validation_error
+from towpath_contracts.problems.input_faults import describe_validation_error
 from towpath_contracts.tools.calls import ToolRequest
 
 

@@ -5,7 +5,8 @@ from pydantic import ValidationError
 
 from towpath.cli.shared.exit_codes import format_problem
 from towpath_contracts.budgets import Budget
-from towpath_contracts.problems.registry import details_of, problem, summary_of
+from towpath_contracts.problems.input_faults import details_of, summary_of
+from towpath_contracts.problems.registry import problem
 from towpath_engine.expressions.criterion import fault_of
 
 

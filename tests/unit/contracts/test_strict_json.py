@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towpath_contracts.strict_json import MAX_DEPTH, check_json, json_fault
+from towpath_contracts.strict_json import (
+    MAX_DEPTH,
+    MAX_NAME_CHARS,
+    MAX_VALUES,
+    NotStrictJsonError,
+    check_json,
+    json_fault,
+    read_bounded,
+)
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
@@ -86,3 +94,16 @@ def test_depth_is_found_beside_wide_data() -> None:
     for _ in range(MAX_DEPTH + 1):
         deep = {"wide": list(range(50)), "deep": deep}
     assert json_fault(deep) == "more than 64 levels of nesting"
+
+
+def test_a_client_sends_a_bounded_number_of_values() -> None:
+    assert len(read_bounded(b"[" + b"0," * (MAX_VALUES - 2) + b"0]")) == MAX_VALUES - 1
+    for nested in (b"[" + b"0," * (MAX_VALUES - 1) + b"0]", b"[" + b"[0,0]," * (MAX_VALUES // 3 + 1) + b"0]"):
+        with pytest.raises(NotStrictJsonError, match="more than 50000 values"):
+            read_bounded(nested)
+
+
+def test_a_client_names_no_field_at_length() -> None:
+    assert read_bounded(b'{"' + b"n" * MAX_NAME_CHARS + b'": "' + b"v" * 9_000 + b'"}')
+    with pytest.raises(NotStrictJsonError, match="name of a field"):
+        read_bounded(b'[{"' + b"n" * (MAX_NAME_CHARS + 1) + b'": 0}]')

@@ -252,6 +252,8 @@ def test_an_idempotency_key_comes_from_header_or_body() -> None:
         ("127.0.0.1:8787", None, True),
         ("localhost:8787", "http://localhost:8787", True),
         ("[::1]:8787", None, True),
+        ("[::1]evil", None, False),
+        ("localhost:evil", None, False),
         ("LOCALHOST", None, True),
         ("localhost:8787", "http://localhost:9999", False),
         ("localhost:8787", "https://evil.example", False),

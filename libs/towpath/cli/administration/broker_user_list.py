@@ -19,7 +19,8 @@ from pydantic import Field, ValidationError
 from towpath_contracts.authority import SERVICES, NatsUserRights, agent_rights, client_rights, worker_rights
 from towpath_contracts.base import ClientMessagePart, Token
 from towpath_contracts.broker_accounts import SYSTEM, broker_accounts
-from towpath_contracts.problems.registry import ProblemError, details_of, problem, summary_of
+from towpath_contracts.problems.input_faults import details_of, summary_of
+from towpath_contracts.problems.registry import ProblemError, problem
 
 Deploy = Annotated[Path, Parameter(name="--deploy")]
 """The folder with the list and what is made from it."""

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from towpath.cli.shared.text import plain_json, printable
 from towpath.errors import problem_of
-from towpath_contracts.problems.registry import REGISTRY, Problem, summary_of
+from towpath_contracts.problems.input_faults import summary_of
+from towpath_contracts.problems.registry import REGISTRY, Problem
 
 OK, RUN_FAILED, USAGE, NOT_FOUND, DENIED, WAITING, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 

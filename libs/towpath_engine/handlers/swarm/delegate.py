@@ -12,7 +12,7 @@ from towpath_contracts.networks.child_tools import DELEGATE, ORCHESTRATE
 from towpath_contracts.networks.plan import PlanRunResult, PlanTask
 from towpath_contracts.networks.plan_checks import PLAN_BYTES, PLAN_INVALID, check_plan
 from towpath_contracts.networks.swarm import SelectedSwarm
-from towpath_contracts.problems.registry import entry_message
+from towpath_contracts.problems.input_faults import entry_message
 from towpath_contracts.run_limits import MAX_DEPTH
 from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.text import truncate

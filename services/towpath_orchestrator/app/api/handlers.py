@@ -12,10 +12,11 @@ from pydantic import ValidationError
 from towpath_contracts import rpc, subjects
 from towpath_contracts.agents import AgentQueueDeclared, DeclareAgentQueue
 from towpath_contracts.dead_letters import ReportDeadLetter
-from towpath_contracts.problems.registry import ProblemError, describe_validation_error, problem
+from towpath_contracts.problems.input_faults import describe_validation_error
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import ConsumerSpec, agent_consumer
-from towpath_contracts.strict_json import check_json
+from towpath_contracts.strict_json import NotStrictJsonError, read_bounded
 from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetterOwner, DeadLetters
@@ -173,14 +174,13 @@ class TaskQueueConsumer:
     async def _accept(self, message: Msg) -> None:
         crash_point("orchestrator.enqueued_taken")
         caller = caller_of(message.subject)
-        fault = check_json(message.data)
-        if fault is not None:
-            await self._refuse(message, f"not a task: {fault}")
-            return
         try:
+            read_bounded(message.data)
             task = SubmitTask.model_validate_json(message.data)
             key = task.idempotency_key or _delivery_key(message)
             await self._intake.submit(task.model_copy(update={"idempotency_key": key}), caller)
+        except NotStrictJsonError as error:
+            await self._refuse(message, f"not a task: {error}")
         except ValidationError as error:
             await self._refuse(message, f"not a task: {describe_validation_error(error)}")
         except ProblemError as error:

@@ -15,6 +15,7 @@ from towpath_contracts.decisions.request import PromptContext
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.grant_proposals.asked_grants import GRANT_NETWORK, GRANT_NETWORK_VERSION, GRANT_SNAPSHOT
 from towpath_contracts.networks.spec import NetworkList, NetworkSnapshot, NetworkSpec, NetworkVersion, PublishNetwork
+from towpath_contracts.problems.input_faults import faults_of_sample, list_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import DESCRIBE_TOOLS
 from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
@@ -27,7 +28,6 @@ from towpath_engine.replay import create
 from towpath_engine.requests.network_context import build_context
 from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.ids import new_run_id
-from towpath_fabric.nats.replies import problem_from_validation
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
@@ -151,8 +151,8 @@ class NetworkRegistry:
         try:
             spec = NetworkSpec.model_validate(request.spec)
         except ValidationError as error:
-            invalid = problem_from_validation(error, "network").errors
-            raise ProblemError(problem("network_invalid", f"{len(invalid)} problem(s)", errors=invalid)) from error
+            invalid = list_faults(error, faults_of_sample(NetworkSpec, request.spec))
+            raise ProblemError(problem("network_invalid", invalid.summary, errors=invalid.details)) from error
         tools = await self._tools(request.project, spec)
         compiled = await self._threads.run(request.project, lambda: _compile_checked(spec, tools))
         return await self._publish_next(request, spec, compiled)

@@ -19,7 +19,7 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts.base import Message
-from towpath_contracts.problems.registry import describe_validation_error
+from towpath_contracts.problems.input_faults import describe_validation_error
 from towpath_contracts.rpc import CONFIRM_HEADER, OUTCOME_HEADER
 from towpath_contracts.tools.calls import OutcomeConfirmed, ToolOutcome, outcome_key
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush

@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts.canonical import canonical_json, digest_text
-from towpath_contracts.problems.registry import describe_validation_error
+from towpath_contracts.problems.input_faults import describe_validation_error
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_fabric.clock import wall_ns
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush

@@ -1,0 +1,146 @@
+"""What pydantic found wrong with an input, as entries of a problem or as one line; never the values of the input.
+
+An input may be wrong in more places than anybody reads, and each costs microseconds and a hundred bytes to say: so a
+hundred are listed, and the rest are counted. pydantic gives all of them or none, so of an input that is wrong in
+thousands of places a short sample is validated once more, and its faults stand for the others.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from towpath_contracts.problems.registry import ProblemDetail
+
+MAX_LISTED = 100
+"""Faults that are listed; more help nobody, and their list is bounded like every answer."""
+
+MAX_BUILT = 2_000
+"""Faults that pydantic is asked for: it takes about 10 ms to say them."""
+
+MAX_PART_CHARS = 128
+"""Characters of one part of a pointer: an unknown field may have any name."""
+
+SAMPLE_ITEMS = 20
+"""Of each list of an input that is wrong in too many places, so many are looked at again."""
+
+SAMPLE_FIELDS = 100
+"""Of each of its objects, so many."""
+
+_OF_THE_WHOLE = frozenset({"missing", "too_short", "value_error", "assertion_error"})
+"""Kinds of faults that a sample may have and its input not."""
+
+
+class FaultList(NamedTuple):
+    """The faults that are listed, and how many there are."""
+
+    details: tuple[ProblemDetail, ...]
+    total: int
+
+    @property
+    def summary(self) -> str:
+        """How many there are, and how many are not listed."""
+        left_out = self.total - len(self.details)
+        return f"{self.total} problem(s)" + (f", {left_out} of them not listed" if left_out else "")
+
+    def within(self, part: str) -> "FaultList":
+        """Return them as faults of what the input is a part of."""
+        moved = (one.model_copy(update={"pointer": f"/{part}{one.pointer}"}) for one in self.details)
+        return FaultList(tuple(moved), self.total)
+
+
+def list_faults(error: ValidationError, again: Callable[[], ValidationError | None] | None = None) -> FaultList:
+    """List what *error* says, as far as it is listed; *again* validates a sample, where it says too much."""
+    count = error.error_count()
+    if count > MAX_BUILT:
+        sampled = again() if again is not None else None
+        if sampled is None or sampled.error_count() > MAX_BUILT:
+            return FaultList((), count)
+        entries = (entry for entry in _entries(sampled) if entry["type"] not in _OF_THE_WHOLE)
+        return FaultList(_listed(entries), count)
+    details = details_of(error)
+    return FaultList(details, len(details) if count <= MAX_LISTED else count)
+
+
+def faults_of_sample(kind: TypeAdapter[Any] | type[BaseModel], value: Any) -> Callable[[], ValidationError | None]:
+    """Return what validates the beginning of *value*, parsed JSON, as *kind*, and returns what is wrong with it."""
+
+    def again() -> ValidationError | None:
+        few = _sample(value)
+        try:
+            kind.validate_python(few) if isinstance(kind, TypeAdapter) else kind.model_validate(few)
+        except ValidationError as error:
+            return error
+        return None
+
+    return again
+
+
+def _sample(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_sample(one) for one in value[:SAMPLE_ITEMS]]
+    if isinstance(value, dict):
+        return {name: _sample(one) for name, one in islice(value.items(), SAMPLE_FIELDS)}
+    return value
+
+
+def _entries(error: ValidationError) -> list[Any]:
+    return list(error.errors(include_url=False, include_input=False, include_context=False))
+
+
+def details_of(errors: ValidationError | Iterable[Any]) -> tuple[ProblemDetail, ...]:
+    """List what is wrong with an input, each problem once with its JSON pointer; values are not repeated.
+
+    *errors* is what pydantic raised, or the list that it gives of it. At most MAX_LISTED are listed.
+    """
+    return _listed(_entries(errors) if isinstance(errors, ValidationError) else errors)
+
+
+def _listed(entries: Iterable[Any]) -> tuple[ProblemDetail, ...]:
+    found: dict[ProblemDetail, None] = {}
+    for entry in entries:
+        pointer = "".join(f"/{str(part)[:MAX_PART_CHARS]}" for part in entry["loc"])
+        found[ProblemDetail(pointer=pointer, code=str(entry["type"]), detail=entry_message(entry))] = None
+        if len(found) == MAX_LISTED:
+            break
+    return tuple(found)
+
+
+def entry_message(entry: Any) -> str:
+    """Return what one entry of a ValidationError says, without the name that pydantic gives to the exception."""
+    message = str(entry["msg"])
+    return message.removeprefix("Value error, ") if entry["type"] == "value_error" else message
+
+
+def summary_of(details: Iterable[ProblemDetail]) -> str:
+    """Return all problems in one line for people, each once."""
+    lines = (f"{one.pointer}: {one.detail}" if one.pointer else one.detail for one in details)
+    return "; ".join(dict.fromkeys(lines))
+
+
+MAX_NAMED = 3
+"""Problems of an unreadable message that are named; the first ones say what kind of message it was."""
+
+
+def describe_validation_error(error: ValidationError) -> str:
+    """Say in one bounded line what is wrong with a message: where and why, and never the values that it holds."""
+    count = error.error_count()
+    if count > MAX_BUILT:
+        return f"{count} problems"
+    found = _entries(error)
+    named = [f"{_where(one['loc'])}: {_why(one)}" for one in found[:MAX_NAMED]]
+    more = f" (and {len(found) - MAX_NAMED} more)" if len(found) > MAX_NAMED else ""
+    return "; ".join(named) + more
+
+
+def _where(parts: tuple[int | str, ...]) -> str:
+    return ".".join(str(part)[:40] for part in parts[:6]) or "message"
+
+
+def _why(one: Any) -> str:
+    """Where the words may quote a value of the message, its kind has to do."""
+    return str(one["type"]) if one["type"] in _QUOTING else str(one["msg"])[:120]
+
+
+_QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid", "json_invalid"})

@@ -1,0 +1,64 @@
+"""What is said of an input that is wrong in very many places: a hundred faults, and how many there are."""
+
+import pytest
+from pydantic import ValidationError
+
+from towpath_contracts.problems.input_faults import (
+    MAX_BUILT,
+    MAX_LISTED,
+    MAX_PART_CHARS,
+    describe_validation_error,
+    details_of,
+    faults_of_sample,
+    list_faults,
+)
+from towpath_contracts.tasks import SubmitTask
+
+
+def refused(value: dict[str, object]) -> ValidationError:
+    with pytest.raises(ValidationError) as caught:
+        SubmitTask.model_validate(value)
+    return caught.value
+
+
+def fields(count: int) -> dict[str, object]:
+    return {"network": "n", "user_message": "go", **{f"a{place}": 0 for place in range(count)}}
+
+
+def test_a_hundred_faults_are_listed_and_the_others_counted() -> None:
+    found = list_faults(refused(fields(1_500)))
+    assert (len(found.details), found.total) == (MAX_LISTED, 1_500)
+    assert found.summary == "1500 problem(s), 1400 of them not listed"
+
+
+def test_few_faults_are_all_listed() -> None:
+    assert list_faults(refused(fields(3))).summary == "3 problem(s)"
+
+
+def test_a_sample_stands_for_faults_that_pydantic_is_not_asked_for() -> None:
+    """The error can be asked once for how many there are, and not for what they are."""
+    wrong = fields(MAX_BUILT + 1)
+    error = refused(wrong)
+    found = list_faults(error, faults_of_sample(SubmitTask, wrong))
+    assert found.total == MAX_BUILT + 1 and 0 < len(found.details) <= MAX_LISTED
+    assert {one.code for one in found.details} == {"extra_forbidden"}
+    assert list_faults(error).details == ()
+
+
+def test_a_sample_says_nothing_of_what_it_left_out() -> None:
+    """Nothing is called missing that stands behind the fields that were looked at."""
+    wrong: dict[str, object] = {f"a{place}": 0 for place in range(MAX_BUILT + 1)} | {
+        "network": "n",
+        "user_message": "x",
+    }
+    found = list_faults(refused(wrong), faults_of_sample(SubmitTask, wrong))
+    assert {one.code for one in found.details} == {"extra_forbidden"}
+
+
+def test_a_long_name_is_cut_in_its_pointer() -> None:
+    (detail,) = details_of(refused({"network": "n", "user_message": "go", "x" * 5_000: 0}))
+    assert len(detail.pointer) == MAX_PART_CHARS + 1
+
+
+def test_an_unreadable_message_that_is_wrong_everywhere_is_described_by_a_number() -> None:
+    assert describe_validation_error(refused(fields(MAX_BUILT + 7))) == f"{MAX_BUILT + 7} problems"
