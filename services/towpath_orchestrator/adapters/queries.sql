@@ -391,8 +391,10 @@ WHERE total <= $3
 SELECT digest, size FROM runs.blob WHERE project = $1 AND digest = ANY ($2::text[])
 
 -- name: get_blob
--- Whoever asks names the run that names the blob; a run reaches its own project's blobs only.
-SELECT b.data FROM runs.blob b JOIN runs.run r ON r.project = b.project
+-- The piece of $4 bytes behind the first $3, and the length of all. Whoever asks names the run that names the blob; a run
+-- reaches its own project's blobs only.
+SELECT octet_length(b.data) AS bytes, substring(b.data FROM $3::int + 1 FOR $4::int) AS piece
+FROM runs.blob b JOIN runs.run r ON r.project = b.project
 WHERE b.digest = $1 AND r.run_id = $2 AND r.erased_at IS NULL
 
 -- name: network_version
@@ -420,12 +422,18 @@ VALUES ($1, $2, $3, $4, $5, now(), $6) RETURNING published_at
 SELECT pg_advisory_xact_lock(hashtextextended($1 || '/' || $2, 0))
 
 -- name: list_runs
-SELECT * FROM runs.run
+-- At most $6 runs whose tasks have at most $11 bytes together, but at least one; `found` counts the others too. The
+-- length of a text is known without reading it.
+SELECT * FROM (
+SELECT found.*, count(*) OVER () AS found, sum(coalesce(octet_length(user_message), 0)) OVER (ORDER BY run_id DESC) AS bytes FROM (
+SELECT r.* FROM runs.run r
 WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR network = $3)
   AND ($4::jsonb IS NULL OR labels @> $4::jsonb) AND ($5::uuid IS NULL OR run_id < $5)
   AND ($7::uuid IS NULL OR parent_run_id = $7) AND ($8::uuid IS NULL OR root_run_id = $8)
   AND ($9::int IS NULL OR depth = $9) AND ($10::text IS NULL OR kind = $10)
 ORDER BY run_id DESC LIMIT $6
+) AS found) AS page
+WHERE bytes <= $11 OR bytes = octet_length(user_message) ORDER BY run_id DESC
 
 -- name: tree
 -- A run and everything below it, parents before children; roots of trees are found by index.
@@ -453,7 +461,21 @@ SELECT seq, status, erased_at FROM runs.run WHERE run_id = $1 AND ($2::text IS N
 SELECT run_id, project, status, seq FROM runs.run WHERE run_id = ANY ($1::uuid[])
 
 -- name: events_page
-SELECT seq, at, event FROM runs.run_event WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3
+-- At most $3 events of at most $4 bytes together, but at least one. The rows are read one after the other, so that none
+-- behind the end of the page is: its text may have megabytes, and the length of JSON is known by reading it alone.
+WITH RECURSIVE page AS (
+  (SELECT seq, octet_length(event::text)::bigint AS bytes, 1 AS rows FROM runs.run_event
+   WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT 1)
+  UNION ALL
+  SELECT following.seq, page.bytes + following.bytes, page.rows + 1
+  FROM page CROSS JOIN LATERAL (
+    SELECT seq, octet_length(event::text) AS bytes FROM runs.run_event
+    WHERE run_id = $1 AND seq > page.seq ORDER BY seq LIMIT 1
+  ) AS following
+  WHERE page.rows < $3 AND page.bytes + following.bytes <= $4
+)
+SELECT seq, at, event FROM runs.run_event
+WHERE run_id = $1 AND seq > $2 AND seq <= (SELECT max(page.seq) FROM page) ORDER BY seq
 
 -- name: facts_of
 SELECT first_seq, at, fact, engine_version FROM runs.run_fact WHERE run_id = $1 ORDER BY first_seq

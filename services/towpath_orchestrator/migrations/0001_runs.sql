@@ -166,10 +166,11 @@ CREATE TABLE runs.network_version (
 );
 
 -- A blob belongs to a project like everything else: equal bytes in two projects are two rows. `used_at` is when somebody
--- stored the same bytes last: whose log may not name them yet.
+-- stored the same bytes last: whose log may not name them yet. Blobs are read in pieces, so they are not compressed: a
+-- piece of compressed bytes is found by unpacking all before it.
 CREATE TABLE runs.blob (
   digest     text NOT NULL,
-  data       bytea NOT NULL,
+  data       bytea STORAGE EXTERNAL NOT NULL,
   size       integer NOT NULL,
   created_at timestamptz NOT NULL DEFAULT now(),
   project    text NOT NULL,

@@ -66,6 +66,9 @@ WAITING = frozenset({"running", "waiting"})
 CHUNK_BYTES = 256 * 1024
 """Largest piece of a blob in one message."""
 
+MAX_CHUNKS = 4_096
+"""Behind so many pieces there is nothing: a bytea has at most 1 GB."""
+
 
 def within_page(rows: list[Any], column: str) -> list[Any]:
     """Return the first rows whose *column* fits one page together, at least one."""
@@ -235,9 +238,9 @@ class RunQueries:
             label = json.dumps({key: value})
         asked = (request.project, request.status, request.network, label, request.before, request.limit)
         family = (request.parent_run_id, request.root_run_id, request.depth, request.kind)
-        rows = await self._pool.fetch(QUERIES.list_runs, *asked, *family)
-        runs = tuple(brief(row) for row in within_page(rows, "user_message"))
-        more = len(runs) == request.limit or len(runs) < len(rows)
+        rows = await self._pool.fetch(QUERIES.list_runs, *asked, *family, PAGE_BYTES)
+        runs = tuple(brief(row) for row in rows)
+        more = len(runs) == request.limit or (bool(rows) and len(rows) < rows[0]["found"])
         return RunPage(runs=runs, next_before=runs[-1].run_id if more else None)
 
     async def events(self, request: GetEvents) -> EventPage:
@@ -260,8 +263,9 @@ class RunQueries:
             raise _unknown(run_id, project)
         if run["erased_at"] is not None:
             raise erased_problem(run_id, run["erased_at"])
-        rows = await self._pool.fetch(QUERIES.events_page, run_id, after, limit) if run["seq"] > after else []
-        entries = tuple(read_entry(row) for row in within_page(rows, "event"))
+        wanted = (run_id, after, limit, PAGE_BYTES)
+        rows = await self._pool.fetch(QUERIES.events_page, *wanted) if run["seq"] > after else []
+        entries = tuple(read_entry(row) for row in rows)
         return EventPage(run_id=run_id, entries=entries, seq=run["seq"], status=run["status"])
 
     async def sweep(self, request: ListChangedRuns) -> ChangedRunList:
@@ -299,11 +303,10 @@ class RunQueries:
 
     async def blob(self, request: GetBlobChunk) -> BlobChunk:
         """Return one piece of a blob of the project of the run that is named."""
-        data = await self._pool.fetchval(QUERIES.get_blob, request.digest, request.run_id)
-        if data is None:
+        start = min(max(0, request.index), MAX_CHUNKS) * CHUNK_BYTES
+        row = await self._pool.fetchrow(QUERIES.get_blob, request.digest, request.run_id, start, CHUNK_BYTES)
+        if row is None:
             raise ProblemError(problem("not_found", f"no blob {request.digest}"))
-        total = max(1, -(-len(data) // CHUNK_BYTES))
-        piece = data[request.index * CHUNK_BYTES : (request.index + 1) * CHUNK_BYTES]
-        return BlobChunk(
-            digest=request.digest, index=request.index, total=total, data_base64=base64.b64encode(piece).decode()
-        )
+        total = max(1, -(-row["bytes"] // CHUNK_BYTES))
+        text = base64.b64encode(row["piece"]).decode()
+        return BlobChunk(digest=request.digest, index=request.index, total=total, data_base64=text)

@@ -99,6 +99,9 @@ def _born_ms(run_id: UUID) -> int:
 PAGE = 500
 """Events read at a time."""
 
+PAGE_BYTES = 1_000_000
+"""And their bytes together."""
+
 
 AT_ONCE = 2
 """Runs whose logs are read at the same time; a flood of ended runs waits its turn."""
@@ -133,7 +136,7 @@ class RunTracing:
         entries: list[LogEntry] = []
         while True:
             after = entries[-1].seq if entries else 0
-            rows = await self._pool.fetch(QUERIES.events_page, run_id, after, PAGE)
-            entries.extend(read_entry(row) for row in rows)
-            if len(rows) < PAGE:
+            rows = await self._pool.fetch(QUERIES.events_page, run_id, after, PAGE, PAGE_BYTES)
+            if not rows:
                 return entries
+            entries.extend(read_entry(row) for row in rows)
