@@ -41,6 +41,7 @@ from towpath_orchestrator.app.api.handlers import (
 from towpath_orchestrator.app.api.network_registry import NetworkRegistry
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.replay_requests import ReplayRequests
+from towpath_orchestrator.app.api.run_questions import RunQuestions, serve_questions
 from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
 from towpath_orchestrator.app.budget_limits import BudgetLimitCache
@@ -174,6 +175,7 @@ class OrchestratorWiring:
         serve_grants(self._bus, self._grants)
         stops = (
             await serve_clients(self._bus, clients),
+            await serve_questions(self._bus, RunQuestions(self._queries)),
             await serve_submits(self._bus, clients, self._settings, self._windows),
         )
 

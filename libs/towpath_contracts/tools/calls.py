@@ -344,11 +344,12 @@ class BlobChunk(Message):
 
 
 class GetBlobChunk(Message):
-    """Ask for one piece of a blob that the asker's request named."""
+    """Ask for one piece of a blob that the asker's request named; `project` is in whose turn."""
 
     digest: str
     index: int = 0
     run_id: UUID | None = None
+    project: str = ""
 
 
 class RegisterTools(Message):

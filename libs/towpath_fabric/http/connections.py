@@ -3,7 +3,8 @@
 uvicorn bounds the time between two requests alone, and any byte ends that bound. Here a request's headers have to come
 in within a time. A connection is a stranger's until a request on it has shown a credential; the server holds so many of
 those, and then closes the oldest for the newest. A client that means it sends its headers at once, so it is never the
-oldest for long, and a flood crowds out itself.
+oldest for long, and a flood crowds out itself. A connection whose client takes next to nothing of what is sent to it is
+closed too: what waits for it is memory.
 """
 
 import asyncio
@@ -20,17 +21,24 @@ from uvicorn.server import ServerState
 
 from towpath_fabric.health import Receive, Scope, Send
 
+TAKEN_BYTES = 64 * 1024
+"""Less than any line carries that somebody waits at."""
+
 VOUCH = "towpath.vouch"
 """The ASGI extension by which an application says that a request's credential is good."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Seconds for headers and for a stranger's next request, and how many connections are held of each kind."""
+    """Seconds for headers and for a stranger's next request, and how many connections are held of each kind.
+
+    While something waits to be taken by the client, it takes at least TAKEN_BYTES of it, or all, in `taken_s` seconds.
+    """
 
     header_s: float
     strangers: int
     idle: int
+    taken_s: float = 30.0
 
 
 class BoundedConnections:
@@ -75,6 +83,7 @@ class BoundedHttpProtocol(H11Protocol):
         self._idle = idle
         self._is_known = False
         self._deadline: asyncio.TimerHandle | None = None
+        self._untaken: asyncio.TimerHandle | None = None
         self._application = self.app
         self.app = self._serve
 
@@ -89,7 +98,18 @@ class BoundedHttpProtocol(H11Protocol):
         self._strangers.discard(self)
         self._idle.discard(self)
         self._cancel_deadline()
+        self._cancel_untaken()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Note that the client is slow, and give it its time."""
+        super().pause_writing()
+        self._look_again()
+
+    def resume_writing(self) -> None:
+        """Note that it has taken nearly all."""
+        self._cancel_untaken()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Read on; what has begun has to become a request in time, and what is left of a body that nobody reads too."""
@@ -145,9 +165,38 @@ class BoundedHttpProtocol(H11Protocol):
             self._deadline.cancel()
             self._deadline = None
 
+    def _look_again(self) -> None:
+        waits = self.transport.get_write_buffer_size()
+        self._untaken = self.loop.call_later(self._limits.taken_s, self._abort_untaken, waits)
+
+    def _abort_untaken(self, waited: int) -> None:
+        if self.transport.get_write_buffer_size() > waited - TAKEN_BYTES:
+            self.abort()
+        else:
+            self._look_again()
+
+    def _cancel_untaken(self) -> None:
+        if self._untaken is not None:
+            self._untaken.cancel()
+            self._untaken = None
+
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        names = {name for name, _ in scope["headers"]}
+        if {b"content-length", b"transfer-encoding"} <= names:
+            send = _closing(send)
         scope.setdefault("extensions", {})[VOUCH] = {"vouch": self.vouch}
         await self._application(scope, receive, send)
+
+
+def _closing(send: Send) -> Send:
+    """Close the connection after the answer: a proxy may have seen another end of the request (RFC 9112, 6.1)."""
+
+    async def send_and_close(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
+        await send(message)
+
+    return send_and_close
 
 
 def bounded_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:

@@ -286,7 +286,7 @@ class Bus:
             subject = message.subject
             try:
                 read_bounded(message.data)
-                reply: Message = await handler(read_request(request, message.data), limits.caller_of(subject))
+                reply: Message = await handler(read_request(request, message.data), limits.caller(message))
             except NotStrictJsonError as error:
                 reply = problem("request_malformed", f"{subject}: {error}")
             except Exception as error:  # noqa: BLE001 - the outermost edge: the caller gets an answer

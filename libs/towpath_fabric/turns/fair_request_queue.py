@@ -22,7 +22,9 @@ STOP_WAIT_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FairQueueLimits:
-    """`caller_of` reads the caller from a subject. `max_waiting` requests may wait, of them `max_share` of one caller.
+    """`caller_of` reads the caller from a subject, `caller_in`, where it is given, from a body instead.
+
+    `max_waiting` requests may wait, of them `max_share` of one caller.
 
     `max_concurrent` run at the same time, and of one caller as many as `max_concurrent_of` says just now: at least one.
     One that has waited for longer than `max_wait_s` is not run. What is `repeatable` may run twice: at the stop it is
@@ -36,6 +38,11 @@ class FairQueueLimits:
     max_concurrent_of: Callable[[str], int]
     max_wait_s: float = math.inf
     repeatable: bool = False
+    caller_in: Callable[[bytes], str] | None = None
+
+    def caller(self, message: Msg) -> str:
+        """Return who asks."""
+        return self.caller_of(message.subject) if self.caller_in is None else self.caller_in(message.data)
 
 
 class FairRequestQueue:
@@ -51,14 +58,14 @@ class FairRequestQueue:
         self._limits = limits
         self._answer = answer
         self._refuse = refuse
-        self._queue: FairQueue[tuple[Msg, float]] = FairQueue()
+        self._queue: FairQueue[tuple[Msg, float, str]] = FairQueue()
         self._waiting: dict[str, int] = {}
         self._accepted = 0
-        self._running: dict[asyncio.Task[None], Msg] = {}
+        self._running: dict[asyncio.Task[None], tuple[Msg, str]] = {}
         self._running_of: Counter[str] = Counter()
 
     async def accept(self, message: Msg) -> None:
-        caller = self._limits.caller_of(message.subject)
+        caller = self._limits.caller(message)
         own, waiting = self._waiting.get(caller, 0), len(self._queue)
         if waiting >= self._limits.max_waiting or own >= self._limits.max_waiting * self._limits.max_share:
             await self._refuse(message, waiting)
@@ -66,7 +73,9 @@ class FairRequestQueue:
         self._accepted += 1
         self._waiting[caller] = own + 1
         now = monotonic()
-        self._queue.put(UUID(int=self._accepted), (message, now), QueueOwner(caller=caller, root=UUID(int=0)), now)
+        self._queue.put(
+            UUID(int=self._accepted), (message, now, caller), QueueOwner(caller=caller, root=UUID(int=0)), now
+        )
         self._start_next()
 
     def _start_next(self) -> None:
@@ -75,19 +84,18 @@ class FairRequestQueue:
             full = {caller for caller, count in self._running_of.items() if count >= most_of(caller)}
             if full.issuperset(self._waiting):
                 return
-            message, since = self._queue.next(now := monotonic(), full)
-            caller = self._limits.caller_of(message.subject)
+            message, since, caller = self._queue.next(now := monotonic(), full)
             self._waiting[caller] -= 1
             if not self._waiting[caller]:
                 del self._waiting[caller]
             in_time = now - since <= self._limits.max_wait_s
             task = asyncio.ensure_future(self._answer(message) if in_time else self._refuse(message, len(self._queue)))
-            self._running[task] = message
+            self._running[task] = message, caller
             self._running_of[caller] += 1
             task.add_done_callback(self._finished)
 
     def _finished(self, task: "asyncio.Task[None]") -> None:
-        caller = self._limits.caller_of(self._running.pop(task).subject)
+        _, caller = self._running.pop(task)
         self._running_of[caller] -= 1
         if not self._running_of[caller]:
             del self._running_of[caller]
@@ -100,10 +108,10 @@ class FairRequestQueue:
     async def stop(self) -> None:
         """Let running requests end; refuse waiting ones, which their callers may send to another replica."""
         waiting, self._queue, self._waiting = self._queue.items(), FairQueue(), {}
-        for message, _ in waiting:
+        for message, _, _ in waiting:
             await self._refuse(message, len(waiting))
         if self._limits.repeatable:
-            for task, message in list(self._running.items()):
+            for task, (message, _) in list(self._running.items()):
                 if task.cancel():
                     await self._refuse(message, len(waiting))
         if self._running:

@@ -109,9 +109,9 @@ class PlatformClient:
             else:
                 return page
 
-    async def events(self, project: str, run_id: UUID) -> list[LogEntry]:
-        """Return the whole log of a run."""
-        entries: list[LogEntry] = []
+    async def events(self, project: str, run_id: UUID, first: list[LogEntry]) -> list[LogEntry]:
+        """Return the whole log of a run, of which *first* is the beginning."""
+        entries = list(first)
         while True:
             page = await self.page(project, run_id, entries[-1].seq if entries else 0)
             entries += page.entries
@@ -147,12 +147,12 @@ class PlatformClient:
                 return found
             await asyncio.sleep(_LLM_CALLS_POLL_S)
 
-    async def blob(self, run_id: UUID, digest: str) -> bytes:
+    async def blob(self, project: str, run_id: UUID, digest: str) -> bytes:
         """Return a blob that an event of the run names; raises ProblemError `internal` when its bytes are not those."""
         parts: list[bytes] = []
         while True:
             chunk: BlobChunk = await self.request(
-                rpc.BLOB_GET_RUNS, GetBlobChunk(digest=digest, index=len(parts), run_id=run_id)
+                rpc.BLOB_GET_RUNS, GetBlobChunk(digest=digest, index=len(parts), run_id=run_id, project=project)
             )
             parts.append(base64.b64decode(chunk.data_base64))
             if len(parts) >= chunk.total:

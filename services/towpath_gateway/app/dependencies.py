@@ -1,7 +1,7 @@
 """What a handler depends on: the gateway's objects, the authenticated caller, and helpers for answers."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
@@ -12,6 +12,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_gateway.adapters.key_store import KeyStore
 from towpath_gateway.adapters.local_token import LocalToken
 from towpath_gateway.adapters.platform_client import PlatformClient
+from towpath_gateway.app.log_readings import LogReadings, json_parts
 from towpath_gateway.app.stream_pace import StreamPace
 from towpath_gateway.core.api_keys import LOCAL_PERSON, Principal, bearer, split_key
 from towpath_gateway.core.headers import refused_origin
@@ -42,6 +43,10 @@ class GatewayDependencies:
     stream_shares: Shares
     stream_pace: StreamPace
     local_token: LocalToken | None = None
+    readings: LogReadings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.readings = LogReadings(self.platform)
 
 
 def dependencies_of(request: Request) -> GatewayDependencies:
@@ -127,6 +132,11 @@ KeysAdmin = Annotated[Principal, Depends(Requires("keys:admin"))]
 def json_answer(message: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Answer with *message*, encoded once."""
     return Response(message.model_dump_json(), status_code=status, headers=headers, media_type="application/json")
+
+
+async def long_json_answer(dependencies: GatewayDependencies, project: str, message: BaseModel) -> Response:
+    """Answer with *message*, which may be long: written and sent in steps."""
+    return dependencies.readings.answer(project, await json_parts(message))
 
 
 _ALL_SHARE = (

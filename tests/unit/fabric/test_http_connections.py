@@ -28,11 +28,18 @@ async def application(scope: Any, _receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def serving(*, header_s: float = NEVER_S, strangers: int = 100, idle: int = 100) -> AsyncIterator[int]:
+async def serving(
+    *,
+    header_s: float = NEVER_S,
+    strangers: int = 100,
+    idle: int = 100,
+    taken_s: float = NEVER_S,
+    app: Any = application,
+) -> AsyncIterator[int]:
     """Give the port of a server with these limits."""
-    limits = ConnectionLimits(header_s=header_s, strangers=strangers, idle=idle)
+    limits = ConnectionLimits(header_s=header_s, strangers=strangers, idle=idle, taken_s=taken_s)
     config = uvicorn.Config(
-        application, host="127.0.0.1", port=0, http=bounded_protocol(limits), ws="none", lifespan="off", log_config=None
+        app, host="127.0.0.1", port=0, http=bounded_protocol(limits), ws="none", lifespan="off", log_config=None
     )
     config.load()
     server = uvicorn.Server(config)
@@ -140,3 +147,52 @@ async def test_connections_without_a_request_are_bounded() -> None:
             assert await client.answer_to(GET_WITH_KEY) == b"ok"
         assert await clients[0].is_closed()
         assert await clients[1].answer_to(GET) == b"ok"
+
+
+LARGE = b"x" * 16_000_000
+
+
+async def large(_scope: Any, _receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"16000000")]})
+    await send({"type": "http.response.body", "body": LARGE})
+
+
+async def test_who_takes_nothing_of_its_answer_is_cut_off() -> None:
+    async with serving(app=large, taken_s=0.3) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1_000)
+        writer.write(GET)
+        await asyncio.sleep(1.0)
+        with suppress(ConnectionError):
+            async with asyncio.timeout(LONG_S):
+                got = 0
+                while piece := await reader.read(65_536):
+                    got += len(piece)
+        assert got < len(LARGE)
+        writer.close()
+
+
+async def test_who_takes_its_answer_slowly_gets_all_of_it() -> None:
+    async with serving(app=large, taken_s=0.3) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1_000)
+        writer.write(GET)
+        got = 0
+        async with asyncio.timeout(LONG_S):
+            while got < len(LARGE):
+                piece = await reader.read(400_000)
+                assert piece, f"cut off after {got} bytes"
+                got += len(piece)
+                await asyncio.sleep(0.001 if got % 7 else 0.05)
+        writer.close()
+
+
+async def test_a_request_with_two_ends_is_the_last_of_its_connection() -> None:
+    """Without the close the bytes behind the one end may be another request that somebody put in (RFC 9112 6.1)."""
+    both = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    async with serving() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(both + GET)
+        async with asyncio.timeout(LONG_S):
+            answered = await reader.read()
+        assert answered.count(b"HTTP/1.1 200") == 1
+        assert b"connection: close" in answered.lower()
+        writer.close()

@@ -3,7 +3,6 @@
 Giving up the wait changes nothing: the run goes on, and the problem says where it is.
 """
 
-import json
 import re
 from typing import Annotated, Any
 from uuid import UUID
@@ -29,7 +28,9 @@ from towpath_gateway.app.dependencies import (
     RunsWriter,
     documented,
     json_answer,
+    long_json_answer,
 )
+from towpath_gateway.app.log_readings import json_parts
 from towpath_gateway.app.routes.runs import IdempotencyKey, with_key
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import Principal
@@ -40,17 +41,22 @@ from towpath_readings.spans import SpanLink
 
 
 async def run_to_end(
-    platform: PlatformClient, principal: Principal, task: SubmitTask, seconds: float, link: SpanLink | None = None
+    dependencies: GatewayDependencies,
+    principal: Principal,
+    task: SubmitTask,
+    seconds: float,
+    link: SpanLink | None = None,
 ) -> RunAnswer:
     """Submit *task* and return its answer; raises ProblemError `timeout` with run_id and state after *seconds*."""
+    platform = dependencies.platform
     accepted = await platform.submit(principal.caller, task, link)
     run_id, project = accepted.run_id, principal.project
     view = await platform.wait_for_end(project, run_id, seconds)
     if view is None or view.status not in FINAL_STATUSES:
         raise ProblemError(still_running(str(run_id), accepted.status if view is None else view.status, seconds))
-    entries = await platform.events(project, run_id)
-    debug = await _debug(platform, project, run_id, entries) if task.debug else None
-    return run_answer(view, entries, debug)
+    async with dependencies.readings.log(project, run_id) as entries:
+        debug = await _debug(platform, project, run_id, entries) if task.debug else None
+        return run_answer(view, entries, debug)
 
 
 def still_running(run_id: str, status: str, seconds: float) -> Problem:
@@ -138,7 +144,7 @@ async def run_once(
     prefer: Prefer = None,
 ) -> Response:
     """Run and wait. `debug` adds raw prompts and model texts; a failed run is an answer too, with its transcript."""
-    answer = await run_to_end(dependencies.platform, principal, with_key(task, key), _limit(dependencies, prefer), link)
+    answer = await run_to_end(dependencies, principal, with_key(task, key), _limit(dependencies, prefer), link)
     return json_answer(answer, headers={"traceresponse": ids.traceparent(answer.run_id, "run")})
 
 
@@ -167,7 +173,7 @@ async def invoke(
         model=SCRIPTED_MODEL,
         single_instruction=True,
     )
-    answer = await run_to_end(dependencies.platform, principal, task, _limit(dependencies, prefer), link)
+    answer = await run_to_end(dependencies, principal, task, _limit(dependencies, prefer), link)
     return json_answer(answer, headers={"traceresponse": ids.traceparent(answer.run_id, "run")})
 
 
@@ -209,14 +215,17 @@ async def get_tool_payload(
     run_id: UUID, execution_id: UUID, dependencies: Dependencies, principal: RunsReader
 ) -> Response:
     """Return arguments and result of a finished call in full; a large result is fetched from where it is stored."""
-    entries = await dependencies.platform.events(principal.project, run_id)
-    found = project_execution_log(entries).tool_log.get(str(execution_id))
+    readings, project = dependencies.readings, principal.project
+    async with readings.log(project, run_id) as entries:
+        found = project_execution_log(entries).tool_log.get(str(execution_id))
+        stored = blob_of(entries, execution_id)
     if found is None:
         raise ProblemError(problem("tool_call_not_found", f"{execution_id} has no outcome in run {run_id}"))
-    stored = blob_of(entries, execution_id)
-    if stored is not None:
-        found = {**found, "result": json.loads(await dependencies.platform.blob(run_id, stored))}
-    return json_answer(ToolCallPayload(execution_id=execution_id, **found))
+    payload = ToolCallPayload(execution_id=execution_id, **found)
+    if stored is None:
+        return await long_json_answer(dependencies, project, payload)
+    async with readings.blob(project, run_id, stored) as data:  # the JSON that was stored
+        return readings.answer(project, await json_parts(payload, {"result": data}))
 
 
 def blob_of(entries: list[LogEntry], execution_id: UUID) -> str | None:

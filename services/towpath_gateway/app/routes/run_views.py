@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Response
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_gateway.app.dependencies import Dependencies, RunsReader, documented, json_answer
+from towpath_gateway.app.dependencies import Dependencies, RunsReader, documented, json_answer, long_json_answer
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_readings.goals import GoalView, project_goal
 from towpath_readings.nodes import RunNodesView, project_nodes
@@ -29,9 +29,10 @@ async def get_nodes(
     calls: Annotated[bool, Query(description="Also the HTTP calls behind each node, as far as recorded")] = False,
 ) -> Response:
     """Return status, times, usage and cost of the run and of each of its model calls."""
-    entries = await dependencies.platform.events(principal.project, run_id)
-    rows = await dependencies.platform.llm_calls(principal.project, run_id, frozenset()) if calls else ()
-    return json_answer(project_nodes(run_id, entries, rows))
+    project = principal.project
+    async with dependencies.readings.log(project, run_id) as entries:
+        rows = await dependencies.platform.llm_calls(project, run_id, frozenset()) if calls else ()
+        return await long_json_answer(dependencies, project, project_nodes(run_id, entries, rows))
 
 
 @router.get(
@@ -42,7 +43,8 @@ async def get_nodes(
 )
 async def get_goal(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
     """Return the task state with every step: what was planned, done and found, progress, confidence, cost."""
-    state = project_goal(run_id, await dependencies.platform.events(principal.project, run_id))
+    async with dependencies.readings.log(principal.project, run_id) as entries:
+        state = project_goal(run_id, entries)
     if state is None:
         raise ProblemError(problem("not_a_goal", f"run {run_id} pursues no goal", run_id=str(run_id)))
     return json_answer(state)
@@ -56,7 +58,8 @@ async def get_goal(run_id: UUID, dependencies: Dependencies, principal: RunsRead
 )
 async def get_plan(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
     """Return every step with its agents: how each stands, its child run, what came of it, how long it took."""
-    view = project_plan(run_id, await dependencies.platform.events(principal.project, run_id))
+    async with dependencies.readings.log(principal.project, run_id) as entries:
+        view = project_plan(run_id, entries)
     if view is None:
         raise ProblemError(problem("not_a_plan", f"run {run_id} carries out no plan", run_id=str(run_id)))
     return json_answer(view)
@@ -70,4 +73,5 @@ async def get_plan(run_id: UUID, dependencies: Dependencies, principal: RunsRead
 )
 async def get_messages(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
     """Return what user, models and tools wrote, the current turn included, and which calls have no result."""
-    return json_answer(project_messages(run_id, await dependencies.platform.events(principal.project, run_id)))
+    async with dependencies.readings.log(principal.project, run_id) as entries:
+        return await long_json_answer(dependencies, principal.project, project_messages(run_id, entries))

@@ -182,7 +182,7 @@ async def get_events(
     if not wants_stream(request.headers.get("accept")):
         if children or deltas:
             raise ProblemError(problem("request_invalid", "children and deltas are for streams: text/event-stream"))
-        return json_answer(await dependencies.platform.page(principal.project, run_id, after, limit, wait * 1_000))
+        return json_answer(await dependencies.readings.page(principal.project, run_id, after, limit, wait * 1_000))
     if children:
         if after:
             raise ProblemError(problem("request_invalid", "a stream with children resumes with Last-Event-ID alone"))

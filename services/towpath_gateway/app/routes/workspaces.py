@@ -11,7 +11,14 @@ from fastapi import APIRouter, Query, Response
 from towpath_contracts.events.log import RunFinished
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.workspace import FileText, FileVersion, WorkspaceView
-from towpath_gateway.app.dependencies import Dependencies, GatewayDependencies, RunsReader, documented, json_answer
+from towpath_gateway.app.dependencies import (
+    Dependencies,
+    GatewayDependencies,
+    RunsReader,
+    documented,
+    json_answer,
+    long_json_answer,
+)
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_readings.workspace import project_workspace
 
@@ -49,14 +56,12 @@ async def get_file(
     if wanted is None:
         which = f"version {version} of {path}" if file is not None else f"file {path}"
         raise ProblemError(problem("file_not_found", f"run {run_id} has no {which}", run_id=str(run_id)))
-    data = await dependencies.platform.blob(run_id, wanted.digest)
-    return json_answer(
-        FileText(run_id=run_id, path=path, version=wanted.version, digest=wanted.digest, content=data.decode())
-    )
+    async with dependencies.readings.blob(principal.project, run_id, wanted.digest) as data:
+        text = FileText(run_id=run_id, path=path, version=wanted.version, digest=wanted.digest, content=data.decode())
+        return await long_json_answer(dependencies, principal.project, text)
 
 
 async def _view(dependencies: GatewayDependencies, project: str, run_id: UUID) -> WorkspaceView:
-    entries = await dependencies.platform.events(project, run_id)
-    last = entries[-1]
-    status = next((e.event.status for e in reversed(entries) if isinstance(e.event, RunFinished)), "running")
-    return project_workspace(run_id, last.seq, status, entries)
+    async with dependencies.readings.log(project, run_id) as entries:
+        status = next((e.event.status for e in reversed(entries) if isinstance(e.event, RunFinished)), "running")
+        return project_workspace(run_id, entries[-1].seq, status, entries)

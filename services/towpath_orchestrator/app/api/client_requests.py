@@ -6,10 +6,7 @@ too long, is refused as `overloaded`. A request that waits for a run holds a pla
 has no credential, and has a smaller share of its own.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from weakref import WeakValueDictionary
+from collections.abc import Awaitable, Callable
 
 from pydantic import Field
 
@@ -20,6 +17,7 @@ from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun, RunView
 from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.ports import MessageBus
 from towpath_fabric.turns.fair_request_queue import FairQueueLimits
+from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_orchestrator.app.api.commands import RunCommands
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.submit import TaskIntake
@@ -89,8 +87,7 @@ class ClientRequests:
         self._checker = checker
         self._queries = queries
         self._commands = commands
-        self._room = asyncio.Semaphore(AT_WORK)
-        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._turns = WorkTurns(AT_WORK, _at_work_of, WAIT_S)
 
     async def submit(self, task: SubmitTask, caller: str) -> Message:
         """Accept a task."""
@@ -98,24 +95,24 @@ class ClientRequests:
 
     async def get(self, request: ClientGetRun, caller: str) -> Message:
         """Show one of the caller's project's runs."""
-        async with self._at_work(caller):
+        async with self._turns.held(caller):
             project = await self._checker.project_of(caller)
         asked = GetRun.model_validate({"project": project, **request.model_dump()})
         if asked.wait_ms:
             await self._queries.await_end(asked)
-        async with self._at_work(caller):
+        async with self._turns.held(caller):
             view = await self._queries.get_run(asked.model_copy(update={"wait_ms": 0}))
         _refuse_run_of_another(view, caller)
         return view
 
     async def events(self, request: ClientGetEvents, caller: str) -> Message:
         """Show events of one of the caller's project's runs."""
-        async with self._at_work(caller):
+        async with self._turns.held(caller):
             project = await self._project_of_run(request.run_id, caller)
         asked = GetEvents.model_validate({"project": project, **request.model_dump()})
         if asked.wait_ms:
             await self._queries.await_news(asked)
-        async with self._at_work(caller):
+        async with self._turns.held(caller):
             return await self._queries.events(asked.model_copy(update={"wait_ms": 0}))
 
     async def cancel(self, request: ClientCancel, caller: str) -> Message:
@@ -124,15 +121,6 @@ class ClientRequests:
         body = {"project": project, "actor": caller, **request.model_dump()}
         return await self._commands.cancel(CancelRun.model_validate(body))
 
-    @asynccontextmanager
-    async def _at_work(self, caller: str) -> AsyncIterator[None]:
-        share = self._shares.get(caller)
-        if share is None:
-            share = asyncio.Semaphore(AT_WORK_ANONYMOUS if caller == subjects.ANONYMOUS else AT_WORK_OF_ONE)
-            self._shares[caller] = share
-        async with share, self._room:
-            yield
-
     async def _project_of_run(self, run_id: str, caller: str) -> str:
         """Return the project of *caller*; raises ProblemError `run_not_found` for a run it may not see."""
         project = await self._checker.project_of(caller)
@@ -140,6 +128,10 @@ class ClientRequests:
             found = await self._queries.get_run(GetRun.model_validate({"project": project, "run_id": run_id}))
             _refuse_run_of_another(found, caller)
         return project
+
+
+def _at_work_of(caller: str) -> int:
+    return AT_WORK_ANONYMOUS if caller == subjects.ANONYMOUS else AT_WORK_OF_ONE
 
 
 def _refuse_run_of_another(view: RunView, caller: str) -> None:

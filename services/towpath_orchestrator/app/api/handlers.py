@@ -79,16 +79,10 @@ async def serve_submits(
 
 
 def serve_services(bus: MessageBus, queries: RunQueries, commands: RunCommands, registry: NetworkRegistry) -> None:
-    """Answer `svc.orchestrator.*`."""
-    bus.subscriber(rpc.GET_RUN)(queries.get_run)
-    bus.subscriber(rpc.LIST_RUNS)(queries.list_runs)
-    bus.subscriber(rpc.RUN_TREE)(queries.tree)
-    bus.subscriber(rpc.EVENTS)(queries.events)
+    """Answer `svc.orchestrator.*`, but for what people read of runs (`run_questions.py`)."""
     bus.subscriber(rpc.EVENTS_SINCE)(queries.events_since)
     bus.subscriber(rpc.SWEEP_RUNS)(queries.sweep)
     bus.subscriber(rpc.IDLE_RUNS)(queries.idle)
-    bus.subscriber(rpc.LIST_GATES)(queries.list_gates)
-    bus.subscriber(rpc.BLOB_GET_RUNS)(queries.blob)
     bus.subscriber(rpc.RESOLVE_GATE)(commands.resolve_gate)
     bus.subscriber(rpc.CANCEL_RUN)(commands.cancel)
     bus.subscriber(rpc.PUBLISH_NETWORK)(registry.publish)
