@@ -25,6 +25,9 @@ MAX_NAME_CHARS = 1_024
 
 _SUSPICIOUS_ESCAPE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_ANY_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+"""Also one without an end: of what is not known to be JSON each byte is looked at once."""
+
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[{]}"))
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -71,12 +74,18 @@ def check_json(data: bytes, *, max_depth: int = MAX_DEPTH, allow_nul: bool = Fal
 
 def read_bounded(data: bytes) -> Any:
     """Like `read_strict`, for what clients send: also refuses too many values and too long names of fields."""
+    if data.count(b",") >= MAX_VALUES and _ANY_STRING.sub(b"", data).count(b",") >= MAX_VALUES:
+        _refuse(_too_many())  # before an object is made of each
     value = read_strict(data)
     if len(data) > MAX_NAME_CHARS:
         fault = _size_fault(value)
         if fault is not None:
             _refuse(fault)
     return value
+
+
+def _too_many() -> str:
+    return f"more than {MAX_VALUES} values"
 
 
 def _size_fault(value: Any) -> str | None:
@@ -93,7 +102,7 @@ def _size_fault(value: Any) -> str | None:
             continue
         seen += len(below)
         if seen > MAX_VALUES:
-            return f"more than {MAX_VALUES} values"
+            return _too_many()
         waiting.extend(below)
     return None
 

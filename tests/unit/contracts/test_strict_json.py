@@ -107,3 +107,14 @@ def test_a_client_names_no_field_at_length() -> None:
     assert read_bounded(b'{"' + b"n" * MAX_NAME_CHARS + b'": "' + b"v" * 9_000 + b'"}')
     with pytest.raises(NotStrictJsonError, match="name of a field"):
         read_bounded(b'[{"' + b"n" * (MAX_NAME_CHARS + 1) + b'": 0}]')
+
+
+@pytest.mark.parametrize("unit", [b',"', b',"\\"', b',\\"', b',"\\\n', b'{"":,'])
+def test_values_are_counted_in_linear_time_in_what_is_no_json(unit: bytes) -> None:
+    with pytest.raises(NotStrictJsonError):
+        read_bounded(unit * 200_000)
+
+
+def test_commas_in_texts_are_no_values() -> None:
+    text = json.dumps([',\\"' * MAX_VALUES] * 3).encode()
+    assert len(read_bounded(text)) == 3
