@@ -1,4 +1,4 @@
-"""Questions about runs take turns of projects: long pages of one hold up no other, and who waits too long is refused."""
+"""Questions about runs take turns of projects: long pages of one hold up no other, and who waits long is refused."""
 
 import asyncio
 from typing import Any
