@@ -12,7 +12,7 @@ from tests.attacks.corpus.availability import LONGEST_S, longest_answer
 from tests.attacks.target import NETWORK, Target
 
 QUESTION = {"network": NETWORK["name"], "agent_key": "clerk", "tool": "desk.mail"}
-EVENTS = 400
+EVENTS = 900
 LONG_LOG = """
 INSERT INTO runs.run_event (run_id, seq, at, type, event)
 SELECT $1, place, now(), 'note_added',
@@ -49,14 +49,14 @@ def _text(body: object) -> bytes:
 
 @attack(Position.KEY_HOLDER)
 async def readers_of_a_long_run(target: Target) -> str:
-    """Read pages and nodes of a run with 24 MB of events, 44 at a time, while another project lists its runs."""
+    """Read pages and nodes of a run with 54 MB of events, 61 at a time, while another project lists its runs."""
     async with target.client() as client:
         run = await target.run(client, [], "go")
         path = f"/v1/runs/{run['run_id']}"
         async with target.database() as database:  # what many calls with long results leave, without their time
             await database.execute(LONG_LOG, UUID(run["run_id"]), EVENTS)
             await database.execute("UPDATE runs.run SET seq = seq + $2 WHERE run_id = $1", UUID(run["run_id"]), EVENTS)
-        asked = [f"{path}/events?limit=1000"] * 40 + [f"{path}/nodes"] * 4
+        asked = [f"{path}/events?limit=1000"] * 60 + [f"{path}/nodes"]
         doing = asyncio.gather(*[client.get(one) for one in asked])
         longest = await longest_answer(target, doing, "/v1/runs")
     answers = {answer.status_code for answer in doing.result()}
