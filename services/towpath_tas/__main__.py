@@ -26,6 +26,7 @@ with paused():
     from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
     from towpath_tas.app.policy.policy_diff import PolicyDiffRequests
     from towpath_tas.app.policy.policy_statistics import PolicyStatisticsQueries
+    from towpath_tas.app.policy.policy_threads import PolicyThreads
     from towpath_tas.app.policy.policy_versions import PolicyVersionRequests
     from towpath_tas.app.policy.shadow_policy import ShadowPolicyRequests
     from towpath_tas.app.policy.tool_registration import ToolRegistrations
@@ -52,6 +53,7 @@ class ToolAccessService:
         self._signer = signer
         self._notes = notes
         self._metrics = TasMetrics(service.registry)
+        self._threads = PolicyThreads()
 
     async def start(self) -> None:
         """Declare streams, apply the policy file, answer requests, start the loops."""
@@ -63,7 +65,7 @@ class ToolAccessService:
         ports = TasConnections(pool=pool, bus=bus, asked=asked, ended=ended, telemetry=service.telemetry)
         calls = CallWiring(ports, self._signer, self._settings, self._metrics, service.log)
         await calls.read_time()
-        policies = PolicyStore(pool, calls.policy_cache)
+        policies = PolicyStore(pool, calls.policy_cache, self._threads.texts)
         if self._settings.policy_file is not None:
             watch = PolicyFileWatcher(policies, self._settings.policy_file, self._settings.policy_project, service.log)
             await watch.check()
@@ -83,7 +85,7 @@ class ToolAccessService:
     def _answer(self, calls: CallWiring, policies: PolicyStore) -> None:
         bus, pool = self._service.bus, self._service.pool
         access, audit, blobs = (
-            AccessQueries(pool, calls.policy_cache),
+            AccessQueries(pool, calls.policy_cache, self._threads),
             AuditQueries(pool),
             CallBlobRequests(pool, calls.tickets),
         )
@@ -106,12 +108,13 @@ class ToolAccessService:
 
     def _answer_history(self, calls: CallWiring, policies: PolicyStore) -> None:
         bus, pool = self._service.bus, self._service.pool
-        versions, shadow = PolicyVersionRequests(pool, policies), ShadowPolicyRequests(pool)
+        texts = self._threads.texts
+        versions, shadow = PolicyVersionRequests(pool, policies, texts), ShadowPolicyRequests(pool, texts)
         serve(bus, rpc.POLICY_VERSIONS, versions.list_versions)
         serve(bus, rpc.POLICY_CHANGES, versions.changes)
         serve(bus, rpc.ROLL_BACK_POLICY, versions.roll_back)
         serve(bus, rpc.CHANGE_RULE, versions.change_rule)
-        serve(bus, rpc.DIFF_POLICY, PolicyDiffRequests(pool, calls.policy_cache).diff)
+        serve(bus, rpc.DIFF_POLICY, PolicyDiffRequests(pool, calls.policy_cache, self._threads).diff)
         serve(bus, rpc.SET_SHADOW, shadow.set)
         serve(bus, rpc.GET_SHADOW, shadow.view)
         statistics = PolicyStatisticsQueries(pool)

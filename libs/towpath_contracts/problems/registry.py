@@ -181,6 +181,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "No grant can be proposed",
         "Look at the run that is named, name another model, or write the grant by hand (docs/policies.md).",
     ),
+    ProblemKind(
+        "grant_too_large",
+        422,
+        "The conditions of the grant are too much together",
+        "Use fewer or shorter conditions; what holds for many tasks belongs into the policy (docs/policies.md).",
+    ),
     ProblemKind("mcp_invalid", 422, "The MCP servers can't be served", "Correct every entry of errors."),
     ProblemKind(
         "policy_moved", 409, "Another version of the matrix is in force", "Look at it again: towpath policy show."

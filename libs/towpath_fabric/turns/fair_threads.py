@@ -1,15 +1,19 @@
 """Runs what computes for long in threads, so that the loop goes on; projects take turns.
 
 Of one project one computation runs at a time and a few wait, and few run in all: threads share one interpreter, so that
-each one more slows the loop down. What is handed in has to be bounded by itself, since a thread can't be stopped.
+each one more slows the loop down. The threads are its own (`dedicated_threads.py`). What is handed in has to be bounded
+by itself, since a thread can't be stopped. What has waited for longer than its caller does is not computed any more.
 """
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_fabric.turns.dedicated_threads import DedicatedThreads
 
 Result = TypeVar("Result")
 
@@ -28,31 +32,66 @@ class _ProjectTurn:
 class FairThreads:
     """Threads that projects take turns at: each has at most one place in the line for them."""
 
-    def __init__(self, at_once: int = 1) -> None:
+    def __init__(
+        self,
+        at_once: int = 1,
+        *,
+        max_waiting: int = MAX_WAITING,
+        max_wait_s: float = math.inf,
+        name: str = "turns",
+    ) -> None:
+        """Let *at_once* projects compute, and *max_waiting* of one project wait, each for *max_wait_s* at most."""
         self._room = asyncio.Semaphore(at_once)
+        self._threads = DedicatedThreads(at_once, name)
+        self._max_waiting = max_waiting
+        self._max_wait_s = max_wait_s
         self._turns: dict[str, _ProjectTurn] = {}
 
     async def run(self, project: str, compute: Callable[[], Result]) -> Result:
-        """Return what *compute* returns; raises ProblemError `overloaded` where too many of *project* wait already."""
+        """Return what *compute* returns, in a turn of its own; raises as `turn`."""
+        async with self.turn(project):
+            return await self.compute(compute)
+
+    @asynccontextmanager
+    async def turn(self, project: str) -> AsyncIterator[None]:
+        """Hold the turn of *project*, for what computes more than once; read as little as possible in between.
+
+        Raises ProblemError `overloaded` where too many of *project* wait already, and where the turn comes too late.
+        """
         turn = self._turns.setdefault(project, _ProjectTurn())
-        if turn.inside > MAX_WAITING:
-            detail = f"{MAX_WAITING} requests of {project} that take long to be checked wait already"
-            raise ProblemError(problem("overloaded", detail, retry_after_s=RETRY_AFTER_S))
+        if turn.inside > self._max_waiting:
+            raise _overloaded(f"{self._max_waiting} requests of {project} that take long to be checked wait already")
         turn.inside += 1
         try:
-            async with turn.lock, self._room:
-                return await _in_thread(compute)
+            async with AsyncExitStack() as held:
+                await self._wait(turn, held)
+                yield
         finally:
             turn.inside -= 1
             if not turn.inside:
                 del self._turns[project]
 
+    async def _wait(self, turn: _ProjectTurn, held: AsyncExitStack) -> None:
+        try:
+            async with asyncio.timeout(None if self._max_wait_s == math.inf else self._max_wait_s):
+                await held.enter_async_context(turn.lock)
+                await held.enter_async_context(self._room)
+        except TimeoutError:
+            detail = f"the turn of a request that takes long to be checked did not come in {self._max_wait_s:g} s"
+            raise _overloaded(detail) from None
 
-async def _in_thread(compute: Callable[[], Result]) -> Result:
-    """Run *compute* to its end even where the caller is cancelled: its turn ends only when the thread does."""
-    doing = asyncio.ensure_future(asyncio.to_thread(compute))
-    try:
-        return await asyncio.shield(doing)
-    except asyncio.CancelledError:
-        await asyncio.gather(doing, return_exceptions=True)
-        raise
+    async def compute(self, compute: Callable[[], Result]) -> Result:
+        """Return what *compute* returns, within a turn.
+
+        It runs to its end even where the caller is cancelled: the turn ends only when the thread does.
+        """
+        doing = asyncio.ensure_future(self._threads.run(compute))
+        try:
+            return await asyncio.shield(doing)
+        except asyncio.CancelledError:
+            await asyncio.gather(doing, return_exceptions=True)
+            raise
+
+
+def _overloaded(detail: str) -> ProblemError:
+    return ProblemError(problem("overloaded", detail, retry_after_s=RETRY_AFTER_S))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -242,7 +243,8 @@ class LedgerStore:
             context.known = known[update.run_id]
             query = context.needs_origin
             if query is not None and context.known.takes_long(len(query.args_text)):
-                await asyncio.to_thread(self._find_origin, context, query)  # others go on meanwhile
+                find = partial(self._find_origin, context, query)
+                await self._origins.threads.run(find)  # others go on meanwhile
         left_out = late | set(wanting).difference(await self._decide_all(wanting))
         return [update for update in decided if update not in left_out]
 

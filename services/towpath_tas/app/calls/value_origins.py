@@ -7,7 +7,6 @@ What workers return is read from the ledger, which has it before its run does. W
 answer is read from the log of the run that asked, which has it before the ledger does.
 """
 
-import asyncio
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from uuid import UUID
 
 from towpath_contracts.tools.readers import OutputReaders
 from towpath_fabric.clock import monotonic
+from towpath_fabric.turns.dedicated_threads import DedicatedThreads
 from towpath_tas.adapters.origin_tables import (
     CallOutput,
     LoggedEvent,
@@ -47,6 +47,9 @@ MAX_ANCESTORS = 16
 
 MAX_AT_ONCE = 4_096
 """Characters of one call that are read between two other tasks of the process; more are read in a thread."""
+
+ORIGIN_THREADS = 2
+"""Threads of one cache: what it reads, and where the values of a call are looked for in what it has read."""
 
 PASS_S = 0.25
 """How long results are read for one batch; then its other calls are decided; these go on at their next try."""
@@ -88,6 +91,7 @@ class RunProvenanceCache:
     def __init__(self) -> None:
         self._runs: dict[UUID, _Run] = {}
         self._specs: dict[tuple[str, str, int], _Declared] = {}
+        self.threads = DedicatedThreads(ORIGIN_THREADS, "origins")
 
     async def of(self, source: QuerySource, wanted: Mapping[UUID, str]) -> dict[UUID, RunProvenance]:
         """Return what these runs, given with their projects, have seen so far; raises what `DATABASE_DOWN` lists.
@@ -124,7 +128,7 @@ class RunProvenanceCache:
             return
         run.kept = True
         for text in task.quoted:
-            await asyncio.to_thread(run.knowledge.add_untrusted, ValueSource(QUOTED_INPUTS), text)
+            await self.threads.run(partial(run.knowledge.add_untrusted, ValueSource(QUOTED_INPUTS), text))
         ancestors: list[tuple[UUID, int, bool]] = []
         vouching = None if task.born else task
         while task.parent is not None and len(ancestors) < MAX_ANCESTORS:
@@ -170,7 +174,7 @@ class RunProvenanceCache:
                     late.add(run_id)
                     continue
                 events = [event for event in found.logged if event.run_id == run_id]
-                if await _read_answers(runs[run_id], events, before, until):
+                if await self._read_answers(runs[run_id], events, before, until):
                     late.add(run_id)
             if not found.is_full:
                 return late
@@ -186,12 +190,36 @@ class RunProvenanceCache:
         for step in sorted({output.step for output in outputs}):
             calls = [output for output in outputs if output.step == step]
             for call in calls:  # before their results: a call may return what another one of its step has written
-                await _take_arguments(run, call, before)
+                await self._take_arguments(run, call, before)
             for call in calls:
                 if run.kept and call.ended and call.execution_id not in run.seen and monotonic() > until:
                     return True
                 await self._take_result(source, run, call, before)
         return False
+
+    async def _read_answers(self, run: _Run, events: Sequence[LoggedEvent], before: int | None, until: float) -> bool:
+        """Read what one log says of answers; returns whether the time was over before the last of them."""
+        for one in events:
+            log = run.log_of(one.run_id)
+            if one.seq <= log.seq:
+                continue  # a concurrent reader has added it
+            if monotonic() > until:
+                return True
+            answer = log.read(one.event)
+            if answer is not None and (before is None or answer.step < before):
+                add = partial(_add_answer, run.knowledge, answer)
+                await self.threads.run(add) if one.chars > MAX_AT_ONCE else add()
+            log.taken(one.seq)  # only now, as with calls
+        return False
+
+    async def _take_arguments(self, run: _Run, call: CallOutput, before: int | None) -> None:
+        """Add what the agent itself gave a call. A denied call has written nothing."""
+        if call.execution_id in run.asked or call.fact.get("type") == "tool.denied":
+            return
+        if _is_known(run, call, before):
+            add = partial(run.knowledge.add_arguments, json.loads(call.args), reads=call.reads)
+            await self.threads.run(add) if len(call.args) > MAX_AT_ONCE else add()
+        run.asked.add(call.execution_id)
 
     async def _take_result(self, source: QuerySource, run: _Run, call: CallOutput, before: int | None) -> None:
         if not call.ended or call.execution_id in run.seen:
@@ -216,14 +244,13 @@ class RunProvenanceCache:
             known.add_untrusted(seen, failure_text(failure), readers.loose_text())
         add = partial(_add_result, known, seen, declared, readers)
         if fact.get("blob"):
-            if (
-                fact.get("result") is not None
-            ):  # of an honest worker it is in the blob store alone, and a model reads it
+            if fact.get("result") is not None:  # an honest worker leaves it in the blob store, and a model reads it
                 known.add_output(seen, fact["result"], trusted=False)
             data, whole = await read_blob(source, output.project, str(fact.get("result_digest")))
-            await asyncio.to_thread(_add_blob, add, known, seen, readers, data, whole=whole)
+            await self.threads.run(partial(_add_blob, add, known, seen, readers, data, whole=whole))
         elif fact.get("result") is not None:
-            await asyncio.to_thread(add, fact["result"]) if output.chars > MAX_AT_ONCE else add(fact["result"])
+            read = partial(add, fact["result"])
+            await self.threads.run(read) if output.chars > MAX_AT_ONCE else read()
 
     async def _declared(self, source: QuerySource, output: CallOutput) -> _Declared:
         """Return what the tool's definition of that version declares of its output."""
@@ -266,37 +293,11 @@ def _is_known(run: _Run, call: CallOutput, before: int | None) -> bool:
     return call.project == run.project and (before is None or call.step < before)
 
 
-async def _read_answers(run: _Run, events: Sequence[LoggedEvent], before: int | None, until: float) -> bool:
-    """Read what one log says of answers; returns whether the time was over before the last of them."""
-    for one in events:
-        log = run.log_of(one.run_id)
-        if one.seq <= log.seq:
-            continue  # a concurrent reader has added it
-        if monotonic() > until:
-            return True
-        answer = log.read(one.event)
-        if answer is not None and (before is None or answer.step < before):
-            add = partial(_add_answer, run.knowledge, answer)
-            await asyncio.to_thread(add) if one.chars > MAX_AT_ONCE else add()
-        log.taken(one.seq)  # only now, as with calls
-    return False
-
-
 def _add_answer(known: RunProvenance, answer: LoggedAnswer) -> None:
     if answer.failure:
         known.add_untrusted(answer.source, answer.failure)
     if answer.result is not None:
         known.add_output(answer.source, answer.result, trusted=False)
-
-
-async def _take_arguments(run: _Run, call: CallOutput, before: int | None) -> None:
-    """Add what the agent itself gave a call. A denied call has written nothing."""
-    if call.execution_id in run.asked or call.fact.get("type") == "tool.denied":
-        return
-    if _is_known(run, call, before):
-        add = partial(run.knowledge.add_arguments, json.loads(call.args), reads=call.reads)
-        await asyncio.to_thread(add) if len(call.args) > MAX_AT_ONCE else add()
-    run.asked.add(call.execution_id)
 
 
 def _add_task(known: RunProvenance, task: RunInputs) -> None:

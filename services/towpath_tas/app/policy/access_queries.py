@@ -3,7 +3,7 @@
 A query changes nothing, and is answered by the code that decides live calls.
 """
 
-import asyncio
+from functools import partial
 from typing import Any
 
 from towpath_contracts.canonical import canonical_json
@@ -25,11 +25,12 @@ from towpath_contracts.tools.grants import chain_covers, grant_chain
 from towpath_tas.adapters.cel import compile_grant
 from towpath_tas.adapters.ledger_tables import QUERIES, read_rates
 from towpath_tas.app.calls.value_origins import RunProvenanceCache
+from towpath_tas.app.policy.policy_threads import PolicyThreads
 from towpath_tas.app.policy.policy_warnings import PolicyLinter
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.policy.conditions import ConditionBudget
-from towpath_tas.core.policy.grants import grant_problems
+from towpath_tas.core.policy.grants import grant_problems, grant_size_problem
 from towpath_tas.core.policy.matrix import CallPrincipal, Rule
 from towpath_tas.core.teams import delegates_in
 
@@ -45,50 +46,47 @@ _PROPOSAL_COLUMNS = ("version", "digest", "status", "reason", "owner", "worker",
 class AccessQueries:
     """Answers questions about rights."""
 
-    def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
+    def __init__(self, pool: Any, policy_cache: PolicyCache, threads: PolicyThreads) -> None:
         self._pool = pool
+        self._threads = threads
         self._policy_cache = policy_cache
         self._origins = RunProvenanceCache()
         self._advice = PolicyLinter(pool, policy_cache)
 
     async def check(self, request: CheckAccess) -> AccessVerdict:
-        """Return what the matrix would decide about a call, and how each rule for the tool was evaluated."""
+        """Return what the matrix would decide about a call, and how each rule for the tool was evaluated.
+
+        Raises ProblemError `grant_too_large`, and `overloaded` where the project asks for more than is answered.
+        """
+        too_large = grant_size_problem(request.grant or ())
+        if too_large is not None:
+            raise ProblemError(problem("grant_too_large", too_large.detail, errors=(too_large,)))
+        async with self._threads.questions.turn(request.project):
+            return await self._check(request)
+
+    async def _check(self, request: CheckAccess) -> AccessVerdict:
+        """Answer within a turn; what takes longer the more is asked is computed in its thread."""
+        compute = self._threads.questions.compute
         bundle = await self._policy_cache.current(self._pool, request.project)
         principal = CallPrincipal(
             request.network, request.agent_key, request.agent_type, request.caller, request.project
         )
-        try:
-            text = canonical_json(request.args)
-        except ValueError as error:
-            raise ProblemError(problem("request_invalid", f"args: {error}")) from error
-        query = AuthorizationQuery(
-            run_id=request.run_id,
-            project=request.project,
-            principal=principal,
-            step=request.step,
-            tool=request.tool,
-            operation=request.operation or "call",
-            args=request.args,
-            args_text=text,
-            labels=request.labels,
-            grants=grant_chain((), request.grant),
-            spent_usd=request.spent_usd,
-            origin=request.origin,
-        )
+        query = await compute(partial(_query_of, request, principal))
         if request.run_id is not None:
             known = await self._origins.of(self._pool, {request.run_id: request.project})
             while request.run_id not in known:  # each time goes on where the last one ended
                 known = await self._origins.of(self._pool, {request.run_id: request.project})
-            query = await asyncio.to_thread(bundle.with_origin, query, known[request.run_id])
+            query = await compute(partial(bundle.with_origin, query, known[request.run_id]))
         budget = ConditionBudget()
-        decision = bundle.authorize(query, request.used, budget=budget)
+        decision = await compute(partial(bundle.authorize, query, request.used, budget=budget))
         if request.rates and decision.rated:
             keys = [(request.project, rate) for rate in decision.rated]
             rates = {rule: used for (_, rule), used in (await read_rates(self._pool, keys)).items()}
-            decision = bundle.authorize(query, request.used, rates, budget)
+            decision = await compute(partial(bundle.authorize, query, request.used, rates, budget))
         tool = bundle.registry.tools.get(request.tool)
         operation = tool.spec.operation if tool else query.operation
         denial = decision.denial
+        trace = partial(bundle.matrix.trace, principal, request.tool, operation, query.condition_context(budget))
         return AccessVerdict(
             verdict=decision.effect,
             rule=decision.rule,
@@ -97,16 +95,10 @@ class AccessQueries:
             policy_version=decision.policy_version,
             allowed_tools=denial.allowed_tools if denial else (),
             suggestion=denial.suggestion if denial else "",
-            trace=bundle.matrix.trace(
-                principal,
-                request.tool,
-                operation,
-                query.condition_context(budget),
-                discovered=tool is not None and tool.spec.discovered,
-            ),
+            trace=await compute(partial(trace, discovered=tool is not None and tool.spec.discovered)),
             denial=denial,
             origins=query.call_origin.shown() if query.call_origin is not None else (),
-            hints=await self._advice.about_question(principal, request.tool, bundle),
+            hints=await self._advice.about_question(principal, request.tool, bundle, self._threads.questions),
         )
 
     async def permissions(self, request: GetPermissions) -> AgentPermissions:
@@ -147,8 +139,11 @@ class AccessQueries:
 
     async def check_grant(self, request: CheckGrant) -> GrantChecked:
         """Return all problems of the conditions of a grant, including names that they may not use."""
-        problems = await asyncio.to_thread(grant_problems, request.grant, compile_grant)
-        return GrantChecked(problems=problems)
+        too_large = grant_size_problem(request.grant)
+        if too_large is not None:
+            return GrantChecked(problems=(too_large,))
+        check = partial(grant_problems, request.grant, compile_grant)
+        return GrantChecked(problems=await self._threads.grants.run(request.project, check))
 
     async def _proposals(self, project: str) -> tuple[ToolVersionProposal, ...]:
         """Return what waits for a policy admin, and what was refused and is still offered."""
@@ -161,6 +156,27 @@ class AccessQueries:
             spec = ToolSpec.model_validate_json(row["spec"])
             found.append(ToolVersionProposal(spec=spec, **{name: row[name] for name in _PROPOSAL_COLUMNS}))
         return tuple(found)
+
+
+def _query_of(request: CheckAccess, principal: CallPrincipal) -> AuthorizationQuery:
+    try:
+        text = canonical_json(request.args)
+    except ValueError as error:
+        raise ProblemError(problem("request_invalid", f"args: {error}")) from error
+    return AuthorizationQuery(
+        run_id=request.run_id,
+        project=request.project,
+        principal=principal,
+        step=request.step,
+        tool=request.tool,
+        operation=request.operation or "call",
+        args=request.args,
+        args_text=text,
+        labels=request.labels,
+        grants=grant_chain((), request.grant),
+        spent_usd=request.spent_usd,
+        origin=request.origin,
+    )
 
 
 def _permission(tool: str, operation: str, rules: tuple[Rule, ...], doubt: str) -> ToolPermission:

@@ -7,6 +7,7 @@ identical text is no change, unless it comes from another policy file: a version
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.profiles.policy_profiles import policy_source
 from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.adapters.policy_texts import PolicyText, read_policy_text
-from towpath_tas.app.policy.policy_warnings import PolicyLinter
+from towpath_tas.app.policy.policy_warnings import PolicyFindings, PolicyLinter
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.policy_file import rule_from_row, rule_row, rules_digest
@@ -34,23 +36,19 @@ MAX_NAMED = 50
 class PolicyStore:
     """Applies the policy texts of projects as new versions, and shows them."""
 
-    def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
+    def __init__(self, pool: Any, policy_cache: PolicyCache, threads: FairThreads) -> None:
         self._pool = pool
+        self._threads = threads
         self._advice = PolicyLinter(pool, policy_cache)
 
     async def apply(self, request: ApplyPolicy) -> PolicyApplied:
         """Store a policy as the next version.
 
         Raises ProblemError `policy_invalid` with all errors, with `strict` also all warnings, and `policy_moved` if
-        another version than the named one is in force.
+        another version than the named one is in force; `overloaded` if the project has others read before it.
         """
-        written = await asyncio.to_thread(read_policy_text, request.text)
+        written, advised = await self._read(request)
         found = written.read
-        if found.problems:
-            raise _refused(request, found.problems)
-        advised = await self._advice.about(request.project, found)
-        if request.strict and advised.warnings:
-            raise _refused(request, advised.warnings)
         text_digest = digest_text(written.text)
         async with self._pool.acquire() as connection, connection.transaction():
             state = await connection.fetchrow(QUERIES.lock_project, request.project)
@@ -71,6 +69,17 @@ class PolicyStore:
             warnings=tuple(warning.detail for warning in advised.warnings),
             hints=advised.hints,
         )
+
+    async def _read(self, request: ApplyPolicy) -> tuple[PolicyText, PolicyFindings]:
+        """Return what the text says, and what is probably wrong with it; raises ProblemError `policy_invalid`."""
+        async with self._threads.turn(request.project):
+            written = await self._threads.compute(partial(read_policy_text, request.text))
+            if written.read.problems:
+                raise _refused(request, written.read.problems)
+            advised = await self._advice.about(request.project, written.read, self._threads)
+        if request.strict and advised.warnings:
+            raise _refused(request, advised.warnings)
+        return written, advised
 
     async def show(self, request: GetPolicy) -> PolicyView:
         """Return the policy in force (version 0: there is none), or a version; raises ProblemError if unknown."""
@@ -185,15 +194,18 @@ class PolicyFileWatcher:
                 self._applied = stamp
             self._log.error("policy refused", file=str(self._path), problem=str(error))
         except ProblemError as error:
-            self._applied = stamp
-            self._log_refused(error)
+            self._take_refusal(error, stamp)
         except DATABASE_DOWN as error:
             self._log.warning("postgres is away, the policy file waits", error=str(error))
         else:
             self._applied = stamp
             self._log_applied(applied)
 
-    def _log_refused(self, error: ProblemError) -> None:
+    def _take_refusal(self, error: ProblemError, stamp: tuple[int, int]) -> None:
+        if error.problem.retryable:  # others of the project have much read just now: this file's turn comes
+            self._log.warning("the policy file waits", file=self._path.name, problem=error.problem.detail)
+            return
+        self._applied = stamp
         self._log.error("policy refused", file=self._path.name, problems=len(error.problem.errors))
         for entry in error.problem.errors:
             self._log.error("policy problem", file=self._path.name, at=entry.pointer, problem=entry.detail)

@@ -1,14 +1,14 @@
 """Compares recorded decisions with a proposed matrix (`policy diff`).
 
-A comparison must not slow down live calls. It runs in pieces of bounded time, one at a time; calls are read a few at a
-time in the order of the audit, and evaluated in a thread that pauses after every few.
+A comparison must not slow down live calls. It runs in pieces of bounded time, one at a time in turns of projects. Calls
+are read a few at a time in the order of the audit, and evaluated in a thread that pauses after every few.
 """
 
-import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from towpath_contracts.canonical import digest_text
@@ -19,6 +19,7 @@ from towpath_fabric.postgres.pool import Queries
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import call_from_row
 from towpath_tas.adapters.policy_texts import read_policy_text
+from towpath_tas.app.policy.policy_threads import PolicyThreads
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.policy.matrix import Matrix
 from towpath_tas.core.policy_comparison import PolicyDiffBuilder, RecordedAuthorization, without_limits
@@ -48,16 +49,16 @@ MAX_CACHED_MATRICES = 4
 class PolicyDiffRequests:
     """Compares recorded decisions with policies that are not in force."""
 
-    def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
+    def __init__(self, pool: Any, policy_cache: PolicyCache, threads: PolicyThreads) -> None:
         self._pool = pool
         self._policy_cache = policy_cache
         self._proposed: OrderedDict[str, Matrix] = OrderedDict()
-        self._turn = asyncio.Lock()
+        self._threads = threads
 
     async def diff(self, request: DiffPolicy) -> PolicyImpact:
         """Return one piece of what the proposed policy decides differently; raises ProblemError `policy_invalid`."""
-        async with self._turn:
-            matrix = await self._matrix(request.text)
+        matrix = await self._matrix(request.project, request.text)
+        async with self._threads.diffs.turn(request.project):
             after, last = await self._bounds(request)
             bundle = await self._policy_cache.current(self._pool, request.project)
             comparison = PolicyDiffBuilder(matrix, bundle.registry.specs())
@@ -68,25 +69,26 @@ class PolicyDiffRequests:
                 most = min(CHUNK_CALLS, left)
                 window = (request.since, request.until)
                 rows = await self._pool.fetch(HISTORY.decisions, request.project, after, upper, *window, most)
-                await asyncio.to_thread(_compare, rows, comparison)
+                await self._threads.diffs.compute(partial(_compare, rows, comparison))
                 full = len(rows) == most
                 after = rows[-1]["decision"] if full else upper
                 span = MIN_SPAN if full else min(span * 2, MAX_SPAN)
                 left -= len(rows)
+            groups = await self._threads.diffs.compute(comparison.groups)
         return PolicyImpact(
             version=bundle.matrix.version,
             calls=comparison.calls,
-            groups=await asyncio.to_thread(comparison.groups),
+            groups=groups,
             left_out=dict(comparison.left_out),
             next_after=after if after < last else None,
             last=last,
         )
 
-    async def _matrix(self, text: str) -> Matrix:
+    async def _matrix(self, project: str, text: str) -> Matrix:
         key = digest_text(text)
         found = self._proposed.pop(key, None)
         if found is None:
-            found = await asyncio.to_thread(_compile, text)
+            found = await self._threads.texts.run(project, partial(_compile, text))
             while len(self._proposed) >= MAX_CACHED_MATRICES:
                 self._proposed.popitem(last=False)
         self._proposed[key] = found

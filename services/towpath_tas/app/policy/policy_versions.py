@@ -4,9 +4,9 @@ Nothing here stores a matrix by itself. Rolling back and editing a rule produce 
 other, on top of the version that it was made from.
 """
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from towpath_contracts.base import JsonObject
@@ -23,6 +23,7 @@ from towpath_contracts.tools.policy import (
     RuleChange,
     RuleChanged,
 )
+from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.policy.policies import PolicyStore
@@ -39,8 +40,9 @@ MAX_CHANGES = 200
 class PolicyVersionRequests:
     """Lists versions, and makes new ones from old ones."""
 
-    def __init__(self, pool: Any, policies: PolicyStore) -> None:
+    def __init__(self, pool: Any, policies: PolicyStore, threads: FairThreads) -> None:
         self._pool = pool
+        self._threads = threads
         self._policies = policies
 
     async def list_versions(self, request: ListPolicyVersions) -> PolicyVersions:
@@ -90,7 +92,7 @@ class PolicyVersionRequests:
         """
         for _ in range(MAX_ROUNDS):
             now = await self._policies.show(GetPolicy(project=request.project))
-            edited = await asyncio.to_thread(_edit, now.text, request)
+            edited = await self._threads.run(request.project, partial(_edit, now.text, request))
             apply_request = ApplyPolicy(
                 project=request.project,
                 actor=request.actor,

@@ -3,11 +3,12 @@
 They change nothing, unless the policy is applied with `strict`: then a warning refuses it.
 """
 
-import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from towpath_contracts.problems.registry import ProblemDetail
+from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.authorization import ProjectAuthorizer
@@ -39,29 +40,35 @@ class PolicyLinter:
         self._pool = pool
         self._policy_cache = policy_cache
 
-    async def about(self, project: str, found: ParsedPolicy) -> PolicyFindings:
-        """Return what is probably wrong with a valid policy."""
+    async def about(self, project: str, found: ParsedPolicy, threads: FairThreads) -> PolicyFindings:
+        """Return what is probably wrong with a valid policy, in a turn of *threads*."""
         bundle = await self._policy_cache.current(self._pool, project)
-        around = await self._around(project, bundle)
-        findings = await asyncio.to_thread(check, found.rules, found.lines, around)
+        specs = await self._network_specs(project)
+
+        def find() -> tuple[ProblemDetail, ...]:
+            return check(found.rules, found.lines, _around(project, bundle, specs))
+
+        findings = await threads.compute(find)
         hints = tuple(finding.detail for finding in findings if finding.code in HINTS)
         unused = await self._unused(project, bundle.matrix.version, found)
         return PolicyFindings(tuple(finding for finding in findings if finding.code not in HINTS), (*hints, *unused))
 
-    async def about_question(self, principal: CallPrincipal, tool: str, bundle: ProjectAuthorizer) -> tuple[str, ...]:
+    async def about_question(
+        self, principal: CallPrincipal, tool: str, bundle: ProjectAuthorizer, threads: FairThreads
+    ) -> tuple[str, ...]:
         """Return which networks and agents do not exist that a query about *tool*, or a rule for it, names."""
-        around = await self._around(principal.project, bundle)
-        if len(around.networks) >= MAX_NETWORKS:
+        specs = await self._network_specs(principal.project)
+        if len(specs) >= MAX_NETWORKS:
             return ()  # there may be more, and one of them may have the name
-        return await asyncio.to_thread(unknown_agents, principal, tool, bundle.matrix.rules, around)
 
-    async def _around(self, project: str, bundle: ProjectAuthorizer) -> ProjectToolsAndAgents:
-        networks = await self._pool.fetch(QUERIES.network_specs, project, MAX_NETWORKS)
-        return ProjectToolsAndAgents(
-            project=project,
-            tools=bundle.registry.specs(),
-            networks={row["network"]: agents_of(row["spec"]) for row in networks},
-        )
+        def find() -> tuple[str, ...]:
+            return unknown_agents(principal, tool, bundle.matrix.rules, _around(principal.project, bundle, specs))
+
+        return await threads.compute(find)
+
+    async def _network_specs(self, project: str) -> Sequence[Any]:
+        specs: Sequence[Any] = await self._pool.fetch(QUERIES.network_specs, project, MAX_NETWORKS)
+        return specs
 
     async def _unused(self, project: str, version: int, found: ParsedPolicy) -> tuple[str, ...]:
         """Return the rules of the policy in force that allowed nothing lately."""
@@ -77,3 +84,12 @@ class PolicyLinter:
             for rule, line in zip(found.rules, found.lines, strict=True)
             if rule.effect != "deny" and rule.name not in named and rule.digest in standing
         )
+
+
+def _around(project: str, bundle: ProjectAuthorizer, specs: Sequence[Any]) -> ProjectToolsAndAgents:
+    """Read the project's networks: hundreds of specs, so never on the loop."""
+    return ProjectToolsAndAgents(
+        project=project,
+        tools=bundle.registry.specs(),
+        networks={row["network"]: agents_of(row["spec"]) for row in specs},
+    )

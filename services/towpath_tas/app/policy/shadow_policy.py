@@ -5,14 +5,15 @@ decision is checked against. Where it decides differently, an audit entry of pha
 commit as the decision.
 """
 
-import asyncio
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.policy import DiffExample, DiffGroup, GetShadow, SetShadow, ShadowView, merge_groups
+from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_tas.app.policy.policy_diff import HISTORY
@@ -26,14 +27,15 @@ MAX_DIVERGENCES = 10_000
 class ShadowPolicyRequests:
     """Sets shadow policies and reports where they differ."""
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Any, threads: FairThreads) -> None:
         self._pool = pool
+        self._threads = threads
 
     async def set(self, request: SetShadow) -> ShadowView:
         """Set the shadow, or end it without a text; raises ProblemError `policy_invalid`."""
         if request.text is None:
             return await self._end(request)
-        written = await asyncio.to_thread(read_policy_text, request.text)
+        written = await self._threads.run(request.project, partial(read_policy_text, request.text))
         found = written.read
         if found.problems:
             count = len(found.problems)

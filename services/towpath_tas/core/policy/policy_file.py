@@ -1,7 +1,8 @@
 """Reads a policy: YAML, validated as a whole.
 
 A file with any problem is refused, and all problems are reported at once with their lines, so that they can be fixed in
-one go. YAML anchors are refused: a permission must be readable where it stands.
+one go. YAML anchors are refused: a permission must be readable where it stands. What is too much to be a policy is
+refused before any of it is built, and after `MAX_PROBLEMS` nothing more is looked at.
 """
 
 import re
@@ -18,6 +19,9 @@ from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S, OnExpiry, Rule
 
 MAX_RULES = 10_000
+MAX_NODES = 250_000
+"""Texts, lists and mappings: 25 to each rule. A megabyte holds twice as many, which take seconds to be built."""
+
 MAX_PROBLEMS = 100
 """After more problems the file is probably of another kind."""
 
@@ -35,6 +39,9 @@ _KEYS = (
 )
 _RATE = ("calls", "per_s")
 _TOP_KEYS = ("kind", "rules", "version", "note")
+_DEPTH_OF_RULES = 2
+"""Collections around each rule: the policy and its list."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}")
 _GLOB = re.compile(r"[A-Za-z0-9_.:/*?\[\]!-]{1,128}")
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -53,8 +60,12 @@ class ParsedPolicy:
 class _Findings:
     problems: list[ProblemDetail] = field(default_factory=list)
 
+    @property
+    def full(self) -> bool:
+        return len(self.problems) >= MAX_PROBLEMS
+
     def add(self, node: yaml.Node | None, pointer: str, code: str, detail: str) -> None:
-        if len(self.problems) < MAX_PROBLEMS:
+        if not self.full:
             line = "" if node is None else f"line {node.start_mark.line + 1}: "
             self.problems.append(ProblemDetail(pointer=pointer, code=code, detail=line + detail))
 
@@ -87,21 +98,37 @@ def rule_from_row(row: Mapping[str, Any]) -> Rule:
     return Rule(**{name: value for name, value in row.items() if name in known})
 
 
-def first_alias(text: str) -> yaml.AliasEvent | None:
-    """Return the first alias in *text*, or None: look before composing it, as nested aliases grow without limit.
+def unreadable(text: str) -> ProblemDetail | None:
+    """Return why *text* may not be composed: nested aliases grow without limit, and large texts take long.
 
-    Raises YAMLError.
+    It reads no further than to what is too much. Raises YAMLError.
     """
-    return next((event for event in yaml.parse(text, Loader=_LOADER) if isinstance(event, yaml.AliasEvent)), None)
+    nodes = rules = depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.AliasEvent):
+            return ProblemDetail(code="alias", detail=f"{_line(event)}anchors and aliases are not allowed in a policy")
+        if isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.NodeEvent):
+            nodes += 1
+            rules += depth == _DEPTH_OF_RULES
+            depth += isinstance(event, yaml.CollectionStartEvent)
+        if rules > MAX_RULES or nodes > MAX_NODES:
+            what = f"{MAX_RULES} rules" if rules > MAX_RULES else f"{MAX_NODES} values"
+            detail = f"{_line(event)}more than {what}; no more are allowed"
+            return ProblemDetail(pointer="/rules", code="too_many", detail=detail)
+    return None
+
+
+def _line(event: yaml.Event) -> str:
+    return "" if event.start_mark is None else f"line {event.start_mark.line + 1}: "
 
 
 def _compose(text: str, found: _Findings) -> yaml.Node | None:
     try:
-        alias = first_alias(text)
-        if alias is not None:
-            where = "" if alias.start_mark is None else f"line {alias.start_mark.line + 1}: "
-            detail = f"{where}anchors and aliases are not allowed in a policy"
-            found.problems.append(ProblemDetail(code="alias", detail=detail))
+        fault = unreadable(text)
+        if fault is not None:
+            found.problems.append(fault)
             return None
         node = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
@@ -134,11 +161,13 @@ def _document(root: yaml.Node, compiler: ConditionCompiler, found: _Findings) ->
     if len(listed.value) > MAX_RULES:
         found.add(listed, "/rules", "too_many", f"{len(listed.value)} rules, at most {MAX_RULES} are allowed")
         return []
-    placed = [
-        (rule, node.start_mark.line + 1)
-        for place, node in enumerate(listed.value)
-        if (rule := _rule(node, f"/rules/{place}", compiler, found)) is not None
-    ]
+    placed = []
+    for place, node in enumerate(listed.value):
+        rule = _rule(node, f"/rules/{place}", compiler, found)
+        if rule is not None:
+            placed.append((rule, node.start_mark.line + 1))
+        if found.full:
+            return []
     _unique_names(listed.value, found)
     return placed
 
@@ -269,6 +298,8 @@ def _mapping(node: yaml.Node, at: str, allowed: Sequence[str], found: _Findings)
             found.add(key_node, f"{at}/{key}", "duplicate", f"{key!r} is given twice")
         else:
             parts[key] = value
+        if found.full:
+            return None
     return parts
 
 

@@ -15,7 +15,7 @@ import yaml
 
 from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.problems.registry import ProblemDetail
-from towpath_tas.core.policy.policy_file import first_alias
+from towpath_tas.core.policy.policy_file import unreadable
 from towpath_tas.core.policy.rule_edits import last_line, list_item, rule_name, rules_node
 
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -35,8 +35,10 @@ class ExpandedPolicy:
 
 def expand_profile(text: str, profiles: Mapping[str, str]) -> ExpandedPolicy:
     """Return *text* with the profile that it names written out; as it is, where it names none or is no mapping."""
+    if "profile" not in text:  # only a plain line can name one
+        return ExpandedPolicy(text=text)
     try:
-        root = None if first_alias(text) is not None else yaml.compose(text, Loader=_LOADER)
+        root = None if unreadable(text) is not None else yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError:
         return ExpandedPolicy(text=text)  # who reads the policy says what is wrong
     if not isinstance(root, yaml.MappingNode):
