@@ -78,3 +78,18 @@ async def test_a_start_with_another_file_or_profile_applies_it_though_its_text_w
             for one in (await tas.caller.ask(rpc.POLICY_VERSIONS, project=tas.caller.project, limit=7)).versions
         ]
         assert sources == [str(first), str(second), "", str(first), str(second), str(first), "profile open"]
+
+
+async def test_a_file_that_finds_no_turn_is_applied_at_its_next_try(tas: Running, tmp_path: Path) -> None:
+    """Whoever has many texts of the project read must not keep its file out until somebody changes it."""
+    file, log = tmp_path / "policy.yaml", structlog.get_logger()
+    file.write_text(CAREFUL)
+    threads = FairThreads(max_wait_s=0.05)
+    async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
+        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())), threads)
+        watcher = PolicyFileWatcher(policies, file, tas.caller.project, log)
+        async with threads.turn(tas.caller.project):
+            await watcher.check()
+            assert (await tas.caller.ask(rpc.GET_POLICY, project=tas.caller.project)).version == 1
+        await watcher.check()
+        assert (await tas.caller.ask(rpc.GET_POLICY, project=tas.caller.project)).text == CAREFUL

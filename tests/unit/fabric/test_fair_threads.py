@@ -1,9 +1,10 @@
-"""Long computations: the loop goes on, projects take turns, and a project has only so many in the line."""
+"""Long computations: the loop goes on, projects take turns, and a project has only so many in the line, for so long."""
 
 import asyncio
 import threading
 
 import pytest
+from tests.support.shared_threads import no_shared_thread
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.turns.fair_threads import MAX_WAITING, FairThreads
@@ -12,8 +13,8 @@ from towpath_fabric.turns.fair_threads import MAX_WAITING, FairThreads
 class Computations:
     """What is computed waits until it is released."""
 
-    def __init__(self) -> None:
-        self.threads = FairThreads()
+    def __init__(self, threads: FairThreads | None = None) -> None:
+        self.threads = threads or FairThreads()
         self.order: list[str] = []
         self.began = threading.Semaphore(0)
         self.released = threading.Semaphore(0)
@@ -82,3 +83,48 @@ async def test_an_error_is_raised_and_ends_the_turn() -> None:
     with pytest.raises(ZeroDivisionError):
         await threads.run("shop", lambda: 1 // 0)
     assert await threads.run("shop", lambda: 1) == 1
+
+
+async def test_it_shares_no_thread_with_what_others_compute() -> None:
+    threads = FairThreads(name="own")
+    async with no_shared_thread(), asyncio.timeout(10):
+        assert await threads.run("shop", lambda: threading.current_thread().name) == "own_0"
+
+
+async def test_so_many_projects_compute_at_once_and_of_each_one() -> None:
+    work = Computations(FairThreads(2))
+    flood = [work.begin("flood") for _ in range(3)]
+    others = [work.begin("shop"), work.begin("bank")]
+    await work.begun(2)
+    await asyncio.sleep(0.02)
+    assert work.order == ["flood", "shop"]
+    for _ in range(5):
+        work.released.release()
+    await asyncio.gather(*flood, *others)
+    assert work.order.index("bank") == 2
+
+
+async def test_what_has_waited_for_longer_than_its_caller_is_refused_and_never_computed() -> None:
+    work = Computations(FairThreads(max_wait_s=0.05))
+    first = work.begin("flood")
+    await work.begun(1)
+    late = [work.begin("flood"), work.begin("shop")]
+    for answer in await asyncio.gather(*late, return_exceptions=True):
+        assert isinstance(answer, ProblemError)
+        assert (answer.problem.code, answer.problem.retry_after_s) == ("overloaded", 1)
+    work.released.release()
+    assert await first == "flood"
+    assert work.order == ["flood"]
+    again = work.begin("shop")
+    work.released.release()
+    assert await again == "shop"
+
+
+async def test_a_turn_is_held_for_all_that_is_computed_in_it() -> None:
+    work = Computations()
+    async with work.threads.turn("shop"):
+        assert await work.threads.compute(lambda: 1) == 1
+        other = work.begin("bank")
+        assert await work.threads.compute(lambda: list(work.order)) == []
+    work.released.release()
+    assert await other == "bank"

@@ -9,7 +9,7 @@ from functools import partial
 
 from towpath_fabric.turns.fair_threads import FairThreads
 
-MAX_WAIT_S = 4.0
+MAX_WAIT_S = 3.0
 """Callers wait five seconds: what comes later is answered while they still listen, and computed for nobody."""
 
 MAX_WAITING_GRANTS = 128

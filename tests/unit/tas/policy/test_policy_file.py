@@ -1,12 +1,23 @@
 """A policy file is taken whole or refused with every problem at once, each with its line."""
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath_tas.adapters.cel import compile_condition
+from towpath_tas.adapters.policy_texts import read_policy_text
+from towpath_tas.core.policy import policy_file
 from towpath_tas.core.policy.matrix import Rule
-from towpath_tas.core.policy.policy_file import ParsedPolicy, read_policy, rule_from_row, rule_row
+from towpath_tas.core.policy.policy_file import (
+    MAX_NODES,
+    MAX_PROBLEMS,
+    MAX_RULES,
+    ParsedPolicy,
+    read_policy,
+    rule_from_row,
+    rule_row,
+)
 
 GOOD = """
 kind: Policy
@@ -165,3 +176,36 @@ def test_any_text_is_answered(text: str) -> None:
 def test_any_mixture_of_lines_is_answered(lines: list[str]) -> None:
     found = read("\n".join(lines))
     assert not (found.problems and found.rules)
+
+
+def test_a_text_of_too_many_rules_or_values_is_refused_before_any_of_it_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built: list[str] = []
+    monkeypatch.setattr(yaml, "compose", lambda text, **_: built.append(text))
+    rules = "kind: Policy\nrules: [" + "[]," * (MAX_RULES + 1) + "]"
+    values = "kind: Policy\nrules: [[" + "a," * MAX_NODES + "]]"
+    for text, what in ((rules, f"{MAX_RULES} rules"), (values, f"{MAX_NODES} values")):
+        (found,) = read_policy_text(text).read.problems
+        assert (found.code, found.detail) == ("too_many", f"line 2: more than {what}; no more are allowed")
+        assert read_policy_text(f"profile: open\n{text}").read.problems[0].code == "too_many"
+    assert built == []
+
+
+def test_as_many_rules_as_are_allowed_are_read() -> None:
+    text = "kind: Policy\nrules: [" + ",".join(f"{{name: r{n}, effect: deny}}" for n in range(MAX_RULES)) + "]"
+    assert len(read(text).rules) == MAX_RULES
+
+
+def test_nothing_is_looked_at_after_the_last_problem_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+
+    def near(name: str, _known: object) -> None:
+        looked.append(name)
+
+    monkeypatch.setattr(policy_file, "nearest_name", near)
+    keys = ", ".join(f"n{place}: x" for place in range(MAX_PROBLEMS * 3))
+    for text in (f"{{{keys}}}", ", ".join(f"{{{one}}}" for one in keys.split(", "))):
+        looked.clear()
+        assert len(read(f"kind: Policy\nrules: [{text}]").problems) == MAX_PROBLEMS
+        assert len(looked) <= MAX_PROBLEMS
