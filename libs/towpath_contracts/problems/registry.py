@@ -11,6 +11,7 @@ from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.problems.audit_problems import AUDIT_PROBLEMS
 from towpath_contracts.problems.kind import ProblemKind
 from towpath_contracts.problems.network_problems import NETWORK_PROBLEMS
+from towpath_contracts.problems.policy_problems import POLICY_PROBLEMS
 
 
 class ProblemDetail(MessagePart):
@@ -172,26 +173,8 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "internal", 500, "Something failed that should not", "Report it with the trace_id; accepted runs are safe."
     ),
     *NETWORK_PROBLEMS,
-    ProblemKind(
-        "policy_invalid", 422, "The matrix can't be applied", "Correct every entry of errors; nothing was changed."
-    ),
-    ProblemKind(
-        "grant_not_proposed",
-        422,
-        "No grant can be proposed",
-        "Look at the run that is named, name another model, or write the grant by hand (docs/policies.md).",
-    ),
-    ProblemKind(
-        "grant_too_large",
-        422,
-        "The conditions of the grant are too much together",
-        "Use fewer or shorter conditions; what holds for many tasks belongs into the policy (docs/policies.md).",
-    ),
+    *POLICY_PROBLEMS,
     ProblemKind("mcp_invalid", 422, "The MCP servers can't be served", "Correct every entry of errors."),
-    ProblemKind(
-        "policy_moved", 409, "Another version of the matrix is in force", "Look at it again: towpath policy show."
-    ),
-    ProblemKind("rule_not_found", 404, "The matrix has no such rule", "List its rules: towpath policy show."),
     ProblemKind("gate_not_found", 404, "There is no such gate, or it is settled", "List gates: towpath gates list."),
     ProblemKind(
         "gate_settled", 409, "The gate is already settled", "Nothing is left to do: towpath gates list --status all."

@@ -243,8 +243,7 @@ class LedgerStore:
             context.known = known[update.run_id]
             query = context.needs_origin
             if query is not None and context.known.takes_long(len(query.args_text)):
-                find = partial(self._find_origin, context, query)
-                await self._origins.threads.run(find)  # others go on meanwhile
+                await self._origins.threads.run(partial(self._find_origin, context, query))  # others go on meanwhile
         left_out = late | set(wanting).difference(await self._decide_all(wanting))
         return [update for update in decided if update not in left_out]
 

@@ -9,8 +9,9 @@ from functools import partial
 
 from towpath_fabric.turns.fair_threads import FairThreads
 
-MAX_WAIT_S = 3.0
-"""Callers wait five seconds: what comes later is answered while they still listen, and computed for nobody."""
+MAX_WAIT_S = 2.5
+"""Callers wait five seconds, and send what may be repeated anew after three and a half (`RequestSender`): what comes
+later is refused while they listen, before a further try of it waits from the beginning, and computed for nobody."""
 
 MAX_WAITING_GRANTS = 128
 """Submits of one project with conditions in their grants: each takes a fifth of a second at most, most next to none."""
