@@ -153,7 +153,12 @@ async def get_policy(
     return json_answer(await dependencies.platform.request(rpc.GET_POLICY, request))
 
 
-@router.post("/policy/check", response_model=AccessVerdict, responses=documented(), summary="Ask the matrix")
+@router.post(
+    "/policy/check",
+    response_model=AccessVerdict,
+    responses=documented("grant_too_large"),
+    summary="Ask the matrix",
+)
 async def check_access(question: AccessQuestion, dependencies: Dependencies, principal: PolicyReader) -> Response:
     """Return what the matrix would answer, and why; nothing is executed."""
     request = CheckAccess(

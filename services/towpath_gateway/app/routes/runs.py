@@ -85,7 +85,7 @@ def run_headers(run_id: UUID) -> dict[str, str]:
     status_code=202,
     response_model=RunAccepted,
     responses={
-        **documented("network_not_found", "idempotency_conflict", "overloaded", "request_too_large"),
+        **documented("network_not_found", "idempotency_conflict", "overloaded", "request_too_large", "grant_too_large"),
         200: {"description": "The run ended within the wait", "model": RunView},
     },
     summary="Submit a task",
