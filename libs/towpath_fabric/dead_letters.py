@@ -5,6 +5,10 @@
                                            -> else: set aside
     database or broker unreachable --------> redelivered, never counted
     set aside = stored, then the run notified, then removed from the stream; a crash in between repeats it
+    its project's letters are full --------> only counted, for a while without asking the database
+
+Whoever may write to a stream may write anything, as often as it likes, and what is read from it waits behind that. So
+all of a batch are stored by one statement, and what isn't stored any more costs none.
 
 What an unreadable message claims about itself is validated before it is stored. Its project is never taken from it, but
 from the run that it names.
@@ -13,7 +17,7 @@ from the run that it names.
 import base64
 import binascii
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -26,6 +30,7 @@ from towpath_contracts.base import Message
 from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.facts import MessageDeadFact
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_fabric.clock import monotonic
 from towpath_fabric.dead_letter_reports import delivery_number
 from towpath_fabric.nats.pull_consumer import nak, term
 from towpath_fabric.ports import Database
@@ -47,6 +52,15 @@ MAX_REPORTED_BODY = 16 * 1024
 
 MAX_OPEN = 1_000
 """Open letters of one stream and project; further ones are only counted and logged."""
+
+LOOK_AGAIN_S = 2.0
+"""So long letters of a project that had too many open ones are only counted; then the database is asked again."""
+
+MAX_CROWDED = 1_024
+"""Projects without room that are remembered; beyond, all are looked up again."""
+
+MAX_STORED_AT_ONCE = 4 * 1024 * 1024
+"""Bytes of messages in one statement: a longer one would hold others up, and the memory."""
 
 RETRY_S = 0.5
 """Delay before a failed message is redelivered; multiplied by the number of failures."""
@@ -101,36 +115,47 @@ def owner_in_run(run_id: UUID, body: bytes) -> DeadLetterOwner:
     return DeadLetterOwner(run_id=run_id, effect_id=owner_of_message(body).effect_id)
 
 
-async def store_dead_letter(
-    pool: Database,
-    stream: str,
-    subject: str,
-    body: bytes,
-    reason: str,
-    delivery: int,
-    owner: DeadLetterOwner,
-    *,
-    failures: int = 1,
-    max_body: int = MAX_BODY,
-) -> bool:
-    """Store a dead letter, once, with at most *max_body* bytes of *body*; False where there are too many (MAX_OPEN).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndeliverableMessage:
+    """A message that becomes a dead letter; at most *kept_bytes* of it are kept."""
+
+    message: Msg
+    reason: str
+    owner: DeadLetterOwner = UNKNOWN_OWNER
+    failures: int = 1
+    kept_bytes: int = MAX_BODY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LetterRow:
+    subject: str
+    body: bytes
+    reason: str
+    delivery: int
+    owner: DeadLetterOwner
+    failures: int = 1
+    kept_bytes: int = MAX_BODY
+
+
+async def _store_rows(pool: Database, stream: str, rows: Sequence[_LetterRow]) -> list[bool]:
+    """Store dead letters, each once; says of each whether there was room (MAX_OPEN).
 
     Raises what DATABASE_DOWN lists, and what INVALID_DATA lists for values that no column can hold.
     """
-    project = None if owner.project is None else storable_text(owner.project)
-    kept: bool = await pool.fetchval(
-        QUERIES.add_dead_letter,
-        *(
-            stream,
-            storable_text(subject),
-            owner.run_id,
-            storable_text(reason[:REASON_CHARS]),
-            body[:max_body],
-            failures,
-        ),
-        *(project, owner.effect_id, delivery, len(body) > max_body, MAX_OPEN),
+    stored = await pool.fetch(
+        QUERIES.add_dead_letters,
+        *(stream, MAX_OPEN),
+        [storable_text(row.subject) for row in rows],
+        [row.owner.run_id for row in rows],
+        [storable_text(row.reason[:REASON_CHARS]) for row in rows],
+        [row.body[: row.kept_bytes] for row in rows],
+        [row.failures for row in rows],
+        [None if row.owner.project is None else storable_text(row.owner.project) for row in rows],
+        [row.owner.effect_id for row in rows],
+        [row.delivery for row in rows],
+        [len(row.body) > row.kept_bytes for row in rows],
     )
-    return kept
+    return [row["has_room"] for row in stored]
 
 
 def storable_text(text: str) -> str:
@@ -147,14 +172,23 @@ def message_dead_fact(stream: str, reason: str, run_id: UUID, owner: DeadLetterO
 async def store_reported_dead_letter(
     pool: Database, report: ReportDeadLetter, body: bytes, owner: DeadLetterOwner
 ) -> bool:
-    """Store a letter that another process reports, once per report; returns and raises as `store_dead_letter` does.
+    """Store a letter that another process reports, once per report; False where there are too many (MAX_OPEN).
 
-    The key is a hash of the whole report: the reporter's `delivery` alone could block a later, genuine letter.
+    Raises what DATABASE_DOWN lists, and what INVALID_DATA lists for values that no column can hold. The key is a hash
+    of the whole report: the reporter's `delivery` alone could block a later, genuine letter.
     """
     named = hashlib.sha256(f"{report.delivery} {report.subject} ".encode("utf-8", "replace") + body).digest()
     delivery = int.from_bytes(named[:8], "big", signed=True)
-    kept = (pool, report.stream, report.subject, body, report.reason, delivery, owner)
-    return await store_dead_letter(*kept, max_body=MAX_REPORTED_BODY)
+    row = _LetterRow(
+        subject=report.subject,
+        body=body,
+        reason=report.reason,
+        delivery=delivery,
+        owner=owner,
+        kept_bytes=MAX_REPORTED_BODY,
+    )
+    (has_room,) = await _store_rows(pool, report.stream, [row])
+    return has_room
 
 
 def decode_reported_body(report: ReportDeadLetter) -> bytes:
@@ -177,34 +211,81 @@ class DeadLetters:
         self._counter = counter
         self._log = log
         self._notify_run = notify_run
+        self._crowded: dict[str, float] = {}
+        """Until when letters of a project, or of none, are only counted."""
 
     async def set_aside(
         self, message: Msg, reason: str, owner: DeadLetterOwner = UNKNOWN_OWNER, failures: int = 1
     ) -> bool:
         """Store *message* as a dead letter, notify its run, remove it from the stream; False where that has to wait."""
-        self._log.warning("message set aside", subject=message.subject, reason=reason)
-        try:
-            await self._store(message, reason, owner, failures)
-        except DATABASE_DOWN:
-            await nak(message, RETRY_S)
-            return False
-        if not await self._notify(reason, owner):
-            await nak(message, RETRY_S)
+        dead = UndeliverableMessage(message=message, reason=reason, owner=owner, failures=failures)
+        (done,) = await self.set_aside_all([dead])
+        return done
+
+    async def set_aside_all(self, messages: Sequence[UndeliverableMessage]) -> list[bool]:
+        """Set all of them aside; says of each whether that is done, False where it has to wait."""
+        counted = [dead for dead in messages if self._has_no_room(dead.owner)]
+        if counted:
+            first = counted[0]
+            self._log.error(
+                "too many open dead letters, these are only counted",
+                stream=self._stream,
+                count=len(counted),
+                subject=first.message.subject,
+                reason=first.reason,
+            )
+        skipped = {id(dead) for dead in counted}
+        stored = await self._store([dead for dead in messages if id(dead) not in skipped])
+        return [await self._remove(dead, stored=id(dead) in skipped or id(dead) in stored) for dead in messages]
+
+    async def _remove(self, dead: UndeliverableMessage, *, stored: bool) -> bool:
+        """Notify the run and remove the message from the stream; give it back where that can't be done yet."""
+        if not stored or not await self._notify(dead.reason, dead.owner):
+            await nak(dead.message, RETRY_S)
             return False
         self._counter.labels(self._stream).inc()
-        await term(message)
+        await term(dead.message)
         return True
 
-    async def _store(self, message: Msg, reason: str, owner: DeadLetterOwner, failures: int) -> None:
-        """Store the letter; without its owner where no column can hold that, so that it still leaves the stream."""
-        kept = (self.pool, self._stream, message.subject, message.data, reason, delivery_number(message))
+    def _has_no_room(self, owner: DeadLetterOwner) -> bool:
+        """Return whether the project of a letter is known to have too many; without one only the database knows it."""
+        if owner.project is None and owner.run_id is not None:
+            return False
+        return self._crowded.get(owner.project or "", 0.0) > monotonic()
+
+    async def _store(self, messages: Sequence[UndeliverableMessage]) -> set[int]:
+        """Store letters; returns the identities of those that need not be stored again."""
+        stored: set[int] = set()
+        for group in _groups(messages):
+            for dead in group:
+                self._log.warning("message set aside", subject=dead.message.subject, reason=dead.reason)
+            try:
+                await self._store_group(group)
+            except DATABASE_DOWN:
+                break
+            stored.update(map(id, group))
+        return stored
+
+    async def _store_group(self, group: Sequence[UndeliverableMessage]) -> None:
+        """Store these; without its owner what no column can hold with it, so that it still leaves the stream."""
         try:
-            there_is_room = await store_dead_letter(*kept, owner, failures=failures)
+            rooms = await _store_rows(self.pool, self._stream, [_row(dead) for dead in group])
         except INVALID_DATA as error:
+            if len(group) > 1:
+                for dead in group:
+                    await self._store_group([dead])
+                return
             self._log.warning("a dead letter is stored without its owner", error=str(error))
-            there_is_room = await store_dead_letter(*kept, UNKNOWN_OWNER)
-        if not there_is_room:
-            self._log.error("too many open dead letters, this one is only counted", stream=self._stream)
+            rooms = await _store_rows(self.pool, self._stream, [_row(group[0], UNKNOWN_OWNER)])
+        refused = [dead for dead, has_room in zip(group, rooms, strict=True) if not has_room]
+        if not refused:
+            return
+        self._log.error("too many open dead letters, these are only counted", stream=self._stream, count=len(refused))
+        if len(self._crowded) >= MAX_CROWDED:
+            self._crowded.clear()
+        for dead in refused:
+            if dead.owner.project is not None or dead.owner.run_id is None:
+                self._crowded[dead.owner.project or ""] = monotonic() + LOOK_AGAIN_S
 
     async def _notify(self, reason: str, owner: DeadLetterOwner) -> bool:
         if self._notify_run is None or owner.run_id is None or owner.effect_id is None:
@@ -222,3 +303,29 @@ class DeadLetters:
             return await self.set_aside(message, error, owner, failures)
         await nak(message, RETRY_S * failures)
         return False
+
+
+def _row(dead: UndeliverableMessage, owner: DeadLetterOwner | None = None) -> _LetterRow:
+    return _LetterRow(
+        subject=dead.message.subject,
+        body=dead.message.data,
+        reason=dead.reason,
+        delivery=delivery_number(dead.message),
+        owner=dead.owner if owner is None else owner,
+        failures=dead.failures if owner is None else 1,
+        kept_bytes=dead.kept_bytes,
+    )
+
+
+def _groups(messages: Sequence[UndeliverableMessage]) -> list[list[UndeliverableMessage]]:
+    """Return *messages* in groups of at most MAX_STORED_AT_ONCE bytes, or of one."""
+    groups: list[list[UndeliverableMessage]] = []
+    size = 0
+    for dead in messages:
+        bytes_kept = min(len(dead.message.data), dead.kept_bytes)
+        if not groups or size + bytes_kept > MAX_STORED_AT_ONCE:
+            groups.append([])
+            size = 0
+        groups[-1].append(dead)
+        size += bytes_kept
+    return groups

@@ -1,23 +1,32 @@
 -- Messages that can't be handled: runs.dead_letter and runs.handling_failure, for every service that reads a work stream.
 
--- name: add_dead_letter
+-- name: add_dead_letters
 -- One row for one message, however often it comes: it may come again when the process ends before it is terminated.
--- The run says whose it is; without one, whoever adds it. Nothing is kept of a run that was erased. Says whether there was
--- room among the open ones of its like.
-WITH whose AS (SELECT coalesce((SELECT r.project FROM runs.run r WHERE r.run_id = $3::uuid), $7::text) AS project),
-     room AS (
-  SELECT count(*) < $11::integer AS there_is
-  FROM (SELECT FROM runs.dead_letter d
-        WHERE d.status = 'dead' AND d.stream = $1::text
-          AND coalesce(d.project, '') = coalesce((SELECT w.project FROM whose w), '')
-        LIMIT $11::integer) open),
+-- Whose it is says whoever adds it, since they know who sent it: a run of another project is not kept. Else the run says it.
+-- Nothing is kept of a run that was erased. Says for each, in order, whether there was room among the open ones of its
+-- like.
+WITH new AS (
+  SELECT k.place, k.subject, k.reason, k.body, k.failures, k.effect_id, k.delivery, k.cut, r.erased_at,
+         CASE WHEN r.project <> k.project THEN NULL ELSE k.run_id END AS run_id, coalesce(k.project, r.project) AS project
+  FROM unnest($3::text[], $4::uuid[], $5::text[], $6::bytea[], $7::integer[], $8::text[], $9::uuid[], $10::bigint[],
+              $11::boolean[])
+    WITH ORDINALITY AS k (subject, run_id, reason, body, failures, project, effect_id, delivery, cut, place)
+    LEFT JOIN runs.run r ON r.run_id = k.run_id),
+     open AS (
+  SELECT w.owner, (SELECT count(*) FROM (SELECT FROM runs.dead_letter d
+                                         WHERE d.status = 'dead' AND d.stream = $1::text
+                                           AND coalesce(d.project, '') = w.owner
+                                         LIMIT $2::integer) kept) AS count
+  FROM (SELECT DISTINCT coalesce(n.project, '') AS owner FROM new n) w),
+     fit AS (
+  SELECT n.*, o.count + row_number() OVER (PARTITION BY o.owner ORDER BY n.place) <= $2::integer AS has_room
+  FROM new n JOIN open o ON o.owner = coalesce(n.project, '')),
      kept AS (
   INSERT INTO runs.dead_letter (stream, subject, run_id, reason, body, failures, project, effect_id, delivery, cut)
-  SELECT $1::text, $2::text, $3::uuid, $4::text, $5::bytea, $6::integer, w.project, $8::uuid, $9::bigint, $10::boolean
-  FROM whose w, room WHERE room.there_is
-    AND NOT EXISTS (SELECT FROM runs.run r WHERE r.run_id = $3::uuid AND r.erased_at IS NOT NULL)
+  SELECT $1::text, f.subject, f.run_id, f.reason, f.body, f.failures, f.project, f.effect_id, f.delivery, f.cut
+  FROM fit f WHERE f.has_room AND f.erased_at IS NULL ORDER BY f.place
   ON CONFLICT (stream, delivery) DO NOTHING)
-SELECT room.there_is FROM room
+SELECT f.has_room FROM fit f ORDER BY f.place
 
 -- name: forget_letters
 -- What is settled stays a month, what nobody settles a quarter of a year.

@@ -141,6 +141,13 @@ def _invalid_output(fact: DecisionMadeFact, why: str) -> DecisionFailedFact:
     )
 
 
+def project_in_subject(subject: str) -> str | None:
+    """Return the project of the agents that an inbox subject is for: whoever may publish there; None for services."""
+    _source, pool, _run = _source_pool_run(subject)
+    agent = agent_of_pool(pool) if pool else None
+    return None if agent is None else agent[0]
+
+
 def run_in_subject(subject: str) -> UUID | None:
     """Return the run that an inbox subject names, None where that is no id."""
     try:

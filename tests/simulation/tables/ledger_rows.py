@@ -65,7 +65,7 @@ class LedgerRows:
         names = QUERIES._statements
         found = {text: getattr(self, name) for name, text in names.items() if hasattr(self, name) and name != "audit"}
         found[QUERIES.now] = lambda _session: [(database.now(),)]
-        found[dead_letters.QUERIES.add_dead_letter] = runs.add_dead_letter
+        found[dead_letters.QUERIES.add_dead_letters] = runs.add_dead_letters
         found[dead_letters.QUERIES.count_failure] = runs.count_failure
         found[dead_letters.QUERIES.begin_handling] = runs.begin_handling
         found[dead_letters.QUERIES.end_handling] = runs.end_handling

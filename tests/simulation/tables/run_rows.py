@@ -362,11 +362,12 @@ class RunRows:
 
     ensure_partitions = forget_old_keys = forget_failures = nothing
 
-    def add_dead_letter(self, _session: Session, *v: Any) -> list[Row]:
-        names = ("stream", "subject", "run_id", "reason", "body", "failures", "project", "effect_id", "delivery", "cut")
-        self.dead_letters.append(dict(zip(names, v[:-1], strict=True)))
-        self.database.seen.note("dead_letter")
-        return [{"there_is": True}]
+    def add_dead_letters(self, _session: Session, stream: str, _most: int, *columns: list[Any]) -> list[Row]:
+        names = ("subject", "run_id", "reason", "body", "failures", "project", "effect_id", "delivery", "cut")
+        for values in zip(*columns, strict=True):
+            self.dead_letters.append({"stream": stream, **dict(zip(names, values, strict=True))})
+            self.database.seen.note("dead_letter")
+        return [{"has_room": True} for _ in columns[0]]
 
     def count_failure(self, _session: Session, stream: str, sequence: int) -> list[Row]:
         self.failures[stream, sequence] += 1

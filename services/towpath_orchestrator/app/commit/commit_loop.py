@@ -131,10 +131,12 @@ class CommitLoop:
     async def _fold(self, runs: LoadedRuns, facts: FactsByRun) -> dict[UUID, Transition]:
         """Fold the facts of every run that there is; the others' facts become dead letters."""
         transitions: dict[UUID, Transition] = {}
+        missing: list[tuple[InboxFact, str]] = []
         for run_id, items in facts.items():
             state = runs.states.get(run_id)
             if state is None:
-                await self._inbox.set_aside(items, self._reader.why_missing(run_id))
+                why = self._reader.why_missing(run_id)
+                missing += [(item, why) for item in items]
                 continue
             items_with_budget = self._accounting.with_budget_facts(state, items, runs.now)
             for item in items_with_budget:
@@ -142,6 +144,7 @@ class CommitLoop:
             transition = transitions[run_id] = fold_facts(state, items_with_budget, runs.now)
             if transition.failure is not None:
                 self._log.error("the engine can't advance a run", run_id=str(run_id), exc_info=transition.failure)
+        await self._inbox.set_aside(missing)
         return transitions
 
     async def _commit(self, batch: list[Transition], runs: LoadedRuns) -> set[UUID]:

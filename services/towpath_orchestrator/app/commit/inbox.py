@@ -6,24 +6,35 @@ the run machine ignores a fact that it has folded already.
 A batch is one commit, and a fact that arrives meanwhile waits for all of it. Where facts of one caller come alone, a
 batch takes whatever waits, which costs least. Where facts of several came lately, it takes few of each, so that whoever
 has many runs under way doesn't make commits long for whoever has few.
+
+Agents are user code, and may send what is no fact of any run as fast as the broker takes it. Whose letter that becomes
+says the subject, which the broker checks, and not the run that they name.
 """
 
 import contextlib
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from nats.aio.msg import Msg
 
 from towpath_contracts.facts import AnyFact
 from towpath_fabric.crash_points import crash_point
-from towpath_fabric.dead_letters import DeadLetterOwner, DeadLetters, owner_in_run, owner_of_message
+from towpath_fabric.dead_letters import (
+    MAX_BODY,
+    MAX_REPORTED_BODY,
+    DeadLetterOwner,
+    DeadLetters,
+    UndeliverableMessage,
+    owner_in_run,
+    owner_of_message,
+)
 from towpath_fabric.nats.pull_consumer import deliveries
 from towpath_fabric.ports import MessageConsumer
 from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_orchestrator.app.local_facts import LocalFactQueue
-from towpath_orchestrator.core.inbox_messages import read_inbox_message, run_in_subject
+from towpath_orchestrator.core.inbox_messages import project_in_subject, read_inbox_message, run_in_subject
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
 LATELY = 16
@@ -139,21 +150,23 @@ class Inbox:
 
     async def _read(self, messages: Iterable[Msg]) -> list[InboxFact]:
         """Return the facts of *messages*; what is none is set aside."""
-        facts = []
+        facts, dead = [], []
         for message in messages:
             crash_point("orchestrator.pulled")
             read = read_inbox_message(message.subject, message.data)
             if read.fact is None:
-                about = DeadLetterOwner(run_id=run_in_subject(message.subject))
-                await self._dead_letters.set_aside(message, read.reason, about)
+                dead.append(_dead(message, read.reason, MAX_REPORTED_BODY))
             else:
                 facts.append(InboxFact(fact=read.fact, text=read.text, message=message))
+        if dead:
+            await self._dead_letters.set_aside_all(dead)
         return facts
 
     async def _refuse(self, message: Msg, reason: str, reads: bool) -> None:
         """Set a poison message aside; its run sends again what waits for it, or ends."""
         run_id = run_in_subject(message.subject)
         owner = owner_in_run(run_id, message.data) if reads and run_id is not None else DeadLetterOwner(run_id=run_id)
+        owner = replace(owner, project=project_in_subject(message.subject))
         await self._dead_letters.set_aside(message, reason, owner)
 
     def _next_batch(self) -> tuple[list[AnyFact], list[Msg]]:
@@ -192,8 +205,16 @@ class Inbox:
                 )
                 await self._dead_letters.failed(item.message, error, about)
 
-    async def set_aside(self, facts: Iterable[InboxFact], reason: str) -> None:
-        """Store as dead letters what no run can take."""
-        for item in facts:
-            if item.message is not None:
-                await self._dead_letters.set_aside(item.message, reason, DeadLetterOwner(run_id=item.fact.run_id))
+    async def set_aside(self, facts: Iterable[tuple[InboxFact, str]]) -> None:
+        """Store as dead letters what no run can take, each for its reason."""
+        dead = [_dead(item.message, reason) for item, reason in facts if item.message is not None]
+        if dead:
+            await self._dead_letters.set_aside_all(dead)
+
+
+def _dead(message: Msg, reason: str, kept_of_agents: int = MAX_BODY) -> UndeliverableMessage:
+    """Return a message that no run can take; of one that agents sent so many bytes are kept."""
+    project = project_in_subject(message.subject)
+    owner = DeadLetterOwner(run_id=run_in_subject(message.subject), project=project)
+    kept_bytes = MAX_BODY if project is None else kept_of_agents
+    return UndeliverableMessage(message=message, reason=reason, owner=owner, kept_bytes=kept_bytes)

@@ -6,13 +6,17 @@ It is confirmed to workers of the project and toolset that the ledger has, or of
 good ticket it has to name a start that was granted, where one was, and an unreadable one is nobody's: no worker is told
 by another one, through this service, to forget what it has not reported. An outcome that ended the service each time it
 was read is confirmed without being read, by the key and the ticket in its header.
+
+Outcomes of all projects come one after another, and a worker may send anything, as often as it likes. So the ledger is
+asked about few of a batch that have no good ticket or are of one call, copies of one outcome are handled as one, and
+the rest is set aside by one statement. That is not confirmed: an honest worker sends it again.
 """
 
 import asyncio
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from nats.aio.msg import Msg
@@ -24,7 +28,14 @@ from towpath_contracts.rpc import CONFIRM_HEADER, OUTCOME_HEADER
 from towpath_contracts.tools.calls import OutcomeConfirmed, ToolOutcome, outcome_key
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letter_reports import delivery_number
-from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetterOwner, DeadLetters
+from towpath_fabric.dead_letters import (
+    MAX_BODY,
+    MAX_REPORTED_BODY,
+    UNKNOWN_OWNER,
+    DeadLetterOwner,
+    DeadLetters,
+    UndeliverableMessage,
+)
 from towpath_fabric.nats.pull_consumer import age_s, deliveries
 from towpath_fabric.ports import MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
@@ -32,7 +43,6 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.tickets import TicketRefusedError
-from towpath_tas.app.calls.dead_letters import confirmed
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
 from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerStore
@@ -43,6 +53,12 @@ from towpath_tas.metrics import TasMetrics
 
 DATABASE_WAIT_S = 0.25
 CONTESTED_S = 0.2
+
+MAX_UNVOUCHED = 32
+"""Outcomes without a good ticket that the ledger is asked about in one batch: after a change of keys all come so."""
+
+MAX_OF_CALL = 4
+"""Different outcomes of one call that are handled in one batch, each by statements of its own."""
 
 
 class OutcomeIdentity(Message):
@@ -67,9 +83,17 @@ class PendingOutcome:
     fault: str
     project: str = ""
     toolset: str = ""
+    owner: DeadLetterOwner = UNKNOWN_OWNER
+    copies: list[Msg] = field(default_factory=list)
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much of it a dead letter keeps: a result that nothing vouches for may be of any length."""
+        return MAX_REPORTED_BODY if self.owner is UNKNOWN_OWNER else MAX_BODY
 
     def decide(self, context: LedgerContext) -> LedgerChange:
         if context.call is not None:
+            self.owner = DeadLetterOwner(run_id=context.call.run_id, project=context.call.project)
             known = not self.fault or may_forget(context.call, self.outcome)
             self.project, self.toolset = (context.call.project, context.call.toolset) if known else ("", "")
         change = on_outcome(
@@ -84,7 +108,8 @@ class PendingOutcome:
         return hold(context.call, change, context.active_switch())
 
     def update(self) -> CallUpdate:
-        again = deliveries(self.message) > 1 or self.outcome.status == "ticket_expired"
+        redelivered = any(deliveries(message) > 1 for message in (self.message, *self.copies))
+        again = redelivered or self.outcome.status == "ticket_expired"
         return CallUpdate(
             run_id=self.outcome.run_id, execution_id=self.outcome.execution_id, decide=self.decide, read=again
         )
@@ -134,7 +159,17 @@ class ToolOutcomeConsumer:
                         await self._handle_until_stored([message])
 
     async def _handle_until_stored(self, messages: Iterable[Msg]) -> None:
-        items = [item for message in messages if (item := await self._parsed(message)) is not None]
+        items: list[PendingOutcome] = []
+        unreadable: list[tuple[Msg, str]] = []
+        for message in messages:
+            read = self._parsed(message)
+            if isinstance(read, PendingOutcome):
+                items.append(read)
+            else:
+                unreadable.append((message, read))
+        await self._refuse_all(unreadable)
+        items, surplus = without_surplus(items)
+        await self._dead.set_aside_all(surplus)
         while items:
             try:
                 await self._handle(items)
@@ -145,46 +180,61 @@ class ToolOutcomeConsumer:
                 await asyncio.sleep(DATABASE_WAIT_S)
         self._consumer.paused = False
 
-    async def _parsed(self, message: Msg) -> PendingOutcome | None:
+    def _parsed(self, message: Msg) -> PendingOutcome | str:
+        """Return the outcome, or why it is none."""
         try:
             outcome = ToolOutcome.model_validate_json(message.data)
         except ValidationError as error:
-            await self._refuse(message, f"not a tool outcome: {describe_validation_error(error)}")
-            return None
+            return f"not a tool outcome: {describe_validation_error(error)}"
         fault = self._tickets.fault(
             outcome.ticket, outcome.execution_id, outcome.attempt, outcome.run_id, at_start=False
         )
-        project = "" if fault else self._tickets.read(outcome.ticket).project
-        return PendingOutcome(message, outcome, fault, project)
+        if fault:
+            return PendingOutcome(message, outcome, fault)
+        project = self._tickets.read(outcome.ticket).project
+        owner = DeadLetterOwner(run_id=outcome.run_id, project=project)
+        return PendingOutcome(message, outcome, fault, project, owner=owner)
 
-    async def _refuse(self, message: Msg, reason: str, reads: bool = True) -> None:
-        """Set an outcome aside and confirm it, so that its worker forgets it. The run's next request for it decides."""
-        named = _named_by(message) if reads else _named_in_header(message, self._tickets)
-        owner = await self._owner_of(message, named)
-        if await self._dead.set_aside(message, reason, owner) and named is not None:  # else nobody could be told
-            subject = confirm_subject(message, owner.project or "")
-            if subject:
-                await self._confirm(subject, outcome_key(named.execution_id, named.attempt, late=named.late))
+    async def _refuse(self, message: Msg, reason: str, reads: bool) -> None:
+        await self._refuse_all([(message, reason)], reads=reads)
 
-    async def _owner_of(self, message: Msg, named: OutcomeIdentity | None) -> DeadLetterOwner:
-        """Return the run and project of an unreadable outcome if it has the ticket of a call that the ledger has.
+    async def _refuse_all(self, refused: Sequence[tuple[Msg, str]], *, reads: bool = True) -> None:
+        """Set outcomes aside and confirm them, so that workers forget them. The run's next request for one decides."""
+        letters: list[UndeliverableMessage] = []
+        identities: list[OutcomeIdentity | None] = []
+        for message, reason in refused:
+            named = _named_by(message) if reads else _named_in_header(message, self._tickets)
+            owner = self._owner_of(named)
+            kept = MAX_REPORTED_BODY if owner is UNKNOWN_OWNER else MAX_BODY
+            letters.append(UndeliverableMessage(message=message, reason=reason, owner=owner, kept_bytes=kept))
+            identities.append(named)
+        keys: dict[str, list[str]] = defaultdict(list)
+        done = await self._dead.set_aside_all(letters)
+        for letter, named, is_kept in zip(letters, identities, done, strict=True):
+            if is_kept and named is not None:  # else nobody could be told
+                subject = confirm_subject(letter.message, letter.owner.project or "")
+                keys[subject].append(outcome_key(named.execution_id, named.attempt, late=named.late))
+        await self._confirm_all(keys)
 
-        Anybody may name a call.
-        """
+    def _owner_of(self, named: OutcomeIdentity | None) -> DeadLetterOwner:
+        """Return whose an unreadable outcome is if it has the ticket of its call: anybody may name one."""
         if named is None or named.run_id is None:
             return UNKNOWN_OWNER
         if self._tickets.fault(named.ticket, named.execution_id, named.attempt, named.run_id, at_start=False):
             return UNKNOWN_OWNER
-        try:
-            return await confirmed(
-                self._dead.pool,
-                DeadLetterOwner(run_id=named.run_id, effect_id=named.execution_id, attempt=named.attempt),
-            )
-        except DATABASE_DOWN:
-            return UNKNOWN_OWNER  # the dead letter can't be stored now either, so the message is redelivered
+        return DeadLetterOwner(
+            run_id=named.run_id,
+            effect_id=named.execution_id,
+            attempt=named.attempt,
+            project=self._tickets.read(named.ticket).project,
+        )
 
-    async def _confirm(self, subject: str, *keys: str) -> None:
-        await self._bus.publish(subject, OutcomeConfirmed(keys=keys).model_dump_json().encode())
+    async def _confirm_all(self, keys: dict[str, list[str]]) -> None:
+        """Confirm outcomes by subject; those without an allowed one, under an empty subject, to nobody."""
+        for subject, confirmed in keys.items():
+            if subject:
+                await self._bus.publish(subject, OutcomeConfirmed(keys=tuple(confirmed)).model_dump_json().encode())
+                await crash_point_after_flush("tas.outcome_confirmed")
 
     def _update(self, item: PendingOutcome) -> CallUpdate:
         """The cache has no resolution of the call's approval, which the run may have missed: then read the row."""
@@ -197,35 +247,80 @@ class ToolOutcomeConsumer:
         updates = [self._update(item) for item in items]
         await self._ledger.apply(self._lane, updates)
         crash_point("tas.outcome_written")
-        confirmed: dict[str, list[str]] = defaultdict(list)
-        for item, update in zip(items, updates, strict=True):
-            if await self._finish(item, update) and (
-                subject := confirm_subject(item.message, item.project, item.toolset)
-            ):
-                confirmed[subject].append(item.outcome.key)
-        for subject, keys in confirmed.items():
-            await self._confirm(subject, *keys)
-            await crash_point_after_flush("tas.outcome_confirmed")
+        pairs = list(zip(items, updates, strict=True))
+        finished = [item for item, update in pairs if await self._finish(item, update)]
+        refused = [(item, update) for item, update in pairs if _is_refused(update)]
+        letters = [_letter(item, update.change.dead_letter_reason) for item, update in refused]
+        done = await self._dead.set_aside_all(letters)
+        finished += [item for (item, _), is_kept in zip(refused, done, strict=True) if is_kept]
+        keys: dict[str, list[str]] = defaultdict(list)
+        for item in finished:
+            keys[confirm_subject(item.message, item.project, item.toolset)].append(item.outcome.key)
+        await self._confirm_all(keys)
 
     async def _finish(self, item: PendingOutcome, update: CallUpdate) -> bool:
-        """Send and acknowledge; return whether the outcome was stored or set aside."""
+        """Send and acknowledge what is not refused; return whether the outcome was stored or set aside."""
         if update.error:
             # A set-aside outcome is confirmed too: otherwise the worker would send it forever.
-            return await self._dead.failed(item.message, update.error, DeadLetterOwner(run_id=update.run_id))
+            is_kept = await self._dead.failed(item.message, update.error, item.owner)
+            await self._give_back(*item.copies)
+            return is_kept
         if update.contested:
-            await self._guard.give_back(item.message, CONTESTED_S)
+            await self._give_back(item.message, *item.copies)
             return False
         await self._dispatcher.send(update.change)
         self._metrics.stay_seconds.labels("outcome").observe(age_s(item.message))
         await crash_point_after_flush("tas.outcome_before_ack")
-        if update.change.dead_letter_reason:
-            await self._dead.set_aside(
-                item.message, update.change.dead_letter_reason, DeadLetterOwner(run_id=update.run_id)
-            )
-        else:
-            await self._guard.settle(item.message)
+        refused = _is_refused(update)
+        for message in item.copies if refused else (item.message, *item.copies):
+            await self._guard.settle(message)
             await crash_point_after_flush("tas.outcome_acked")
-        return True
+        return not refused
+
+    async def _give_back(self, *messages: Msg) -> None:
+        for message in messages:
+            await self._guard.give_back(message, CONTESTED_S)
+
+
+def without_surplus(items: Sequence[PendingOutcome]) -> tuple[list[PendingOutcome], list[UndeliverableMessage]]:
+    """Return the outcomes of a batch that are handled, with their copies, and those that are too many."""
+    distinct: dict[tuple[bytes, str], PendingOutcome] = {}
+    for item in items:
+        same = distinct.setdefault((item.message.data, _confirm_to(item.message)), item)
+        if same is not item:
+            same.copies.append(item.message)
+    handled: list[PendingOutcome] = []
+    surplus: list[UndeliverableMessage] = []
+    of_call: Counter[UUID] = Counter()
+    unvouched = 0
+    for item in distinct.values():
+        unvouched += bool(item.fault)
+        of_call[item.outcome.execution_id] += 1
+        if item.fault and unvouched > MAX_UNVOUCHED:
+            surplus += _letters(item, f"one of many outcomes at once with a ticket that is {item.fault}")
+        elif of_call[item.outcome.execution_id] > MAX_OF_CALL:
+            surplus += _letters(item, f"one of more than {MAX_OF_CALL} outcomes of its call at once")
+        else:
+            handled.append(item)
+    return handled, surplus
+
+
+def _is_refused(update: CallUpdate) -> bool:
+    return not update.error and not update.contested and bool(update.change.dead_letter_reason)
+
+
+def _letter(item: PendingOutcome, reason: str) -> UndeliverableMessage:
+    return UndeliverableMessage(message=item.message, reason=reason, owner=item.owner, kept_bytes=item.kept_bytes)
+
+
+def _letters(item: PendingOutcome, reason: str) -> list[UndeliverableMessage]:
+    letter = _letter(item, reason)
+    return [letter, *(replace(letter, message=copied) for copied in item.copies)]
+
+
+def _confirm_to(message: Msg) -> str:
+    named: str = (message.headers or {}).get(CONFIRM_HEADER, "")
+    return named
 
 
 def confirm_subject(message: Msg, project: str, toolset: str = "") -> str:
@@ -234,7 +329,7 @@ def confirm_subject(message: Msg, project: str, toolset: str = "") -> str:
     It must be one of *toolset* of *project*; of any toolset where that is empty, and of no project where that is. A
     worker names the subject itself: with any other it could make this service publish for it.
     """
-    subject: str = (message.headers or {}).get(CONFIRM_HEADER, "")
+    subject = _confirm_to(message)
     own = ".".join(filter(None, ("tool.confirm", project, toolset)))
     places = ("_INBOX", f"{own}.") if project else ("_INBOX",)
     allowed = subject.startswith(places) and not any(sign in subject for sign in " *>\r\n\t")

@@ -1,0 +1,53 @@
+"""Attacks by many messages: what one worker sends of its own may hold up nobody's calls."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import Callable
+
+import nats
+from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.corpus.availability import LONGEST_S
+from tests.attacks.corpus.workers import CREDENTIAL
+from tests.attacks.target import Target
+
+from towpath_contracts import subjects
+from towpath_fabric.clock import monotonic
+
+FLOOD = 6_000
+
+
+def _unreadable() -> bytes:
+    return b"{}"
+
+
+def _of_no_call() -> bytes:
+    named = {"execution_id": str(uuid.uuid4()), "run_id": str(uuid.uuid4()), "attempt": 1}
+    return json.dumps({**named, "tool": "x", "status": "succeeded", "ticket": "a.b", "worker": "w"}).encode()
+
+
+@attack(Position.WORKER)
+async def outcomes_without_end(target: Target) -> str:
+    """Send thousands of outcomes that are none, or of no call, in front of the outcome that a run waits for."""
+    longest = 0.0
+    for make in (_unreadable, _of_no_call):
+        longest = max(longest, await _run_behind(target, make))
+    if longest > LONGEST_S:
+        raise AttackWorkedError(f"a run behind them took {longest:.1f} s")
+    return f"a run behind them took {longest:.2f} s at most"
+
+
+async def _run_behind(target: Target, make: Callable[[], bytes]) -> float:
+    """Send FLOOD outcomes, and return how long a run with one call took meanwhile."""
+    url = target.platform.nats_url_of(CREDENTIAL)
+    worker = await nats.connect(url, inbox_prefix=b"_INBOX_worker", allow_reconnect=False)
+    try:
+        for _ in range(FLOOD):
+            await worker.publish(subjects.TOOL_OUTCOME, make())
+        await worker.flush()
+        began = monotonic()
+        async with target.client() as client, asyncio.timeout(60):
+            await target.run(client, [("desk.label", {"ids": ["m-1"]})], "Label it.")
+        return monotonic() - began
+    finally:
+        await worker.close()
