@@ -44,7 +44,8 @@ from towpath_tas.app.audit.sealer import CheckpointPublisher, Sealer
 from towpath_tas.app.calls.dead_letters import WorkerDeadLetters
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
 from towpath_tas.app.calls.ledger_commands import LedgerCommands
-from towpath_tas.app.calls.ledger_store import LedgerStore, PostgresClock
+from towpath_tas.app.calls.ledger_store import LedgerStore
+from towpath_tas.app.calls.postgres_clock import PostgresClock
 from towpath_tas.app.calls.start_claims import StartClaimServer
 from towpath_tas.app.calls.stop_switches import SwitchCommands
 from towpath_tas.app.calls.tool_outcomes import ToolOutcomeConsumer, outcome_number

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
+import httpx2
 from tests.attacks.attack import AttackWorkedError, Position, attack
-from tests.attacks.target import NETWORK, Target
+from tests.attacks.target import NETWORK, Target, decision
 
 from towpath_fabric.clock import monotonic
 
@@ -100,13 +101,48 @@ MAILS = ("\ufdfa" * 349_000, "ab cd " * 174_000)
 """Mails of a mebibyte: of letters that each are 18 where disguise is taken off, and of plain ones."""
 
 
+LINES = [f"{place:06d} things that nobody did, says u{place}.{place * 7_919 % 10**6}" for place in range(190)]
+"""Of a text to send: each line is looked up in all that the run has read."""
+
+
+@attack(Position.KEY_HOLDER)
+async def many_costly_calls_of_one_decision(target: Target) -> str:
+    """Let a run read long texts and then send ten long ones at once, while runs of another project wait."""
+    for place, name in enumerate((target.mail, target.mail.with_name("cards.txt"))):
+        name.write_text(" ".join(f"{place + one * 7_919 % 10**7:07d}" for one in range(118_000)), "utf-8")
+    send = {"tool_name": "desk.send", "tool_params": {"to": "ann@desk.example", "text": "\n".join(LINES)}}
+    script = [decision("USE_TOOL", tool_name=name, tool_params={}) for name in ("desk.mail", "desk.cards")]
+    script += [decision("USE_TOOL", calls=[send] * 10), decision("RESPOND", payload="done")]
+    longest = 0.0
+    async with target.client() as client, target.client(project="bystander") as other:
+        await _publish_quiet(other)
+        task = {"network": "desk", "user_message": "Tell Ann", "script": script}
+        run_id = (await client.post("/v1/runs", json=task)).json()["run_id"]
+        doing = asyncio.ensure_future(target.settled(client, run_id))
+        while not doing.done():
+            began = monotonic()
+            await target.run(other, [("workspace_list", {})], "look", network="quiet")
+            longest = max(longest, monotonic() - began)
+        run = await doing
+    if run["calls"]["asked"] != 12:
+        raise ValueError(f"the run has not come to its ten calls: {run['calls']}")
+    if longest > LONGEST_S:
+        raise AttackWorkedError(f"a run of another project took {longest:.1f} s")
+    return f"a run of another project took {longest:.2f} s at most"
+
+
+async def _publish_quiet(client: httpx2.AsyncClient) -> None:
+    """Publish a network whose runs need nothing of workers."""
+    quiet = {**NETWORK, "name": "quiet", "agents": [{**NETWORK["agents"][0], "equipped_tools": ["workspace_list"]}]}
+    (await client.post("/v1/networks", json={"spec": quiet})).raise_for_status()
+
+
 @attack(Position.KEY_HOLDER)
 async def a_mail_that_becomes_long_when_it_is_read(target: Target) -> str:
     """Let a run read such mails eight times, while runs of another project wait for decisions about their calls."""
-    quiet = {**NETWORK, "name": "quiet", "agents": [{**NETWORK["agents"][0], "equipped_tools": ["workspace_list"]}]}
     longest = 0.0
     async with target.client() as client, target.client(project="bystander") as other:
-        (await other.post("/v1/networks", json={"spec": quiet})).raise_for_status()
+        await _publish_quiet(other)
         for mail in MAILS:
             target.mail.write_text(mail, "utf-8")
             calls: list[tuple[str, dict[str, Any]]] = [("desk.mail", {"again": again}) for again in range(8)]

@@ -13,7 +13,7 @@ from towpath_contracts.tools.calls import CancelTool, TicketClaims
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.ports import MessageBus
 from towpath_fabric.tickets import TicketRefusedError, TicketSigner, TicketVerifier
-from towpath_tas.app.calls.ledger_store import PostgresClock
+from towpath_tas.app.calls.postgres_clock import PostgresClock
 from towpath_tas.core.call import DispatchCall, LedgerCall, LedgerChange, SendFact, StopCall
 from towpath_tas.core.calls.internal_calls import is_internal, permission_fact
 from towpath_tas.metrics import TasMetrics

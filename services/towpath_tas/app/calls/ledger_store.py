@@ -7,9 +7,10 @@ So the cache saves queries and never decides anything, and replicas need not kno
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -22,6 +23,7 @@ from towpath_fabric.crash_points import crash_point
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.turns.fair_queue import take_in_turns
 from towpath_tas.adapters.ledger_tables import (
     QUERIES,
     AuthorizationVersions,
@@ -35,10 +37,10 @@ from towpath_tas.adapters.ledger_tables import (
     read_rates,
 )
 from towpath_tas.app.calls.ledger_context import LedgerContext
+from towpath_tas.app.calls.postgres_clock import PostgresClock
 from towpath_tas.app.calls.value_origins import RunProvenanceCache
 from towpath_tas.app.policy_cache import PolicyCache, seen_versions
 from towpath_tas.core.authorization import ProjectAuthorizer
-from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import FINAL, LedgerCall, LedgerChange
 from towpath_tas.metrics import TasMetrics
 
@@ -51,29 +53,10 @@ MAX_CACHED_ARGS_CHARS = 4_096
 SLICE_S = 0.05
 """How long decisions are made before other tasks may run: a batch has up to hundreds, and each may take as long."""
 
+SEARCH_S = 0.25
+"""How long results are read and looked through for one batch, but for what is under way; other calls come again."""
+
 NO_CHANGE = LedgerChange()
-
-
-class PostgresClock:
-    """Postgres's time: as it was last read, advanced by this machine's monotonic clock."""
-
-    def __init__(self) -> None:
-        self._database_time: datetime | None = None
-        self._read_at = 0.0
-
-    def set(self, at: datetime) -> None:
-        self._database_time, self._read_at = at, monotonic()
-
-    @property
-    def known(self) -> bool:
-        return self._database_time is not None
-
-    def now(self) -> datetime:
-        """Return the time; raises RuntimeError before it was first read."""
-        if self._database_time is None:
-            msg = "Postgres's time was not read yet"
-            raise RuntimeError(msg)
-        return self._database_time + timedelta(seconds=monotonic() - self._read_at)
 
 
 @dataclass(slots=True, eq=False)
@@ -228,6 +211,7 @@ class LedgerStore:
         wanting = {update: context for update, context in contexts if context is not None and context.needs_origin}
         if not wanting:
             return list(decided)
+        until = monotonic() + SEARCH_S
         try:
             known = await self._origins.of(lane, {update.run_id: _project_of(update) for update in wanting})
         except asyncpg.PostgresError as error:
@@ -236,20 +220,37 @@ class LedgerStore:
             self._log.error("where values come from can't be read", exc_info=error)
             return list(decided)
         late = {update for update in wanting if update.run_id not in known}
+        for update, context in wanting.items():
+            context.known = known.get(update.run_id)
+        late |= await self._find_origins({update: wanting[update] for update in wanting if update not in late}, until)
         for update in late:
             update.contested = True  # given back, so that the decisions of others do not wait
             del wanting[update]
-        for update, context in wanting.items():
-            context.known = known[update.run_id]
-            query = context.needs_origin
-            if query is not None and context.known.takes_long(len(query.args_text)):
-                await self._origins.threads.run(partial(self._find_origin, context, query))  # others go on meanwhile
         left_out = late | set(wanting).difference(await self._decide_all(wanting))
         return [update for update in decided if update not in left_out]
 
-    def _find_origin(self, context: LedgerContext, query: AuthorizationQuery) -> None:
+    async def _find_origins(self, wanting: Mapping[CallUpdate, LedgerContext], until: float) -> set[CallUpdate]:
+        """Look up what takes long, in a thread; returns the calls that there was no time for.
+
+        Projects take turns, each with its least work first. One is always looked up, so each is decided in the end.
+        """
+        work: dict[CallUpdate, int] = {}
+        for update, context in wanting.items():
+            chars = 0 if context.needs_origin is None else len(context.needs_origin.args_text)
+            if context.known is not None and context.known.takes_long(chars):
+                work[update] = context.known.search_work(chars)
+        waiting = deque(sorted(work, key=lambda update: work[update]))
+        in_turns = take_in_turns(waiting, len(work), len(work), _project_of)
+        for place, update in enumerate(in_turns):
+            if place and monotonic() >= until:
+                return set(in_turns[place:])
+            await self._origins.threads.run(partial(self._find_origin, wanting[update]))  # others go on meanwhile
+        return set()
+
+    def _find_origin(self, context: LedgerContext) -> None:
         began = time.thread_time()
-        context.with_origin(query)
+        if context.needs_origin is not None:
+            context.with_origin(context.needs_origin)
         self._metrics.count_decisions(0, time.thread_time() - began)
 
     async def _decide_with_directories(self, lane: PinnedDatabaseConnection, decided: Sequence[CallUpdate]) -> None:

@@ -194,9 +194,13 @@ class RunProvenance:
 
     def takes_long(self, args_chars: int) -> bool:
         """Return whether `origin` may take longer than other tasks should wait, for arguments of this length."""
+        return self.search_work(args_chars) > MAX_AT_ONCE
+
+    def search_work(self, args_chars: int) -> int:
+        """Return about how much work `origin` is for arguments of this length."""
         unread = self.task_chars if self._read_task[0] != len(self._task) else 0
         searches = 1 + args_chars // MIN_COPIED
-        return (self.chars + self.task_chars) * searches + unread * PER_READ > MAX_AT_ONCE
+        return (self.chars + self.task_chars) * searches + unread * PER_READ
 
     def task_text(self) -> TrustedText:
         """Return all that was added to the task, read once for many values."""
