@@ -90,7 +90,11 @@ class ToolAccessService:
             CallBlobRequests(pool, calls.tickets),
         )
         trust = WorkerTrust.on(embedded=self._settings.embedded, keys=self._settings.auth == "on")
-        tools = ToolRegistrations(pool, bus, calls.tickets, trust)
+        tools = ToolRegistrations(
+            *(pool, bus, calls.tickets, trust),
+            max_tools=self._settings.max_project_tools,
+            max_chars=self._settings.max_project_tool_chars,
+        )
         serve(bus, rpc.CHECK_ACCESS, access.check)
         serve(bus, rpc.GET_PERMISSIONS, access.permissions)
         serve(bus, rpc.CHECK_GRANT, access.check_grant)

@@ -81,5 +81,11 @@ class TasSettings(Settings):
     batch_size: int = 256
     """Messages that one commit serves at most."""
 
+    max_project_tools: int = Field(default=2_000, ge=1)
+    """Tools of one project, with those that wait; a registration that would make more is refused."""
+
+    max_project_tool_chars: int = Field(default=8_000_000, ge=1)
+    """Characters of the definitions of these: every replica keeps them in memory."""
+
     cache_calls: int = 8_192
     """Open calls remembered between a message and the next, to save reading them; forgetting one costs a query."""

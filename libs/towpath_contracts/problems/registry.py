@@ -181,12 +181,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ),
     *AUDIT_PROBLEMS,
     ProblemKind("fence_raised", 409, "The run was stopped", "Nothing of it can start any more; start a new run."),
-    ProblemKind(
-        "not_a_goal",
-        409,
-        "The run pursues no goal",
-        "Look at it with GET /v1/runs/{run_id}, or submit one with a goal.",
-    ),
+    ProblemKind("not_a_goal", 409, "The run pursues no goal", "See GET /v1/runs/{run_id}, or submit one with a goal."),
     ProblemKind(
         "not_a_plan",
         409,
@@ -216,6 +211,9 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         422,
         "A tool's JSON Schema is nested too deeply",
         "Move inner schemas into $defs and refer to them: at most 64 levels of objects and lists.",
+    ),
+    ProblemKind(
+        "project_tools_full", 422, "The project has too many tools", "Withdraw or refuse some: towpath tools withdraw."
     ),
     ProblemKind(
         "schema_too_costly",

@@ -300,7 +300,7 @@ class RecordAction(Message):
 
 
 class SettleToolProposal(Message):
-    """A policy admin accepts or refuses a pending tool proposal."""
+    """A policy admin accepts or refuses a pending tool proposal, or withdraws a tool whose current version that is."""
 
     project: str
     name: str
@@ -308,3 +308,4 @@ class SettleToolProposal(Message):
     accept: bool
     actor: str
     reason: str = ""
+    withdraw: bool = False

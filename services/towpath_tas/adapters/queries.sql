@@ -114,11 +114,23 @@ FROM unnest($3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::j
   AS k (place, name, effect, tool, operation, rule);
 
 -- name: tools
-SELECT DISTINCT ON (t.name) t.name, t.version, t.digest, t.spec, t.owner,
+-- Without their specs: most of them are known to whoever asks, and they may be long.
+SELECT DISTINCT ON (t.name) t.name, t.version, t.digest, t.chars, t.owner,
        CASE WHEN t.decided_at IS NULL THEN t.reason ELSE '' END AS doubt,
        coalesce((SELECT max(h.version) FROM tas.tool h WHERE h.project = t.project AND h.name = t.name AND h.held), 0)
          AS held_by
-FROM tas.tool t WHERE t.project = $1 AND t.status = 'accepted' ORDER BY t.name, t.version DESC;
+FROM tas.tool t WHERE t.project = $1 AND t.status = 'accepted' AND NOT t.withdrawn ORDER BY t.name, t.version DESC;
+
+-- name: tool_specs
+SELECT t.name, t.version, t.digest, t.spec FROM unnest($2::text[], $3::integer[]) AS k (name, version)
+JOIN tas.tool t ON t.project = $1 AND t.name = k.name AND t.version = k.version;
+
+-- name: tools_kept
+-- What a project has: the current version of each tool, and what waits.
+SELECT count(DISTINCT k.name) AS tools, coalesce(sum(k.chars), 0) AS chars FROM (
+  (SELECT DISTINCT ON (t.name) t.name, t.chars FROM tas.tool t
+   WHERE t.project = $1 AND t.status = 'accepted' AND NOT t.withdrawn ORDER BY t.name, t.version DESC)
+  UNION ALL SELECT t.name, t.chars FROM tas.tool t WHERE t.project = $1 AND t.status = 'pending') k;
 
 -- name: toolset_known
 SELECT EXISTS (SELECT FROM tas.tool WHERE project = $1 AND toolset = $2);
@@ -126,18 +138,22 @@ SELECT EXISTS (SELECT FROM tas.tool WHERE project = $1 AND toolset = $2);
 -- Which toolsets have accepted tools whose names begin with these words.
 -- name: names_taken
 SELECT DISTINCT split_part(name, '.', 1) AS head, toolset FROM tas.tool
-WHERE project = $1 AND status = 'accepted' AND strpos(name, '.') > 0 AND split_part(name, '.', 1) = ANY ($2::text[])
+WHERE project = $1 AND status = 'accepted' AND NOT withdrawn
+  AND strpos(name, '.') > 0 AND split_part(name, '.', 1) = ANY ($2::text[])
 ORDER BY head, toolset;
 
 -- name: tool_versions
--- The spec of the accepted version alone: a name may have any number of others.
-SELECT name, version, digest, status, reason, owner, held,
-  CASE WHEN version = max(version) FILTER (WHERE status = 'accepted') OVER (PARTITION BY name) THEN spec END AS spec
+-- The spec of the accepted version alone: a name may have any number of others. What was withdrawn counts as refused.
+SELECT name, version, digest, owner, held,
+  CASE WHEN withdrawn THEN 'refused' ELSE status END AS status,
+  CASE WHEN withdrawn THEN 'the tool was withdrawn' ELSE reason END AS reason,
+  CASE WHEN version = max(version) FILTER (WHERE status = 'accepted' AND NOT withdrawn) OVER (PARTITION BY name)
+    THEN spec END AS spec
 FROM tas.tool WHERE project = $1 AND name = ANY ($2::text[]) ORDER BY name, version;
 
 -- name: add_tool
-INSERT INTO tas.tool (project, name, version, digest, spec, status, reason, toolset, owner, worker)
-VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8, $9, $10);
+INSERT INTO tas.tool (project, name, version, digest, spec, chars, status, reason, toolset, owner, worker)
+VALUES ($1, $2, $3, $4, $5::json, length($5::text), $6, $7, $8, $9, $10);
 
 -- name: hold_tool
 UPDATE tas.tool SET held = (version = $3) WHERE project = $1 AND name = $2 AND held <> (version = $3);
@@ -154,6 +170,21 @@ WHERE project = $1 AND (status = 'pending' OR held) ORDER BY name, version LIMIT
 UPDATE tas.tool SET status = $4, decided_at = clock_timestamp(), decided_by = $5, reason = $6
 WHERE project = $1 AND name = $2 AND version = $3
   AND (status = 'pending' OR (status = 'refused' AND $4 = 'accepted')) RETURNING name;
+
+-- name: withdraw_tool
+-- All that was accepted under the name, so that no older version is in force again, if the one that somebody has looked at
+-- still is. What the log says of the versions stays true.
+UPDATE tas.tool t SET withdrawn = true, held = false
+WHERE t.project = $1 AND t.name = $2 AND t.status = 'accepted' AND NOT t.withdrawn
+  AND $3 = (SELECT max(c.version) FROM tas.tool c
+            WHERE c.project = $1 AND c.name = $2 AND c.status = 'accepted' AND NOT c.withdrawn)
+RETURNING t.version;
+
+-- name: tool_withdrawn
+SELECT true FROM tas.tool WHERE project = $1 AND name = $2 AND version = $3 AND withdrawn;
+
+-- name: reinstate_tool
+UPDATE tas.tool SET withdrawn = false WHERE project = $1 AND name = $2 AND version = $3 AND withdrawn RETURNING version;
 
 -- name: toolsets
 SELECT DISTINCT project, toolset FROM tas.tool WHERE status = 'accepted';

@@ -1,11 +1,14 @@
 """Caches what decides in each project: matrix, tool registry, stop switches, shadow policy.
 
 The cache is only as good as its version numbers. A decision is stored with the versions that it was made with, and
-Postgres rejects it if they have changed; then the project is dropped here and loaded again.
+Postgres rejects it if they have changed; then the project is dropped here and loaded again. Whoever registers tools
+decides how often that is, and how long their specs are. So what was parsed is kept, and much that is new is parsed in a
+thread.
 """
 
+import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +40,69 @@ MAX_DIRECTORIES = 1_024
 MAX_PROJECTS = 512
 """Projects in memory; the least recently used one is dropped."""
 
+MAX_SPEC_CHARS = 64_000_000
+"""Characters of the tools' specs of all projects in memory: parsed they take about six times as many bytes."""
+
+PARSED_AT_ONCE = 65_536
+"""Characters of specs that are parsed between two other tasks; more are parsed in a thread."""
+
+
+SpecKey = tuple[str, int, str]
+"""Name, version and digest of a stored spec, which never changes."""
+
+
+class ParsedToolSpecs:
+    """Keeps the specs of projects' tools as parsed."""
+
+    def __init__(self) -> None:
+        self._projects: dict[str, dict[SpecKey, ToolSpec]] = {}
+        self._chars: dict[str, int] = {}
+        self._turn = asyncio.Lock()
+
+    async def of(
+        self, source: "PinnedDatabaseConnection | Any", project: str, tools: Sequence[Any]
+    ) -> Mapping[SpecKey, ToolSpec]:
+        """Return the specs of the *tools* of *project*, given as rows without them."""
+        known = self._projects.get(project, {})
+        new = [row for row in tools if _key(row) not in known]
+        found = await self._read(source, project, new) if new else {}
+        specs = {key: spec for key in map(_key, tools) if (spec := found.get(key, known.get(key))) is not None}
+        self._projects.pop(project, None)  # the one that was loaded last is the last to be dropped
+        self._projects[project] = specs
+        self._chars[project] = sum(row["chars"] for row in tools)
+        return specs
+
+    async def _read(
+        self, source: "PinnedDatabaseConnection | Any", project: str, new: Sequence[Any]
+    ) -> dict[SpecKey, ToolSpec]:
+        names, versions = [row["name"] for row in new], [row["version"] for row in new]
+        texts = {_key(row): row["spec"] for row in await source.fetch(QUERIES.tool_specs, project, names, versions)}
+
+        def parse() -> dict[SpecKey, ToolSpec]:
+            return {key: ToolSpec.model_validate_json(text) for key, text in texts.items()}
+
+        if sum(map(len, texts.values())) <= PARSED_AT_ONCE:
+            return parse()
+        async with self._turn:  # one thread in all: each slows the loop down
+            return await asyncio.to_thread(parse)
+
+    def make_room(self) -> list[str]:
+        """Drop what was loaded longest ago while there is too much, and return those projects."""
+        dropped: list[str] = []
+        while len(self._projects) > MAX_PROJECTS or (self.chars > MAX_SPEC_CHARS and len(self._projects) > 1):
+            dropped.append(next(iter(self._projects)))
+            del self._projects[dropped[-1]], self._chars[dropped[-1]]
+        return dropped
+
+    @property
+    def chars(self) -> int:
+        """Characters of all specs that are kept."""
+        return sum(self._chars.values())
+
+
+def _key(row: Any) -> SpecKey:
+    return row["name"], row["version"], row["digest"]
+
 
 class PolicyCache:
     """Loads and caches the policy bundles of projects."""
@@ -47,6 +113,7 @@ class PolicyCache:
         self._log = log or get_logger("tas")
         self._own = own
         self._bundles: dict[str, ProjectAuthorizer] = {}
+        self._specs = ParsedToolSpecs()
         self._directories: dict[str, AgentDirectory] = {}
 
     def known(self, project: str) -> ProjectAuthorizer | None:
@@ -62,6 +129,8 @@ class PolicyCache:
         bundle = self._bundles.pop(project, None)
         if bundle is None:
             bundle = await self._load(source, project)
+            for dropped in self._specs.make_room():
+                self.forget(dropped)
             while len(self._bundles) >= MAX_PROJECTS:
                 del self._bundles[next(iter(self._bundles))]
         self._bundles[project] = bundle
@@ -97,6 +166,7 @@ class PolicyCache:
         applied = (state["rules_digest"] or "") if state else ""
         rows = await source.fetch(QUERIES.rules, project, policy)
         tools = await source.fetch(QUERIES.tools, project)
+        specs = await self._specs.of(source, project, tools)
         shadow = await source.fetchrow(QUERIES.shadow, project)
         made = _rules_digest(rows) if policy or rows else ""
         changed = made != applied
@@ -106,7 +176,8 @@ class PolicyCache:
             self._metrics.rules_changed.inc()
         rules = [] if changed else [rule_from_row(json.loads(row["rule"])) for row in rows]
         matrix = Matrix(rules, compile_condition, policy)
-        known = [*self._own, *map(_tool, tools)]  # an earlier registration under such a name takes precedence
+        stored = [_tool(row, specs[_key(row)]) for row in tools if _key(row) in specs]
+        known = [*self._own, *stored]  # an earlier registration under such a name takes precedence
         bundle = ProjectAuthorizer(matrix, ProjectToolRegistry(known, matches, registry), compile_grant)
         bundle.directories = self._directories
         bundle.rules_digest, bundle.rules_changed = made, changed
@@ -138,7 +209,6 @@ def seen_versions(project: str, bundle: ProjectAuthorizer) -> AuthorizationVersi
     return AuthorizationVersions(project, bundle.matrix.version, bundle.registry.version)
 
 
-def _tool(row: Any) -> ToolVersion:
-    spec = ToolSpec.model_validate_json(row["spec"])
+def _tool(row: Any, spec: ToolSpec) -> ToolVersion:
     version = ToolVersion(spec=spec, version=row["version"], digest=row["digest"], owner=row["owner"])
     return replace(version, held_by=row["held_by"], doubt=row["doubt"])

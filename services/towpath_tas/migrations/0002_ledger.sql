@@ -60,6 +60,7 @@ CREATE TABLE tas.tool (
   version     integer NOT NULL,
   digest      text NOT NULL,
   spec        json NOT NULL,
+  chars       integer NOT NULL DEFAULT 0, -- of the spec: what a project may have in all is bounded
   status      text NOT NULL CHECK (status IN ('accepted', 'pending', 'refused')),
   reason      text NOT NULL,
   toolset     text NOT NULL,
@@ -71,6 +72,7 @@ CREATE TABLE tas.tool (
   -- A version that waits, or was refused, while it is what the tool's server offers: the accepted one is not there any
   -- more, so its calls are held (core/registry.py, `drifted`).
   held        boolean NOT NULL DEFAULT false,
+  withdrawn   boolean NOT NULL DEFAULT false, -- an accepted version of a tool that a person took out of the project
   PRIMARY KEY (project, name, version)
 );
 

@@ -124,6 +124,7 @@ async def many_costly_calls_of_one_decision(target: Target) -> str:
             await target.run(other, [("workspace_list", {})], "look", network="quiet")
             longest = max(longest, monotonic() - began)
         run = await doing
+        await client.post(f"/v1/runs/{run_id}/cancel", json={})
     if run["calls"]["asked"] != 12:
         raise ValueError(f"the run has not come to its ten calls: {run['calls']}")
     if longest > LONGEST_S:

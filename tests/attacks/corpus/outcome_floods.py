@@ -11,10 +11,11 @@ from tests.attacks.corpus.availability import LONGEST_S
 from tests.attacks.corpus.workers import CREDENTIAL
 from tests.attacks.target import Target
 
-from towpath_contracts import subjects
+from towpath_contracts import rpc, subjects
 from towpath_fabric.clock import monotonic
 
 FLOOD = 6_000
+REGISTER = subjects.for_toolset(rpc.REGISTER_TOOLS.subject, "default", "desk")
 
 
 def _unreadable() -> bytes:
@@ -51,3 +52,32 @@ async def _run_behind(target: Target, make: Callable[[], bytes]) -> float:
         return monotonic() - began
     finally:
         await worker.close()
+
+
+REGISTRATIONS, TOOLS = 12, 13
+"""More than one project may have: each registration has about 0.86 MB."""
+
+
+@attack(Position.WORKER)
+async def tools_without_end(target: Target) -> str:
+    """Register ever more tools with long definitions, which the service has to keep and to read."""
+    url = target.platform.nats_url_of(CREDENTIAL)
+    worker = await nats.connect(url, inbox_prefix=b"_INBOX_worker", allow_reconnect=False)
+    made, longest = uuid.uuid4().hex[:8], 0.0
+    try:
+        for number in range(REGISTRATIONS):
+            names = [f"desk.long-{made}-{number}-{place}" for place in range(TOOLS)]
+            long = {"effect_class": "irreversible", "system_params": ["s" * 66_000]}
+            tools = [{"name": name, "toolset": "desk", **long} for name in names]
+            body = {"project": "default", "toolset": "desk", "worker": "w", "owner": "o", "tools": tools}
+            began = monotonic()
+            answer = await worker.request(REGISTER, json.dumps(body).encode(), timeout=30)
+            longest = max(longest, monotonic() - began)
+            if json.loads(answer.data).get("code") == "project_tools_full":
+                return f"refused after {number * TOOLS} tools; a registration took {longest:.2f} s at most"
+    finally:
+        await worker.close()
+        async with target.database() as database:
+            taken_out = "UPDATE tas.tool SET withdrawn = true WHERE starts_with(name, $1)"
+            await database.execute(taken_out, f"desk.long-{made}-")
+    raise AttackWorkedError(f"{REGISTRATIONS * TOOLS} long tools are registered")

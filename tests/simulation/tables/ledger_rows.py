@@ -313,7 +313,11 @@ class LedgerRows:
         ]
 
     def tools(self, _session: Session, project: str) -> list[Row]:
-        return self.tools_of[project]
+        return [{**row, "chars": len(row["spec"])} for row in self.tools_of[project]]
+
+    def tool_specs(self, _session: Session, project: str, names: list[str], versions: list[int]) -> list[Row]:
+        wanted = set(zip(names, versions, strict=True))
+        return [row for row in self.tools_of[project] if (row["name"], row["version"]) in wanted]
 
     def shadow(self, _session: Session, _project: str) -> list[Row]:
         return []

@@ -145,6 +145,24 @@ async def refuse(name: str, /, *, number: Version, reason: str, common: Connecti
     await _decide(name, number, reason, common, accepted=False)
 
 
+@app.command(help_epilogue=examples("towpath tools withdraw orders.find --version 3 --reason 'no worker has it'"))
+async def withdraw(
+    name: str, /, *, number: Version, reason: str, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
+    """Take a tool out of the project that no worker offers any more; one that still does finds it refused.
+
+    Args:
+        name: The tool.
+        number: Its version in force, as `towpath tools list` names it.
+        reason: Why; it stands in the audit.
+    """
+    body = {"version": number, "accept": False, "withdraw": True, "reason": reason}
+    async with common.connect() as client:
+        await client.request("POST", f"/v1/tools/{name}/proposal", body=body)
+    row = {"tool": name, "version": number, "withdrawn": True}
+    common.out().record(row, [Column(title, title) for title in row])
+
+
 def spec_changes(before: ToolSpec | None, after: ToolSpec) -> list[str]:
     """Return the lines of *after* that differ from *before*, as `diff -u` writes them; a server's text can't hide."""
     old, new = (_lines(spec) for spec in (before, after))

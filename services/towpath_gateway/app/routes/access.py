@@ -82,10 +82,11 @@ class AccessQuestion(ClientMessage):
 
 
 class ToolVersionVerdict(ClientMessage):
-    """Whether a pending version of a tool is taken."""
+    """Whether a pending version of a tool is taken; `withdraw` takes the tool away whose version in force it names."""
 
     version: int = Field(ge=1)
     accept: bool
+    withdraw: bool = False
     reason: str = Field(default="", max_length=2_000)
 
 
@@ -218,13 +219,17 @@ async def list_tools(
 async def decide_proposal(
     name: str, verdict: ToolVersionVerdict, dependencies: Dependencies, principal: PolicyWriter
 ) -> Response:
-    """Settle a pending version: a weaker effect class, trusted output or a takeover (needs `policy_admin`)."""
+    """Settle a pending version: a weaker effect class, trusted output or a takeover (needs `policy_admin`).
+
+    With `withdraw` the tool leaves the project; whoever offers the same again waits for a person.
+    """
     require_role(principal, "policy_admin")
     request = SettleToolProposal(
         project=principal.project,
         name=name,
         version=verdict.version,
-        accept=verdict.accept,
+        accept=verdict.accept and not verdict.withdraw,
+        withdraw=verdict.withdraw,
         actor=principal.actor,
         reason=verdict.reason,
     )

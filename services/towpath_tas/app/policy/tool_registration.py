@@ -81,7 +81,12 @@ Compared = tuple[str, str]
 class ToolRegistrations:
     """Handles registrations of tools and decisions about them."""
 
-    def __init__(self, pool: Any, bus: Bus, tickets: TicketIssuer, trust: WorkerTrust) -> None:
+    def __init__(
+        self, pool: Any, bus: Bus, tickets: TicketIssuer, trust: WorkerTrust, *, max_tools: int, max_chars: int
+    ) -> None:
+        """One project may have *max_tools*, whose specs have *max_chars* characters in all."""
+        self._max_tools = max_tools
+        self._max_chars = max_chars
         self._pool = pool
         self._bus = bus
         self._tickets = tickets
@@ -117,6 +122,8 @@ class ToolRegistrations:
                 standings.append(standing)
                 held = await self._hold(connection, request, spec, standing, known[spec.name], audits)
                 moved = moved or held or standing.status == "accepted"
+            if audits:
+                await self._check_room(connection, request.project)
             if moved:
                 await connection.execute(QUERIES.move_registry, request.project)
             if audits:
@@ -125,20 +132,35 @@ class ToolRegistrations:
             standings=tuple(standings), ticket_keys=self._tickets.public_keys(), now=self._tickets.now()
         )
 
+    async def _check_room(self, connection: Any, project: str) -> None:
+        """Refuse what was just stored if the project has more now than it may."""
+        kept = await connection.fetchrow(QUERIES.tools_kept, project)
+        if kept["tools"] > self._max_tools or kept["chars"] > self._max_chars:
+            detail = (
+                f"{project} would have {kept['tools']} tools with {kept['chars']} characters of definitions; "
+                f"at most {self._max_tools} with {self._max_chars} may be registered or wait"
+            )
+            raise ProblemError(problem("project_tools_full", detail))
+
     async def decide(self, request: SettleToolProposal) -> ActionDone:
-        """Accept or refuse a pending proposal."""
+        """Accept or refuse a pending proposal, or withdraw what was accepted."""
         status = "accepted" if request.accept else "refused"
+        place = (request.project, request.name, request.version)
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchrow(QUERIES.lock_project, request.project)
+            if request.withdraw:
+                return await self._move(connection, request, QUERIES.withdraw_tool, "withdrawn")
+            if request.accept and await connection.fetchval(QUERIES.tool_withdrawn, *place):
+                return await self._move(connection, request, QUERIES.reinstate_tool, "reinstated")
             found = await connection.fetchval(
                 QUERIES.decide_tool,
-                *(request.project, request.name, request.version, status, request.actor, request.reason),
+                *(*place, status, request.actor, request.reason),
             )
             if found is None:
                 what = f"no pending proposal of {request.name} with version {request.version}"
                 raise ProblemError(problem("not_found", what))
             if request.accept:
-                await connection.execute(QUERIES.release_tool, request.project, request.name, request.version)
+                await connection.execute(QUERIES.release_tool, *place)
                 await connection.execute(QUERIES.move_registry, request.project)
             detail = {"version": request.version, "reason": request.reason}
             entry = platform_audit_row(
@@ -146,6 +168,22 @@ class ToolRegistrations:
             )
             await connection.execute(QUERIES.add_audit, [entry])
         return ActionDone(detail=f"{request.name} version {request.version}: {status}")
+
+    async def _move(self, connection: Any, request: SettleToolProposal, statement: str, what: str) -> ActionDone:
+        """Take a tool out of the project, or in again; a worker that offers a withdrawn one finds it refused."""
+        moved = await connection.fetch(statement, request.project, request.name, request.version)
+        if not moved:
+            raise ProblemError(problem("not_found", f"{request.name} has no version {request.version} in force"))
+        await connection.execute(QUERIES.move_registry, request.project)
+        detail = {"version": request.version, "versions": sorted(row["version"] for row in moved)}
+        entry = platform_audit_row(
+            *(request.project, f"tool.{what}", what),
+            actor=request.actor,
+            tool=request.name,
+            detail={**detail, "reason": request.reason},
+        )
+        await connection.execute(QUERIES.add_audit, [entry])
+        return ActionDone(detail=f"{request.name} version {request.version}: {what}")
 
     async def _compare(
         self, request: RegisterTools, digests: dict[str, str], known: dict[str, _StoredTool], *, locked: bool = False

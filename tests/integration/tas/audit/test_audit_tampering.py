@@ -54,7 +54,14 @@ UNWATCHED = {
     },
     "approval_vote": {"at": TIME},
     "policy_version": {"applied_at": TIME},
-    "tool": {"proposed_at": TIME, "decided_at": TIME, "decided_by": "only of proposals", "held": OPERATIONAL},
+    "tool": {
+        "proposed_at": TIME,
+        "decided_at": TIME,
+        "decided_by": "only of proposals",
+        "held": OPERATIONAL,
+        "withdrawn": OPERATIONAL,
+        "chars": OPERATIONAL,
+    },
 }
 """Columns of watched tables that are not compared, with the reason."""
 

@@ -1,0 +1,124 @@
+"""What tools one project has is bounded; a person withdraws what is not needed, and reloads parse only what is new."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.support.tas.tas_caller import query, tool
+from tests.support.tas.tas_running import Running, audit_holds, running, shared_tas, tas
+
+from towpath_contracts import rpc
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.postgres.pool import open_pool
+from towpath_tas.app import policy_cache
+from towpath_tas.app.policy_cache import PolicyCache
+from towpath_tas.metrics import TasMetrics
+
+__all__ = ["audit_holds", "shared_tas", "tas"]
+
+DESCRIPTION = "d" * 4_000
+
+
+def long_tool(name: str, **changes: Any) -> ToolSpec:
+    return tool(f"orders.{name}", "pure", operation="read", description=DESCRIPTION, **changes)
+
+
+async def test_a_project_has_so_many_tools_and_characters_and_no_more(
+    nats_server: Nats, database: Callable[..., str], folder: Path
+) -> None:
+    bounds = {"max_project_tools": "6", "max_project_tool_chars": "9000"}
+    async with running(nats_server, database, folder, **bounds) as place:
+        caller = place.caller
+        await caller.set_up()
+        await caller.register(long_tool("a"))
+        with pytest.raises(ProblemError) as refused:
+            await caller.register(tool("orders.b", "pure"), tool("orders.c", "pure"))
+        assert refused.value.problem.code == "project_tools_full"
+        assert "default would have 7 tools" in str(refused.value.problem.detail)
+        with pytest.raises(ProblemError, match="project_tools_full"):
+            await caller.register(long_tool("b"))
+        names = [spec.name for spec in (await caller.ask(rpc.DESCRIBE_TOOLS, project="default")).tools]
+        assert "orders.a" in names and not {"orders.b", "orders.c"} & set(names), "all or nothing of a registration"
+        await caller.register(), await caller.register(long_tool("a"))
+        await caller.register(tool("orders.b", "pure"))
+
+
+async def test_a_withdrawn_tool_is_gone_and_stays_refused_when_it_is_offered_again(tas: Running) -> None:
+    caller = tas.caller
+    asked = {"project": caller.project, "name": "orders.find", "actor": "paula", "accept": False, "withdraw": True}
+    (first,) = (await caller.register(tool("orders.find", "pure", operation="read", summary="Find."))).standings
+    assert (first.status, first.version) == ("accepted", 2)
+    with pytest.raises(ProblemError, match="not_found"):
+        await caller.ask(rpc.DECIDE_PROPOSAL, **asked, version=1)
+    await caller.ask(rpc.DECIDE_PROPOSAL, **asked, version=2, reason="no worker has it")
+    with pytest.raises(ProblemError, match="not_found"):
+        await caller.ask(rpc.DECIDE_PROPOSAL, **asked, version=2)
+    denied = await caller.fact(await caller.put(caller.request("orders.find")), "tool.denied")
+    assert denied["denial"]["violation_type"] == "tool_unknown"
+    (entry,) = await caller.audit(tool="orders.find", actor="paula")
+    assert (entry.phase, entry.detail["versions"]) == ("tool.withdrawn", [1, 2])
+    standing = (await caller.register()).standings[0]
+    assert (standing.status, standing.reason) == ("pending", "refused: the tool was withdrawn")
+    await caller.ask(rpc.DECIDE_PROPOSAL, **{**asked, "withdraw": False, "accept": True}, version=1)
+    assert (await caller.call("orders.find")).tool == "orders.find"
+    phases = [entry.phase for entry in await caller.audit(tool="orders.find", actor="paula")]
+    assert phases == ["tool.withdrawn", "tool.reinstated"]
+
+
+async def test_a_reload_reads_and_parses_the_specs_that_are_new(tas: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tas.caller.project
+    pool = await open_pool(tas.dsn, 1, "test")
+    cache = PolicyCache(TasMetrics(CollectorRegistry()))
+    parsed: list[str] = []
+    parse = ToolSpec.model_validate_json
+
+    def noted(text: str) -> ToolSpec:
+        spec = parse(text)
+        parsed.append(spec.name)
+        return spec
+
+    monkeypatch.setattr(ToolSpec, "model_validate_json", noted)
+    try:
+        for reason, expected in (
+            ("at first all", ["orders.find", "orders.refund", "orders.ship", "orders.tag"]),
+            ("then nothing", []),
+            ("one that is new", ["orders.a"]),
+            ("one that has changed", ["orders.a"]),
+        ):
+            if reason.startswith("one"):
+                await tas.caller.register(long_tool("a", summary=reason))
+            parsed.clear()
+            cache.forget(project)
+            bundle = await cache.of(pool, project)
+            assert sorted(parsed) == expected, reason
+        assert bundle.registry.tools["orders.a"].spec.summary == reason
+        rows = await query(
+            tas.dsn, "SELECT chars, length(spec::text) AS real FROM tas.tool WHERE project = $1", project
+        )
+        assert all(row["chars"] == row["real"] for row in rows)
+        monkeypatch.setattr(policy_cache, "PARSED_AT_ONCE", 0)
+        assert set((await PolicyCache(TasMetrics(CollectorRegistry())).of(pool, project)).registry.specs()) >= {
+            "orders.a",
+            "orders.find",
+        }, "also in a thread"
+    finally:
+        pool.terminate()
+
+
+async def test_projects_whose_specs_are_too_long_in_all_are_dropped_from_memory(
+    tas: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy_cache, "MAX_SPEC_CHARS", 1)
+    pool = await open_pool(tas.dsn, 1, "test")
+    cache = PolicyCache(TasMetrics(CollectorRegistry()))
+    try:
+        await cache.of(pool, tas.caller.project)
+        await cache.of(pool, "another")
+        assert cache.known(tas.caller.project) is None and cache.known("another") is not None
+        assert (await cache.of(pool, tas.caller.project)).registry.tools["orders.find"].version == 1
+    finally:
+        pool.terminate()
