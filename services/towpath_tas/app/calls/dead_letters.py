@@ -24,9 +24,10 @@ from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES
+from towpath_tas.app.calls.call_update import CallUpdate
 from towpath_tas.app.calls.dispatcher import MESSAGE_ID, LedgerEffectPublisher
 from towpath_tas.app.calls.ledger_context import LedgerContext
-from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerStore
+from towpath_tas.app.calls.ledger_store import LedgerStore
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.outcomes import on_dead_delivery
 from towpath_tas.metrics import TasMetrics

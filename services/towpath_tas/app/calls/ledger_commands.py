@@ -17,9 +17,10 @@ from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, change_calls
+from towpath_tas.app.calls.call_update import NO_CHANGE, CallUpdate
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher
 from towpath_tas.app.calls.ledger_context import LedgerContext
-from towpath_tas.app.calls.ledger_store import NO_CHANGE, CallUpdate, LedgerStore
+from towpath_tas.app.calls.ledger_store import LedgerStore
 from towpath_tas.core.approvals import approval_votes
 from towpath_tas.core.call import LedgerCall, LedgerChange
 from towpath_tas.core.calls.internal_calls import on_recorded

@@ -8,8 +8,7 @@ So the cache saves queries and never decides anything, and replicas need not kno
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -36,12 +35,13 @@ from towpath_tas.adapters.ledger_tables import (
     read_counts,
     read_rates,
 )
+from towpath_tas.app.calls.call_update import NO_CHANGE, CallUpdate
 from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.app.calls.postgres_clock import PostgresClock
 from towpath_tas.app.calls.value_origins import RunProvenanceCache
 from towpath_tas.app.policy_cache import PolicyCache, seen_versions
 from towpath_tas.core.authorization import ProjectAuthorizer
-from towpath_tas.core.call import FINAL, LedgerCall, LedgerChange
+from towpath_tas.core.call import FINAL, LedgerCall
 from towpath_tas.metrics import TasMetrics
 
 MAX_ROUNDS = 8
@@ -55,36 +55,6 @@ SLICE_S = 0.05
 
 SEARCH_S = 0.25
 """How long results are read and looked through for one batch, but for what is under way; other calls come again."""
-
-NO_CHANGE = LedgerChange()
-
-
-@dataclass(slots=True, eq=False)
-class CallUpdate:
-    """One message about one call on its way through the ledger, and what came of it; `decide` is pure.
-
-    *fresh*: no row is expected. *read*: the row must be read and not taken from the cache. Limits of a run are counted
-    under *usage_run_id*: the root run, whichever run below it calls. `apply` sets `change`, or `error`, or `contested`,
-    or `erased`: the row was erased with its run, and nothing is decided about it any more.
-    """
-
-    run_id: UUID
-    execution_id: UUID
-    decide: Callable[[LedgerContext], LedgerChange]
-    project: str = ""
-    usage_run_id: UUID | None = None
-    fresh: bool = False
-    read: bool = False
-    change: LedgerChange = NO_CHANGE
-    base: dict[str, int] = field(default_factory=dict)
-    context: LedgerContext | None = None
-    error: str = ""
-    contested: bool = False
-    erased: bool = False
-
-    @property
-    def usage_key(self) -> UUID:
-        return self.usage_run_id or self.run_id
 
 
 class LedgerStore:
@@ -213,7 +183,7 @@ class LedgerStore:
             return list(decided)
         until = monotonic() + SEARCH_S
         try:
-            known = await self._origins.of(lane, {update.run_id: _project_of(update) for update in wanting})
+            known = await self._origins.of(lane, {update.run_id: update.owner for update in wanting})
         except asyncpg.PostgresError as error:
             if isinstance(error, DATABASE_DOWN):
                 raise
@@ -240,7 +210,7 @@ class LedgerStore:
             if context.known is not None and context.known.takes_long(chars):
                 work[update] = context.known.search_work(chars)
         waiting = deque(sorted(work, key=lambda update: work[update]))
-        in_turns = take_in_turns(waiting, len(work), len(work), _project_of)
+        in_turns = take_in_turns(waiting, len(work), len(work), lambda update: update.owner)
         for place, update in enumerate(in_turns):
             if place and monotonic() >= until:
                 return set(in_turns[place:])
@@ -274,13 +244,13 @@ class LedgerStore:
         if not limited:
             return
         keys = sorted({(update.usage_key, rule) for update in limited for rule in update.change.counted})
-        timed = sorted({(_project_of(update), rate) for update in limited for rate in update.change.rated})
+        timed = sorted({(update.owner, rate) for update in limited for rate in update.change.rated})
         base = await read_counts(lane, keys) if keys else {}
         used = dict(base)
         rates = await read_rates(lane, timed) if timed else {}
         for update in limited:
             if update.context is not None:
-                rules, project = update.change.counted, _project_of(update)
+                rules, project = update.change.counted, update.owner
                 update.context.used = {rule: used[update.usage_key, rule] for rule in rules}
                 update.context.rates = {rate.rule: rates[project, rate.rule] for rate in update.change.rated}
                 update.base = {rule: base[update.usage_key, rule] for rule in rules}
@@ -371,11 +341,6 @@ def _denied_call(update: CallUpdate) -> LedgerCall | None:
     return call if call is not None and call.status is CallStatus.DENIED and update.change.policy_bound else None
 
 
-def _project_of(update: CallUpdate) -> str:
-    call = update.context.call if update.context is not None else None
-    return update.project if call is None else call.project
-
-
 def _decision_context(
     call: LedgerCall | None, found: LedgerReadResult | None, now: datetime, bundle: ProjectAuthorizer
 ) -> LedgerContext:
@@ -391,12 +356,12 @@ def _limit_uses(group: Iterable[CallUpdate]) -> list[LimitUse]:
         run_id, execution_id = update.usage_key, update.execution_id
         counts += [LimitUse(run_id, rule, execution_id, update.base.get(rule, 0)) for rule in update.change.counted]
         counts += [
-            LimitUse(run_id, rate.rule, execution_id, 0, _project_of(update), rate.per_s, rate.calls)
+            LimitUse(run_id, rate.rule, execution_id, 0, update.owner, rate.per_s, rate.calls)
             for rate in update.change.rated
         ]
     return counts
 
 
 def _seen_versions(updates: Iterable[CallUpdate]) -> list[AuthorizationVersions]:
-    policy_cache = {_project_of(update): update.context.bundle for update in updates if update.context is not None}
+    policy_cache = {update.owner: update.context.bundle for update in updates if update.context is not None}
     return [seen_versions(project, bundle) for project, bundle in policy_cache.items()]

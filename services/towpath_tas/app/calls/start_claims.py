@@ -20,9 +20,10 @@ from towpath_fabric.ports import MessageBus, Subscription
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
+from towpath_tas.app.calls.call_update import CallUpdate
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
 from towpath_tas.app.calls.ledger_context import LedgerContext
-from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerStore
+from towpath_tas.app.calls.ledger_store import LedgerStore
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.switch_holds import hold_claim

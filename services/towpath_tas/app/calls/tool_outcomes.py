@@ -43,9 +43,10 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.tickets import TicketRefusedError
+from towpath_tas.app.calls.call_update import CallUpdate
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
 from towpath_tas.app.calls.ledger_context import LedgerContext
-from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerStore
+from towpath_tas.app.calls.ledger_store import LedgerStore
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.outcomes import may_forget, on_outcome
 from towpath_tas.core.calls.switch_holds import hold

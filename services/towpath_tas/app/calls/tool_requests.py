@@ -25,9 +25,10 @@ from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_readings.spans import authorization_span
+from towpath_tas.app.calls.call_update import CallUpdate
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher
 from towpath_tas.app.calls.ledger_context import LedgerContext
-from towpath_tas.app.calls.ledger_store import CallUpdate, LedgerStore
+from towpath_tas.app.calls.ledger_store import LedgerStore
 from towpath_tas.core.authorization_query import AuthorizationQuery, query_of_request
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.switch_holds import on_held_request

@@ -244,8 +244,6 @@ class RunProvenanceCache:
             known.add_untrusted(seen, failure_text(failure), readers.loose_text())
         add = partial(_add_result, known, seen, declared, readers)
         if fact.get("blob"):
-            if fact.get("result") is not None:  # an honest worker leaves it in the blob store, and a model reads it
-                known.add_output(seen, fact["result"], trusted=False)
             data, whole = await read_blob(source, output.project, str(fact.get("result_digest")))
             await self.threads.run(partial(_add_blob, add, known, seen, readers, data, whole=whole))
         elif fact.get("result") is not None:

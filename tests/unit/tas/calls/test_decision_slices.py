@@ -10,8 +10,9 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from towpath_fabric.clock import monotonic
+from towpath_tas.app.calls.call_update import CallUpdate
 from towpath_tas.app.calls.ledger_context import LedgerContext
-from towpath_tas.app.calls.ledger_store import SLICE_S, CallUpdate, LedgerStore
+from towpath_tas.app.calls.ledger_store import SLICE_S, LedgerStore
 from towpath_tas.app.calls.postgres_clock import PostgresClock
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.metrics import TasMetrics
