@@ -16,7 +16,7 @@ from towpath_audit.report import AuditReport
 from towpath_audit.verifier import verify
 from towpath_contracts.tools.audit import ExportAudit
 from towpath_tas.app.audit.audit_export import AuditLogRequests
-from towpath_tas.app.audit.sealer import Sealer
+from towpath_tas.app.audit.sealer import QUERIES, Sealer
 from towpath_tas.metrics import TasMetrics
 
 
@@ -47,6 +47,7 @@ class Exported:
     async def report(self, **asked: Any) -> AuditReport:
         """Verify a bundle of the project, of the time that is *asked* for."""
         metrics = TasMetrics(CollectorRegistry())
+        await self._connection.execute(QUERIES.seal_lock)  # else the service may seal for the first time after the keys
         stored = await self._connection.fetch("SELECT public_key FROM tas.audit_key")
         keys = [PublicKey.read(row["public_key"]) for row in stored]
         sealer = Sealer(self._pool, self._signer, [self.kept], metrics, structlog.get_logger(), other_keys=keys)
