@@ -66,11 +66,13 @@ def header(
     exported_by: str,
     begins: str | None = None,
     kept: str | None = None,
+    sealed: bool = True,
 ) -> Line:
     """Return the first line. *edge* is the tree before the first leaf of the bundle, *size* the size at its end.
 
     *begins* is the checkpoint over that tree, whose signed time tells that everything before was sealed before *since*;
     *kept* the one over all that retention dropped. Older bundles lack both.
+    Not *sealed*: sealing was refused, so entries may be missing at the end, for how long is not known.
     `earlier`: decisions from before the first leaf are included where they are needed; `grounds`: also the votes and
     policies that these rest on. Older bundles lack one or both.
     """
@@ -91,6 +93,7 @@ def header(
         "exported_by": exported_by,
         "begins": begins,
         "kept": kept,
+        "sealed": sealed,
     }
 
 

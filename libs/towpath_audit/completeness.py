@@ -97,7 +97,8 @@ class BundleCompletenessCheck:
     persons: SealedPersons = field(default_factory=SealedPersons)
     calls: SealedCalls = field(default_factory=SealedCalls)
     rules: SealedRules = field(default_factory=SealedRules)
-    redecided: dict[tuple[str, str, object], AuditFault] = field(default_factory=dict)
+    redecided: dict[tuple[str, str, int], AuditFault] = field(default_factory=dict)
+    last_shown: dict[str, Any] = field(default_factory=dict)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
     unasked: list[AuditFault] = field(default_factory=list)
     applied: dict[str, set[int]] = field(default_factory=dict)
@@ -192,8 +193,9 @@ class BundleCompletenessCheck:
         if isinstance(found, dict) and found.get("erased") is True:
             self.emptied.append(_Gone("stored_missing", f"what {entry.phase} recorded is erased", entry, leaf, line))
         what = differences(entry, payload, found)
+        tool = (entry.project, entry.tool, _number(read_detail(payload).get("version")))
         if entry.phase in TOOL_DECIDED:
-            self.redecided.pop((entry.project, entry.tool, read_detail(payload).get("version")), None)
+            self.redecided.pop(tool, None)
         if what == ["row"]:
             self._fault("stored_missing", f"what {entry.phase} recorded is not stored any more", leaf, line, entry)
         elif what:
@@ -202,13 +204,19 @@ class BundleCompletenessCheck:
             if entry.phase in ENDS and entry.execution_id is not None:
                 self.outdated.setdefault(entry.execution_id, []).append(fault)
             elif entry.phase in TOOL_DECIDED:  # who refused a version may accept it later
-                self.redecided[entry.project, entry.tool, read_detail(payload).get("version")] = fault
+                if (
+                    self.persons.until is None
+                    and self.persons.sealed
+                    and not self.persons.is_new(found.get("decided_at"))
+                ):
+                    self.redecided[tool] = fault
             else:
                 self.add_fault(fault)
 
     def on_effect(self, number: int, line: dict[str, Any]) -> None:
         """Check a call of the ledger that was allowed."""
         self.effects += 1
+        self.last_shown[str(line.get("execution_id"))] = line.get("last_entry")
         key = str(line.get("run_id")), str(line.get("execution_id"))
         if key not in self.decided:
             message = f"the ledger let call {key[1]} of {line.get('tool')} go, and the log holds no decision"
@@ -229,9 +237,7 @@ class BundleCompletenessCheck:
         report.figures |= {"decisions": self.decisions, "effects": self.effects, "payloads_erased": erased}
         report.figures["runs_erased"] = len(self.erasures.runs)
         report.notes += self.erasures.notes()
-        for faults in (*self.outdated.values(), self.redecided.values()):
-            for fault in faults:
-                self.add_fault(fault)
+        self._finish_outdated()
         for code, message, place in (*self.calls.finish(), *self.rules.finish()):
             self._fault(code, message, place.leaf, place.line, place.entry)
         self._finish_persons(report)
@@ -239,6 +245,15 @@ class BundleCompletenessCheck:
         self._finish_grounds(report)
         if self.withheld:
             report.notes.append(f"{self.withheld} payloads are too large for a bundle and not shown")
+
+    def _finish_outdated(self) -> None:
+        """Report what is stored otherwise, unless a later entry that the bundle has not may say so."""
+        for execution_id, faults in self.outdated.items():
+            shown = self.last_shown.get(execution_id, self.persons.until is None)
+            for fault in faults if shown is not False else ():
+                self.add_fault(fault)
+        for fault in self.redecided.values():
+            self.add_fault(fault)
 
     def _report_gone(self, gone: _Gone, why: str | None) -> None:
         if why is not None:
@@ -252,6 +267,12 @@ class BundleCompletenessCheck:
         if self.persons.unseen_keys:
             said = f"{self.persons.unseen_keys} entries are by keys that were made before what this bundle shows"
             report.notes.append(f"{said}: it can't be told for whom")
+        if not self.persons.sealed:
+            said = "the log could not be sealed when this was exported, so entries may be missing at its end"
+            report.notes.append(f"{said}: votes and tools that only tables tell of are not held against it")
+        if self.persons.unmatched:
+            said = f"{self.persons.unmatched} calls were not held against pauses"
+            report.notes.append(f"{said}: there are too many to be compared")
 
     def _finish_undecided(self, report: AuditReport) -> None:
         """Report effects without a decision, unless retention may have dropped the decision, as the log says."""

@@ -29,6 +29,11 @@ PAUSED, RESUMED = "switch.paused", "switch.resumed"
 LET_GO = frozenset({("decision", "allow"), ("dispatch", "again")})
 """Entries that no call has while a pause holds it; an approval may be used up then, and its call waits all the same."""
 
+MAX_MATCHED = 2_000_000
+"""Comparisons of calls with the names of pauses in one bundle: some seconds of work."""
+
+MAX_NAME = 512
+
 VOTES = frozenset({"approval.vote", "approval.approved", "approval.denied", "approval.edited"})
 
 
@@ -72,13 +77,14 @@ class _Pause(NamedTuple):
 class SealedPersons:
     """Receives entries in the order of the log, and what tables say of some; `finish` returns the faults.
 
-    *exported_at* is when the tables were read. *partial*: the log began before the bundle. *until_end*: the bundle
-    includes what the log held at its end.
+    *exported_at* is when the tables were read. *partial*: the log began before the bundle. *until*: what is later is
+    hidden, but for entries about the log itself. Not *sealed*: what came last may have no leaf yet.
     """
 
     exported_at: str = ""
     partial: bool = False
-    until_end: bool = True
+    until: str | None = None
+    sealed: bool = True
     keys: dict[str, _MadeKey] = field(default_factory=dict)
     revoked: dict[str, str] = field(default_factory=dict)
     by_key: list[_Vote] = field(default_factory=list)
@@ -88,6 +94,8 @@ class SealedPersons:
     waiting: dict[tuple[str, str, object], tuple[EntryPlace, Any]] = field(default_factory=dict)
     pauses: dict[tuple[str, str, str], _Pause] = field(default_factory=dict)
     under_pause: list[EntryPlace] = field(default_factory=list)
+    matched: int = 0
+    unmatched: int = 0
 
     def on_entry(self, place: EntryPlace, payload: ErasablePayload | None, found: Any = None) -> None:
         """Add an entry, and what is stored of it where that is told."""
@@ -117,10 +125,10 @@ class SealedPersons:
         for place in self.under_pause:
             message = f"call {place.entry.execution_id} was let go while a pause held it"
             yield PersonFault("call_under_pause", message, place)
-        if not self.until_end:
+        if self.until is not None or not self.sealed:
             return
         for place, found in self.waiting.values():
-            if not self._is_new(found.get("decided_at")):
+            if not self.is_new(found.get("decided_at")):
                 message = "status: the tool waited for a person, and no entry says that one decided"
                 yield PersonFault("stored_changed", message, place)
         if not self.partial:
@@ -129,7 +137,7 @@ class SealedPersons:
     def _keys_unknown(self) -> Iterator[PersonFault]:
         for place, key in self.by_key:
             made = self.keys.get(key)
-            if made is None and self.partial:
+            if made is None and (self.partial or (self.until is not None and place.entry.at > self.until)):
                 self.unseen_keys += 1
                 continue
             what = f"{place.entry.phase} is by key {key}"
@@ -143,13 +151,17 @@ class SealedPersons:
     def _votes_unsaid(self) -> Iterator[PersonFault]:
         for execution_id, (place, votes) in self.stored_votes.items():
             for vote in votes:
-                actor, verdict, at = vote if isinstance(vote, list) and len(vote) == 3 else (None, None, None)
-                if (actor, verdict) not in self.voted.get(execution_id, ()) and not self._is_new(at):
+                actor, verdict, at = vote if isinstance(vote, list) and len(vote) == 3 else ("", "", "")
+                if not (isinstance(actor, str) and isinstance(verdict, str)):
+                    actor = verdict = ""
+                if (actor, verdict) not in self.voted.get(execution_id, ()) and not self.is_new(at):
                     message = f"a vote of {actor!r} ({verdict}) is stored, and no entry tells of it"
                     yield PersonFault("vote_without_entry", message, place)
 
     def _on_switch(self, entry: AuditLogEntry, detail: dict[str, Any]) -> None:
         switch = (entry.project, str(detail.get("kind")), str(detail.get("name")))
+        if len(switch[2]) > MAX_NAME:
+            return  # no switch of a platform has such a name
         if entry.phase == PAUSED:
             self.pauses[switch] = _Pause(entry.entry_id)
             return
@@ -159,6 +171,10 @@ class SealedPersons:
 
     def _on_let_go(self, place: EntryPlace) -> None:
         entry = place.entry
+        if self.matched + len(self.pauses) > MAX_MATCHED:
+            self.unmatched += 1
+            return
+        self.matched += len(self.pauses)
         for (project, kind, name), pause in self.pauses.items():
             values = {"project": project, "tool": entry.tool, "network": entry.network, "caller": entry.caller}
             named = kind == "project" or (kind in values and fnmatchcase(values[kind], name))
@@ -167,13 +183,14 @@ class SealedPersons:
                 return
 
     def _on_tool(self, place: EntryPlace, detail: dict[str, Any], found: Any) -> None:
-        tool = (place.entry.project, place.entry.tool, detail.get("version"))
+        version = detail.get("version")
+        tool = (place.entry.project, place.entry.tool, version if type(version) is int else -1)
         if place.entry.phase in TOOL_DECIDED:
             self.waiting.pop(tool, None)
-        elif isinstance(found, dict) and found.get("status") not in {None, "pending"}:
+        elif isinstance(found, dict) and found.get("status") not in (None, "pending"):
             self.waiting[tool] = place, found
 
-    def _is_new(self, at: object) -> bool:
+    def is_new(self, at: object) -> bool:
         """Return whether the entry about something that a table dates *at* may not have been sealed yet."""
         if not isinstance(at, str):
             return False

@@ -60,11 +60,18 @@ def _recorded(entry: AuditLogEntry, payload: ErasablePayload | None) -> Recorded
         recorded |= {"status": ("succeeded",), "settled_by": (entry.actor,)}
     elif (entry.phase, entry.verdict) == ("decision", "deny"):
         recorded["status"] = ("denied",)
-    if payload is not None and entry.phase in {"outcome", "approval.consumed"}:
-        recorded["args_digest"] = (payload.args_digest,)
-    elif payload is not None and entry.phase == "decision":
-        recorded |= {"decided_args": (payload.args_digest,), "approval_args": (payload.args_digest,)}
-    return recorded | _of_approval(entry, detail)
+    return recorded | _of_arguments(entry, payload) | _of_approval(entry, detail)
+
+
+def _of_arguments(entry: AuditLogEntry, payload: ErasablePayload | None) -> Recorded:
+    if payload is None:
+        return {}
+    fields = {
+        "outcome": ("args_digest",),
+        "approval.consumed": ("approval_args",),  # a call that was held may be edited afterwards
+        "decision": ("decided_args", "approval_args"),
+    }
+    return dict.fromkeys(fields.get(entry.phase, ()), (payload.args_digest,))
 
 
 def _of_approval(entry: AuditLogEntry, detail: dict[str, Any]) -> Recorded:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from towpath_audit import sealed_persons
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.sealed_persons import EntryPlace, SealedPersons
 
@@ -24,7 +25,7 @@ def add(persons: SealedPersons, phase: str, found: Any = None, *, at: str = HOUR
         **dict.fromkeys(("project", "tool", "operation", "network", "agent_key", "caller"), "x"),
         run_id=None,
         execution_id=None,
-        phase=phase,
+        phase="decision" if phase == "decision.allow" else phase,
         verdict=phase.partition(".")[2],
         actor="mia",
         rule=None,
@@ -58,7 +59,7 @@ def test_a_tool_that_waited_is_accepted_by_an_entry_about_that_version(
 
 
 def test_in_a_bundle_that_ends_earlier_the_entry_may_come_later() -> None:
-    persons = SealedPersons(exported_at=EXPORTED, until_end=False)
+    persons = SealedPersons(exported_at=EXPORTED, until=JUST_BEFORE)
     add(persons, "tool.proposed", {**ACCEPTED, "decided_at": HOUR_BEFORE}, version=2)
     assert list(persons.finish()) == []
 
@@ -86,3 +87,38 @@ def test_keys_from_before_a_bundle_are_counted_only() -> None:
     add(persons, "approval.approved", by_key="k")
     assert list(persons.finish()) == []
     assert persons.unseen_keys == 1
+
+
+def test_an_entry_of_the_log_itself_may_be_by_a_key_that_was_made_after_the_time_asked_for() -> None:
+    persons = SealedPersons(exported_at=EXPORTED, until=HOUR_BEFORE)
+    add(persons, "audit.erase_requested", at=JUST_BEFORE, by_key="k")
+    assert list(persons.finish()) == []
+    assert persons.unseen_keys == 1
+
+
+def test_what_could_not_be_sealed_is_not_held_against_tables() -> None:
+    persons = SealedPersons(exported_at=EXPORTED, sealed=False)
+    add(persons, "tool.proposed", {**ACCEPTED, "decided_at": HOUR_BEFORE}, version=2)
+    assert list(persons.finish()) == []
+
+
+@pytest.mark.parametrize("odd", [[], {}, [[]], None, 1.5])
+def test_whatever_a_bundle_says_it_is_read(odd: Any) -> None:
+    persons = SealedPersons(exported_at=EXPORTED)
+    add(persons, "tool.proposed", {"status": odd, "decided_at": odd}, version=odd)
+    add(persons, "tool.accepted", {"status": odd}, version=odd)
+    add(persons, "key.created", key=odd, caller=odd)
+    add(persons, "approval.approved", by_key=odd)
+    add(persons, "switch.paused", kind=odd, name=odd)
+    list(persons.finish())
+
+
+def test_the_work_of_comparing_calls_with_pauses_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealed_persons, "MAX_MATCHED", 25)
+    persons = SealedPersons(exported_at=EXPORTED)
+    for number in range(10):
+        add(persons, "switch.paused", kind="tool", name=f"t{number}")
+    for _ in range(5):
+        add(persons, "decision.allow")
+    assert persons.matched <= 25
+    assert persons.unmatched == 3

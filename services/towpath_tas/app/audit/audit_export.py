@@ -133,6 +133,7 @@ class AuditLogRequests:
                 keys=keys,
                 exported_at=write_time(wall()),
                 exported_by=request.actor,
+                sealed=watched is not None,
                 begins=first.note,
                 kept=first.kept,
             )

@@ -99,7 +99,7 @@ def _call(row: Any, blobs: BlobDigests) -> Found:
     call["args_fit"] = row["args_made"] == row["args_digest"] and row["asked_made"] == row["asked_digest"]
     call["args_fit"] &= bool(row["asked_digest"]) == bool(row["edited_by"])
     call["args_digest"] = row["args_made"]
-    if asked == row["args_made"]:
+    if not row["edited_by"]:
         call["decided_args"] = asked  # of a call that was edited, each approval has the arguments of its time
     call["result_digest"] = _result_digest(_read_fact(row["fact"]), row["project"], blobs)
     return call
