@@ -123,7 +123,7 @@ class Target:
         until = monotonic() + within_s
         while True:
             run: dict[str, Any] = (await client.get(f"/v1/runs/{run_id}")).json()
-            if run["status"] in {"completed", "failed", "cancelled"} or await pending_gates(client, run_id):
+            if run["status"] in {"completed", "failed", "cancelled", "timed_out"} or await pending_gates(client, run_id):
                 return run
             if monotonic() > until:
                 raise TimeoutError(f"{run_id} is still {run['status']}")

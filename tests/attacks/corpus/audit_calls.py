@@ -53,7 +53,8 @@ async def _sent(target: Target, trigger: str) -> str:
         await database.execute(trigger)
         try:
             asked = ("desk.send", {"to": "ann@desk.example", "text": "hello"})
-            run = await target.run(client, [asked], "Send hello to ann@desk.example.")
+            # What is swapped is asked for again after five seconds, and goes out then where nothing stops it.
+            run = await target.run(client, [asked], "Send hello to ann@desk.example.", timeout_ms=8_000)
         except TimeoutError as waits:
             run = {"status": str(waits)}
         finally:
