@@ -27,6 +27,7 @@ from towpath_gateway.wiring import create_key
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+ENDED = frozenset({"completed", "failed", "cancelled", "timed_out"})
 TIMEOUT_S = 60
 EFFECTS = "effects.txt"
 MAIL = "mail.txt"
@@ -123,7 +124,7 @@ class Target:
         until = monotonic() + within_s
         while True:
             run: dict[str, Any] = (await client.get(f"/v1/runs/{run_id}")).json()
-            if run["status"] in {"completed", "failed", "cancelled", "timed_out"} or await pending_gates(client, run_id):
+            if run["status"] in ENDED or await pending_gates(client, run_id):
                 return run
             if monotonic() > until:
                 raise TimeoutError(f"{run_id} is still {run['status']}")
