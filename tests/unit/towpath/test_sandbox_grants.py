@@ -161,18 +161,21 @@ async def test_a_program_can_not_fill_the_levels_above_a_data_folder_that_was_fo
     data_folder(tmp_path / "one" / "two" / ".towpath")
     await shell(f"cd {tmp_path}; mkdir $(seq {2 * MAX_FOLDERS})", writable=(tmp_path,))
     assert (tmp_path / str(2 * MAX_FOLDERS)).is_dir()
-    assert await looked(tmp_path / "one", writable=(tmp_path,)) == "looked\n"
+    assert await looked(tmp_path / "one", files=(tmp_path,)) == "looked\n"
 
 
 async def test_folders_that_were_removed_are_not_held_any_more(tmp_path: Path) -> None:
     if refusal():
         return
     for number in range(2 * data_folders.MAX_HELD):
-        place = tmp_path / f"{number}" / ".towpath"
-        place.mkdir(parents=True)
+        place = data_folder(tmp_path / f"{number}" / ".towpath")
         await looked(tmp_path, files=(place.parent,))
         assert len(data_folders._held) == 1
-        place.rmdir()
+        if number % 2:
+            shutil.rmtree(place)
+        else:
+            for name in KEYS:
+                (place / name).unlink()
 
 
 async def test_the_own_data_folder_is_hidden_wherever_it_was_moved_to(tmp_path: Path) -> None:
@@ -188,7 +191,57 @@ async def test_the_own_data_folder_is_hidden_wherever_it_was_moved_to(tmp_path: 
 
 async def test_so_many_data_folders_that_no_command_can_name_them_are_refused(tmp_path: Path) -> None:
     for number in range(300):
-        (tmp_path / f"{number}" / ".towpath").mkdir(parents=True)
+        data_folder(tmp_path / f"{number}" / ".towpath")
     if not refusal():
         with pytest.raises(ToolError, match="300 data folders of platforms"):
             await looked(tmp_path, files=(tmp_path,))
+
+
+async def test_folders_that_are_only_called_like_a_data_folder_are_neither_hidden_nor_held(work: Path) -> None:
+    if refusal():
+        return
+    await shell(f"cd {work}; mkdir $(seq 300); for i in $(seq 300); do mkdir $i/.towpath; done", writable=(work,))
+    (work / "1" / ".towpath" / "notes.txt").write_text("notes")
+    assert await shell(f"cat {work}/1/.towpath/notes.txt", writable=(work,)) == "notes"
+    assert not data_folders._held
+
+
+@pytest.mark.parametrize("where", ["other", "above", "root"])
+async def test_a_link_that_a_program_makes_hides_nothing_that_others_were_granted(
+    work: Path, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    if refusal():
+        return
+    other = work.parent / "other"
+    other.mkdir()
+    target = {"other": other, "above": work.parent, "root": Path("/")}[where]
+    for _ in range(2):
+        await shell(f"ln -sfn {target} {work}/.towpath", writable=(work,))
+    assert not data_folders._held and not caplog.records
+    assert await shell(f"echo paid > {other}/receipt; cat {other}/receipt", writable=(other,)) == "paid\n"
+    assert (other / "receipt").read_text() == "paid\n"
+
+
+async def test_a_data_folder_behind_a_link_is_empty_and_what_is_hidden_is_told_once(
+    work: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if refusal():
+        return
+    data = data_folder(work.parent / "disk" / "data")
+    (work / ".towpath").symlink_to(data)
+    for _ in range(2):
+        assert await looked(data.parent, files=(work, data.parent)) == "looked\n"
+    assert [record.getMessage().split()[0] for record in caplog.records] == [str(data)]
+
+
+async def test_a_program_that_may_change_too_many_folders_to_look_through_is_not_started(work: Path) -> None:
+    """It could have made them so that the keys of another platform, deeper in its grant, are not found."""
+    if refusal():
+        return
+    data_folder(work / "one" / ".towpath")
+    await shell(f"cd {work}; mkdir $(seq {2 * MAX_FOLDERS})", writable=(work,))
+    data_folders._held.clear()  # as in the next worker
+    with pytest.raises(ToolError, match="grant a smaller folder") as refused:
+        await looked(work, writable=(work,))
+    assert refused.value.code == "process_not_started"
+    assert await looked(work, writable=(work / "one",), files=(work / "2",)) == "looked\n"
