@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
 from towpath_contracts.tools.readers import declared_readers
 from towpath_tas.core.provenance.call_values import stated_origin, worst
+from towpath_tas.core.provenance.possible_pointers import possible_pointers
 from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.provenance.search_budget import MAX_LEAVES
 from towpath_tas.core.provenance.trusted_text import TrustedText
 from towpath_tas.core.provenance.value_leaves import ValueSource
-from towpath_tas.core.provenance.value_matching import pointers
 from towpath_tas.core.tools.registry import ToolVersion, judge_proposal, spec_digest
 
 MAIL = ValueSource("mail.read", 1)
@@ -382,7 +382,7 @@ def test_what_the_task_says_is_never_called_untrusted(data: st.DataObject) -> No
 @given(st.text(max_size=40), st.text(max_size=200))
 def test_no_text_breaks_the_search(value: str, text: str) -> None:
     TrustedText(text).holds(value)
-    list(pointers(text))
+    list(possible_pointers(text))
     assert worst(
         one.label for one in knowledge(text, untrusted=text, trusted=value).origin(SEND, {"to": [text]}).values
     )

@@ -12,6 +12,7 @@ from typing import Any
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.readers import ANYBODY
 from towpath_tas.core.provenance.copied_pieces import MAX_PIECES, MIN_COPIED, sentences
+from towpath_tas.core.provenance.possible_pointers import possible_pointers
 from towpath_tas.core.provenance.search_budget import PER_FIELD, PER_HIT, SearchBudget, SearchBudgetSpentError
 from towpath_tas.core.provenance.spoken_text import grows
 from towpath_tas.core.provenance.text_readers import NOBODY, SeenText, TextReaders, meet
@@ -208,7 +209,9 @@ class ReaderSearch:
                 yield _Piece(text, letters, NO_FORMS if isinstance(value, str) else same_forms(value))
         if not isinstance(value, str):
             return
-        parts = dict.fromkeys((*pointers(text), *(one for one in sentences(text) if len(unhidden(one)) >= MIN_COPIED)))
+        parts = dict.fromkeys(
+            (*possible_pointers(text), *(one for one in sentences(text) if len(unhidden(one)) >= MIN_COPIED))
+        )
         said: list[str] = []
         for place, part in enumerate(parts):
             if place == MAX_PIECES:

@@ -26,6 +26,7 @@ from towpath_tas.core.provenance.call_values import (
 )
 from towpath_tas.core.provenance.carried_readers import CarriedReaders, ReaderSearch, SinkValue
 from towpath_tas.core.provenance.copied_pieces import MAX_PIECES, MIN_COPIED, MIN_SENTENCE_WORDS, long_pieces
+from towpath_tas.core.provenance.possible_pointers import may_be_pointers, possible_pointers
 from towpath_tas.core.provenance.search_budget import (
     FAR,
     MAX_AT_ONCE,
@@ -50,7 +51,6 @@ from towpath_tas.core.provenance.value_matching import (
     is_pointers,
     listed,
     needles,
-    pointers,
     revealed,
     same_forms,
     unhidden_forms,
@@ -143,7 +143,7 @@ class RunProvenance:
             self.chars += len(str(leaf.value))
             own.update(revealed(leaf.value))
             if isinstance(leaf.value, str):
-                for piece in pointers(leaf.value):
+                for piece in possible_pointers(leaf.value):
                     own.update(revealed(piece))
 
     def _is_own(self, value: Any, *, named: bool) -> bool:
@@ -327,7 +327,7 @@ class _CallSearch:
         """Examine a text that is not trusted as a whole: the addresses in it, and its sentences."""
         pointed: list[str] = []
         suspect: tuple[ValueSource | None, str] | None = None
-        for piece in pointers(text):
+        for piece in possible_pointers(text):
             label, source = (traced.label, traced.source) if piece == text else self._label_of(piece, NONE)
             if len(pointed) == MAX_PIECES:
                 pointed.append(UNTRUSTED)
@@ -390,7 +390,7 @@ class _CallSearch:
         if isinstance(value, str):
             names = words(text) if short else NONE
         # An address inside a longer field of a record may come from whoever wrote that text.
-        pointing = bool(self._known.records) and isinstance(value, str) and not short and is_pointers(value)
+        pointing = bool(self._known.records) and isinstance(value, str) and not short and may_be_pointers(value)
         outputs = [*self._known.outputs, *self._known.records] if pointing else self._known.outputs
         if outputs and grows(text):
             return outputs[0].source  # copies of it may not be found

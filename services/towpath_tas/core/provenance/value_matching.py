@@ -64,7 +64,7 @@ _DATE = re.compile(
     r"[0-9]{4}-[0-9][0-9]-[0-9][0-9](?:[ T-][0-9][0-9]?)?|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{4}(?: [0-9][0-9]?)?"
 )
 _FILE = re.compile(r"[^/@:]+\.(?:txt|pdf|docx?|xlsx?|pptx?|csv|json|ya?ml|xml|html?|png|jpe?g|gif|log|eml|ics|md|py)")
-_SCHEME = re.compile(r"^\s*[a-z][a-z0-9+.-]{0,20}:(?://)?(?:www\.)?(?=\S)|^\s*www\.(?=\S)", re.IGNORECASE)
+_SCHEME = re.compile(r"^\s*(?!localhost:)[a-z][a-z0-9+.-]{0,20}:(?://)?(?:www\.)?(?=\S)|^\s*www\.(?=\S)", re.IGNORECASE)
 _LINK_ENDS = re.compile(r"[)\]}>\"'`\u201d\u2019\u00bb.,;:!?]*(?:[\s\0]|\Z)")
 _INTO_ASCII = re.compile("([\u212a\u037e\u1fef])")
 """The letters that NFC replaces by ASCII ones: the sign of kelvin, the Greek question mark, varia."""
@@ -229,6 +229,11 @@ def pointers(text: str) -> Iterator[str]:
         url = _ANY_URL.fullmatch(piece)
         if url is not None and "@" not in piece and url.group("host") != piece:
             yield url.group("host")
+
+
+def pointer_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the addresses in *text* begin and end."""
+    return (found.span() for found in _POINTERS.finditer(text))
 
 
 def is_pointers(text: str) -> bool:
