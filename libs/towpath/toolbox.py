@@ -5,7 +5,8 @@ A name belongs to one tool; two tools of one name are a mistake that is refused 
 What lies in a user's folder never takes the place of the standard library or of what is installed: the folder comes
 last on the path, so a `queue.py` there is no module `queue`. The modules that a person names are found in it before any
 other. It comes there when a module of it is named, and not before: libraries try to import packages that need not be
-installed, and would find a file of that name. Nor does it where another user may add such a file.
+installed, and would find a file of that name. Nor does it where another user may add such a file, or, by a folder
+further up, put another folder in its place.
 """
 
 import importlib
@@ -20,7 +21,7 @@ from types import ModuleType
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
 from towpath.tools.declaration import AnyTool, Tool
-from towpath_fabric.file_owners import ROOT, fault_of
+from towpath_fabric.file_owners import ROOT, fault_above, fault_of
 
 
 class WorkerTools:
@@ -79,7 +80,8 @@ def _import_named(name: str) -> ModuleType:
     """Import *name* from the working folder, where nobody else may change that, or from where it is installed."""
     folder = Path(_working_folder())
     packages = [folder.joinpath(*name.split(".")[:depth]) for depth in range(name.count(".") + 2)]
-    fault = _fault_of(packages, {os.getuid(), ROOT})
+    trusted = {os.getuid(), ROOT}
+    fault = fault_above(folder, trusted) or _fault_of(packages, trusted)
     try:
         if fault is None:
             _append_to_path(folder)
@@ -116,7 +118,8 @@ def _load_file(path: Path) -> ModuleType:
 
     Whoever owns the file is trusted with the folder too. One that others may change as well is not looked into.
     """
-    fault = _fault_of([path.parent], {os.getuid(), ROOT, path.stat().st_uid})
+    trusted = {os.getuid(), ROOT, path.stat().st_uid}
+    fault = fault_above(path.parent, trusted) or _fault_of([path.parent], trusted)
     if fault is None:
         _append_to_path(path.parent)
     name = path.stem if _is_free(path.stem, path) else f"{path.parent.name}_{path.stem}"

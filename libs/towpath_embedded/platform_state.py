@@ -19,7 +19,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.local_access import SIGN_IN_FILE, TOKEN_FILE
 from towpath_embedded.servers.nats import write_private
 from towpath_fabric.clock import wall
-from towpath_fabric.file_owners import fault_of_status
+from towpath_fabric.file_owners import fault_above, fault_of_status
 
 LOCK_FILE = "lock"
 STATE_FILE = "state.json"
@@ -36,8 +36,9 @@ PREDECESSOR_TIMEOUT_S = 15.0  # a role drains for ten seconds at most
 def lock_folder(data: Path) -> Iterator[None]:
     """Hold the data folder for this process; raise `already_up`, naming its holder and since when.
 
-    Raises `data_folder_shared` where another user made it, or may write it.
+    Raises `data_folder_shared` where another user made it, or may write it or a folder above it.
     """
+    _refuse_shared_way(data, os.geteuid())
     if not data.exists() and not data.is_symlink():
         data.mkdir(parents=True)
         data.chmod(0o711)  # the database's user passes through; what lies in it is closed by itself
@@ -55,10 +56,11 @@ def lock_folder(data: Path) -> Iterator[None]:
 
 
 def refuse_shared_folder(data: Path, user: int) -> None:
-    """Raise `data_folder_shared` unless *data* and what lies in it is *user*'s alone.
+    """Raise `data_folder_shared` unless *data*, what lies in it and the way to it is *user*'s alone.
 
     Who planted the folder, or a token, a key or a link in it, would know what is kept there, and choose where it goes.
     """
+    _refuse_shared_way(data, user)
     inside = sorted(data.iterdir()) if data.is_dir() else []
     own = [path for path in inside if path.name != DATABASE_FOLDER or user != 0]  # the database does not run as root
     foreign = [path for path in (data, *own) if _owner(path) not in {user, None}]
@@ -75,6 +77,15 @@ def refuse_shared_folder(data: Path, user: int) -> None:
             f"Look who made it; remove it, name another (--data FOLDER), or make it yours: chown, chmod go-w {data}."
         )
         raise ProblemError(problem("data_folder_shared", "; ".join(faults), remedy=remedy))
+
+
+def _refuse_shared_way(data: Path, user: int) -> None:
+    """Raise `data_folder_shared` where others may rename a folder above *data*, and put another in its place."""
+    fault = fault_above(data, {user})
+    if fault is not None:
+        detail = f"{fault}, so they can put another folder in the place of {data}"
+        remedy = "Name a folder below your home folder (--data ~/.towpath; TMPDIR with --ephemeral), or close that one."
+        raise ProblemError(problem("data_folder_shared", detail, remedy=remedy))
 
 
 def _database_users(user: int) -> set[int]:

@@ -2,17 +2,20 @@
 
 Who may write a folder decides what is found in it, whoever owns the files there. A group counts as others, but for the
 private group that many systems give each user: there folders are writable by the group as they are made (umask 002).
+Who may write a folder further up can rename the one below and put another in its place, so these are looked at too.
 """
 
 import grp
 import os
 import pwd
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 ROOT = 0
 """Root may change everything anyway."""
+_MOST_LINKS = 40
+"""As many the kernel follows in one path."""
 
 
 def fault_of(path: Path, trusted: Collection[int]) -> str | None:
@@ -21,6 +24,49 @@ def fault_of(path: Path, trusted: Collection[int]) -> str | None:
     Raises OSError where *path* is not there.
     """
     return fault_of_status(path.lstat(), trusted) or fault_of_status(path.stat(), trusted)
+
+
+def fault_above(path: Path, trusted: Collection[int]) -> str | None:
+    """Return the folder above *path* in which others than the *trusted* users and root may rename what lies there.
+
+    None where there is no such folder. A sticky one, such as /tmp, is passed: only owners rename there. Who owns `/` is
+    trusted too: in a user namespace root bears another number.
+    """
+    known = {ROOT, Path("/").stat().st_uid, *trusted}
+    faults = ((place, _fault_of_way(place.lstat(), known)) for place in _way_to(path))
+    return next((f"{place} {fault}" for place, fault in faults if fault is not None), None)
+
+
+def _way_to(path: Path) -> Iterator[Path]:
+    """Yield each folder and link that *path* leads through, in order, as far as there is any; not what it leads to."""
+    left, here, links = list(reversed(path.absolute().parts[1:])), Path("/"), 0
+    while left:
+        name = left.pop()
+        if name == "..":
+            here = here.parent
+            continue
+        yield here
+        entry = here / name
+        if entry.is_symlink() and links < _MOST_LINKS:
+            links += 1
+            yield entry
+            target = entry.readlink()
+            here = Path("/") if target.is_absolute() else here
+            left.extend(reversed(target.parts[1:] if target.is_absolute() else target.parts))
+        elif entry.is_dir():
+            here = entry
+        else:
+            return
+
+
+def _fault_of_way(status: os.stat_result, trusted: Collection[int]) -> str | None:
+    if status.st_uid not in trusted:
+        return "belongs to another user"
+    if stat.S_ISLNK(status.st_mode) or status.st_mode & stat.S_ISVTX:
+        return None
+    own_group = any(is_private_group(status.st_gid, user) for user in {status.st_uid, *trusted})
+    by_group = status.st_mode & stat.S_IWGRP and not own_group
+    return "can be written by other users" if by_group or status.st_mode & stat.S_IWOTH else None
 
 
 def fault_of_status(status: os.stat_result, trusted: Collection[int]) -> str | None:

@@ -70,6 +70,22 @@ def test_a_token_that_others_may_write_is_refused(data: Path, mode: int) -> None
     assert refusal(data) == f"{data / 'authorization'} can be written by other users"
 
 
+@pytest.mark.parametrize("made", [True, False])
+def test_no_data_folder_is_taken_or_made_below_a_folder_where_others_may_rename_it(folder: Path, made: bool) -> None:
+    data = folder / "project" / ".towpath"
+    data.parent.mkdir()
+    if made:
+        with lock_folder(data):
+            pass
+    folder.chmod(0o777)
+    with pytest.raises(ProblemError) as refused, lock_folder(data):
+        pass
+    assert refused.value.problem.code == "data_folder_shared"
+    assert f"{folder} can be written by other users" in refused.value.problem.detail
+    assert "--data ~/" in str(refused.value.problem.remedy)
+    assert data.exists() == made
+
+
 def test_a_folder_behind_a_link_is_looked_at_too(data: Path) -> None:
     link = data.with_name("link")
     link.symlink_to(data)

@@ -154,3 +154,17 @@ def test_who_owns_a_file_that_was_named_is_trusted_with_its_folder(folder: Path)
             os.chown(path, 4_242, 4_242)
     tools, _ = collect([load_module("./shop_tools.py")])
     assert tools[0]() == "hello[1]8"
+
+
+@pytest.mark.parametrize("name", ["shop_tools", "./shop_tools.py"])
+def test_no_module_is_imported_from_below_a_folder_where_others_may_rename_it(folder: Path, name: str) -> None:
+    """They would put another folder in the place of the one that was looked at."""
+    below = folder / "below" / "project"
+    below.mkdir(parents=True)
+    for file in ("shop_tools.py", "helper_of_tools.py"):
+        (folder / file).rename(below / file)
+    below.parent.chmod(0o777)
+    os.chdir(below)
+    with pytest.raises(DeclarationError, match=f"{below.parent} can be written by other users"):
+        load_module(name)
+    assert not is_found("helper_of_tools")
