@@ -88,3 +88,16 @@ def is_private_group(group: int, user: int) -> bool:
     except KeyError:  # not of this system: of the machine whose folder a container sees
         return group == user
     return person.pw_gid == group and found.gr_name == person.pw_name and set(found.gr_mem) <= {person.pw_name}
+
+
+def read_trusted(path: Path, trusted: Collection[int]) -> str:
+    """Return the text of *path*, looked at and read by one descriptor; a link is not followed.
+
+    Raises OSError where there is none, and PermissionError where others than the *trusted* users may change it.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), encoding="ascii") as file:
+        status = os.fstat(file.fileno())
+        fault = fault_of_status(status, trusted) if stat.S_ISREG(status.st_mode) else "is not a file"
+        if fault is not None:
+            raise PermissionError(f"{path} {fault}")
+        return file.read()

@@ -1,6 +1,7 @@
 """The token of an embedded platform: who is let in by it, and by the link and the cookie of a browser."""
 
 import base64
+import os
 import time
 from pathlib import Path
 
@@ -58,6 +59,43 @@ def test_a_link_counts_once_and_its_cookie_from_then_on(token: LocalToken, tmp_p
     for wrong in (None, "", sent.replace("8787", "8788"), sent[:-1], 'x="'):
         assert not token.is_shown(None, wrong)
     assert not token.is_shown("", sent), "a credential that is shown has to be right"
+
+
+def test_a_code_that_is_put_there_later_lets_nobody_in(token: LocalToken, tmp_path: Path) -> None:
+    """Such as by who may rename the data folder."""
+    file = tmp_path / "sign-in"
+    code = file.read_text()
+    file.unlink()
+    file.write_text("planted")
+    assert token.sign_in("planted") is None
+    assert file.exists()
+    assert token.sign_in(code) is not None
+    file.write_text(code)
+    assert token.sign_in(code) is None, "a code counts once, also where its file is put back"
+
+
+@pytest.mark.parametrize("planted", ["writable", "link", "pipe", *(["foreign"] if os.geteuid() == 0 else [])])
+def test_a_gateway_reads_no_code_and_no_token_that_others_may_have_made(tmp_path: Path, planted: str) -> None:
+    LocalAccess(tmp_path, "auto").prepare()
+    for name in ("sign-in", "authorization"):
+        file = tmp_path / name
+        match planted:
+            case "writable":
+                file.chmod(0o606)
+            case "link":
+                file.symlink_to(file.rename(tmp_path / f"other-{name}"))
+            case "pipe":
+                file.unlink()
+                os.mkfifo(file, 0o600)
+            case _:
+                os.chown(file, 4_242, 4_242)
+        if name == "sign-in":
+            code = (
+                (tmp_path / ("other-sign-in" if planted == "link" else name)).read_text() if planted != "pipe" else ""
+            )
+            assert LocalToken(tmp_path / "authorization", file, 8787).sign_in(code) is None
+    with pytest.raises(OSError, match="authorization"):
+        LocalToken(tmp_path / "authorization", None, 8787)
 
 
 def test_an_embedded_gateway_does_not_start_open_by_accident() -> None:
