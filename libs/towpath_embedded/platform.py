@@ -31,7 +31,8 @@ from towpath_embedded.platform_state import (
     write_state,
 )
 from towpath_embedded.processes import child_process, fork_client, role_names, role_process
-from towpath_embedded.processes.child_process import ManagedProcess, trim
+from towpath_embedded.processes.child_process import ManagedProcess
+from towpath_embedded.processes.log_files import trim_regularly
 from towpath_embedded.processes.ports import LOOPBACK, require_free
 from towpath_embedded.processes.role_process import RoleProcess, UserCode, WorkerLaunch
 from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S, Notice, ProcessInfo, Supervisor
@@ -43,7 +44,6 @@ from towpath_fabric.clock import wall
 from towpath_fabric.postgres.migrations import migrate
 
 READY_TIMEOUT_S = 60.0
-TRIM_S = 10.0  # a log outgrows its limit by what is written in this time
 SERVICES = ("log_writer", "tas", "orchestrator", "decider", "gateway", "watchdog")
 SERVERS = ("nats", "postgres")
 EPHEMERAL_STOP_GRACE_S = "1"  # records of what is at work are thrown away; what tools do outside may be cut off
@@ -232,10 +232,10 @@ class Platform:
         self._lock.enter_context(lock_folder(self.data))
         await wait_for_predecessor(self.data)
         self.access.prepare()
-        self._background_tasks.append(asyncio.create_task(self._trim_logs(), name="trim logs"))
         options = {"--port": self._ports["gateway"], "--nats-port": self._ports["nats"]}
         require_free({option: port for option, port in options.items() if port is not None})
         make_folders(self.data)
+        self._background_tasks.append(asyncio.create_task(trim_regularly(self.logs), name="trim logs"))
         self._postgres = Postgres(self.data / DATABASE_FOLDER, log=self.log("postgres"), durable=self._durable)
         self._nats = Nats(
             self.data / "nats",
@@ -268,12 +268,6 @@ class Platform:
         workers = [unit for worker, user in pairs for unit in self._worker_units(worker, user)]
         await self._supervisor.start([*services, *workers])
         self._write_state()
-
-    async def _trim_logs(self) -> None:
-        while True:
-            await asyncio.sleep(TRIM_S)
-            for log in self.logs.glob("*.log"):
-                trim(log)
 
     async def _prepare_database(self) -> None:
         await self.postgres.ensure_database()

@@ -5,27 +5,25 @@ and it leads a session of its own, so that Ctrl-C reaches only the parent, which
 """
 
 import asyncio
-import contextlib
 import ctypes
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from towpath_embedded.processes import fork_server
+from towpath_embedded.processes.log_files import opened_log
 from towpath_fabric.process_protection import secrets_pipe, without_secrets
 
 if TYPE_CHECKING:
     from towpath_contracts.problems.registry import Problem
 
 POLL_S = 0.02
-LOG_LIMIT_BYTES = 16 * 1024 * 1024  # one older log is kept, so a process costs at most twice this on disk
 TAIL_LINES = 12
 PRIVATE_UMASK = 0o077  # what the platform writes is for its user alone, whatever that user lets others do elsewhere
 _PR_SET_PDEATHSIG = 1
@@ -165,15 +163,6 @@ def require_main_thread() -> None:
         raise RuntimeError("Children are forked from the main thread only.")
 
 
-@contextlib.contextmanager
-def opened_log(log: Path) -> Iterator[BinaryIO]:
-    """Open *log* for a new process, which appends to it; one that is new is readable by its owner only."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    trim(log)
-    with os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab") as output:
-        yield output
-
-
 def run(
     command: Sequence[str | Path], *, identity: ProcessUser, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
@@ -285,14 +274,3 @@ def failure(name: str, log: Path, what: str) -> "Problem":
     tail = log_tail(log)
     detail = f"{name} {what}. Its log ({log}) ends:\n{tail}" if tail else f"{name} {what}; its log ({log}) is empty."
     return problem("service_failed", detail)
-
-
-def trim(log: Path) -> None:
-    """Copy a log that grew too long and empty it, while its writer has it open.
-
-    The writer appends, so it goes on at the new end; what it writes between the two steps is lost.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        if log.stat().st_size > LOG_LIMIT_BYTES:
-            shutil.copyfile(log, log.with_name(log.name + ".1"))
-            os.truncate(log, 0)

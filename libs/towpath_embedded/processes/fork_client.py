@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from towpath_embedded.processes import child_process, fork_server, role_names
+from towpath_embedded.processes.log_files import opened_log
 
 PRELOAD_TIMEOUT_S = 60.0  # imports alone take half a minute on a machine that is very busy
 FORK_TIMEOUT_S = 30.0  # a fork takes milliseconds; whoever does not answer by then is stuck
@@ -226,7 +227,7 @@ def spawn(
     if (forks := _server_for(words)) is not None and forks.ready() and forks.suits(environment):
         child_process.require_main_thread()
         with (
-            child_process.opened_log(log) as output,
+            opened_log(log) as output,
             _opened(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as folder,
         ):
             try:

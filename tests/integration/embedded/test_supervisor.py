@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_embedded.processes.child_process import LOG_LIMIT_BYTES, trim, wait_exit
+from towpath_embedded.processes.child_process import wait_exit
 from towpath_embedded.processes.ports import first_choice, free_port, is_free, require_free
 from towpath_embedded.processes.role_process import RoleProcess, http_status
 from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S, Supervisor
@@ -231,13 +231,3 @@ def test_processes_side_by_side_choose_hundreds_of_ports_before_they_meet() -> N
     for lowest_id in (1, 4_120, 65_530, 4_194_000):
         places = sorted(first_choice(lowest_id + near) for near in range(12))
         assert min(after - before for before, after in itertools.pairwise(places)) > 900
-
-
-def test_a_log_that_grew_too_long_is_put_aside_under_its_writer(folder: Path) -> None:
-    log = folder / "tas.log"
-    with log.open("ab", buffering=0) as writer:
-        writer.write(b"x" * (LOG_LIMIT_BYTES + 1))
-        trim(log)
-        writer.write(b"and on\n")
-    assert log.read_bytes() == b"and on\n"
-    assert (folder / "tas.log.1").stat().st_size == LOG_LIMIT_BYTES + 1
