@@ -20,6 +20,7 @@ from types import ModuleType
 
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
+from towpath.module_sources import SourceLoader, load_from_source
 from towpath.tools.declaration import AnyTool, Tool
 from towpath_fabric.file_owners import ROOT, fault_above, fault_of
 
@@ -84,7 +85,7 @@ def _import_named(name: str) -> ModuleType:
     fault = fault_above(folder, trusted) or _fault_of(packages, trusted)
     try:
         if fault is None:
-            _append_to_path(folder)
+            _append_to_path(folder, trusted)
             _prefer_working_folder(name.partition(".")[0])
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -104,7 +105,8 @@ def _fault_of(places: Iterable[Path], trusted: set[int]) -> str | None:
     return None
 
 
-def _append_to_path(folder: Path) -> None:
+def _append_to_path(folder: Path, trusted: set[int]) -> None:
+    load_from_source(folder, trusted)
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
@@ -116,17 +118,18 @@ def _working_folder() -> str:
 def _load_file(path: Path) -> ModuleType:
     """Run the file as a module of its stem; what lies beside it can be imported, under names that are free.
 
+    The file was named by its path, so it counts whoever may change it; bytecode beside it was not, and does not count.
     Whoever owns the file is trusted with the folder too. One that others may change as well is not looked into.
     """
     trusted = {os.getuid(), ROOT, path.stat().st_uid}
     fault = fault_above(path.parent, trusted) or _fault_of([path.parent], trusted)
     if fault is None:
-        _append_to_path(path.parent)
+        _append_to_path(path.parent, trusted)
     name = path.stem if _is_free(path.stem, path) else f"{path.parent.name}_{path.stem}"
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(path):
         return loaded
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=SourceLoader(name, str(path)))
     if spec is None or spec.loader is None:
         msg = f"{path} can't be imported"
         raise DeclarationError(msg)

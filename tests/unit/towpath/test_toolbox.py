@@ -3,9 +3,11 @@
 import importlib
 import importlib.util
 import os
+import py_compile
 import queue
 import secrets
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "modules", sys.modules.copy())
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path_hooks", [*sys.path_hooks])
     return tmp_path
 
 
@@ -168,3 +171,54 @@ def test_no_module_is_imported_from_below_a_folder_where_others_may_rename_it(fo
     with pytest.raises(DeclarationError, match=f"{below.parent} can be written by other users"):
         load_module(name)
     assert not is_found("helper_of_tools")
+
+
+def plant_bytecode(folder: Path, module: str) -> None:
+    """Have other code lie in `__pycache__` than the source has, as who may write that folder does."""
+    source = folder / f"{module}.py"
+    before, length = source.read_text(), source.stat()
+    planted = "WORD = 'planted'"
+    source.write_text(planted + " " * (length.st_size - len(planted)))
+    os.utime(source, ns=(length.st_atime_ns, length.st_mtime_ns))
+    py_compile.compile(str(source), doraise=True)
+    source.write_text(before)
+    os.utime(source, ns=(length.st_atime_ns, length.st_mtime_ns))
+
+
+@pytest.mark.parametrize("name", ["long_tools", "./long_tools.py", "shop.long_tools", "imports_tools"])
+def test_no_bytecode_that_lies_beside_a_module_is_run_or_written(folder: Path, name: str) -> None:
+    (folder / "shop").mkdir()
+    (folder / "imports_tools.py").write_text("from shop.long_tools import WORD\n")
+    for place in (folder, folder / "shop"):
+        (place / "long_tools.py").write_text("WORD = 'mine'  # as long as what is planted\n")
+        plant_bytecode(place, "long_tools")
+    assert load_module(name).WORD == "mine"
+    assert {path.name.partition(".")[0] for path in folder.rglob("*.pyc")} == {"long_tools"}
+
+
+@pytest.mark.parametrize("place", ["helper_of_tools.py", "shop_tools.py", "shop", "shop/part.py"])
+def test_no_module_is_imported_from_a_file_that_others_may_change(folder: Path, place: str) -> None:
+    (folder / "shop").mkdir()
+    (folder / "shop" / "part.py").write_text("")
+    (folder / "shop_tools.py").write_text("import shop.part\nimport helper_of_tools\n")
+    (folder / place).chmod(0o777)
+    with pytest.raises(DeclarationError, match=f"{folder / place} can be written by other users"):
+        load_module("shop_tools")
+    (folder / place).chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(folder / place, 4_242, 4_242)
+        with pytest.raises(DeclarationError, match=f"{folder / place} belongs to another user"):
+            load_module("shop_tools")
+        os.chown(folder / place, 0, 0)
+    assert load_module("shop_tools").shop.part.__file__ == str(folder / "shop" / "part.py")
+
+
+def test_an_environment_in_the_working_folder_keeps_its_bytecode(folder: Path) -> None:
+    packages = folder / ".venv" / "site-packages"
+    (packages / "installed_shop").mkdir(parents=True)
+    (packages / "installed_shop" / "__init__.py").write_text("")
+    sys.path.insert(0, str(packages))
+    (folder / "shop_tools.py").write_text("import installed_shop\n")
+    load_module("shop_tools")
+    found = importlib.util.find_spec("installed_shop")
+    assert type(found.loader) is SourceFileLoader if found is not None else False

@@ -1,0 +1,74 @@
+"""Loads modules of a user's folder from their source alone, which nobody else may have changed.
+
+Bytecode that lies beside a source is run in its place: who may write a `__pycache__` runs code as whoever imports from
+there. So it is neither read nor written below these folders, while installed packages keep theirs. A source that others
+may change, or that lies in a package that they may change, is refused.
+"""
+
+import sys
+from collections.abc import Set as AbstractSet
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType
+
+from towpath.errors import DeclarationError
+from towpath_fabric.file_owners import fault_of
+
+_folders: dict[str, AbstractSet[int]] = {}
+"""The users' folders of this process, and who is trusted with what lies below each."""
+
+
+class SourceLoader(SourceFileLoader):
+    """Compiles a module at each start."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code of the source of *fullname*; no bytecode is looked for."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+class _OwnSourceLoader(SourceLoader):
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the same; raises DeclarationError where others may change the source."""
+        _refuse_shared(Path(self.get_filename(fullname)))
+        return super().get_code(fullname)
+
+
+class _OwnExtensionLoader(ExtensionFileLoader):
+    def create_module(self, spec: object) -> object:  # type: ignore[override]
+        """Load a compiled module; raises DeclarationError where others may change it."""
+        _refuse_shared(Path(self.path))
+        return super().create_module(spec)  # type: ignore[arg-type]
+
+
+def load_from_source(folder: Path, trusted: AbstractSet[int]) -> None:
+    """Have modules below *folder* loaded from sources that nobody but the *trusted* users may change."""
+    if _find_below not in sys.path_hooks:
+        sys.path_hooks.insert(0, _find_below)
+    _folders[str(folder)] = trusted
+    for known in [place for place in sys.path_importer_cache if Path(place).is_relative_to(folder)]:
+        del sys.path_importer_cache[known]
+
+
+def _find_below(place: str) -> FileFinder:
+    """Return the finder of a user's folder or of a package in it; ImportError leaves *place* to Python's own."""
+    if _folder_of(Path(place)) is None:
+        raise ImportError(place)
+    return FileFinder(place, (_OwnExtensionLoader, EXTENSION_SUFFIXES), (_OwnSourceLoader, SOURCE_SUFFIXES))
+
+
+def _folder_of(place: Path) -> str | None:
+    """Return the user's folder that *place* is found by; an environment inside of such a folder is not the user's."""
+    entries = [entry for entry in {*sys.path, *_folders} if entry and place.is_relative_to(entry)]
+    nearest = max(entries, key=len, default=None)
+    return nearest if nearest in _folders else None
+
+
+def _refuse_shared(path: Path) -> None:
+    folder = _folder_of(path)
+    if folder is None:
+        return
+    for place in (path, *(above for above in path.parents if above.is_relative_to(folder))):
+        fault = fault_of(place, _folders[folder])
+        if fault is not None:
+            raise DeclarationError(f"{place} {fault}, so {path.name} is not imported. Close it to others: chmod go-w")
