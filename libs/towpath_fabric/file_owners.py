@@ -30,9 +30,10 @@ def fault_above(path: Path, trusted: Collection[int]) -> str | None:
     """Return the folder above *path* in which others than the *trusted* users and root may rename what lies there.
 
     None where there is no such folder. A sticky one, such as /tmp, is passed: only owners rename there. Who owns `/` is
-    trusted too: in a user namespace root bears another number.
+    trusted too: in a user namespace root bears another number. So is who owns the program's own files, as root in a
+    container works in a checkout of the user outside: they need no folder to have root do what they want.
     """
-    known = {ROOT, Path("/").stat().st_uid, *trusted}
+    known = {ROOT, Path("/").stat().st_uid, Path(__file__).stat().st_uid, *trusted}
     faults = ((place, _fault_of_way(place.lstat(), known)) for place in _way_to(path))
     return next((f"{place} {fault}" for place, fault in faults if fault is not None), None)
 

@@ -351,7 +351,10 @@ async def test_an_unknown_price_is_unknown_and_nothing_is_earned() -> None:
         ("no_such_module:Agent", "there is no module"),
     ],
 )
-def test_what_can_not_be_served_is_reported_at_the_start(target: str, why: str) -> None:
+def test_what_can_not_be_served_is_reported_at_the_start(
+    target: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # nothing is imported where others may write
     with pytest.raises(DeclarationError, match=why):
         find_agent(target)
 

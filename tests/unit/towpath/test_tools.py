@@ -358,15 +358,15 @@ def test_tools_and_hooks_are_collected_from_modules_and_files(tmp_path: Path) ->
     assert tools[0](2, ToolContext()).word == "hellohello"
 
 
-def test_a_module_that_is_not_there_differs_from_one_that_fails_to_import(tmp_path: Path) -> None:
+def test_a_module_that_is_not_there_is_told_from_a_broken_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # nothing is imported where others may write
     with pytest.raises(DeclarationError, match="no module surely"):
         load_module("surely.not.there")
     with pytest.raises(DeclarationError, match="no file"):
         load_module("./nothing.py")
-    broken = tmp_path / "broken.py"
-    broken.write_text("import surely_not_there\n")
+    (tmp_path / "broken.py").write_text("import surely_not_there\n")
     with pytest.raises(ModuleNotFoundError):
-        load_module(str(broken))
+        load_module(str(tmp_path / "broken.py"))
 
 
 def test_a_tool_error_says_code_message_and_hint() -> None:
