@@ -3,11 +3,10 @@
 The cache is only as good as its version numbers. A decision is stored with the versions that it was made with, and
 Postgres rejects it if they have changed; then the project is dropped here and loaded again. Whoever registers tools
 decides how often that is, and how long their specs are. So what was parsed is kept, and much that is new is parsed in a
-thread.
+thread. Policies are built by `LoadedPolicies`, which keeps them over changes of the registry.
 """
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,14 +19,12 @@ from towpath_contracts.tools.calls import ToolSpec
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.telemetry.logs import Logger, get_logger
-from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
+from towpath_tas.adapters.cel import compile_grant, matches
 from towpath_tas.adapters.ledger_tables import QUERIES, AuthorizationVersions
+from towpath_tas.app.loaded_policies import LoadedPolicies, StoredPolicy, StoredShadow
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.calls.internal_calls import BUILT_IN
 from towpath_tas.core.denial_alternatives import AgentDirectory, directory_of
-from towpath_tas.core.policy.matrix import Matrix
-from towpath_tas.core.policy.policy_file import rule_from_row, rules_digest
-from towpath_tas.core.policy_comparison import without_limits
 from towpath_tas.core.switches import OpenSwitches
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 from towpath_tas.metrics import TasMetrics
@@ -114,6 +111,7 @@ class PolicyCache:
         self._own = own
         self._bundles: dict[str, ProjectAuthorizer] = {}
         self._specs = ParsedToolSpecs()
+        self.policies = LoadedPolicies()
         self._directories: dict[str, AgentDirectory] = {}
 
     def known(self, project: str) -> ProjectAuthorizer | None:
@@ -124,17 +122,26 @@ class PolicyCache:
         """Load *project* again when it is next needed."""
         self._bundles.pop(project, None)
 
-    async def of(self, source: "PinnedDatabaseConnection | Any", project: str) -> ProjectAuthorizer:
-        """Return the bundle of *project*, loaded if it is not cached. *source* is a connection or a pool."""
+    async def of(
+        self, source: "PinnedDatabaseConnection | Any", project: str, wait_s: float | None = None
+    ) -> ProjectAuthorizer:
+        """Return the bundle of *project*, loaded if it is not cached. *source* is a connection or a pool.
+
+        Raises PolicyNotLoadedError where its policy takes longer than *wait_s* to be built; that goes on.
+        """
         bundle = self._bundles.pop(project, None)
         if bundle is None:
-            bundle = await self._load(source, project)
+            bundle = await self._load(source, project, wait_s)
             for dropped in self._specs.make_room():
-                self.forget(dropped)
+                self._drop(dropped)
             while len(self._bundles) >= MAX_PROJECTS:
-                del self._bundles[next(iter(self._bundles))]
+                self._drop(next(iter(self._bundles)))
         self._bundles[project] = bundle
         return bundle
+
+    def _drop(self, project: str) -> None:
+        self.forget(project)
+        self.policies.forget(project)
 
     def has_directory(self, snapshot_digest: str) -> bool:
         """Return whether the agents of a snapshot were looked up already."""
@@ -158,8 +165,11 @@ class PolicyCache:
             self.forget(project)
         return await self.of(source, project)
 
-    async def _load(self, source: "PinnedDatabaseConnection | Any", project: str) -> ProjectAuthorizer:
+    async def _load(
+        self, source: "PinnedDatabaseConnection | Any", project: str, wait_s: float | None
+    ) -> ProjectAuthorizer:
         """Read versions first: if they change while the rest is read, writes with this bundle are rejected."""
+        await self.policies.wait(project, wait_s)  # before the rules are read once more for nothing
         self._metrics.reloads.inc()
         state = await source.fetchrow(QUERIES.project_state, project)
         policy, registry = (state["policy_version"], state["registry_version"]) if state else (0, 0)
@@ -168,34 +178,24 @@ class PolicyCache:
         tools = await source.fetch(QUERIES.tools, project)
         specs = await self._specs.of(source, project, tools)
         shadow = await source.fetchrow(QUERIES.shadow, project)
-        made = _rules_digest(rows) if policy or rows else ""
-        changed = made != applied
-        if changed:
+        stored = StoredPolicy(version=policy, applied=applied, rows=rows)
+        loaded = await self.policies.of(project, stored, wait_s)
+        if loaded.changed:
             said = "the stored rules are not those that were applied: every call is denied"
             self._log.error(said, project=project, version=policy)
             self._metrics.rules_changed.inc()
-        rules = [] if changed else [rule_from_row(json.loads(row["rule"])) for row in rows]
-        matrix = Matrix(rules, compile_condition, policy)
-        stored = [_tool(row, specs[_key(row)]) for row in tools if _key(row) in specs]
-        known = [*self._own, *stored]  # an earlier registration under such a name takes precedence
-        bundle = ProjectAuthorizer(matrix, ProjectToolRegistry(known, matches, registry), compile_grant)
+        registered = [_tool(row, specs[_key(row)]) for row in tools if _key(row) in specs]
+        known = [*self._own, *registered]  # an earlier registration under such a name takes precedence
+        bundle = ProjectAuthorizer(loaded.matrix, ProjectToolRegistry(known, matches, registry), compile_grant)
         bundle.directories = self._directories
-        bundle.rules_digest, bundle.rules_changed = made, changed
+        bundle.rules_digest, bundle.rules_changed = loaded.rules_digest, loaded.changed
         bundle.switches = OpenSwitches(
             ActiveSwitch(**dict(row)) for row in await source.fetch(SWITCHES.open_switches, project)
         )
         if shadow is not None:
-            bundle.shadow = without_limits(map(rule_from_row, json.loads(shadow["rules"])), compile_condition)
+            stored_shadow = StoredShadow(digest=shadow["digest"], text=shadow["rules"])
+            bundle.shadow = (await self.policies.of(project, stored_shadow, wait_s)).matrix
         return bundle
-
-
-def _rules_digest(rows: Sequence[Any]) -> str:
-    """Return the digest of stored rules; one that no rules have where they can't be read."""
-    names = ("place", "name", "effect", "tool", "operation")
-    try:
-        return rules_digest((*(row[name] for name in names), json.loads(row["rule"])) for row in rows)
-    except (ValueError, RecursionError):
-        return "unreadable"
 
 
 def _directory(text: str | None) -> AgentDirectory:

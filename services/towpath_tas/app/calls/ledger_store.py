@@ -39,6 +39,7 @@ from towpath_tas.app.calls.call_update import NO_CHANGE, CallUpdate
 from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.app.calls.postgres_clock import PostgresClock
 from towpath_tas.app.calls.value_origins import RunProvenanceCache
+from towpath_tas.app.loaded_policies import PolicyNotLoadedError
 from towpath_tas.app.policy_cache import PolicyCache, seen_versions
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.call import FINAL, LedgerCall
@@ -52,6 +53,9 @@ MAX_CACHED_ARGS_CHARS = 4_096
 
 SLICE_S = 0.05
 """How long decisions are made before other tasks may run: a batch has up to hundreds, and each may take as long."""
+
+LOAD_S = 0.1
+"""How long a batch waits for policies that are being built; the calls of those projects come again."""
 
 SEARCH_S = 0.25
 """How long results are read and looked through for one batch, but for what is under way; other calls come again."""
@@ -102,7 +106,7 @@ class LedgerStore:
             if not todo:
                 return
             await self._read_contexts(lane, todo)
-            todo = [update for update in todo if not (update.erased or update.error)]
+            todo = [update for update in todo if not (update.erased or update.error or update.contested)]
             crash_point("tas.looked")
             decided = await self._decide_with_origins(lane, await self._decide_all(todo))
             await self._decide_with_usage(lane, decided)
@@ -127,6 +131,7 @@ class LedgerStore:
             else:
                 guessed[update.execution_id] = known
         stored = await read_calls(lane, unread) if unread else {}
+        until, late = monotonic() + LOAD_S, set[str]()
         for update in todo:
             found = stored.get(update.execution_id)
             if found is not None:
@@ -136,9 +141,23 @@ class LedgerStore:
                     self._log.error("a call was changed in the ledger", call=str(update.execution_id), why=found.damage)
             call = found.call if found is not None else guessed[update.execution_id]
             project = call.project if call is not None else update.project
-            update.context = _decision_context(
-                call, found, self.clock.now(), await self._policy_cache.of(lane, project)
-            )
+            bundle = await self._bundle_within(lane, project, until, late)
+            if bundle is None:
+                update.contested = not (update.erased or update.error)  # given back, so that others do not wait
+            else:
+                update.context = _decision_context(call, found, self.clock.now(), bundle)
+
+    async def _bundle_within(
+        self, lane: PinnedDatabaseConnection, project: str, until: float, late: set[str]
+    ) -> ProjectAuthorizer | None:
+        """Return what decides in *project*; None if it takes too long to be loaded, then *project* is in *late*."""
+        if project in late:
+            return None
+        try:
+            return await self._policy_cache.of(lane, project, max(until - monotonic(), 0))
+        except PolicyNotLoadedError:
+            late.add(project)
+            return None
 
     async def _decide_all(self, updates: Collection[CallUpdate]) -> list[CallUpdate]:
         """Decide *updates*; returns those that need not be decided again from a row that was read.

@@ -118,18 +118,19 @@ class MatrixVerdict:
 
 
 class Matrix:
-    """The rules of one policy version. Conditions are compiled when they are first needed."""
+    """The rules of one policy version. Conditions are compiled when they are first needed, or by `compile_all`."""
 
     def __init__(self, rules: Sequence[Rule], compiler: ConditionCompiler, version: int = 0) -> None:
         """Take the *rules* in the order of their file."""
         self.rules = tuple(rules)
         self.version = version
         self._compiler = compiler
-        self._tests = {id(rule): _tests(rule) for rule in self.rules}
+        globs: dict[str, re.Pattern[str]] = {}
+        self._tests = {id(rule): _tests(rule, globs) for rule in self.rules}
         self._exact: dict[str, list[tuple[int, Rule]]] = {}
         self._wild: list[tuple[int, Rule]] = []
         for place, rule in enumerate(self.rules):
-            if _is_exact(rule.tool):
+            if is_exact(rule.tool):
                 self._exact.setdefault(rule.tool, []).append((place, rule))
             else:
                 self._wild.append((place, rule))
@@ -237,13 +238,27 @@ class Matrix:
 
     def met(self, when: str, context: Mapping[str, Any]) -> ConditionResult:
         """Evaluate one condition, compiled once."""
-        condition = self._conditions.get(when)
-        if condition is None:
-            try:
-                condition = self._conditions[when] = self._compiler(when)
-            except ValueError:  # it compiled when it was applied; a changed library must not allow
-                return ConditionResult.UNCLEAR
-        return condition(context)
+        return (self._conditions.get(when) or self._compiled(when))(context)
+
+    def compile_all(self) -> None:
+        """Compile every condition, so that no decision does."""
+        for rule in self.rules:
+            if rule.when is not None and rule.when not in self._conditions:
+                self._compiled(rule.when)
+
+    def _compiled(self, when: str) -> Condition:
+        condition: Condition
+        try:
+            condition = self._compiler(when)
+        except ValueError:  # it compiled when it was applied; a changed library must not allow
+            condition = _unclear
+        self._conditions[when] = condition
+        return condition
+
+
+def _unclear(context: Mapping[str, Any]) -> ConditionResult:
+    del context
+    return ConditionResult.UNCLEAR
 
 
 def _verdict_of(
@@ -291,19 +306,26 @@ def _rate(rule: Rule) -> RateLimit:
     return RateLimit(rule.name, rule.rate_calls or 0, rule.rate_per_s or 1)
 
 
-def _tests(rule: Rule) -> tuple[tuple[int, Callable[[str], object]], ...]:
-    """Return what a call must match, by position in `PATTERN_FIELDS`; without patterns that match everything."""
+def _tests(rule: Rule, globs: dict[str, re.Pattern[str]]) -> tuple[tuple[int, Callable[[str], object]], ...]:
+    """Return what a call must match, by position in `PATTERN_FIELDS`; without patterns that match everything.
+
+    *globs* are those translated so far.
+    """
     patterns = ((place, getattr(rule, name)) for place, name in enumerate(PATTERN_FIELDS))
-    return tuple((place, _fits(pattern)) for place, pattern in patterns if pattern != "*")
+    return tuple((place, _fits(pattern, globs)) for place, pattern in patterns if pattern != "*")
 
 
-def _fits(pattern: str) -> Callable[[str], object]:
-    return pattern.__eq__ if _is_exact(pattern) else _glob(pattern).fullmatch
+def _fits(pattern: str, globs: dict[str, re.Pattern[str]]) -> Callable[[str], object]:
+    if is_exact(pattern):
+        return pattern.__eq__
+    if pattern not in globs:
+        globs[pattern] = _glob(pattern)
+    return globs[pattern].fullmatch
 
 
 def names_discovered(rule: Rule) -> bool:
     """Return whether *rule* may allow a discovered tool: it names the tool, or its toolset on purpose."""
-    return _is_exact(rule.tool) or (rule.discovered and _TOOLSET_HEAD.match(rule.tool) is not None)
+    return is_exact(rule.tool) or (rule.discovered and _TOOLSET_HEAD.match(rule.tool) is not None)
 
 
 def _for_discovered(found: tuple[Rule, ...]) -> tuple[Rule, ...]:
@@ -312,7 +334,8 @@ def _for_discovered(found: tuple[Rule, ...]) -> tuple[Rule, ...]:
     return kept if opened else tuple(rule for rule in kept if rule.effect == "deny")
 
 
-def _is_exact(pattern: str) -> bool:
+def is_exact(pattern: str) -> bool:
+    """Return whether *pattern* has no sign that stands for others."""
     return not any(sign in pattern for sign in "*?[")
 
 

@@ -17,6 +17,7 @@ from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S, OnExpiry, Rule
+from towpath_tas.core.policy.policy_size import PolicySize
 
 MAX_RULES = 10_000
 MAX_NODES = 250_000
@@ -59,6 +60,8 @@ class ParsedPolicy:
 @dataclass(slots=True)
 class _Findings:
     problems: list[ProblemDetail] = field(default_factory=list)
+    size: PolicySize = field(default_factory=PolicySize)
+    oversized: set[str] = field(default_factory=set)
 
     @property
     def full(self) -> bool:
@@ -68,6 +71,12 @@ class _Findings:
         if not self.full:
             line = "" if node is None else f"line {node.start_mark.line + 1}: "
             self.problems.append(ProblemDetail(pointer=pointer, code=code, detail=line + detail))
+
+    def add_size(self, node: yaml.Node, pointer: str, code: str, detail: str) -> None:
+        """Tell once of each kind what there is too much of: all that follows is too much as well."""
+        if detail and code not in self.oversized:
+            self.oversized.add(code)
+            self.add(node, pointer, code, detail)
 
 
 def read_policy(text: str, compiler: ConditionCompiler) -> ParsedPolicy:
@@ -321,6 +330,8 @@ def _globbed(node: yaml.Node, at: str, found: _Findings) -> str | None:
     text = _text(node, at, found)
     if text is not None and not _GLOB.fullmatch(text):
         found.add(node, at, "glob", f"{text!r} is not a pattern: letters, digits, _ . : / - and * ? [ ] only")
+    elif text is not None:
+        found.add_size(node, at, "patterns_too_large", found.size.add_pattern(text))
     return text
 
 
@@ -348,6 +359,10 @@ def _cost(node: yaml.Node, at: str, found: _Findings) -> float | None:
 def _condition(node: yaml.Node, at: str, compiler: ConditionCompiler, found: _Findings) -> str | None:
     text = _text(node, at, found)
     if text is not None:
+        is_new = found.size.is_new(text)
+        found.add_size(node, at, "conditions_too_large", found.size.add_condition(text))
+        if "conditions_too_large" in found.oversized or (not is_new and not found.problems):
+            return text  # compiled before, or not any more
         try:
             compiler(text)
         except ValueError as error:

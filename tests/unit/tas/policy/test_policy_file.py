@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_tas.core.policy import policy_file
+from towpath_tas.core.policy.conditions import Condition
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.policy_file import (
     MAX_NODES,
@@ -18,6 +19,7 @@ from towpath_tas.core.policy.policy_file import (
     rule_from_row,
     rule_row,
 )
+from towpath_tas.core.policy.policy_size import MAX_CONDITION_CHARS, MAX_PATTERNS
 
 GOOD = """
 kind: Policy
@@ -209,3 +211,46 @@ def test_nothing_is_looked_at_after_the_last_problem_that_is_told(monkeypatch: p
         looked.clear()
         assert len(read(f"kind: Policy\nrules: [{text}]").problems) == MAX_PROBLEMS
         assert len(looked) <= MAX_PROBLEMS
+
+
+def conditions(number: int, chars: int) -> str:
+    lines = (f"- {{name: r{n}, effect: deny, when: \"'{n:0{chars - 10}}' == ''\"}}" for n in range(number))
+    return "kind: Policy\nrules:\n" + "\n".join(lines)
+
+
+def test_the_different_conditions_of_a_policy_are_bounded_together_and_not_compiled_beyond() -> None:
+    compiled: list[str] = []
+
+    def compiler(text: str) -> Condition:
+        compiled.append(text)
+        return compile_condition(text)
+
+    most = MAX_CONDITION_CHARS // 1_024
+    assert read(conditions(most, 1_024)).problems == ()
+    found = read_policy(conditions(most + 100, 1_024), compiler)
+    (fault,) = found.problems
+    assert (fault.code, fault.pointer) == ("conditions_too_large", f"/rules/{most}/when")
+    assert "at most 131072" in fault.detail
+    assert len(compiled) == most
+    same = "kind: Policy\nrules:\n" + "\n".join(
+        f"- {{name: r{n}, effect: deny, when: args.a == 1}}" for n in range(MAX_RULES)
+    )
+    compiled.clear()
+    assert read_policy(same, compiler).problems == ()
+    assert compiled == ["args.a == 1"]
+
+
+def test_a_condition_that_is_wrong_is_told_in_every_rule_that_has_it() -> None:
+    text = "kind: Policy\nrules:\n" + "\n".join(f"- {{name: r{n}, effect: deny, when: 'a >'}}" for n in range(3))
+    assert [one.pointer for one in read(text).problems] == [f"/rules/{n}/when" for n in range(3)]
+
+
+def test_the_different_patterns_of_a_policy_are_bounded_and_names_are_not() -> None:
+    def tools(sign: str) -> str:
+        return "kind: Policy\nrules:\n" + "\n".join(
+            f"- {{name: r{n}, effect: deny, tool: 't{n}{sign}'}}" for n in range(MAX_PATTERNS + 9)
+        )
+
+    assert read(tools("")).problems == ()
+    (fault,) = read(tools("*")).problems
+    assert (fault.code, fault.pointer) == ("patterns_too_large", f"/rules/{MAX_PATTERNS}/tool")
