@@ -92,3 +92,38 @@ async def policies_of_hundreds_of_thousands_of_rules(target: Target) -> str:
             return await client.post("/v1/policy", json={"text": text, "dry_run": True})
 
         return await slowest_run_beside(target, dry_run, [422])
+
+
+def costly_rules(size: int, member: str) -> str:
+    """Return a policy of so many characters of conditions that are never alike, and all decide about one tool."""
+    rules, total = ["- {name: ok, effect: allow, tool: workspace_list}"], 0
+    for place in count():
+        body = "args.a == [" + ",".join(member for _ in range(1_200)) + "]"
+        rules.append(
+            f"- {{name: r{place}, effect: deny, tool: workspace_list, when: 'false && {place} == 1 && {body}'}}"
+        )
+        total += len(rules[-1])
+        if total + len(rules[-1]) > size:
+            break
+    return "kind: Policy\nrules:\n" + "\n".join(rules) + "\n"
+
+
+@attack(Position.KEY_HOLDER)
+async def policies_that_take_long_to_be_compiled(target: Target) -> str:
+    """Store, with a key for policies and runs, the longest conditions that are taken, and have calls decided."""
+    scopes = ["policy:write", "runs:write", "networks:write"]
+    async with target.client(scopes=scopes, project="costly-rules") as client:
+        (await client.post("/v1/networks", json={"spec": QUIET})).raise_for_status()
+        too_much = await client.post("/v1/policy", json={"text": costly_rules(900_000, "1")})
+        if too_much.status_code != 422:
+            raise AttackWorkedError(f"a policy of 900,000 characters of conditions was answered {too_much.status_code}")
+
+        async def turn(number: int) -> httpx2.Response:
+            if not number:
+                return await client.post("/v1/policy", json={"text": costly_rules(100_000, "-1")})
+            decision = {"action": "USE_TOOL", "action_reasoning": "p"}
+            script = [{**decision, "action_details": {"tool_name": "workspace_list", "tool_params": {}}}]
+            await client.put("/v1/policy/shadow", json={"text": f"kind: Policy\nnote: '{number}'\nrules: []\n"})
+            return await client.post("/v1/runs", json={"network": "brief", "user_message": "x", "script": script})
+
+        return await slowest_run_beside(target, turn, [200, 201, 202])
