@@ -65,7 +65,7 @@ class ToolAccessService:
         ports = TasConnections(pool=pool, bus=bus, asked=asked, ended=ended, telemetry=service.telemetry)
         calls = CallWiring(ports, self._signer, self._settings, self._metrics, service.log)
         await calls.read_time()
-        policies = PolicyStore(pool, calls.policy_cache, self._threads.texts)
+        policies = PolicyStore(pool, calls.policy_cache, self._threads)
         if self._settings.policy_file is not None:
             watch = PolicyFileWatcher(policies, self._settings.policy_file, self._settings.policy_project, service.log)
             await watch.check()
@@ -113,7 +113,7 @@ class ToolAccessService:
     def _answer_history(self, calls: CallWiring, policies: PolicyStore) -> None:
         bus, pool = self._service.bus, self._service.pool
         texts = self._threads.texts
-        versions, shadow = PolicyVersionRequests(pool, policies, texts), ShadowPolicyRequests(pool, texts)
+        versions, shadow = PolicyVersionRequests(pool, policies, self._threads), ShadowPolicyRequests(pool, texts)
         serve(bus, rpc.POLICY_VERSIONS, versions.list_versions)
         serve(bus, rpc.POLICY_CHANGES, versions.changes)
         serve(bus, rpc.ROLL_BACK_POLICY, versions.roll_back)

@@ -17,8 +17,8 @@ from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.policy import DiffGroup, PolicyImpact, merge_diffs
-from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
+from towpath_tas.app.policy.policy_threads import PolicyThreads
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.metrics import TasMetrics
 
@@ -113,7 +113,7 @@ async def test_c14_a_profile_is_stored_written_out_and_changed_like_any_policy(t
     file, log = tmp_path / "policy.yaml", structlog.get_logger()
     file.write_text("profile: balanced\nrules:\n  - {name: no-refunds, tool: orders.refund, effect: deny}\n")
     async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
-        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())), FairThreads())
+        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())), PolicyThreads())
         await PolicyFileWatcher(policies, file, tas.caller.project, log).check()
         view = await ask(tas, rpc.GET_POLICY)
         names = [rule["name"] for rule in view.rules]

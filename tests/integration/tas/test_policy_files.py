@@ -12,6 +12,7 @@ from towpath_contracts import rpc
 from towpath_fabric.profiles.policy_profiles import profile_file
 from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
+from towpath_tas.app.policy.policy_threads import PolicyThreads
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.metrics import TasMetrics
 
@@ -29,7 +30,7 @@ async def test_a_restart_leaves_what_was_changed_since_the_file_was_applied(tas:
     file, log = tmp_path / "policy.yaml", structlog.get_logger()
     file.write_text(CAREFUL)
     async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
-        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())), FairThreads())
+        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())), PolicyThreads())
 
         async def begin() -> int:
             await PolicyFileWatcher(policies, file, tas.caller.project, log).check()
@@ -56,7 +57,7 @@ async def test_a_start_with_another_file_or_profile_applies_it_though_its_text_w
     first.write_text(CAREFUL)
     second.write_text(OPEN)
     async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
-        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())), FairThreads())
+        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())), PolicyThreads())
 
         async def begin(file: Path) -> tuple[int, str]:
             await PolicyFileWatcher(policies, file, tas.caller.project, log).check()
@@ -86,7 +87,7 @@ async def test_a_file_that_finds_no_turn_is_applied_at_its_next_try(tas: Running
     file.write_text(CAREFUL)
     threads = FairThreads(max_wait_s=0.05)
     async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
-        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())), threads)
+        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())), PolicyThreads(texts=threads))
         watcher = PolicyFileWatcher(policies, file, tas.caller.project, log)
         async with threads.turn(tas.caller.project):
             await watcher.check()

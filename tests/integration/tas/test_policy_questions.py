@@ -10,10 +10,14 @@ from prometheus_client import CollectorRegistry
 from tests.support.shared_threads import no_shared_thread
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
-from towpath_contracts.tools.access import AccessVerdict, CheckAccess
-from towpath_tas.app.policy import access_queries, policy_warnings
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.access import AccessVerdict, ApplyPolicy, CheckAccess, GetPermissions, GetPolicy
+from towpath_contracts.tools.policy import ListPolicyVersions
+from towpath_tas.app.policy import access_queries, policies, policy_versions, policy_warnings
 from towpath_tas.app.policy.access_queries import AccessQueries
+from towpath_tas.app.policy.policies import PolicyStore
 from towpath_tas.app.policy.policy_threads import PolicyThreads
+from towpath_tas.app.policy.policy_versions import PolicyVersionRequests
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.policy.matrix import Matrix
@@ -29,6 +33,16 @@ COSTLY = (
     (policy_warnings, "agents_of"),
 )
 """What takes longer the more is asked."""
+
+SHOWN = (
+    (Matrix, "candidates"),
+    (access_queries, "delegates_in"),
+    (access_queries, "AgentPermissions"),
+    (policies, "PolicyView"),
+    (policy_versions, "PolicyChangeLog"),
+    (policy_versions, "_rule_changes"),
+)
+"""What takes longer the more rules a policy has."""
 
 
 async def test_dry_runs_are_computed_beside_the_loop_and_one_of_a_project_at_a_time(
@@ -62,3 +76,63 @@ async def test_dry_runs_are_computed_beside_the_loop_and_one_of_a_project_at_a_t
     assert {one.verdict for one in answers} == {"deny"}
     assert threads == {"policy-questions"}
     assert most == 1
+
+
+async def test_rights_rules_and_changes_are_shown_beside_the_loop_and_rules_stored_so(
+    tas: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: dict[str, set[str]] = {}
+
+    def note(owner: Any, name: str) -> None:
+        compute = getattr(owner, name)
+
+        def noted(*args: Any, **named: Any) -> Any:
+            threads.setdefault(name, set()).add(threading.current_thread().name.rpartition("_")[0])
+            return compute(*args, **named)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    project = tas.caller.project
+    async with asyncpg.create_pool(tas.dsn, min_size=2, max_size=2) as pool, no_shared_thread():
+        cache, turns = PolicyCache(TasMetrics(CollectorRegistry())), PolicyThreads()
+        queries, store = AccessQueries(pool, cache, turns), PolicyStore(pool, cache, turns)
+        versions = PolicyVersionRequests(pool, store, turns)
+        for owner, name in (*SHOWN, (policies, "rule_row"), (policies, "rules_digest")):
+            if name != "delegates_in":  # the project has no network
+                note(owner, name)
+        text = "kind: Policy\nrules:\n  - {name: two, effect: deny, tool: orders.refund}\n"
+        applied = await store.apply(ApplyPolicy(project=project, actor="ann", text=text))
+        allowed = await queries.permissions(GetPermissions(project=project, network="n", agent_key="a"))
+        shown = await store.show(GetPolicy(project=project))
+        log = await versions.changes(ListPolicyVersions(project=project))
+    assert (applied.version, allowed.policy_version, shown.version) == (2, 2, 2)
+    assert [one.tool for one in allowed.permissions] == ["orders.refund"]
+    assert [rule["name"] for rule in shown.rules] == ["two"]
+    assert {(one.name, one.change) for one in log.changes[0].changes} == {("two", "added"), ("everything", "removed")}
+    assert {name: threads.pop(name) for name in ("rule_row", "rules_digest")} == {
+        "rule_row": {"policy-texts"},
+        "rules_digest": {"policy-texts"},
+    }
+    assert set(threads) == {name for _, name in SHOWN} - {"delegates_in"}
+    assert set().union(*threads.values()) == {"policy-questions"}
+
+
+async def test_rules_that_fit_no_answer_are_refused_before_they_are_parsed(
+    tas: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = (f"  - {{name: r{number}, effect: deny, tool: t{number}}}\n" for number in range(6_000))
+    await tas.caller.apply("kind: Policy\nrules:\n" + "".join(lines))
+    project = tas.caller.project
+
+    def unwanted(*_: Any, **__: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(policies, "_view", unwanted)
+    async with asyncpg.create_pool(tas.dsn, min_size=2, max_size=2) as pool:
+        cache, turns = PolicyCache(TasMetrics(CollectorRegistry())), PolicyThreads()
+        store = PolicyStore(pool, cache, turns)
+        with pytest.raises(ProblemError) as refusal:
+            await store.show(GetPolicy(project=project))
+        assert refusal.value.problem.code == "answer_too_large"
+        monkeypatch.undo()
+        assert len((await store.show_text(GetPolicy(project=project))).text) > 200_000

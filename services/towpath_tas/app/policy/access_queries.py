@@ -25,9 +25,10 @@ from towpath_contracts.tools.grants import chain_covers, grant_chain
 from towpath_tas.adapters.cel import compile_grant
 from towpath_tas.adapters.ledger_tables import QUERIES, read_rates
 from towpath_tas.app.calls.value_origins import RunProvenanceCache
-from towpath_tas.app.policy.policy_threads import PolicyThreads
+from towpath_tas.app.policy.policy_threads import MAX_ANSWER_CHARS, PolicyThreads
 from towpath_tas.app.policy.policy_warnings import PolicyLinter
 from towpath_tas.app.policy_cache import PolicyCache
+from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.policy.conditions import ConditionBudget
 from towpath_tas.core.policy.grants import grant_problems, grant_size_problem
@@ -102,22 +103,15 @@ class AccessQueries:
         )
 
     async def permissions(self, request: GetPermissions) -> AgentPermissions:
-        """List every tool that a rule allows or denies to this agent, for any caller; a lead's delegates too."""
-        bundle = await self._policy_cache.current(self._pool, request.project)
-        principal = CallPrincipal(request.network, request.agent_key, request.agent_type, "*", request.project)
-        found = []
-        known = bundle.registry.tools
-        for spec in (*(tool.spec for tool in known.values()), *await self._delegates(request)):
-            rules = bundle.matrix.candidates(principal, spec.name, spec.operation, discovered=spec.discovered)
-            if rules:
-                tool = known.get(spec.name)
-                found.append(_permission(spec.name, spec.operation, rules, "" if tool is None else tool.doubt))
-        return AgentPermissions(policy_version=bundle.matrix.version, permissions=tuple(found))
+        """List every tool that a rule allows or denies to this agent, for any caller; a lead's delegates too.
 
-    async def _delegates(self, request: GetPermissions) -> tuple[ToolSpec, ...]:
-        """Return the tools of a team's lead: nobody registers them, they come with the published network."""
-        spec = await self._pool.fetchval(QUERIES.network_spec, request.project, request.network)
-        return () if spec is None else delegates_in(spec, request.agent_key)
+        Raises ProblemError `answer_too_large`, and `overloaded` where the project asks for more than is answered.
+        """
+        questions = self._threads.questions
+        async with questions.turn(request.project):
+            bundle = await self._policy_cache.current(self._pool, request.project)
+            network = await self._pool.fetchval(QUERIES.network_spec, request.project, request.network)
+            return await questions.compute(partial(_permissions, request, bundle, network))
 
     async def describe(self, request: DescribeTools) -> ToolsDescribed:
         """Return current specs; unknown names are left out, and tools that the grants exclude."""
@@ -177,6 +171,25 @@ def _query_of(request: CheckAccess, principal: CallPrincipal) -> AuthorizationQu
         spent_usd=request.spent_usd,
         origin=request.origin,
     )
+
+
+def _permissions(request: GetPermissions, bundle: ProjectAuthorizer, network: str | None) -> AgentPermissions:
+    """Hold every tool against every rule; a lead's delegates come with the spec of its published *network*."""
+    principal = CallPrincipal(request.network, request.agent_key, request.agent_type, "*", request.project)
+    found = []
+    known = bundle.registry.tools
+    delegates = () if network is None else delegates_in(network, request.agent_key)
+    room = MAX_ANSWER_CHARS
+    for spec in (*(tool.spec for tool in known.values()), *delegates):
+        rules = bundle.matrix.candidates(principal, spec.name, spec.operation, discovered=spec.discovered)
+        if rules:
+            tool = known.get(spec.name)
+            found.append(_permission(spec.name, spec.operation, rules, "" if tool is None else tool.doubt))
+            room -= sum(map(len, found[-1].rules))
+        if room < 0:
+            detail = f"the names of the rules for {request.agent_key} are more than one message holds"
+            raise ProblemError(problem("answer_too_large", detail))
+    return AgentPermissions(policy_version=bundle.matrix.version, permissions=tuple(found))
 
 
 def _permission(tool: str, operation: str, rules: tuple[Rule, ...], doubt: str) -> ToolPermission:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
@@ -17,9 +17,9 @@ from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.profiles.policy_profiles import policy_source
 from towpath_fabric.telemetry.logs import Logger
-from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.adapters.policy_texts import PolicyText, read_policy_text
+from towpath_tas.app.policy.policy_threads import MAX_ANSWER_CHARS, PolicyThreads
 from towpath_tas.app.policy.policy_warnings import PolicyFindings, PolicyLinter
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.policy.matrix import Rule
@@ -29,6 +29,9 @@ FILE_POLL_S = 0.5
 FILE_ACTOR = "file"
 """The actor of changes from the policy file, in the audit and in the list of versions."""
 
+MIN_RULE_CHARS = 300
+"""A stored rule has its members' names at least: more of them than fit an answer need not be read to know that."""
+
 MAX_NAMED = 50
 """Rules named in one audit entry; of a larger change it has only the counts."""
 
@@ -36,8 +39,9 @@ MAX_NAMED = 50
 class PolicyStore:
     """Applies the policy texts of projects as new versions, and shows them."""
 
-    def __init__(self, pool: Any, policy_cache: PolicyCache, threads: FairThreads) -> None:
+    def __init__(self, pool: Any, policy_cache: PolicyCache, threads: PolicyThreads) -> None:
         self._pool = pool
+        self._policy_cache = policy_cache
         self._threads = threads
         self._advice = PolicyLinter(pool, policy_cache)
 
@@ -47,7 +51,7 @@ class PolicyStore:
         Raises ProblemError `policy_invalid` with all errors, with `strict` also all warnings, and `policy_moved` if
         another version than the named one is in force; `overloaded` if the project has others read before it.
         """
-        written, advised = await self._read(request)
+        written, rows, advised = await self._read(request)
         found = written.read
         text_digest = digest_text(written.text)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -60,7 +64,7 @@ class PolicyStore:
             changed = current is None or current["digest"] != text_digest or _follows_another(request, current)
             if changed and not request.dry_run:
                 version += 1
-                await self._store(connection, request, version, written)
+                await self._store(connection, request, version, written, rows)
         return PolicyApplied(
             version=version,
             digest=text_digest,
@@ -70,37 +74,45 @@ class PolicyStore:
             hints=advised.hints,
         )
 
-    async def _read(self, request: ApplyPolicy) -> tuple[PolicyText, PolicyFindings]:
+    async def _read(self, request: ApplyPolicy) -> tuple[PolicyText, "_RuleRows", PolicyFindings]:
         """Return what the text says, and what is probably wrong with it; raises ProblemError `policy_invalid`."""
-        async with self._threads.turn(request.project):
-            written = await self._threads.compute(partial(read_policy_text, request.text))
+        texts = self._threads.texts
+        async with texts.turn(request.project):
+            written = await texts.compute(partial(read_policy_text, request.text))
             if written.read.problems:
                 raise _refused(request, written.read.problems)
-            advised = await self._advice.about(request.project, written.read, self._threads)
+            rows = await texts.compute(partial(_rule_rows, written.read.rules))
+            advised = await self._advice.about(request.project, written.read, texts)
         if request.strict and advised.warnings:
             raise _refused(request, advised.warnings)
-        return written, advised
+        return written, rows, advised
 
     async def show(self, request: GetPolicy) -> PolicyView:
-        """Return the policy in force (version 0: there is none), or a version; raises ProblemError if unknown."""
+        """Return the policy in force (version 0: there is none), or a version, with its rules.
+
+        Raises ProblemError `version_not_found`, `answer_too_large` before any rule is parsed, and `overloaded`.
+        """
+        questions = self._threads.questions
+        async with questions.turn(request.project):
+            row = await self._row(request)
+            if row is None:
+                return _view(None, ())
+            _refuse_large(row, row["rules"] * MIN_RULE_CHARS)
+            stored = await self._pool.fetch(QUERIES.rules, request.project, row["version"])
+            _refuse_large(row, sum(len(rule["rule"]) for rule in stored))
+            return await questions.compute(partial(_view, row, stored))
+
+    async def show_text(self, request: GetPolicy) -> PolicyView:
+        """Return the same without the rules, however many there are."""
+        return _view(await self._row(request), ())
+
+    async def _row(self, request: GetPolicy) -> Any:
         if request.version is None:
-            row = await self._pool.fetchrow(QUERIES.policy, request.project)
-        else:
-            row = await self._pool.fetchrow(QUERIES.policy_version, request.project, request.version)
-        if row is None and request.version is None:
-            return PolicyView(version=0, digest="", text="")
+            return await self._pool.fetchrow(QUERIES.policy, request.project)
+        row = await self._pool.fetchrow(QUERIES.policy_version, request.project, request.version)
         if row is None:
             raise ProblemError(problem("version_not_found", f"the matrix has no version {request.version}"))
-        rules = await self._pool.fetch(QUERIES.rules, request.project, row["version"])
-        return PolicyView(
-            version=row["version"],
-            digest=row["digest"],
-            text=row["text"],
-            applied_at=row["applied_at"],
-            applied_by=row["applied_by"],
-            note=row["note"],
-            rules=tuple(json.loads(rule["rule"]) for rule in rules),
-        )
+        return row
 
     async def log_in_force(self, project: str, log: Logger) -> None:
         """Log which policy is in force: whoever starts a platform reads there what decides about its calls."""
@@ -113,38 +125,42 @@ class PolicyStore:
         found = await self._pool.fetchrow(QUERIES.last_policy_of, project, FILE_ACTOR)
         return (found["source"], found["digest"]) if found is not None else ("", "")
 
-    async def _store(self, connection: Any, request: ApplyPolicy, version: int, written: PolicyText) -> None:
+    async def _store(
+        self, connection: Any, request: ApplyPolicy, version: int, written: PolicyText, rows: "_RuleRows"
+    ) -> None:
         text_digest, rules = digest_text(written.text), written.read.rules
-        rows = [
-            (place, rule.name, rule.effect, rule.tool, rule.operation, rule_row(rule))
-            for place, rule in enumerate(rules)
-        ]
-        made = rules_digest(rows)
-        before = await connection.fetch(QUERIES.rules, request.project, version - 1)
+        before = await self._rules_before(connection, request.project, version - 1)
         await connection.execute(
             QUERIES.add_policy,
             *(request.project, version, text_digest, written.text, len(rules), request.source, request.note),
-            *(request.actor, made),
+            *(request.actor, rows.digest),
         )
         await connection.execute(
             QUERIES.add_rules,
             request.project,
             version,
-            *([row[column] for row in rows] for column in range(5)),
-            [json.dumps(row[5]) for row in rows],
+            *rows.columns,
         )
         await connection.execute(QUERIES.move_policy, request.project, version)
         detail = {
             "digest": text_digest,
             "source": request.source,
             "note": request.note,
-            "rules_digest": made,
-            **_difference([rule_from_row(json.loads(row["rule"])) for row in before], rules),
+            "rules_digest": rows.digest,
+            **_difference(before, rules),
         }
         entry = platform_audit_row(
             request.project, "policy.applied", "applied", actor=request.actor, version=version, detail=detail
         )
         await connection.execute(QUERIES.add_audit, [entry])
+
+    async def _rules_before(self, connection: Any, project: str, version: int) -> Sequence[Rule]:
+        """Return the rules of *version*: those that are loaded, which a new policy was just held against, or read."""
+        bundle = self._policy_cache.known(project)
+        if bundle is not None and bundle.matrix.version == version and not bundle.rules_changed:
+            return bundle.matrix.rules
+        stored = await connection.fetch(QUERIES.rules, project, version)
+        return [rule_from_row(json.loads(row["rule"])) for row in stored]
 
 
 class PolicyFileWatcher:
@@ -215,6 +231,36 @@ class PolicyFileWatcher:
             self._log.info("policy warning", warning=warning)
         if applied.changed:
             self._log.info("policy applied", version=applied.version, rules=applied.rules, file=self._path.name)
+
+
+class _RuleRows(NamedTuple):
+    """Rules as they are stored, column by column, and their digest."""
+
+    columns: Sequence[Sequence[Any]]
+    digest: str
+
+
+def _rule_rows(rules: Sequence[Rule]) -> _RuleRows:
+    rows = [
+        (place, rule.name, rule.effect, rule.tool, rule.operation, rule_row(rule)) for place, rule in enumerate(rules)
+    ]
+    columns = [[row[column] for row in rows] for column in range(5)]
+    return _RuleRows([*columns, [json.dumps(row[5]) for row in rows]], rules_digest(rows))
+
+
+def _view(row: Any, stored: Sequence[Any]) -> PolicyView:
+    if row is None:
+        return PolicyView(version=0, digest="", text="")
+    return PolicyView(
+        **{name: row[name] for name in ("version", "digest", "text", "applied_at", "applied_by", "note")},
+        rules=tuple(json.loads(rule["rule"]) for rule in stored),
+    )
+
+
+def _refuse_large(row: Mapping[str, Any], chars: int) -> None:
+    if len(row["text"]) + chars > MAX_ANSWER_CHARS:
+        detail = f"version {row['version']} has {row['rules']} rules, which are more than one message holds"
+        raise ProblemError(problem("answer_too_large", detail))
 
 
 def _follows_another(request: ApplyPolicy, current: Mapping[str, Any]) -> bool:

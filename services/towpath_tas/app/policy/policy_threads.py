@@ -17,7 +17,10 @@ MAX_WAITING_GRANTS = 128
 """Submits of one project with conditions in their grants: each takes a fifth of a second at most, most next to none."""
 
 MAX_WAITING_QUESTIONS = 64
-"""Dry runs of one project: usual ones take a few milliseconds."""
+"""Dry runs of one project, and looks at its rights, rules and changes: usual ones take a few milliseconds."""
+
+MAX_ANSWER_CHARS = 1_500_000
+"""Answers of more characters fit no message, of a megabyte, and are refused before they are built."""
 
 MAX_WAIT_FOR_DIFF_S = 2.0
 """A piece of a comparison takes two seconds itself."""
@@ -27,7 +30,10 @@ _fair_threads = partial(FairThreads, max_wait_s=MAX_WAIT_S)
 
 @dataclass(frozen=True, slots=True)
 class PolicyThreads:
-    """`grants` check the conditions of tasks, `questions` answer dry runs, `texts` read policies, `diffs` compare."""
+    """`grants` check the conditions of tasks, `questions` answer dry runs and show rights and rules.
+
+    `texts` read policies, `diffs` compare.
+    """
 
     grants: FairThreads = field(
         default_factory=partial(_fair_threads, max_waiting=MAX_WAITING_GRANTS, name="policy-grants")

@@ -23,15 +23,21 @@ from towpath_contracts.tools.policy import (
     RuleChange,
     RuleChanged,
 )
-from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.policy.policies import PolicyStore
 from towpath_tas.app.policy.policy_diff import HISTORY
+from towpath_tas.app.policy.policy_threads import PolicyThreads
 from towpath_tas.core.policy.rule_edits import EMPTY, EditedPolicyText, put_rule, remove_rule
 
 MAX_ROUNDS = 4
 """Rounds if others change the same policy meanwhile; after them the request fails with `policy_moved`."""
+
+MAX_COMPARED_RULES = 20_000
+"""Rules that are read and compared for one page of the change log, but for those of one version and the one before."""
+
+MAX_CHANGES_CHARS = 700_000
+"""Characters of the changed rules of one page, but for those of one version: a page is one message."""
 
 MAX_CHANGES = 200
 """Changed rules listed for one version; of a larger change the rest is counted."""
@@ -40,7 +46,7 @@ MAX_CHANGES = 200
 class PolicyVersionRequests:
     """Lists versions, and makes new ones from old ones."""
 
-    def __init__(self, pool: Any, policies: PolicyStore, threads: FairThreads) -> None:
+    def __init__(self, pool: Any, policies: PolicyStore, threads: PolicyThreads) -> None:
         self._pool = pool
         self._threads = threads
         self._policies = policies
@@ -57,21 +63,21 @@ class PolicyVersionRequests:
         )
 
     async def changes(self, request: ListPolicyVersions) -> PolicyChangeLog:
-        """Return a page of the change log, newest first: who, when, why, and each changed rule."""
-        rows = await self._page(request)
-        page = rows[: request.limit]
-        wanted = {row["version"] - back for row in page for back in (0, 1)}
-        rules: dict[int, list[JsonObject]] = {version: [] for version in wanted}
-        for row in await self._pool.fetch(HISTORY.rules_of_versions, request.project, sorted(wanted)):
-            rules[row["version"]].append(json.loads(row["rule"]))
-        return PolicyChangeLog(
-            changes=tuple(_change(row, rules[row["version"] - 1], rules[row["version"]]) for row in page),
-            next_before=page[-1]["version"] if len(rows) > request.limit else None,
-        )
+        """Return a page of the change log, newest first: who, when, why, and each changed rule.
+
+        It has fewer versions where they have many rules. Raises ProblemError `overloaded`.
+        """
+        questions = self._threads.questions
+        async with questions.turn(request.project):
+            rows = await self._page(request)
+            page = _comparable(rows[: request.limit], rows)
+            wanted = sorted({row["version"] - back for row in page for back in (0, 1)})
+            stored = await self._pool.fetch(HISTORY.rules_of_versions, request.project, wanted)
+            return await questions.compute(partial(_change_log, page, stored, len(rows)))
 
     async def roll_back(self, request: RollBackPolicy) -> PolicyApplied:
         """Apply the text of an older version as a new one; raises ProblemError as `apply`, or `version_not_found`."""
-        old = await self._policies.show(GetPolicy(project=request.project, version=request.version))
+        old = await self._policies.show_text(GetPolicy(project=request.project, version=request.version))
         return await self._policies.apply(
             ApplyPolicy(
                 project=request.project,
@@ -91,8 +97,8 @@ class PolicyVersionRequests:
         or others kept changing the policy.
         """
         for _ in range(MAX_ROUNDS):
-            now = await self._policies.show(GetPolicy(project=request.project))
-            edited = await self._threads.run(request.project, partial(_edit, now.text, request))
+            now = await self._policies.show_text(GetPolicy(project=request.project))
+            edited = await self._threads.texts.run(request.project, partial(_edit, now.text, request))
             apply_request = ApplyPolicy(
                 project=request.project,
                 actor=request.actor,
@@ -130,6 +136,37 @@ def _edit(text: str, request: ChangeRule) -> EditedPolicyText:
         count = len(edited.problems)
         raise ProblemError(problem("policy_invalid", f"{count} problem(s)", errors=edited.problems))
     return edited
+
+
+def _comparable(page: Sequence[Any], rows: Sequence[Any]) -> Sequence[Any]:
+    """Return the first of *page* that have few rules enough together; *rows* have the version before the last too."""
+    compared = 0
+    for place, row in enumerate(page):
+        compared += row["rules"] + sum(older["rules"] for older in rows[place + 1 : place + 2])
+        if place and compared > MAX_COMPARED_RULES:
+            return page[:place]
+    return page
+
+
+def _change_log(page: Sequence[Any], stored: Sequence[Any], found: int) -> PolicyChangeLog:
+    """Return the changes of *page*, or of its first ones; *found* are the versions that there are at least."""
+    rules: dict[int, list[JsonObject]] = {}
+    chars: dict[str, int] = {}
+    for row in stored:
+        rule = json.loads(row["rule"])
+        rules.setdefault(row["version"], []).append(rule)
+        chars[rule["name"]] = max(len(row["rule"]), chars.get(rule["name"], 0))
+    changes: list[PolicyChangeLogEntry] = []
+    room = MAX_CHANGES_CHARS
+    for row in page:
+        change = _change(row, rules.get(row["version"] - 1, ()), rules.get(row["version"], ()))
+        room -= sum(chars[one.name] * (2 if one.change == "altered" else 1) for one in change.changes)
+        if changes and room < 0:
+            break
+        changes.append(change)
+    return PolicyChangeLog(
+        changes=tuple(changes), next_before=changes[-1].version if changes and found > len(changes) else None
+    )
 
 
 def _change(row: Any, before: Sequence[JsonObject], after: Sequence[JsonObject]) -> PolicyChangeLogEntry:

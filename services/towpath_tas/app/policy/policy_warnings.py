@@ -3,7 +3,6 @@
 They change nothing, unless the policy is applied with `strict`: then a warning refuses it.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal
 from towpath_tas.core.policy.policy_checks import HINTS, ProjectToolsAndAgents, check, unknown_agents
-from towpath_tas.core.policy.policy_file import ParsedPolicy, rule_from_row
+from towpath_tas.core.policy.policy_file import ParsedPolicy
 from towpath_tas.core.teams import agents_of
 
 MAX_SCANNED = 50_000
@@ -50,7 +49,7 @@ class PolicyLinter:
 
         findings = await threads.compute(find)
         hints = tuple(finding.detail for finding in findings if finding.code in HINTS)
-        unused = await self._unused(project, bundle.matrix.version, found)
+        unused = await self._unused(project, bundle, found)
         return PolicyFindings(tuple(finding for finding in findings if finding.code not in HINTS), (*hints, *unused))
 
     async def about_question(
@@ -70,15 +69,14 @@ class PolicyLinter:
         specs: Sequence[Any] = await self._pool.fetch(QUERIES.network_specs, project, MAX_NETWORKS)
         return specs
 
-    async def _unused(self, project: str, version: int, found: ParsedPolicy) -> tuple[str, ...]:
+    async def _unused(self, project: str, bundle: ProjectAuthorizer, found: ParsedPolicy) -> tuple[str, ...]:
         """Return the rules of the policy in force that allowed nothing lately."""
-        rows = await self._pool.fetch(QUERIES.rules_named, project, version, MAX_SCANNED)
+        rows = await self._pool.fetch(QUERIES.rules_named, project, bundle.matrix.version, MAX_SCANNED)
         decisions = sum(row["calls"] for row in rows)
         if decisions < MIN_DECISIONS:
             return ()
         named = {row["rule"] for row in rows}
-        stored = await self._pool.fetch(QUERIES.rules, project, version)
-        standing = {rule.digest for rule in map(rule_from_row, (json.loads(row["rule"]) for row in stored))}
+        standing = {rule.digest for rule in bundle.matrix.rules}
         return tuple(
             f"line {line}: rule {rule.name}: gave no right in the last {decisions} decisions"
             for rule, line in zip(found.rules, found.lines, strict=True)

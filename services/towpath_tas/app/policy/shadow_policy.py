@@ -15,7 +15,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.policy import DiffExample, DiffGroup, GetShadow, SetShadow, ShadowView, merge_groups
 from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
-from towpath_tas.adapters.policy_texts import read_policy_text
+from towpath_tas.adapters.policy_texts import PolicyText, read_policy_text
 from towpath_tas.app.policy.policy_diff import HISTORY
 from towpath_tas.core.policy.policy_file import rule_row
 from towpath_tas.core.policy_comparison import CHANGES
@@ -35,13 +35,12 @@ class ShadowPolicyRequests:
         """Set the shadow, or end it without a text; raises ProblemError `policy_invalid`."""
         if request.text is None:
             return await self._end(request)
-        written = await self._threads.run(request.project, partial(read_policy_text, request.text))
+        written, rules = await self._threads.run(request.project, partial(_read, request.text))
         found = written.read
         if found.problems:
             count = len(found.problems)
             raise ProblemError(problem("policy_invalid", f"{count} problem(s)", errors=found.problems))
         text_digest = digest_text(written.text)
-        rules = json.dumps([rule_row(rule) for rule in found.rules])
         detail = {"digest": text_digest, "rules": len(found.rules), "source": request.source, "note": request.note}
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchrow(QUERIES.lock_project, request.project)
@@ -91,6 +90,12 @@ class ShadowPolicyRequests:
         await connection.execute(QUERIES.move_registry, request.project)
         entry = platform_audit_row(request.project, phase, "applied", actor=request.actor, detail=detail)
         await connection.execute(QUERIES.add_audit, [entry])
+
+
+def _read(text: str) -> tuple[PolicyText, str]:
+    """Return what *text* says, and its rules as they are stored."""
+    written = read_policy_text(text)
+    return written, json.dumps([rule_row(rule) for rule in written.read.rules])
 
 
 def _groups(rows: Sequence[Any]) -> tuple[DiffGroup, ...]:

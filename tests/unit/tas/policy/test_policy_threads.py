@@ -38,7 +38,7 @@ def ask_question(threads: PolicyThreads, project: str) -> Awaitable[Any]:
 
 def ask_text(threads: PolicyThreads, project: str) -> Awaitable[Any]:
     request = ApplyPolicy(project=project, actor="ann", text=BAD)
-    return PolicyStore(NOWHERE, NOWHERE, threads.texts).apply(request)
+    return PolicyStore(NOWHERE, NOWHERE, threads).apply(request)
 
 
 def ask_shadow(threads: PolicyThreads, project: str) -> Awaitable[Any]:
@@ -105,7 +105,5 @@ async def test_a_grant_of_many_or_long_conditions_is_refused_before_any_is_compi
 async def test_a_policy_that_is_refused_lists_so_many_problems_and_no_more() -> None:
     text = "kind: Policy\nrules: [" + ",".join("[]" for _ in range(5_000)) + "]"
     with pytest.raises(ProblemError) as caught:
-        await PolicyStore(NOWHERE, NOWHERE, PolicyThreads().texts).apply(
-            ApplyPolicy(project="shop", actor="ann", text=text)
-        )
+        await PolicyStore(NOWHERE, NOWHERE, PolicyThreads()).apply(ApplyPolicy(project="shop", actor="ann", text=text))
     assert len(caught.value.problem.errors) == MAX_PROBLEMS
