@@ -1,9 +1,10 @@
 """Did people let a call go? An approval that was used up rests on sealed votes, whatever tables say of it.
 
 `approval.consumed` needs before it an entry that asked for the approval, and votes about what was asked from as many
-people as it asked for; a no among them lets nothing go. A call that waits for people is let go by nothing else: a later
-decision to allow it (a switch that held it was released) needs its approval to be used up. Of entries whose details are
-erased only their own fields are known, and these are taken to fit.
+people as it asked for; a no among them lets nothing go. Whose run asks is none of these, unless the vote says that the
+platform is for a single person. A call that waits for people is let go by nothing else: a later decision to allow it (a
+switch that held it was released) needs its approval to be used up. Of entries whose details are erased only their own
+fields are known, and these are taken to fit.
 """
 
 from bisect import bisect_left
@@ -18,6 +19,9 @@ CONSUMED = ("approval.consumed", "allow")
 YES = frozenset({("approval.vote", "approved"), ("approval.approved", "approved"), ("approval.edited", "edited")})
 NO = "approval.denied"
 
+ALIASES = frozenset({"local", "anonymous"})
+"""Who has the token of a platform without keys, and who needs none there: the same person."""
+
 NOBODY_ASKED = "no entry before it asks for that approval"
 
 MAX_COMPARED = 500_000
@@ -27,13 +31,19 @@ verifier busy for long."""
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """One entry about an approval: None for what an erased payload said."""
+    """One entry about an approval: None for what an erased payload said. *alone*: it may be by whose run asks."""
 
     entry_id: int
     actor: str
+    caller: str
     approval: str | None
     digest: str | None
     quorum: int | None = None
+    alone: bool = False
+
+    def is_by(self, caller: str) -> bool:
+        """Return whether it is by the person whose run asks, which a vote must not be."""
+        return not self.alone and (self.actor == caller or {self.actor, caller} == ALIASES)
 
     def is_of(self, approval: str | None, digest: str | None) -> bool:
         return _fit(self.approval, approval) and _fit(self.digest, digest)
@@ -107,11 +117,13 @@ def _why_not(call: _Call, consumed: _Word) -> str | None:
     about = (wanted.approval or consumed.approval, wanted.digest or consumed.digest)
     if any(one.approval is not None and one.is_of(*about) for one in call.no):
         return "somebody said no to it"
-    yes = {one.actor for one in call.yes if one.entry_id < consumed.entry_id and one.is_of(*about)} - {""}
+    before = [one for one in call.yes if one.entry_id < consumed.entry_id and one.is_of(*about)]
+    yes = {one.actor for one in before if not one.is_by(wanted.caller)} - {""}
     quorum = max([1, *(one.quorum or 1 for one in (wanted, *call.yes) if one.is_of(*about))])
     if len(yes) >= quorum:
         return None
-    return f"{len(yes)} of {quorum} people said yes to it before"
+    own = ", not counting whose run asks" if len({one.actor for one in before} - {""}) > len(yes) else ""
+    return f"{len(yes)} of {quorum} people said yes to it before{own}"
 
 
 def _word(entry: AuditLogEntry, payload: ErasablePayload | None) -> _Word:
@@ -122,9 +134,11 @@ def _word(entry: AuditLogEntry, payload: ErasablePayload | None) -> _Word:
     return _Word(
         entry_id=entry.entry_id,
         actor=entry.actor,
+        caller=entry.caller,
         approval=_text(said, "approval_id"),
         digest=_text(said, "digest"),
         quorum=quorum if type(quorum) is int else None,
+        alone=payload is None or said.get("single_person") is True,
     )
 
 

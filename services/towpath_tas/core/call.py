@@ -255,6 +255,8 @@ def stored_damage(call: LedgerCall, approval: Approval | None) -> str:
         return "its arguments stand in place of others, and nobody edited them"
     if approval is None:
         return "it was edited, and has no approval" if call.edited_by else ""
+    if approval.requested_by != call.caller:
+        return "its approval was asked for by somebody else"
     if approval.edited_by != call.edited_by or _bound_args(approval) != call.args_digest:
         return "its approval is for other arguments"
     return ""

@@ -1,9 +1,11 @@
 """Attacks by who may write to the database: being another person, or taking a pause away, for a moment."""
 
+from uuid import UUID
+
 import httpx2
 from tests.attacks.attack import Position, attack
 from tests.attacks.corpus.audit import located, watched
-from tests.attacks.target import Target
+from tests.attacks.target import Target, pending_gates
 
 PROJECT_MOVED = "UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE project = 'default'"
 
@@ -51,4 +53,25 @@ async def take_a_pause_away_for_a_moment(target: Target) -> str:
             (await operator.post("/v1/switches/resume", json=switch)).raise_for_status()
         if run["status"] != "completed":
             return f"the run is {run['status']}"
+        return located(await report())
+
+
+@attack(Position.DATABASE_ADMIN)
+async def approve_the_own_call_under_another_name(target: Target) -> str:
+    """Let an approval say that somebody else's run asks, approve the own call, and put the name back."""
+    named = "UPDATE tas.approval SET requested_by = $1 WHERE run_id = $2"
+    async with (
+        target.client("aud-14", roles=["approver"]) as client,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        run = await target.run(client, [("desk.refund", {"order": "87", "amount": 9999})], "Refund order 87.")
+        (gate,) = await pending_gates(client, run["run_id"])
+        await database.execute(named, "zed", UUID(run["run_id"]))
+        vote = {"verdict": "approved", "reason": "fine"}
+        answer = await client.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)
+        await database.execute(named, "aud-14", UUID(run["run_id"]))
+        if not answer.is_success:
+            return f"the vote is refused: {answer.json()['code']}"
+        await target.settled(client, run["run_id"])
         return located(await report())

@@ -118,6 +118,10 @@ EDITED = {"phase": "approval.edited", "verdict": "edited", "actor": "mia", "deta
 DENIED = {"phase": "approval.denied", "verdict": "denied", "actor": "noa", "detail": ABOUT}
 
 
+OWN = [("approval_without_votes", 3)]
+"""Found where one of the two votes is by whose run asks."""
+
+
 def detailed(entry: dict[str, Any], **detail: Any) -> dict[str, Any]:
     return {**entry, "detail": {**entry["detail"], **detail}}
 
@@ -141,6 +145,11 @@ def detailed(entry: dict[str, Any], **detail: Any) -> dict[str, Any]:
         ([ASKED, VOTED, APPROVED, ALLOW], [("approval_without_votes", 3)]),
         ([ASKED, VOTED, APPROVED, CONSUMED, detailed(ASKED, **OTHER), ALLOW], [("approval_without_votes", 5)]),
         ([ASKED, {**ALLOW, "entry_id": 9}, VOTED, APPROVED, CONSUMED], []),
+        ([{**ASKED, "caller": "mia"}, VOTED, APPROVED, CONSUMED], [("approval_without_votes", 3)]),
+        ([{**ASKED, "caller": "zed"}, VOTED, APPROVED, CONSUMED], []),
+        ([{**ASKED, "caller": "mia"}, detailed(VOTED, single_person=True), APPROVED, CONSUMED], []),
+        ([{**ASKED, "caller": "local"}, {**VOTED, "actor": "anonymous"}, APPROVED, CONSUMED], OWN),
+        ([{**ASKED, "caller": "anonymous"}, {**VOTED, "actor": "local"}, APPROVED, CONSUMED], OWN),
     ],
 )
 def test_an_approval_lets_a_call_go_only_with_sealed_votes(entries: list[dict[str, Any]], faults: list[Any]) -> None:

@@ -28,6 +28,8 @@ from towpath_tas.core.call import Approval, ApprovalVote, CallAuditEntry, Ledger
 
 VERDICTS = ("approved", "denied", "edit")
 
+_ONE_PERSON = frozenset({ANONYMOUS, LOCAL})
+
 
 def resolve(
     call: LedgerCall,
@@ -90,22 +92,23 @@ def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote, request: Res
         "reason": vote.reason,
         "votes": f"{len(approval.approvers)} of {approval.quorum}",
         "by_key": vote.key_prefix,
-        **_single_person(approval, request),
+        **_single_person(call, approval, request),
         "decided_by": approval.decided_by,
     }
     phase = "approval.vote" if approval.status == "pending" else f"approval.{approval.status}"
     return CallAuditEntry(phase=phase, verdict=vote.verdict, call=call, actor=vote.actor, detail=detail)
 
 
-def _is_requester(approval: Approval, request: ResolveGate) -> bool:
+def _is_requester(call: LedgerCall, approval: Approval, request: ResolveGate) -> bool:
     """Return whether the same person may have submitted the run: whoever has the token needs none at the broker."""
-    also = (ANONYMOUS,) if request.caller == LOCAL else ()
-    return approval.requested_by in {request.actor, request.caller, *also}
+    voters = {request.actor, request.caller}
+    also = _ONE_PERSON if voters & _ONE_PERSON else frozenset[str]()
+    return bool({approval.requested_by, call.caller} & (voters | also))
 
 
-def _single_person(approval: Approval, request: ResolveGate) -> dict[str, bool]:
+def _single_person(call: LedgerCall, approval: Approval, request: ResolveGate) -> dict[str, bool]:
     """Return what the audit says of a yes that only a platform for a single person takes."""
-    alone = request.verdict != "denied" and _is_requester(approval, request)
+    alone = request.verdict != "denied" and _is_requester(call, approval, request)
     return {"single_person": True} if alone else {}
 
 
@@ -140,7 +143,7 @@ def _vote_problem(
         return problem("reason_required", "a denial needs a reason; the model sees it")
     if request.digest is not None and request.digest != approval.digest:
         return problem("digest_changed", f"the approval is for {approval.digest}, not for {request.digest}")
-    if request.verdict != "denied" and _is_requester(approval, request) and not single_person:
+    if request.verdict != "denied" and _is_requester(call, approval, request) and not single_person:
         return problem("requester_may_not_approve", f"{approval.requested_by} submitted the run that asks")
     return None
 
@@ -186,7 +189,7 @@ def _edit(
             "reason": request.reason,
             "votes": f"{len(made.approvers)} of {made.quorum}",
             "by_key": request.key_prefix,
-            **_single_person(approval, request),
+            **_single_person(call, approval, request),
         },
     )
     effects = waiting.effects if made.status == "pending" else (*waiting.effects, resolution_fact(made))

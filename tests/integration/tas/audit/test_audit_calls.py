@@ -67,8 +67,8 @@ async def test_a_call_that_seems_edited_and_approved_is_told_at_its_start(tas: R
         tas.dsn,
         "INSERT INTO tas.approval (approval_id, run_id, execution_id, project, status, digest, bound, rule, reason,"
         " requested_by, expires_at, decided_by, decided_reason, edited_by) VALUES (gen_random_uuid(), $1, $2, $3,"
-        " 'consumed', '', $4, '', '', '', now(), 'mia', '', 'mia') RETURNING approval_id",
-        *(request.run_id, request.execution_id, caller.project, bound),
+        " 'consumed', '', $4, '', '', $5, now(), 'mia', '', 'mia') RETURNING approval_id",
+        *(request.run_id, request.execution_id, caller.project, bound, request.caller),
     )
     await swap(
         tas,

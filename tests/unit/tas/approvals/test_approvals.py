@@ -163,6 +163,13 @@ def test_the_person_with_the_token_may_also_be_who_submitted_without_a_credentia
     assert (answer.code if isinstance(answer, Problem) else None) == code
 
 
+def test_whoever_submitted_the_run_does_not_count_whatever_the_approval_says_of_them() -> None:
+    call, approval = waiting()
+    answer = decide(call, replace(approval, requested_by="zed"), vote(approval, actor=call.caller))
+    assert isinstance(answer, Problem)
+    assert answer.code == "requester_may_not_approve"
+
+
 def test_single_persons_have_a_platform_of_their_own() -> None:
     assert TasSettings(embedded=True, single_person=True).single_person
     with pytest.raises(ValueError, match="embedded"):

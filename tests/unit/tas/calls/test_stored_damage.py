@@ -51,6 +51,11 @@ def test_a_row_whose_approval_is_for_other_arguments_is_damaged(bound: str) -> N
     assert "other arguments" in stored_damage(call, approval)
 
 
+def test_an_approval_is_asked_for_by_whose_run_asks() -> None:
+    approval = replace(new_approval(stored(), decision("require_approval"), now=NOW), requested_by="zed")
+    assert "somebody else" in stored_damage(stored(), approval)
+
+
 def test_an_edit_is_by_the_person_whom_the_approval_names() -> None:
     call = edited()
     approval = replace(new_approval(call, decision("require_approval"), now=NOW), edited_by="noa")
