@@ -8,7 +8,7 @@ include is no fault: of what came before its first leaf, after the time it was a
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -34,6 +34,9 @@ MAX_MATCHED = 2_000_000
 
 MAX_NAME = 512
 
+ASKED = ("decision", "require_approval")
+"""Entries that ask people: whoever answers needs the role that they name. Who is asked later has a question anew."""
+
 VOTES = frozenset({"approval.vote", "approval.approved", "approval.denied", "approval.edited"})
 
 
@@ -53,14 +56,26 @@ class PersonFault(NamedTuple):
     place: EntryPlace
 
 
+SCOPE_OF = dict.fromkeys(VOTES, "gates:resolve") | dict.fromkeys(
+    ("audit.erase_requested", "audit.erase_confirmed", "audit.erase_withdrawn"), "audit:erase"
+)
+"""What the key has to allow that an entry was made with, by phase."""
+
+
 class _Vote(NamedTuple):
     place: EntryPlace
     key: str
+    approval: object = None
 
 
 class _MadeKey(NamedTuple):
+    """A key as the entry says that made it: for whom, until when it counts, and what it allows; None if not known."""
+
     entry_id: int
     caller: object
+    expires_at: str | None = None
+    roles: frozenset[str] | None = None
+    scopes: frozenset[str] | None = None
 
 
 class _Pause(NamedTuple):
@@ -89,6 +104,7 @@ class SealedPersons:
     revoked: dict[str, str] = field(default_factory=dict)
     by_key: list[_Vote] = field(default_factory=list)
     unseen_keys: int = 0
+    asked_roles: dict[str, str] = field(default_factory=dict)
     voted: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     stored_votes: dict[str, tuple[EntryPlace, Any]] = field(default_factory=dict)
     waiting: dict[tuple[str, str, object], tuple[EntryPlace, Any]] = field(default_factory=dict)
@@ -103,9 +119,9 @@ class SealedPersons:
         detail = read_detail(payload)
         key = detail.get("by_key")
         if isinstance(key, str) and key:
-            self.by_key.append(_Vote(place, key))
+            self.by_key.append(_Vote(place, key, detail.get("approval_id")))
         if entry.phase == KEY_CREATED:
-            self.keys[str(detail.get("key"))] = _MadeKey(entry.entry_id, detail.get("caller"))
+            self.keys[str(detail.get("key"))] = _made_key(entry.entry_id, detail)
         elif entry.phase == KEY_REVOKED:
             self.revoked[str(detail.get("key"))] = entry.at
         elif entry.phase in VOTES and entry.execution_id is not None:
@@ -116,6 +132,8 @@ class SealedPersons:
             self._on_tool(place, detail, found)
         elif (entry.phase, entry.verdict) in LET_GO and self.pauses:
             self._on_let_go(place)
+        elif (entry.phase, entry.verdict) == ASKED and isinstance(detail.get("role"), str):
+            self.asked_roles.setdefault(str(detail.get("approval_id")), detail["role"])
         if entry.execution_id is not None and isinstance(found, dict) and isinstance(found.get("votes"), list):
             self.stored_votes[entry.execution_id] = place, found["votes"]
 
@@ -135,7 +153,8 @@ class SealedPersons:
             yield from self._votes_unsaid()
 
     def _keys_unknown(self) -> Iterator[PersonFault]:
-        for place, key in self.by_key:
+        for vote in self.by_key:
+            place, key, _ = vote
             made = self.keys.get(key)
             if made is None and (self.partial or (self.until is not None and place.entry.at > self.until)):
                 self.unseen_keys += 1
@@ -147,6 +166,21 @@ class SealedPersons:
                 yield PersonFault("key_unmade", f"{what}, which was made for somebody else", place)
             elif key in self.revoked and place.entry.at > _later(self.revoked[key], SEALED_WITHIN):
                 yield PersonFault("key_unmade", f"{what}, which was revoked before", place)
+            elif made.expires_at is not None and place.entry.at > _later(made.expires_at, SEALED_WITHIN):
+                yield PersonFault("key_unmade", f"{what}, which had expired before", place)
+            elif (lacks := self._lacks(vote, made)) is not None:
+                yield PersonFault("key_without_right", f"{what}, which was made without the {lacks}", place)
+
+    def _lacks(self, vote: _Vote, made: _MadeKey) -> str | None:
+        """Return the role or scope that the key never had, which what was done with it takes."""
+        phase = vote.place.entry.phase
+        scope = SCOPE_OF.get(phase)
+        if scope is not None and made.scopes is not None and scope not in made.scopes:
+            return f"scope {scope}"
+        role = self.asked_roles.get(str(vote.approval)) if phase in VOTES else None
+        if role is not None and made.roles is not None and role not in made.roles:
+            return f"role {role}"
+        return None
 
     def _votes_unsaid(self) -> Iterator[PersonFault]:
         for execution_id, (place, votes) in self.stored_votes.items():
@@ -195,6 +229,24 @@ class SealedPersons:
         if not isinstance(at, str):
             return False
         return _later(self.exported_at, -SEALED_WITHIN) <= at <= _later(self.exported_at, LONGEST_EXPORT)
+
+
+def _made_key(entry_id: int, detail: dict[str, Any]) -> _MadeKey:
+    """Return the key that an entry made, as far as its details tell."""
+    expires = detail.get("expires_at")
+    roles, scopes = (
+        frozenset(map(str, given)) if isinstance(given, list) else None
+        for given in (detail.get("roles"), detail.get("scopes"))
+    )
+    return _MadeKey(entry_id, detail.get("caller"), _utc(expires) if isinstance(expires, str) else None, roles, scopes)
+
+
+def _utc(at: str) -> str:
+    """Return a time of Postgres as the log writes times; a text that is no time stays as it is."""
+    try:
+        return write_time(datetime.fromisoformat(at))
+    except (ValueError, OverflowError):
+        return at
 
 
 def _later(time: str, by: timedelta) -> str:

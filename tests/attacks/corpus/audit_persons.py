@@ -1,5 +1,6 @@
 """Attacks by who may write to the database: being another person, or taking a pause away, for a moment."""
 
+import asyncio
 from uuid import UUID
 
 import httpx2
@@ -71,6 +72,34 @@ async def approve_the_own_call_under_another_name(target: Target) -> str:
         vote = {"verdict": "approved", "reason": "fine"}
         answer = await client.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)
         await database.execute(named, "aud-14", UUID(run["run_id"]))
+        if not answer.is_success:
+            return f"the vote is refused: {answer.json()['code']}"
+        await target.settled(client, run["run_id"])
+        return located(await report())
+
+
+@attack(Position.DATABASE_ADMIN)
+async def approve_with_a_role_for_a_moment(target: Target) -> str:
+    """Give the key of somebody who may not approve the role for it, approve, and take the role away again."""
+    give = "UPDATE gateway.api_key SET roles = $1 WHERE caller = 'aud-15'"
+    async with (
+        target.client("aud-16") as client,
+        target.client("aud-15") as nobody,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        run = await target.run(client, [("desk.refund", {"order": "88", "amount": 9999})], "Refund order 88.")
+        (gate,) = await pending_gates(client, run["run_id"])
+        vote = {"verdict": "approved", "reason": "fine"}
+        await database.execute(give, ["approver"])
+        try:
+            for _ in range(100):  # a key that was just asked for is known for a moment
+                answer = await nobody.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)
+                if answer.is_success:
+                    break
+                await asyncio.sleep(0.1)
+        finally:
+            await database.execute(give, [])
         if not answer.is_success:
             return f"the vote is refused: {answer.json()['code']}"
         await target.settled(client, run["run_id"])

@@ -57,8 +57,8 @@ async def make_key(tas: Running, caller: str) -> dict[str, str]:
     )
     await query(
         tas.dsn,
-        "INSERT INTO gateway.api_key (prefix, secret_digest, caller, scopes, created_by)"
-        " VALUES ($1, sha256(convert_to($1, 'UTF8')), $2, '{}', 'create-key')",
+        "INSERT INTO gateway.api_key (prefix, secret_digest, caller, scopes, roles, created_by)"
+        " VALUES ($1, sha256(convert_to($1, 'UTF8')), $2, '{gates:resolve}', '{approver}', 'create-key')",
         *(key["key_prefix"], caller),
     )
     return key

@@ -16,7 +16,9 @@ YEAR_AFTER = "2027-11-22T11:59:30.000000Z"
 ACCEPTED = {"status": "accepted", "decided_by": "mia"}
 
 
-def add(persons: SealedPersons, phase: str, found: Any = None, *, at: str = HOUR_BEFORE, **detail: Any) -> None:
+def add(
+    persons: SealedPersons, phase: str, found: Any = None, *, at: str = HOUR_BEFORE, verdict: str = "", **detail: Any
+) -> None:
     """Add an entry of *phase* with these details as the next one."""
     number = add.__dict__["count"] = add.__dict__.get("count", 0) + 1
     entry = AuditLogEntry(
@@ -25,8 +27,8 @@ def add(persons: SealedPersons, phase: str, found: Any = None, *, at: str = HOUR
         **dict.fromkeys(("project", "tool", "operation", "network", "agent_key", "caller"), "x"),
         run_id=None,
         execution_id=None,
-        phase="decision" if phase == "decision.allow" else phase,
-        verdict=phase.partition(".")[2],
+        phase=phase,
+        verdict=verdict or phase.partition(".")[2],
         actor="mia",
         rule=None,
         policy_version=1,
@@ -119,6 +121,39 @@ def test_the_work_of_comparing_calls_with_pauses_is_bounded(monkeypatch: pytest.
     for number in range(10):
         add(persons, "switch.paused", kind="tool", name=f"t{number}")
     for _ in range(5):
-        add(persons, "decision.allow")
+        add(persons, "decision", verdict="allow")
     assert persons.matched <= 25
     assert persons.unmatched == 3
+
+
+MADE_KEY = {"key": "k", "caller": "mia", "roles": ["approver"], "scopes": ["gates:resolve"], "expires_at": None}
+
+
+@pytest.mark.parametrize(
+    ("made", "role", "faults"),
+    [
+        ({}, "approver", []),
+        ({"roles": []}, "approver", ["key_without_right"]),
+        ({}, "policy_admin", ["key_without_right"]),
+        ({"roles": ["approver", "policy_admin"]}, "policy_admin", []),
+        ({"scopes": ["runs:write"]}, "approver", ["key_without_right"]),
+        ({"expires_at": "2026-11-22T12:00:00.5+02:00"}, "approver", ["key_unmade"]),
+        ({"expires_at": "2026-11-22T10:59:30+00:00"}, "approver", []),
+        ({"expires_at": "2026-11-22T12:30:00+00:00"}, "approver", []),
+        ({"roles": None, "scopes": None}, "policy_admin", []),
+    ],
+)
+def test_whoever_votes_has_the_rights_that_the_key_was_made_with(made: Any, role: str, faults: list[str]) -> None:
+    persons = SealedPersons(exported_at=EXPORTED)
+    add(persons, "key.created", **{**MADE_KEY, **made})
+    add(persons, "approval.vote", by_key="k", approval_id="a")
+    add(persons, "decision", verdict="require_approval", approval_id="a", role=role)
+    assert [fault.code for fault in persons.finish()] == faults
+
+
+@pytest.mark.parametrize(("scopes", "faults"), [(["audit:erase"], []), (["audit:read"], ["key_without_right"])])
+def test_whoever_erases_has_a_key_that_was_made_for_it(scopes: list[str], faults: list[str]) -> None:
+    persons = SealedPersons(exported_at=EXPORTED)
+    add(persons, "key.created", **{**MADE_KEY, "scopes": scopes})
+    add(persons, "audit.erase_requested", by_key="k")
+    assert [fault.code for fault in persons.finish()] == faults
