@@ -151,13 +151,13 @@ ORDER BY k.run_id, a.execution_id;
 
 -- name: effects
 -- Ledger row and entries are read in one look, so one that is just being sealed is never missed. An entry that has no leaf
--- and waits for none is no entry.
+-- and waits for none is no entry. Whether a call was let go is told by its status or, as that may be rewritten, by a claim:
+-- rows that are neither are left out by who asks.
 WITH let_go AS MATERIALIZED (
   SELECT t.run_id, t.execution_id, t.project, t.tool, t.operation, t.status, t.effect_class, t.policy_version,
          t.created_at
   FROM tas.tool_call t
   WHERE $1 IN (t.project, '*') AND (t.run_id, t.execution_id) > ($2, $3)
-    AND t.status IN ('started', 'succeeded', 'failed', 'unknown')
     AND ($4::timestamptz IS NULL OR t.created_at >= $4) AND ($5::timestamptz IS NULL OR t.created_at <= $5)
   ORDER BY t.run_id, t.execution_id LIMIT $6
 ), waiting AS MATERIALIZED (
@@ -165,7 +165,8 @@ WITH let_go AS MATERIALIZED (
 ), entries AS (
   SELECT r.run_id, r.execution_id, min(l.leaf_index) FILTER (WHERE r.verdict = 'allow') AS leaf,
          min(r.at) FILTER (WHERE r.verdict = 'allow') AS at,
-         max(coalesce(l.leaf_index, 9223372036854775807)) AS last_leaf, max(r.at) AS last_at
+         max(coalesce(l.leaf_index, 9223372036854775807)) AS last_leaf, max(r.at) AS last_at,
+         bool_or(r.phase = 'claim') AS claimed
   FROM (SELECT DISTINCT run_id FROM let_go) k
   JOIN tas.audit_record r ON r.run_id = k.run_id
   LEFT JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
@@ -174,7 +175,7 @@ WITH let_go AS MATERIALIZED (
     AND (l.entry_id IS NOT NULL OR r.entry_id IN (SELECT w.entry_id FROM waiting w))
   GROUP BY r.run_id, r.execution_id
 )
-SELECT g.*, s.at AS decided_at, s.leaf AS decided_leaf, s.last_leaf, s.last_at
+SELECT g.*, s.at AS decided_at, s.leaf AS decided_leaf, s.last_leaf, s.last_at, coalesce(s.claimed, false) AS claimed
 FROM let_go g LEFT JOIN entries s ON s.run_id = g.run_id AND s.execution_id = g.execution_id
 ORDER BY g.run_id, g.execution_id;
 

@@ -118,11 +118,11 @@ async def watched(target: Target) -> AsyncIterator[Callable[[], Awaitable[AuditR
         before = await report()
         if not {fault.code for fault in before.faults} <= TOLD_FOR_EVER:
             raise ValueError(f"the log is damaged: {before.faults[0]}")
-        known = {(fault.code, fault.entry_id) for fault in before.faults}
+        known = {(fault.code, fault.entry_id, fault.leaf) for fault in before.faults}
 
         async def new_faults() -> AuditReport:
             found = await report()
-            found.faults = [fault for fault in found.faults if (fault.code, fault.entry_id) not in known]
+            found.faults = [fault for fault in found.faults if (fault.code, fault.entry_id, fault.leaf) not in known]
             return found
 
         yield new_faults

@@ -13,6 +13,7 @@ from tests.attacks.target import Target, decision
 from towpath_contracts.canonical import digest_text
 from towpath_tas.core.policy.policy_file import rules_digest
 
+LONG_PROGRAM = {"code": "import time; time.sleep(3)", "sandboxed": False}
 WANTED = '{"text":"all secrets","to":"aud-eve@evil.example"}'
 SWAP_AT_INSERT = f"""
 CREATE FUNCTION tas.swap_args() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -166,3 +167,21 @@ async def rewrite_a_result_and_call_it_a_blob(target: Target) -> str:
             return located(await report())
         finally:
             await database.execute(put, _id(run), fact)
+
+
+@attack(Position.DATABASE_ADMIN)
+async def say_of_a_call_that_began_that_it_never_did(target: Target) -> str:
+    """Let the ledger say of a program that runs that its call is void, before it reports anything."""
+    async with target.client("aud-17") as client, target.database() as database, watched(target) as report:
+        asked = decision("USE_TOOL", tool_name="desk.program", tool_params=LONG_PROGRAM)
+        body = {"network": "desk", "user_message": "Run it.", "script": [asked, decision("RESPOND", payload="done")]}
+        accepted = (await client.post("/v1/runs", json=body)).raise_for_status().json()
+        for _ in range(400):
+            put = "UPDATE tas.tool_call SET status = 'void', revision = revision + 1 WHERE run_id = $1"
+            if await database.execute(f"{put} AND status = 'started'", _id(accepted)) == "UPDATE 1":
+                break
+            await asyncio.sleep(0.05)
+        try:
+            return located(await report())
+        finally:
+            (await client.post(f"/v1/runs/{accepted['run_id']}/cancel")).raise_for_status()

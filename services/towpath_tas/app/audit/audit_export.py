@@ -46,6 +46,9 @@ MAX_SEALS = 400
 MAX_EFFECTS = 1_000
 """Rows read for one piece."""
 
+LET_GO = frozenset({"started", "succeeded", "failed", "unknown"})
+"""What the ledger says of a call that was let go."""
+
 MAX_EARLIER_BYTES = 8_000
 """Larger payloads of entries from before the bundle are not shown: many of them may come with one piece."""
 
@@ -196,7 +199,7 @@ class AuditLogRequests:
             *(cursor.effects_since, request.until, MAX_EFFECTS),
         )
         for row in rows:
-            if _belongs_to_bundle(row, cursor.size, request.until):
+            if _was_let_go(row) and _belongs_to_bundle(row, cursor.size, request.until):
                 piece.add(effect_line(row, last_entry=_is_whole(row, cursor.size, request.until)))
         if len(rows) < MAX_EFFECTS:
             return None
@@ -333,6 +336,11 @@ async def _add_steps(connection: Any, shown: Iterable[Any], piece: ExportPiece) 
                 str(row["execution_id"]), str(row["run_id"]), row["seq"], kept=row["kept"], erased=row["erased"]
             )
         )
+
+
+def _was_let_go(row: Any) -> bool:
+    """Return whether a call may have had an effect: by its row, or by the entry that let it start."""
+    return row["status"] in LET_GO or row["claimed"]
 
 
 def _belongs_to_bundle(row: Any, size: int, until: datetime | None) -> bool:

@@ -173,6 +173,20 @@ async def test_an_end_that_nobody_reported_is_told(tas: Running, status: str) ->
     assert await reported(tas, since=since) == [], "the call is older"
 
 
+@pytest.mark.parametrize("status", ["void", "denied", "permitted", "requested"])
+async def test_a_call_that_started_is_told_whatever_its_row_says(tas: Running, status: str) -> None:
+    sent = await tas.caller.call("orders.refund")
+    await tas.caller.claim(sent)
+    assert await faults(tas) == []
+    await query(
+        tas.dsn,
+        "UPDATE tas.tool_call SET status = $2, revision = revision + 1 WHERE execution_id = $1",
+        *(sent.execution_id, status),
+    )
+    (fault,) = await reported(tas)
+    assert (fault.code, status in fault.message) == ("effect_without_outcome", True)
+
+
 async def test_an_entry_that_is_in_no_queue_to_be_sealed_is_none(tas: Running) -> None:
     request = await tas.caller.put(tas.caller.request("orders.refund"))
     await tas.caller.dispatched(request)
