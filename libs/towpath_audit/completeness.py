@@ -18,6 +18,7 @@ from towpath_audit.sealed_calls import CallKey, SealedCalls, call_key
 from towpath_audit.sealed_erasures import SealedErasures, read_detail
 from towpath_audit.sealed_persons import TOOL_DECIDED, EntryPlace, SealedPersons
 from towpath_audit.sealed_rules import POLICY_APPLIED, SealedRules
+from towpath_audit.sealed_tools import SealedTools
 from towpath_audit.stored_rows import differences
 
 PERMISSIONS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
@@ -97,6 +98,7 @@ class BundleCompletenessCheck:
     persons: SealedPersons = field(default_factory=SealedPersons)
     calls: SealedCalls = field(default_factory=SealedCalls)
     rules: SealedRules = field(default_factory=SealedRules)
+    tools: SealedTools = field(default_factory=SealedTools)
     redecided: dict[tuple[str, str, int], AuditFault] = field(default_factory=dict)
     last_shown: dict[str, Any] = field(default_factory=dict)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -238,7 +240,8 @@ class BundleCompletenessCheck:
         report.figures["runs_erased"] = len(self.erasures.runs)
         report.notes += self.erasures.notes()
         self._finish_outdated()
-        for code, message, place in (*self.calls.finish(), *self.rules.finish()):
+        self.tools.partial = self.partial or self.retention.dropped
+        for code, message, place in (*self.calls.finish(), *self.rules.finish(), *self.tools.finish()):
             self._fault(code, message, place.leaf, place.line, place.entry)
         self._finish_persons(report)
         self._finish_undecided(report)
@@ -273,6 +276,9 @@ class BundleCompletenessCheck:
         if self.persons.unmatched:
             said = f"{self.persons.unmatched} calls were not held against pauses"
             report.notes.append(f"{said}: there are too many to be compared")
+        if self.tools.unseen:
+            said = f"{self.tools.unseen} calls were let go by versions of tools whose entries this bundle does not show"
+            report.notes.append(f"{said}: it can't be told whether these were in force")
 
     def _finish_undecided(self, report: AuditReport) -> None:
         """Report effects without a decision, unless retention may have dropped the decision, as the log says."""
@@ -291,6 +297,7 @@ class BundleCompletenessCheck:
         """Keep what others rest on, and check an approval that was used up and the arguments of a call."""
         place = EntryPlace(entry, leaf, line)
         self.rules.on_entry(place, payload)
+        self.tools.on_entry(place, payload)
         changed = self.calls.on_entry(place, payload)
         if changed is not None:
             self._fault(changed.code, changed.message, leaf, line, entry)

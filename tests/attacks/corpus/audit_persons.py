@@ -104,3 +104,30 @@ async def approve_with_a_role_for_a_moment(target: Target) -> str:
             return f"the vote is refused: {answer.json()['code']}"
         await target.settled(client, run["run_id"])
         return located(await report())
+
+
+@attack(Position.DATABASE_ADMIN)
+async def take_a_withdrawn_tool_in_for_a_moment(target: Target) -> str:
+    """Withdraw a tool, let its row say that it is not, have a call made, and put that back."""
+    put = "UPDATE tas.tool SET withdrawn = $1 WHERE project = 'default' AND name = 'desk.label' AND status = 'accepted'"
+    async with (
+        target.client("aud-18", roles=["policy_admin"]) as admin,
+        target.client("aud-19") as client,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        version = await database.fetchval("SELECT max(version) FROM tas.tool WHERE name = 'desk.label'")
+        said = {"version": version, "accept": False, "withdraw": True, "reason": "it leaks"}
+        (await admin.post("/v1/tools/desk.label/proposal", json=said)).raise_for_status()
+        try:
+            await database.execute(put, False)
+            await database.execute(PROJECT_MOVED)
+            run = await target.run(client, [("desk.label", {"ids": ["89"]})], "Label order 89.")
+            await database.execute(put, True)
+            await database.execute(PROJECT_MOVED)
+        finally:
+            said = {"version": version, "accept": True, "reason": "no more"}
+            (await admin.post("/v1/tools/desk.label/proposal", json=said)).raise_for_status()
+        if run["status"] != "completed":
+            return f"the run is {run['status']}"
+        return located(await report())
