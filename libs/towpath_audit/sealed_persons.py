@@ -66,6 +66,7 @@ class _Vote(NamedTuple):
     place: EntryPlace
     key: str
     approval: object = None
+    commitment: object = None
 
 
 class _MadeKey(NamedTuple):
@@ -76,6 +77,7 @@ class _MadeKey(NamedTuple):
     expires_at: str | None = None
     roles: frozenset[str] | None = None
     scopes: frozenset[str] | None = None
+    commitment: object = None
 
 
 class _Pause(NamedTuple):
@@ -119,7 +121,7 @@ class SealedPersons:
         detail = read_detail(payload)
         key = detail.get("by_key")
         if isinstance(key, str) and key:
-            self.by_key.append(_Vote(place, key, detail.get("approval_id")))
+            self.by_key.append(_Vote(place, key, detail.get("approval_id"), detail.get("by_commitment")))
         if entry.phase == KEY_CREATED:
             self.keys[str(detail.get("key"))] = _made_key(entry.entry_id, detail)
         elif entry.phase == KEY_REVOKED:
@@ -154,7 +156,7 @@ class SealedPersons:
 
     def _keys_unknown(self) -> Iterator[PersonFault]:
         for vote in self.by_key:
-            place, key, _ = vote
+            place, key = vote.place, vote.key
             made = self.keys.get(key)
             if made is None and (self.partial or (self.until is not None and place.entry.at > self.until)):
                 self.unseen_keys += 1
@@ -164,6 +166,8 @@ class SealedPersons:
                 yield PersonFault("key_unmade", f"{what}, and no entry before it makes that key", place)
             elif made.caller != place.entry.actor:
                 yield PersonFault("key_unmade", f"{what}, which was made for somebody else", place)
+            elif None not in (made.commitment, vote.commitment) and made.commitment != vote.commitment:
+                yield PersonFault("key_unmade", f"{what}, whose secret was another than it was made with", place)
             elif key in self.revoked and place.entry.at > _later(self.revoked[key], SEALED_WITHIN):
                 yield PersonFault("key_unmade", f"{what}, which was revoked before", place)
             elif made.expires_at is not None and place.entry.at > _later(made.expires_at, SEALED_WITHIN):
@@ -238,7 +242,8 @@ def _made_key(entry_id: int, detail: dict[str, Any]) -> _MadeKey:
         frozenset(map(str, given)) if isinstance(given, list) else None
         for given in (detail.get("roles"), detail.get("scopes"))
     )
-    return _MadeKey(entry_id, detail.get("caller"), _utc(expires) if isinstance(expires, str) else None, roles, scopes)
+    until = _utc(expires) if isinstance(expires, str) else None
+    return _MadeKey(entry_id, detail.get("caller"), until, roles, scopes, detail.get("commitment"))
 
 
 def _utc(at: str) -> str:

@@ -235,6 +235,7 @@ class ResolveGate(Message):
 
     `edit` changes the arguments of a call that waits for approval to `args`, which are all of them; `stop` ends the run
     whose gate it is. `caller` is the name in which the same person submits, where it is another than `actor`.
+    `key_commitment` tells the secret of the key that was checked, without disclosing it.
     """
 
     project: str
@@ -246,6 +247,7 @@ class ResolveGate(Message):
     actor: str
     caller: str = ""
     key_prefix: str = ""
+    key_commitment: str = ""
     roles: tuple[str, ...] = ()
     digest: str | None = None
 

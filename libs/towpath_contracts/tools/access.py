@@ -226,6 +226,7 @@ class SettleCall(Message):
     verdict: Literal["happened", "did_not_happen", "retry"]
     actor: str
     key_prefix: str = ""
+    key_commitment: str = ""
     reason: str = ""
 
 

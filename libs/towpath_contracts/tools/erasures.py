@@ -30,6 +30,7 @@ class RequestErasure(Message):
     project: str
     actor: str
     key_prefix: str = ""
+    key_commitment: str = ""
     kind: ErasureKind = "payloads"
     reason: str = Field(min_length=1, max_length=MAX_REASON)
     run_id: UUID | None = None
@@ -46,6 +47,7 @@ class DecideErasure(Message):
     verdict: Literal["confirm", "withdraw"]
     actor: str
     key_prefix: str = ""
+    key_commitment: str = ""
 
 
 class ListErasures(Message):

@@ -76,6 +76,7 @@ class Principal:
     scopes: frozenset[str]
     roles: frozenset[str]
     key_prefix: str | None = None
+    key_commitment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +186,14 @@ def bearer(header: str | None) -> str | None:
     return credential.strip() if scheme.lower() == "bearer" else ""
 
 
+def key_commitment(prefix: str, digest: bytes) -> str:
+    """Return what records say of the secret that was checked; the trigger gateway.audit_key computes the same.
+
+    A secret that was swapped in the table for a moment has another one, and this one tells nothing of it.
+    """
+    return hashlib.sha256(prefix.encode() + digest).hexdigest()
+
+
 def key_refusal(stored: StoredKey | None, secret: str, now: datetime) -> str | None:
     """Return why *secret* is not a valid key at *now*, or None when it is.
 
@@ -210,4 +219,5 @@ def principal_of(stored: StoredKey) -> Principal:
         scopes=stored.scopes,
         roles=stored.roles,
         key_prefix=stored.prefix,
+        key_commitment=key_commitment(stored.prefix, stored.secret_digest),
     )

@@ -41,7 +41,8 @@ BEGIN
     (SELECT p.project FROM gateway.principal p WHERE p.caller = NEW.caller),
     CASE TG_OP WHEN 'INSERT' THEN 'key.created' ELSE 'key.revoked' END,
     CASE TG_OP WHEN 'INSERT' THEN NEW.created_by ELSE NEW.revoked_by END,
-    json_build_object('key', NEW.prefix, 'caller', NEW.caller, 'scopes', NEW.scopes, 'roles', NEW.roles,
+    json_build_object('key', NEW.prefix, 'commitment',
+                      encode(sha256(convert_to(NEW.prefix, 'UTF8') || NEW.secret_digest), 'hex'), 'caller', NEW.caller, 'scopes', NEW.scopes, 'roles', NEW.roles,
                       'expires_at', NEW.expires_at,
                       'by_key', CASE TG_OP WHEN 'INSERT' THEN NEW.created_with ELSE NEW.revoked_with END)::text)]);
   RETURN NULL;

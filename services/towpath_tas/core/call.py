@@ -244,6 +244,11 @@ class LedgerChange:
     dead_letter_reason: str = ""
 
 
+def key_detail(prefix: str, commitment: str) -> dict[str, str]:
+    """Return what an entry says of the key that a person's word came with."""
+    return {"by_key": prefix, "by_commitment": commitment} if commitment else {"by_key": prefix}
+
+
 def stored_damage(call: LedgerCall, approval: Approval | None) -> str:
     """Return why *call*, as it was read with its current *approval*, is not what was stored; empty if it may be.
 

@@ -16,6 +16,7 @@ from uuid import UUID
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.tools.erasures import DecideErasure, ErasureView, RequestErasure
+from towpath_tas.core.call import key_detail
 
 MAX_RUNS = 5_000
 """Of one tree: all of them stand in the entry of the confirmation, which a bundle has to hold."""
@@ -122,7 +123,7 @@ def requested_detail(request: RequestErasure, erasure: ErasureView) -> dict[str,
         "what": selection(request),
         "reason": request.reason,
         "alone_from": erasure.alone_from.isoformat(),
-        "by_key": request.key_prefix,
+        **key_detail(request.key_prefix, request.key_commitment),
     }
     if erasure.kind == "run":
         detail["runs"] = [str(run_id) for run_id in erasure.run_ids]
@@ -140,7 +141,7 @@ def decide(
         return None if _is_repeated(erasure, request) else _settled(erasure)
     detail: dict[str, Any] = {"erasure_id": str(erasure.erasure_id), "kind": erasure.kind}
     detail |= {"what": selection(erasure), "reason": erasure.reason}
-    detail |= {"requested_by": erasure.requested_by, "by_key": request.key_prefix}
+    detail |= {"requested_by": erasure.requested_by, **key_detail(request.key_prefix, request.key_commitment)}
     if request.verdict == "withdraw":
         return ErasureDecision(status="withdrawn", phase="audit.erase_withdrawn", detail=detail)
     if now >= erasure.alone_from + EXPIRES:

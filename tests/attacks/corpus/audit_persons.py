@@ -88,22 +88,53 @@ async def approve_with_a_role_for_a_moment(target: Target) -> str:
         target.database() as database,
         watched(target) as report,
     ):
-        run = await target.run(client, [("desk.refund", {"order": "88", "amount": 9999})], "Refund order 88.")
-        (gate,) = await pending_gates(client, run["run_id"])
-        vote = {"verdict": "approved", "reason": "fine"}
+        gate = await _asked(target, client, "88")
         await database.execute(give, ["approver"])
         try:
-            for _ in range(100):  # a key that was just asked for is known for a moment
-                answer = await nobody.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)
-                if answer.is_success:
-                    break
-                await asyncio.sleep(0.1)
+            refused = await _approve_soon(nobody, gate)
         finally:
             await database.execute(give, [])
-        if not answer.is_success:
-            return f"the vote is refused: {answer.json()['code']}"
-        await target.settled(client, run["run_id"])
-        return located(await report())
+        return refused or located(await report())
+
+
+@attack(Position.DATABASE_ADMIN)
+async def approve_with_the_key_of_another_person(target: Target) -> str:
+    """Put the own secret into the key of an approver, approve with it, and put theirs back."""
+    put = "UPDATE gateway.api_key SET secret_digest = $1 WHERE caller = 'aud-21'"
+    read = "SELECT prefix, secret_digest FROM gateway.api_key WHERE caller = $1"
+    async with (
+        target.client("aud-20") as client,
+        target.client("aud-21", roles=["approver"]),
+        target.database() as database,
+        watched(target) as report,
+    ):
+        own, theirs = await database.fetchrow(read, "aud-20"), await database.fetchrow(read, "aud-21")
+        forged = client.headers["Authorization"].replace(own["prefix"], theirs["prefix"])
+        gate = await _asked(target, client, "90")
+        await database.execute(put, own["secret_digest"])
+        try:
+            async with httpx2.AsyncClient(base_url=target.url, headers={"Authorization": forged}) as ghost:
+                refused = await _approve_soon(ghost, gate)
+        finally:
+            await database.execute(put, theirs["secret_digest"])
+        return refused or located(await report())
+
+
+async def _asked(target: Target, client: httpx2.AsyncClient, order: str) -> str:
+    run = await target.run(client, [("desk.refund", {"order": order, "amount": 9999})], f"Refund order {order}.")
+    (gate,) = await pending_gates(client, run["run_id"])
+    return str(gate["gate_id"])
+
+
+async def _approve_soon(client: httpx2.AsyncClient, gate: str) -> str:
+    """Approve, once the gateway reads the key anew; return why that is refused, if it is."""
+    vote = {"verdict": "approved", "reason": "fine"}
+    for _ in range(100):
+        answer = await client.post(f"/v1/gates/{gate}/resolve", json=vote)
+        if answer.is_success:
+            return ""
+        await asyncio.sleep(0.1)
+    return f"the vote is refused: {answer.json()['code']}"
 
 
 @attack(Position.DATABASE_ADMIN)

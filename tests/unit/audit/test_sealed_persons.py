@@ -157,3 +157,11 @@ def test_whoever_erases_has_a_key_that_was_made_for_it(scopes: list[str], faults
     add(persons, "key.created", **{**MADE_KEY, "scopes": scopes})
     add(persons, "audit.erase_requested", by_key="k")
     assert [fault.code for fault in persons.finish()] == faults
+
+
+@pytest.mark.parametrize(("checked", "faults"), [("ab", []), (None, []), ("cd", ["key_unmade"])])
+def test_a_key_has_the_secret_that_it_was_made_with(checked: str | None, faults: list[str]) -> None:
+    persons = SealedPersons(exported_at=EXPORTED)
+    add(persons, "key.created", **{**MADE_KEY, "commitment": "ab"})
+    add(persons, "approval.vote", by_key="k", by_commitment=checked)
+    assert [fault.code for fault in persons.finish()] == faults

@@ -76,6 +76,7 @@ async def request_run_erasure(
         project=principal.project,
         actor=principal.actor,
         key_prefix=principal.key_prefix or "",
+        key_commitment=principal.key_commitment,
         kind="run",
         run_id=run_id,
         reason=wanted.reason,
@@ -96,6 +97,7 @@ async def request_erasure(wanted: RequestErasureBody, dependencies: Dependencies
         project=principal.project,
         actor=principal.actor,
         key_prefix=principal.key_prefix or "",
+        key_commitment=principal.key_commitment,
         **wanted.model_dump(exclude_unset=True),
     )
     return await _request(dependencies, request)
@@ -163,5 +165,6 @@ async def _decide(
         verdict=verdict,
         actor=principal.actor,
         key_prefix=principal.key_prefix or "",
+        key_commitment=principal.key_commitment,
     )
     return json_answer(await dependencies.platform.request(rpc.DECIDE_ERASURE, request, CARRY_OUT_TIMEOUT_S))

@@ -174,6 +174,7 @@ async def _resolve(
         actor=principal.actor,
         caller=principal.caller,
         key_prefix=principal.key_prefix or "",
+        key_commitment=principal.key_commitment,
         roles=tuple(sorted(roles)),
         digest=digest,
     )

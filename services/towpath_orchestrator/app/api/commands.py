@@ -105,6 +105,7 @@ class RunCommands:
                 verdict=request.verdict,
                 actor=request.actor,
                 key_prefix=request.key_prefix,
+                key_commitment=request.key_commitment,
                 reason=request.reason,
             )
             await self._bus.request(SETTLE_CALL, settle)

@@ -22,7 +22,7 @@ from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher
 from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.app.calls.ledger_store import LedgerStore
 from towpath_tas.core.approvals import approval_votes
-from towpath_tas.core.call import LedgerCall, LedgerChange
+from towpath_tas.core.call import LedgerCall, LedgerChange, key_detail
 from towpath_tas.core.calls.internal_calls import on_recorded
 from towpath_tas.core.calls.settlement import is_live, on_fence, on_settle
 from towpath_tas.core.calls.switch_holds import hold
@@ -91,7 +91,7 @@ class LedgerCommands:
             change = on_settle(
                 call, request.verdict, request.actor, request.reason, now=context.now, fence=context.fence
             )
-            return change if isinstance(change, Problem) else _with_key(change, request.key_prefix)
+            return change if isinstance(change, Problem) else _with_key(change, request)
 
         await self._apply(request.run_id, request.execution_id, request.project, decide)
         return ActionDone(detail=f"call {request.execution_id}: {request.verdict}")
@@ -144,9 +144,10 @@ class LedgerCommands:
         return update
 
 
-def _with_key(change: LedgerChange, key_prefix: str) -> LedgerChange:
+def _with_key(change: LedgerChange, request: SettleCall) -> LedgerChange:
     """Return *change* with the key that a person's word came with in what it records."""
-    notes = tuple(replace(note, detail={**(note.detail or {}), "by_key": key_prefix}) for note in change.notes)
+    by = key_detail(request.key_prefix, request.key_commitment)
+    notes = tuple(replace(note, detail={**(note.detail or {}), **by}) for note in change.notes)
     return replace(change, notes=notes)
 
 

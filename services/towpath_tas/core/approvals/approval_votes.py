@@ -24,7 +24,7 @@ from towpath_tas.core.approvals.approvals import (
 )
 from towpath_tas.core.authorization import Authorize
 from towpath_tas.core.authorization_query import query_of_call
-from towpath_tas.core.call import Approval, ApprovalVote, CallAuditEntry, LedgerCall, LedgerChange
+from towpath_tas.core.call import Approval, ApprovalVote, CallAuditEntry, LedgerCall, LedgerChange, key_detail
 
 VERDICTS = ("approved", "denied", "edit")
 
@@ -91,7 +91,7 @@ def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote, request: Res
         "digest": approval.digest,
         "reason": vote.reason,
         "votes": f"{len(approval.approvers)} of {approval.quorum}",
-        "by_key": vote.key_prefix,
+        **key_detail(vote.key_prefix, request.key_commitment),
         **_single_person(call, approval, request),
         "decided_by": approval.decided_by,
     }
@@ -188,7 +188,7 @@ def _edit(
             "before": {"approval_id": str(approval.approval_id), "args_digest": call.args_digest},
             "reason": request.reason,
             "votes": f"{len(made.approvers)} of {made.quorum}",
-            "by_key": request.key_prefix,
+            **key_detail(request.key_prefix, request.key_commitment),
             **_single_person(call, approval, request),
         },
     )
