@@ -17,7 +17,7 @@ from towpath_contracts import rpc
 from towpath_contracts.dead_letters import DeadLetterPage
 from towpath_contracts.runs.views import ActionDone, GatePage, GateView
 from towpath_contracts.tools.access import AgentPermissions, AuditPage, PolicyApplied, ToolsDescribed
-from towpath_gateway.core.api_keys import OPERATE_PLATFORM, SCOPES
+from towpath_gateway.core.api_keys import OPERATE_PLATFORM, SCOPES, key_commitment, secret_digest
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +248,7 @@ async def test_making_and_revoking_a_key_are_audited_while_tool_access_is_away(p
     ]
     assert all((said["caller"], said["roles"]) == ("mia", ["approver"]) for *_, said in told[1:])
     assert told[0][3]["scopes"] == sorted(SCOPES)
+    assert told[0][3]["commitment"] == key_commitment(used, secret_digest(first[17:]))
 
 
 async def test_the_first_key_is_made_on_the_command_line(place: Place) -> None:

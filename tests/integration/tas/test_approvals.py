@@ -46,7 +46,7 @@ async def vote(caller: TasCaller, asked: dict[str, Any], verdict: str, actor: st
     return str(done.detail.partition(": ")[2])
 
 
-async def make_key(tas: Running, caller: str) -> dict[str, str]:
+async def make_key(tas: Running, caller: str, roles: tuple[str, ...] = ("approver",)) -> dict[str, str]:
     """Make a key of *caller* in the test's project, as the gateway would; returns what a vote with it says."""
     key = {"key_prefix": f"key-of-{caller}-{tas.caller.project}"}
     await query(
@@ -58,8 +58,8 @@ async def make_key(tas: Running, caller: str) -> dict[str, str]:
     await query(
         tas.dsn,
         "INSERT INTO gateway.api_key (prefix, secret_digest, caller, scopes, roles, created_by)"
-        " VALUES ($1, sha256(convert_to($1, 'UTF8')), $2, '{gates:resolve}', '{approver}', 'create-key')",
-        *(key["key_prefix"], caller),
+        " VALUES ($1, sha256(convert_to($1, 'UTF8')), $2, '{gates:resolve}', $3, 'create-key')",
+        *(key["key_prefix"], caller, list(roles)),
     )
     return key
 

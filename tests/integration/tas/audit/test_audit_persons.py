@@ -10,6 +10,8 @@ from tests.integration.tas.test_switches import orchestrator, switch
 from tests.support.tas.tas_caller import query
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
+from towpath_contracts import rpc
+
 __all__ = ["shared_tas", "tas"]
 
 HOUR_AGO = "clock_timestamp() - interval '1 hour'"
@@ -78,3 +80,41 @@ async def test_a_call_that_was_let_go_while_a_pause_held_it_is_told(tas: Running
         await caller.put(caller.request("orders.refund"))
         await sealed_so_far(tas)
         assert len(await faults(tas)) == 1
+
+
+async def test_a_role_that_a_key_was_given_beside_the_log_is_told(tas: Running) -> None:
+    key = await make_key(tas, "mia", roles=())
+    await query(tas.dsn, "UPDATE gateway.api_key SET roles = '{approver}' WHERE prefix = $1", key["key_prefix"])
+    await approved(tas, "mia", **key)
+    assert await faults(tas) == [("key_without_right", "approval.approved", "approved")]
+
+
+@pytest.mark.parametrize(("told", "code"), [({"key_commitment": "00"}, "key_unmade"), ({"key_commitment": ""}, None)])
+async def test_a_key_with_another_secret_is_told(tas: Running, told: dict[str, str], code: str | None) -> None:
+    await approved(tas, "mia", **await make_key(tas, "mia"), **told)
+    assert await faults(tas) == ([(code, "approval.approved", "approved")] if code else [])
+
+
+async def test_a_withdrawn_tool_that_is_taken_in_for_a_moment_is_told(tas: Running) -> None:
+    caller = tas.caller
+    about = {"project": caller.project, "name": "orders.refund", "actor": "paula", "version": 1}
+    await caller.ask(rpc.DECIDE_PROPOSAL, **about, accept=False, withdraw=True)
+    put = "UPDATE tas.tool SET withdrawn = $2 WHERE project = $1 AND name = 'orders.refund'"
+    moved = "UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE project = $1"
+    for withdrawn in (False, True):
+        await query(tas.dsn, put, caller.project, withdrawn)
+        await query(tas.dsn, moved, caller.project)
+        if not withdrawn:
+            await caller.call("orders.refund")
+    assert await faults(tas) == [("tool_not_in_force", "decision", "allow")]
+
+
+async def test_a_tool_that_was_withdrawn_and_reinstated_is_in_force(tas: Running) -> None:
+    caller = tas.caller
+    about = {"project": caller.project, "name": "orders.refund", "actor": "paula", "version": 1}
+    await caller.call("orders.refund")
+    await caller.ask(rpc.DECIDE_PROPOSAL, **about, accept=False, withdraw=True)
+    await caller.ask(rpc.DECIDE_PROPOSAL, **about, accept=True)
+    await caller.call("orders.refund")
+    assert await faults(tas) == []
+    assert await faults(tas, since=await sealed_so_far(tas)) == []
