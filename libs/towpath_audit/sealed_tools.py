@@ -54,12 +54,22 @@ class _UsedVersion(NamedTuple):
 
 @dataclass(slots=True)
 class _Tool:
-    """What the entries say of a tool: of its versions, and when its calls were held, by which version."""
+    """What the entries say of a tool: of its versions, and when its calls were held, by which version.
+
+    After an entry whose details are erased (`untold`) nothing is known but what later ones say.
+    """
 
     versions: dict[int, list[_Change]] = field(default_factory=dict)
     held: list[_Change] = field(default_factory=list)
     holder: int = 0
-    untold: bool = False
+    untold: list[int] = field(default_factory=list)
+
+    def state(self, changes: list[_Change], entry_id: int) -> bool | None:
+        """Return what the last of *changes* before an entry says; None where it is not known."""
+        at, erased = bisect_left(changes, entry_id, key=_entry_id), bisect_left(self.untold, entry_id)
+        if not at or (erased and self.untold[erased - 1] > changes[at - 1].entry_id):
+            return None
+        return changes[at - 1].holds
 
 
 @dataclass
@@ -94,14 +104,11 @@ class SealedTools:
             else:
                 yield _fault(used, "no entry before it registers that", place, count)
         for (used, why), (place, count) in self.wrong.items():
-            if self.tools[used.project, used.tool].untold:
-                self.unseen += count
-            else:
-                yield _fault(used, why, place, count)
+            yield _fault(used, why, place, count)
 
     def _on_let_go(self, place: EntryPlace, used: _UsedVersion) -> None:
         tool, entry_id = self.tools.get((used.project, used.tool)), place.entry.entry_id
-        in_force = None if tool is None else _state(tool.versions.get(used.version, []), entry_id)
+        in_force = None if tool is None else tool.state(tool.versions.get(used.version, []), entry_id)
         if tool is None or in_force is None:
             first, count = self.unknown.get(used, (place, 0))
             self.unknown[used] = first, count + 1
@@ -109,9 +116,11 @@ class SealedTools:
         why = ""
         if not in_force:
             why = "that waited, or was refused or withdrawn"
-        elif any(version > used.version and _state(changes, entry_id) for version, changes in tool.versions.items()):
+        elif any(
+            version > used.version and tool.state(changes, entry_id) for version, changes in tool.versions.items()
+        ):
             why = "a later one was in force"
-        elif place.entry.phase == "decision" and _state(
+        elif place.entry.phase == "decision" and tool.state(
             tool.held, entry_id
         ):  # an approval is used up, and its call waits
             why = "its calls were held, as its server offered another definition"
@@ -125,7 +134,7 @@ def _on_tool(tool: _Tool, place: EntryPlace, detail: dict[str, Any]) -> None:
     version: Any = detail.get("version")
     versions = detail.get("versions", [version])
     if not isinstance(versions, list) or not all(type(one) is int for one in (version, *versions)):
-        tool.untold = True
+        insort(tool.untold, entry_id)
         return
     if phase in {DRIFTED, RESTORED}:
         tool.holder = version if phase == DRIFTED else 0
@@ -136,12 +145,6 @@ def _on_tool(tool: _Tool, place: EntryPlace, detail: dict[str, Any]) -> None:
     if phase == "tool.withdrawn" or (phase == "tool.accepted" and tool.holder == version):
         tool.holder = 0
         insort(tool.held, _Change(entry_id, holds=False))
-
-
-def _state(changes: list[_Change], entry_id: int) -> bool | None:
-    """Return what the last of *changes* before an entry says; None where there is none."""
-    before = bisect_left(changes, entry_id, key=_entry_id)
-    return changes[before - 1].holds if before else None
 
 
 def _fault(used: _UsedVersion, why: str, place: EntryPlace, count: int) -> CallFault:

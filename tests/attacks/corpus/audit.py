@@ -85,7 +85,7 @@ async def _hidden(target: Target, where: str) -> str:
 
 def located(report: AuditReport) -> str:
     if report.holds:
-        raise AttackWorkedError("the bundle holds")
+        raise AttackWorkedError(f"the bundle holds {report.notes}")
     fault = report.faults[0]
     if fault.place == "the bundle":
         raise AttackWorkedError(f"{fault.code}, and nobody can tell where")

@@ -8,6 +8,7 @@ from tests.attacks.attack import Position, attack
 from tests.attacks.corpus.audit import located, watched
 from tests.attacks.target import Target, pending_gates
 
+IN_FORCE = "WHERE project = 'default' AND name = 'desk.label' AND status = 'accepted'"
 PROJECT_MOVED = "UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE project = 'default'"
 
 
@@ -140,14 +141,15 @@ async def _approve_soon(client: httpx2.AsyncClient, gate: str) -> str:
 @attack(Position.DATABASE_ADMIN)
 async def take_a_withdrawn_tool_in_for_a_moment(target: Target) -> str:
     """Withdraw a tool, let its row say that it is not, have a call made, and put that back."""
-    put = "UPDATE tas.tool SET withdrawn = $1 WHERE project = 'default' AND name = 'desk.label' AND status = 'accepted'"
+    put = f"UPDATE tas.tool SET withdrawn = $1 {IN_FORCE}"
     async with (
         target.client("aud-18", roles=["policy_admin"]) as admin,
         target.client("aud-19") as client,
         target.database() as database,
         watched(target) as report,
     ):
-        version = await database.fetchval("SELECT max(version) FROM tas.tool WHERE name = 'desk.label'")
+        done = len(target.effects())
+        version = await database.fetchval(f"SELECT max(version) FROM tas.tool {IN_FORCE}")
         said = {"version": version, "accept": False, "withdraw": True, "reason": "it leaks"}
         (await admin.post("/v1/tools/desk.label/proposal", json=said)).raise_for_status()
         try:
@@ -159,6 +161,6 @@ async def take_a_withdrawn_tool_in_for_a_moment(target: Target) -> str:
         finally:
             said = {"version": version, "accept": True, "reason": "no more"}
             (await admin.post("/v1/tools/desk.label/proposal", json=said)).raise_for_status()
-        if run["status"] != "completed":
-            return f"the run is {run['status']}"
+        if not target.effects()[done:]:
+            return f"nothing was labelled, and the run is {run['status']}"
         return located(await report())

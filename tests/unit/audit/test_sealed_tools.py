@@ -65,6 +65,8 @@ def test_what_a_bundle_does_not_show_of_a_tool_is_counted_only() -> None:
     assert told(BY_1, PROPOSED, BY_1, partial=True) == ([], 2)
     assert told(BY_1, WITHDRAWN, BY_1, partial=True) == ([2], 1)
     assert told(REGISTERED, PROPOSED, UNTOLD, BY_2) == ([], 1), "its details are erased"
+    assert told((REGISTERED[0], None), WITHDRAWN, BY_1) == ([2], 0), "what came later is known"
+    assert told(REGISTERED, WITHDRAWN, UNTOLD, BY_1) == ([], 1)
 
 
 def test_tools_of_the_platform_which_nobody_registers_are_always_in_force() -> None:
