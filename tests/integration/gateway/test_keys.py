@@ -247,16 +247,15 @@ async def test_making_and_revoking_a_key_are_audited_while_tool_access_is_away(p
         ("key.revoked", "shop", "ann", made, used),
     ]
     assert all((said["caller"], said["roles"]) == ("mia", ["approver"]) for *_, said in told[1:])
-    assert told[0][3]["scopes"] == sorted(SCOPES)
-    assert told[0][3]["commitment"] == key_commitment(used, secret_digest(first[17:]))
+    wanted = sorted(SCOPES), key_commitment(used, secret_digest(first[17:]))
+    assert (told[0][3]["scopes"], told[0][3]["commitment"]) == wanted
 
 
 async def test_the_first_key_is_made_on_the_command_line(place: Place) -> None:
     made = await asyncio.to_thread(
         make_key, place.dsn, "--project", "shop", "--caller", "alice", "--scopes", "runs:read,runs:write", "gates:read"
     )
-    assert made.returncode == 0
-    assert made.stderr == ""
+    assert (made.returncode, made.stderr) == (0, "")
     async with place.gateway.client(made.stdout.strip()) as alice:
         assert (await alice.get("/v1/runs")).status_code == 200
         assert (await alice.get("/v1/audit")).status_code == 403
