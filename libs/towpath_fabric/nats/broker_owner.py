@@ -9,6 +9,8 @@ taken for the broker.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from faststream.nats import NatsBroker
@@ -21,6 +23,15 @@ from towpath_fabric.socket_owners import connection_user
 
 class BrokerOwnerError(NatsError):
     """The process at the broker's address is not the broker's owner's; nothing was sent to it."""
+
+
+@contextmanager
+def _hung_up() -> Iterator[None]:
+    """Turn what uvloop raises where the other end has gone into the error after which nats-py tries again."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ConnectionResetError("the broker has hung up") from error
 
 
 class OwnerCheckedTransport(TcpTransport):
@@ -59,17 +70,20 @@ class OwnerCheckedTransport(TcpTransport):
     def write(self, payload: bytes) -> None:
         """Write, or throw away what would go to nobody knows whom."""
         if self._is_checked:
-            super().write(payload)  # type: ignore[no-untyped-call]
+            with _hung_up():
+                super().write(payload)  # type: ignore[no-untyped-call]
 
     def writelines(self, payload: list[bytes]) -> None:
         """Write, or throw away what would go to nobody knows whom."""
         if self._is_checked:
-            super().writelines(payload)  # type: ignore[no-untyped-call]
+            with _hung_up():
+                super().writelines(payload)  # type: ignore[no-untyped-call]
 
     async def drain(self) -> None:
         """Wait until what was written is on its way."""
         if self._is_checked:
-            await super().drain()  # type: ignore[no-untyped-call]
+            with _hung_up():
+                await super().drain()  # type: ignore[no-untyped-call]
 
     def _check(self) -> None:
         if sys.platform != "linux":
