@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 from tests.support.platform.port_thief import IS_ANOTHER_USER, expected_owner, port_thief
+from tests.support.waiting import eventually
 
 from towpath.client.client import Client
 from towpath.client.http import HttpTransport
@@ -40,7 +41,7 @@ async def test_who_takes_the_port_of_a_platform_that_stopped_is_sent_nothing(
         with pytest.raises(RefusedError, match="it was sent nothing"):
             async for _ in client.events(uuid4()):
                 pass
-    assert thief.connections >= 3
+        await eventually(lambda: thief.connections >= 3)
     assert thief.sent == []
 
 
