@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import nats
 from tests.attacks.attack import AttackWorkedError, Position, attack
-from tests.attacks.corpus.availability import LONGEST_S, longest_answer
+from tests.attacks.corpus.availability import held_up, longest_answer
 from tests.attacks.target import NETWORK, Target
 
 from towpath_fabric.clock import monotonic
@@ -61,7 +61,7 @@ async def networks_that_take_long_to_be_checked(target: Target) -> str:
     refused = [answer for answer in doing.result() if answer.status_code != 200]
     if len(refused) == 3 or any(answer.status_code != 503 for answer in refused):
         raise ValueError(f"what may be asked for was refused: {refused[0].text[:300]}")
-    return told(answers)
+    return held_up(max(answers))
 
 
 @attack(Position.KEY_HOLDER)
@@ -73,7 +73,7 @@ async def a_task_whose_schema_takes_long_to_be_compiled(target: Target) -> str:
 
     async with target.client() as client:
         doing = asyncio.gather(*[client.post("/v1/runs", json=task(place)) for place in range(4)])
-        return told([await longest_answer(target, doing, "/v1/networks")])
+        return held_up(await longest_answer(target, doing, "/v1/networks"))
 
 
 @attack(Position.WORKER)
@@ -81,7 +81,7 @@ async def long_lists_of_values_to_be_compared(target: Target) -> str:
     """Register tools with lists of 21,000 values, and then others, while another project asks for its policy."""
     await register(target, [0] * 21_000 + [1], "before")
     longest = await longest_answer(target, register(target, [1] * 21_000, "after"))
-    return told([longest, await longest_answer(target, register(target, [1] * 21_000, "after"))])
+    return held_up(max(longest, await longest_answer(target, register(target, [1] * 21_000, "after"))))
 
 
 async def register(target: Target, values: list[int], description: str) -> None:
@@ -130,15 +130,7 @@ async def names_that_take_long_to_be_compared(target: Target) -> str:
         async def submit() -> httpx2.Response:
             return await client.post("/v1/runs", json=task)
 
-        return told([await longest_answer(target, submit(), "/v1/networks")])
-
-
-def told(answers: list[float]) -> str:
-    """Return how long the other project waited; raises AttackWorkedError where that was too long."""
-    longest = f"another project waited {max(answers):.2f} s at most"
-    if max(answers) > LONGEST_S:
-        raise AttackWorkedError(longest)
-    return longest
+        return held_up(await longest_answer(target, submit(), "/v1/networks"))
 
 
 COSTLY_NETWORKS = 20

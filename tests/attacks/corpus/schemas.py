@@ -5,7 +5,7 @@ from typing import Any
 
 import nats
 from tests.attacks.attack import AttackWorkedError, Position, attack
-from tests.attacks.corpus.availability import LONGEST_S, longest_answer
+from tests.attacks.corpus.availability import held_up, longest_answer
 from tests.attacks.target import Target
 
 NODE = {"$ref": "#/$defs/n"}
@@ -29,9 +29,7 @@ async def many_objects_that_must_be_unique(target: Target) -> str:
 
     async with target.client(scopes=["policy:read"]) as client:
         longest = await longest_answer(target, ask())
-    if longest > LONGEST_S:
-        raise AttackWorkedError(f"another project waited {longest:.1f} s")
-    return f"another project waited {longest:.2f} s at most"
+    return held_up(longest)
 
 
 @attack(Position.WORKER)
