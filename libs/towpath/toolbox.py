@@ -22,7 +22,7 @@ from towpath.errors import DeclarationError
 from towpath.hooks import Hook
 from towpath.module_sources import SourceLoader, load_from_source
 from towpath.tools.declaration import AnyTool, Tool
-from towpath_fabric.file_owners import ROOT, fault_above, fault_of
+from towpath_fabric.file_owners import ROOT, fault_above, fault_of, program_owner
 
 
 class WorkerTools:
@@ -81,7 +81,7 @@ def _import_named(name: str) -> ModuleType:
     """Import *name* from the working folder, where nobody else may change that, or from where it is installed."""
     folder = Path(_working_folder())
     packages = [folder.joinpath(*name.split(".")[:depth]) for depth in range(name.count(".") + 2)]
-    trusted = {os.getuid(), ROOT}
+    trusted = {os.getuid(), ROOT, program_owner()}
     fault = fault_above(folder, trusted) or _fault_of(packages, trusted)
     try:
         if fault is None:

@@ -33,9 +33,14 @@ def fault_above(path: Path, trusted: Collection[int]) -> str | None:
     trusted too: in a user namespace root bears another number. So is who owns the program's own files, as root in a
     container works in a checkout of the user outside: they need no folder to have root do what they want.
     """
-    known = {ROOT, Path("/").stat().st_uid, Path(__file__).stat().st_uid, *trusted}
+    known = {ROOT, Path("/").stat().st_uid, program_owner(), *trusted}
     faults = ((place, _fault_of_way(place.lstat(), known)) for place in _way_to(path))
     return next((f"{place} {fault}" for place, fault in faults if fault is not None), None)
+
+
+def program_owner() -> int:
+    """Return who owns the files of this program."""
+    return Path(__file__).stat().st_uid
 
 
 def _way_to(path: Path) -> Iterator[Path]:

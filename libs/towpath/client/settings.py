@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from towpath_fabric.file_owners import fault_of
 from towpath_fabric.socket_owners import listener_users, socket_tables
 
 DEFAULT_SERVER = "http://127.0.0.1:8787"
@@ -22,7 +23,6 @@ DEFAULT_SERVER = "http://127.0.0.1:8787"
 DATA_FOLDER = Path(".towpath")
 TOKEN_FILE = "authorization"  # noqa: S105 - a name
 _HEADER = "Authorization: Bearer "
-_OTHERS_WRITE = 0o022
 _PROCESSES = Path("/proc")
 
 
@@ -83,8 +83,7 @@ def _token_of(file: Path) -> str | None:
 def is_mine(path: Path) -> bool:
     """Return whether *path*, and what it leads to if it is a link, is this user's and nobody else may write it."""
     try:
-        status = path.stat()
-        return path.lstat().st_uid == status.st_uid == os.getuid() and not status.st_mode & _OTHERS_WRITE
+        return fault_of(path, {os.getuid()}) is None
     except OSError:
         return False
 

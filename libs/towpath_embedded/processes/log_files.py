@@ -25,7 +25,8 @@ def opened_log(log: Path) -> Iterator[BinaryIO]:
     log.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with _held(log.parent) as folder:
-        _trim_in(folder, log.name)
+        with contextlib.suppress(OSError):  # such as a full disk, which a long log may have filled
+            _trim_in(folder, log.name)
         descriptor = os.open(log.name, flags, 0o600, dir_fd=folder)
     with os.fdopen(descriptor, "ab") as output:
         yield output
@@ -36,21 +37,13 @@ async def trim_regularly(folder: Path) -> None:
     with _held(folder) as held:
         while True:
             await asyncio.sleep(TRIM_S)
-            with os.scandir(held) as entries:
+            names: list[str] = []
+            with contextlib.suppress(OSError), os.scandir(held) as entries:
                 names = [entry.name for entry in entries]
             for name in names:
                 if name.endswith(".log"):
                     with contextlib.suppress(OSError):  # such as a full disk: the next time
                         _trim_in(held, name)
-
-
-def trim(log: Path) -> None:
-    """Copy a log that grew too long and empty it, while its writer has it open.
-
-    The writer appends, so it goes on at the new end; what it writes between the two steps is lost.
-    """
-    with contextlib.suppress(FileNotFoundError), _held(log.parent) as folder:
-        _trim_in(folder, log.name)
 
 
 @contextlib.contextmanager
@@ -63,7 +56,11 @@ def _held(folder: Path) -> Iterator[int]:
 
 
 def _trim_in(folder: int, name: str) -> None:
-    """Trim the log *name* of the open *folder*; what is no log of this user, or was just removed, is left as it is."""
+    """Copy the log *name* of the open *folder* and empty it if it grew too long, while its writer has it open.
+
+    The writer appends, so it goes on at the new end; what it writes between the two steps is lost. What is no log of
+    this user, or was just removed, is left as it is.
+    """
     try:
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.fdopen(os.open(name, flags, dir_fd=folder), "r+b")

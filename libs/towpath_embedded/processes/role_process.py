@@ -181,7 +181,7 @@ class RoleProcess:
             if await child_process.became_ready(self, timeout_s=START_TIMEOUT_S):
                 self._port_is_fixed = True
                 return
-            if self._port_is_fixed or not child_process.found_its_port_taken(self.log):
+            if self._port_is_fixed or self._listener is not None or not child_process.found_its_port_taken(self.log):
                 break
             self.port = free_port()
         ended = self.process is None or self.process.poll() is not None

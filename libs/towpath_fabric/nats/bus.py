@@ -275,7 +275,8 @@ class Bus:
     ) -> Callable[[], Awaitable[None]]:
         """Answer the requests on *subjects* in turns of their callers, within *limits*; returns what stops that.
 
-        For subjects that clients may flood. A request that finds no room is answered with `overloaded` at once.
+        For subjects that clients may flood. A request that finds no room is answered with `overloaded` at once,
+        one that waits while this stops with `unavailable`.
         *handler* takes the request, which is parsed strictly, and the caller. Not through FastStream, which takes
         messages in the order of arrival (docs/decisions/0013-faststream-for-request-reply.md).
         """
@@ -293,8 +294,11 @@ class Bus:
                 reply = self.replies.problem_of(error, subject)
             await self._reply(message, reply, tries.end(message))
 
-        async def refuse(message: Msg, waiting: int) -> None:
-            refusal = problem("overloaded", f"{waiting} requests wait for their turn", retry_after_s=1)
+        async def refuse(message: Msg, waiting: int | None) -> None:
+            code, why = (
+                ("unavailable", "this replica stops") if waiting is None else ("overloaded", f"{waiting} requests wait")
+            )
+            refusal = problem(code, why, retry_after_s=1)
             await self._reply(message, refusal, tries.end(message))
 
         queue = FairRequestQueue(limits, answer, refuse)

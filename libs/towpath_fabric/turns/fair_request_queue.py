@@ -52,9 +52,9 @@ class FairRequestQueue:
         self,
         limits: FairQueueLimits,
         answer: Callable[[Msg], Awaitable[None]],
-        refuse: Callable[[Msg, int], Awaitable[None]],
+        refuse: Callable[[Msg, int | None], Awaitable[None]],
     ) -> None:
-        """*refuse* answers a request that finds no room; it is given the number of waiting requests."""
+        """*refuse* answers a request that finds no room; it gets the number of waiting ones, None while this stops."""
         self._limits = limits
         self._answer = answer
         self._refuse = refuse
@@ -109,10 +109,10 @@ class FairRequestQueue:
         """Let running requests end; refuse waiting ones, which their callers may send to another replica."""
         waiting, self._queue, self._waiting = self._queue.items(), FairQueue(), {}
         for message, _, _ in waiting:
-            await self._refuse(message, len(waiting))
+            await self._refuse(message, None)
         if self._limits.repeatable:
             for task, (message, _) in list(self._running.items()):
                 if task.cancel():
-                    await self._refuse(message, len(waiting))
+                    await self._refuse(message, None)
         if self._running:
             await asyncio.wait(set(self._running), timeout=STOP_WAIT_S)

@@ -90,7 +90,7 @@ class PlatformClient:
         try:
             return await self.run(view.project, view.run_id, effects=True)
         except ProblemError as error:
-            if error.problem.code != "unavailable":
+            if not error.problem.retryable:
                 raise
             return view
 
@@ -131,7 +131,7 @@ class PlatformClient:
                 try:
                     view = await feed.unless_stopping(self.run(project, run_id)) or view
                 except ProblemError as error:
-                    if error.problem.code != "unavailable":
+                    if not error.problem.retryable:
                         raise
                 left = deadline - monotonic()
                 if (view is not None and view.status in FINAL_STATUSES) or left <= 0 or feed.stopping:

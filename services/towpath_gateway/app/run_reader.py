@@ -102,7 +102,7 @@ class RunStreamReader:
         try:
             page = await self._feed.unless_stopping(self._page())
         except ProblemError as error:
-            if error.problem.code != "unavailable":
+            if not error.problem.retryable:
                 raise
             return []
         return [] if page is None else self.accept_page(page)

@@ -47,7 +47,13 @@ SELECT leaf_index FROM tas.audit_leaf ORDER BY leaf_index LIMIT 1;
 SELECT seal_id, size, edge, at, note FROM tas.audit_seal WHERE size = $1 ORDER BY seal_id LIMIT 1;
 
 -- name: seal_before
-SELECT seal_id, size, edge, at, note FROM tas.audit_seal WHERE at < $1 ORDER BY at DESC, seal_id DESC LIMIT 1;
+-- Entries bear the time of Postgres, seals that of a sealer: a seal may cover entries that are later than it by $2.
+SELECT seal_id, size, edge, at, note FROM tas.audit_seal s
+WHERE s.at < $1 AND (s.at < $1 - $2::interval OR NOT EXISTS (
+  SELECT FROM tas.audit_leaf l JOIN tas.audit_record r ON r.entry_id = l.entry_id
+  WHERE l.leaf_index < s.size AND r.at >= $1
+    AND l.leaf_index >= (SELECT coalesce(max(o.size), 0) FROM tas.audit_seal o WHERE o.at < $1 - $2::interval)))
+ORDER BY s.at DESC, s.seal_id DESC LIMIT 1;
 
 -- name: edge_within
 -- A checkpoint of at least $1 and fewer than $2 leaves: the roots of perfect subtrees that its edge holds are stored.
@@ -182,7 +188,7 @@ ORDER BY g.run_id, g.execution_id;
 -- name: droppable
 -- The last seal that is old enough and not too far: a drop is one transaction, and should not be a long one.
 SELECT max(s.size) FROM tas.audit_seal s, (SELECT min(leaf_index) AS first FROM tas.audit_leaf) l
-WHERE s.at < clock_timestamp() - make_interval(days => $1) AND s.size > l.first AND s.size <= l.first + $2;
+WHERE s.at < clock_timestamp() - make_interval(days => $1) - $3::interval AND s.size > l.first AND s.size <= l.first + $2;
 
 -- name: drop_segments
 SELECT tas.drop_segments($1, $2);

@@ -45,6 +45,9 @@ class CallFolders:
 
     def _remove(self, place: Path) -> None:
         try:
+            place.chmod(
+                0o700
+            )  # a program may have closed its own folder; no link can be here, in a folder of the worker's
             remove_folder(place)
         except OSError as error:
             self._log.warning("a call's files could not be removed", error=type(error).__name__, errno=error.errno)

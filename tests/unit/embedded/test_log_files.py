@@ -1,13 +1,21 @@
 """Logs are put aside when they grow too long, and nothing else is written or emptied in their place."""
 
 import asyncio
+import contextlib
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from towpath_embedded.processes import log_files
-from towpath_embedded.processes.log_files import LOG_LIMIT_BYTES, opened_log, trim, trim_regularly
+from towpath_embedded.processes.log_files import LOG_LIMIT_BYTES, opened_log, trim_regularly
+
+
+def trim(log: Path) -> None:
+    """Trim *log* as a process that starts does."""
+    with contextlib.suppress(OSError), opened_log(log):  # a link is not opened
+        pass
 
 
 def write_long(path: Path) -> None:
@@ -49,6 +57,19 @@ def test_no_file_that_a_log_only_leads_to_is_emptied(tmp_path: Path, kind: str) 
     trim(log)
     assert mine.stat().st_size == LOG_LIMIT_BYTES + 1
     assert not (tmp_path / "a.log.1").exists()
+
+
+def test_a_log_that_can_not_be_put_aside_keeps_no_process_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(log_files, "_copy", fail)
+    write_long(tmp_path / "a.log")
+    with opened_log(tmp_path / "a.log") as output:
+        output.write(b"on")
+    assert (tmp_path / "a.log").stat().st_size == LOG_LIMIT_BYTES + 3
 
 
 def test_a_process_does_not_write_its_log_through_a_link(tmp_path: Path) -> None:

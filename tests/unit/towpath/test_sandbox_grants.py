@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -245,3 +246,22 @@ async def test_a_program_that_may_change_too_many_folders_to_look_through_is_not
         await looked(work, writable=(work,))
     assert refused.value.code == "process_not_started"
     assert await looked(work, writable=(work / "one",), files=(work / "2",)) == "looked\n"
+
+
+def test_no_link_among_temporary_folders_hides_what_it_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may make one there."""
+    places, mine = tmp_path / "places", tmp_path / "mine"
+    (places / "clusters" / "cluster-1").mkdir(parents=True)
+    (places / "towpath-1").mkdir()
+    mine.mkdir()
+    for folder in (mine, places / "towpath-1"):
+        (folder / "lock").touch()
+    (places / "towpath-x").symlink_to(mine)
+    (places / "clusters" / "cluster-x").symlink_to(mine)
+    (places / "linked").symlink_to(mine)
+    (mine / "cluster-2").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(places))
+    monkeypatch.setattr(data_folders, "_CLUSTER_PLACES", (places / "clusters", places / "linked"))
+    assert set(data_folders._database_folders()) == {places / "clusters" / "cluster-1", places / "towpath-1"}

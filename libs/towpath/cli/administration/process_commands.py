@@ -55,7 +55,8 @@ def join_platform(user: str) -> None:
     if Settings().model_fields_set & {"nats_url", "nats_user"}:
         return
     state, passwords = running_state(STATE), STATE / PASSWORDS  # what the state says of files is not followed
-    others = [path for path in (STATE, *(STATE / name for name in FOLLOWED)) if path.exists() and not is_mine(path)]
+    named = (STATE, *(STATE / name for name in FOLLOWED))
+    others = [path for path in named if os.path.lexists(path) and not is_mine(path)]  # what is closed to us isn't seen
     if others:
         listed = ", ".join(map(str, others))
         detail = f"{listed}: another user's, or writable by others, so nothing there is followed or shown a password"

@@ -199,8 +199,9 @@ def _as_seen(path: Path, real: Path, folder: Path) -> Path:
 def _database_folders() -> Iterator[Path]:
     """Yield where embedded platforms of this machine have data and sockets outside their data folders."""
     for place in _CLUSTER_PLACES:
-        yield from place.glob("cluster-*")
+        if not place.is_symlink():  # anybody may make a link there, also to what is not a platform's
+            yield from (one for one in place.glob("cluster-*") if not one.is_symlink())
     for folder in Path(tempfile.gettempdir()).glob("towpath-*"):
         with contextlib.suppress(OSError):  # another user's, who has closed it
-            if any((folder / name).exists() for name in _OF_A_PLATFORM):
+            if not folder.is_symlink() and any((folder / name).exists() for name in _OF_A_PLATFORM):
                 yield folder

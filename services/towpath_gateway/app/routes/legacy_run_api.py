@@ -17,7 +17,7 @@ from towpath_contracts.events.log import LogEntry, ToolCallFinished
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
-from towpath_contracts.tasks import SubmitTask
+from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.dependencies import (
     ClientSpan,
@@ -47,10 +47,21 @@ async def run_to_end(
     seconds: float,
     link: SpanLink | None = None,
 ) -> RunAnswer:
-    """Submit *task* and return its answer; raises ProblemError `timeout` with run_id and state after *seconds*."""
-    platform = dependencies.platform
-    accepted = await platform.submit(principal.caller, task, link)
-    run_id, project = accepted.run_id, principal.project
+    """Submit *task* and return its answer; raises ProblemError `timeout` with run_id and state after *seconds*.
+
+    Whatever is raised once there is a run names it: who repeated the request would have it a second time.
+    """
+    accepted = await dependencies.platform.submit(principal.caller, task, link)
+    try:
+        return await _answer_of(dependencies, principal.project, accepted, task, seconds)
+    except ProblemError as error:
+        raise ProblemError(error.problem.model_copy(update={"run_id": str(accepted.run_id)})) from error
+
+
+async def _answer_of(
+    dependencies: GatewayDependencies, project: str, accepted: RunAccepted, task: SubmitTask, seconds: float
+) -> RunAnswer:
+    platform, run_id = dependencies.platform, accepted.run_id
     view = await platform.wait_for_end(project, run_id, seconds)
     if view is None or view.status not in FINAL_STATUSES:
         raise ProblemError(still_running(str(run_id), accepted.status if view is None else view.status, seconds))

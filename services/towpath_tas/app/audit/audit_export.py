@@ -141,7 +141,7 @@ class AuditLogRequests:
                 kept=first.kept,
             )
         )
-        since = max((one for one in (request.since, first.at) if one is not None), default=None)
+        since = max((one for one in (request.since, first.effects_from) if one is not None), default=None)
         return AuditExportCursor(
             page=1,
             end_seal=end_seal,

@@ -87,13 +87,14 @@ def add_leaves_and_checkpoints(
     seal_id, leaf, position = cursor.seal_id, cursor.leaf, 0
     for seal in seals:
         while leaf < seal["size"]:
-            if piece.full or (position >= len(rows) and more):
+            # One line always has room, whatever leaves rest on: else the same piece would be asked for again for ever.
+            if (piece.full and position) or (position >= len(rows) and more):
                 return seal_id, leaf
             if position >= len(rows):
                 break  # missing leaves are not waited for: the checkpoint behind them shows that they are missing
             _add_leaf(rows[position], rows[position]["leaf_index"] in disclosed, piece)
             leaf, position = rows[position]["leaf_index"] + 1, position + 1
-        if piece.full:
+        if piece.full and (position or seal_id != cursor.seal_id):
             return seal_id, leaf
         piece.add(bundle.checkpoint(seal["note"]))
         seal_id = seal["seal_id"]

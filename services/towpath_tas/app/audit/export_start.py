@@ -5,13 +5,14 @@ the table could otherwise have a bundle begin after what he wants to hide.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note
 from towpath_tas.app.audit.sealer import QUERIES
+from towpath_tas.core.seal_times import MAX_CLOCK_DIFFERENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class BundleStart:
     at: datetime | None = None
     note: str | None = None
     kept: str | None = None
+    effects_from: datetime | None = None
+    """Calls that were made from then on were decided in what follows."""
 
 
 async def bundle_start(connection: Any, keys: Sequence[PublicKey], since: datetime | None) -> BundleStart:
@@ -34,13 +37,14 @@ async def bundle_start(connection: Any, keys: Sequence[PublicKey], since: dateti
     kept = await connection.fetchrow(QUERIES.seal_of_size, first_leaf) if first_leaf else None
     note = None if kept is None else kept["note"]
     if since is not None:
-        row = await connection.fetchrow(QUERIES.seal_before, since)
+        row = await connection.fetchrow(QUERIES.seal_before, since, MAX_CLOCK_DIFFERENCE)
         signed = None if row is None else _signed_time(row, keys)
         if signed is not None and signed == row["at"]:
-            return _start(row, signed, note)
+            return replace(_start(row, signed, note), effects_from=since)
     if kept is None:
         return BundleStart()
-    return _start(kept, _signed_time(kept, keys), note)
+    signed = _signed_time(kept, keys)  # what was dropped may be that much later, by Postgres's clock
+    return replace(_start(kept, signed, note), effects_from=None if signed is None else signed + MAX_CLOCK_DIFFERENCE)
 
 
 def _start(row: Any, at: datetime | None, kept: str | None) -> BundleStart:

@@ -17,7 +17,7 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES as LEDGER
 from towpath_tas.app.audit.sealer import QUERIES as AUDIT
-from towpath_tas.core.seal_times import clock_problem
+from towpath_tas.core.seal_times import MAX_CLOCK_DIFFERENCE, clock_problem
 
 INTERVAL_S = 3_600
 MAX_DROPPED_LEAVES = 50_000
@@ -74,7 +74,9 @@ class AuditRetention:
                 if wrong is not None:
                     self._log.error("old segments of the audit were not dropped", problem=wrong)
                     break
-                cut = await connection.fetchval(AUDIT.droppable, self._keep_days, MAX_DROPPED_LEAVES)
+                cut = await connection.fetchval(
+                    AUDIT.droppable, self._keep_days, MAX_DROPPED_LEAVES, MAX_CLOCK_DIFFERENCE
+                )
                 if cut is None:
                     break
                 leaves = await connection.fetchval(AUDIT.drop_segments, cut, "retention")

@@ -177,11 +177,11 @@ class Sealer:
     async def _seal(self, connection: Any, *, reuse: bool = False) -> tuple[StoredCheckpoint, bool]:
         """Seal under the lock; also return whether nothing waits. *reuse*: a recent seal will do if nothing does."""
         last = await self.last(connection)
-        at = await self._time(connection, last)
         try:
             rows = await connection.fetch(QUERIES.take_leaves, MAX_LEAVES_PER_SEAL)
         except asyncpg.UniqueViolationError as error:
             raise AuditLogMismatchError("leaves are stored that the last checkpoint does not cover") from error
+        at = await self._time(connection, last)  # after the leaves were taken: a seal is not older than what it covers
         if reuse and not rows and last is not None and at - last.at < self._idle:
             return last, True
         edge = last.edge if last is not None else MerkleFrontier()

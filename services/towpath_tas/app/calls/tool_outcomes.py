@@ -292,14 +292,15 @@ def without_surplus(items: Sequence[PendingOutcome]) -> tuple[list[PendingOutcom
             same.copies.append(item.message)
     handled: list[PendingOutcome] = []
     surplus: list[UndeliverableMessage] = []
-    of_call: Counter[UUID] = Counter()
+    of_call: Counter[tuple[UUID, bool]] = Counter()  # what is forged takes no room from what a worker reports
     unvouched = 0
     for item in distinct.values():
         unvouched += bool(item.fault)
-        of_call[item.outcome.execution_id] += 1
+        call = (item.outcome.execution_id, bool(item.fault))
+        of_call[call] += 1
         if item.fault and unvouched > MAX_UNVOUCHED:
             surplus += _letters(item, f"one of many outcomes at once with a ticket that is {item.fault}")
-        elif of_call[item.outcome.execution_id] > MAX_OF_CALL:
+        elif of_call[call] > MAX_OF_CALL:
             surplus += _letters(item, f"one of more than {MAX_OF_CALL} outcomes of its call at once")
         else:
             handled.append(item)

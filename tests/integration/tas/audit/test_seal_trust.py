@@ -180,3 +180,16 @@ async def test_a_new_key_goes_on_where_the_one_before_is_named(log: AuditLog) ->
     assert verify(lines, checkpoints=notes, keys=keys).faults == []
     with pytest.raises(AuditLogMismatchError, match="no known key"):
         await log.sealer.seal()  # a replica that was not told of the next key
+
+
+async def test_a_bundle_has_all_since_a_time_though_a_sealers_clock_is_behind(log: AuditLog) -> None:
+    """A seal may seem minutes older than the entries that it covers."""
+    since = wall()
+    for _ in range(3):
+        await add_entry(log)
+    sealed = await log.another_sealer(clock=ahead(-4)).current(fresh=True)
+    assert sealed.at < since
+    lines = await log.export(since=since)
+    shown = [json.loads(line).get("entry") for line in lines if json.loads(line)["kind"] == "leaf"]
+    assert sum(entry["phase"] == "a" for entry in shown) == 3
+    assert verify(lines, checkpoints=[sealed.note]).faults == []

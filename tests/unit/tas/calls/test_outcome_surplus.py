@@ -32,6 +32,12 @@ def test_what_a_ticket_vouches_for_is_handled_behind_any_number_of_others() -> N
     assert {letter.kept_bytes for letter in surplus} == {MAX_REPORTED_BODY}
 
 
+def test_forged_outcomes_of_a_call_take_no_room_from_what_its_worker_reports() -> None:
+    mine = pending(CALL)
+    handled, _ = without_surplus([*(pending(CALL, "forged", f"w{number}") for number in range(9)), mine])
+    assert handled[-1] is mine
+
+
 def test_copies_of_an_outcome_are_handled_with_it() -> None:
     handled, surplus = without_surplus([pending(CALL) for _ in range(9)])
     assert [len(item.copies) for item in handled] == [8] and not surplus
