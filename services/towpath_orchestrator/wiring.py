@@ -42,6 +42,7 @@ from towpath_orchestrator.app.api.network_registry import NetworkRegistry
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.replay_requests import ReplayRequests
 from towpath_orchestrator.app.api.run_questions import RunQuestions, serve_questions
+from towpath_orchestrator.app.api.schema_compiler import SchemaCompiler
 from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
 from towpath_orchestrator.app.budget_limits import BudgetLimitCache
@@ -135,9 +136,9 @@ class OrchestratorWiring:
             log=log,
         )
 
-        self._registry = NetworkRegistry(pool, store, bus, threads := FairThreads())
+        self._registry = NetworkRegistry(pool, store, bus, FairThreads())
         find_version = self._registry.find
-        self._checker = checker = TaskChecker(pool, store, bus, settings, find_version, threads)
+        self._checker = checker = TaskChecker(pool, store, bus, settings, find_version, SchemaCompiler(FairThreads()))
         self._intake = intake = TaskIntake(
             pool, checker, cache, local_facts, dispatcher, announcer, settings, limits, admission
         )

@@ -2,7 +2,7 @@
 
 Of one project one computation runs at a time and a few wait, and few run in all: threads share one interpreter, so that
 each one more slows the loop down. The threads are its own (`dedicated_threads.py`). What is handed in has to be bounded
-by itself, since a thread can't be stopped. What has waited for longer than its caller does is not computed any more.
+by itself, since a thread can't be stopped. What has waited for longer than *max_wait_s* is not computed any more.
 """
 
 import asyncio

@@ -12,7 +12,6 @@ from uuid import UUID
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.events.log import LogEntry, RunCreated
 from towpath_contracts.facts import RunForkedFact
-from towpath_contracts.json_schema import sub_schemas, unusable_schema
 from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import CHECK_GRANT
@@ -25,16 +24,13 @@ from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import DATABASE_DOWN
-from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
+from towpath_orchestrator.app.api.schema_compiler import SchemaCompiler
 from towpath_orchestrator.core.task_kinds import mounted
 from towpath_orchestrator.core.tasks import check_task, created_event
 from towpath_orchestrator.settings import OrchestratorSettings
 
 CHECK_TIMEOUT_S = 10.0
-
-MAX_AT_ONCE = 50
-"""Sub-schemas that are compiled at once, in five milliseconds; more are compiled in a thread."""
 
 PROJECT_KEPT_S = 5
 """How long it is remembered which project a caller acts in."""
@@ -77,14 +73,14 @@ class TaskChecker:
         bus: MessageBus,
         settings: OrchestratorSettings,
         find_version: FindVersion,
-        threads: FairThreads,
+        schemas: SchemaCompiler,
     ) -> None:
         self._pool = pool
         self._store = store
         self._bus = bus
         self._settings = settings
         self._find_version = find_version
-        self._threads = threads
+        self._schemas = schemas
         self._scripts = KeyBatchLoader(self._add_scripts)
         self._projects: dict[str, tuple[str, float]] = {}
 
@@ -109,7 +105,10 @@ class TaskChecker:
                 project = await self.project_of(caller)
                 version: NetworkVersion = await self._find_version(project, task.network, task.version)
                 snapshot = await self._store.snapshot(version.digest)
-                await self._compile_schemas(task, project)
+                await self._schemas.prepare(project, task.response_schema)
+                await self._schemas.prepare(
+                    project, None if task.background is None else task.background.deliverable_schema
+                )
                 refused = check_task(task, snapshot, self._settings, await self._unusable(task, project))
                 if refused is not None:
                     raise ProblemError(refused)
@@ -129,13 +128,6 @@ class TaskChecker:
             request_digest=digest(task.model_dump(mode="json", exclude={"idempotency_key"})),
             answer=asyncio.get_running_loop().create_future(),
         )
-
-    async def _compile_schemas(self, task: SubmitTask, project: str) -> None:
-        """Compile schemas of the task that take long in a thread: `check_task` finds them compiled."""
-        given = task.response_schema, None if task.background is None else task.background.deliverable_schema
-        large = [schema for schema in given if schema is not None and sub_schemas(schema) > MAX_AT_ONCE]
-        if large:
-            await self._threads.run(project, lambda: [unusable_schema(schema) for schema in large])
 
     async def _unusable(self, task: SubmitTask, project: str) -> tuple[ProblemDetail, ...]:
         """Ask the tool-access service, which alone knows conditions, what is wrong with those of the task's grant."""

@@ -1,0 +1,47 @@
+"""Compiles the large answer schemas of tasks in threads, each schema once however many tasks come with it.
+
+`check_task` finds them compiled then. What was compiled is remembered by digest, less of it than `json_schema` keeps: a
+burst of equal tasks waits for one compilation, and a later one for none.
+"""
+
+import asyncio
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import digest
+from towpath_contracts.json_schema import MAX_COMPILED, sub_schemas, unusable_schema
+from towpath_fabric.turns.fair_threads import FairThreads
+
+MAX_AT_ONCE = 50
+"""Sub-schemas that are compiled at once, in five milliseconds; more are compiled in a thread."""
+
+MAX_REMEMBERED = MAX_COMPILED // 4
+
+
+class SchemaCompiler:
+    """Compiles schemas in turns of projects. One per process."""
+
+    def __init__(self, threads: FairThreads) -> None:
+        self._threads = threads
+        self._compiled: dict[str, None] = {}
+        self._compiling: dict[str, asyncio.Task[str]] = {}
+
+    async def prepare(self, project: str, schema: JsonObject | None) -> None:
+        """Have *schema* compiled if it is large; raises ProblemError `overloaded` where too many of *project* wait."""
+        if schema is None or sub_schemas(schema) <= MAX_AT_ONCE:
+            return
+        name = digest(schema)
+        if name in self._compiled:
+            return
+        running = self._compiling.get(name)
+        if running is None:
+            running = asyncio.create_task(self._threads.run(project, lambda: unusable_schema(schema)))
+            self._compiling[name] = running
+            running.add_done_callback(lambda ended: self._ended(name, ended))
+        await asyncio.shield(running)
+
+    def _ended(self, name: str, ended: "asyncio.Task[str]") -> None:
+        del self._compiling[name]
+        if not ended.cancelled() and ended.exception() is None:
+            self._compiled[name] = None
+            if len(self._compiled) > MAX_REMEMBERED:
+                del self._compiled[next(iter(self._compiled))]

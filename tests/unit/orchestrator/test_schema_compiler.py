@@ -1,0 +1,76 @@
+"""A large answer schema is compiled in a thread, once for all tasks that come with it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_orchestrator.app.api.schema_compiler import MAX_AT_ONCE, MAX_REMEMBERED, SchemaCompiler
+
+
+class Threads:
+    """Counts what is computed, and waits with it."""
+
+    def __init__(self) -> None:
+        self.go, self.computed, self.full = asyncio.Event(), 0, False
+
+    async def run(self, _project: str, compute: Callable[[], Any]) -> Any:
+        self.computed += 1
+        await self.go.wait()
+        if self.full:
+            raise ProblemError(problem("overloaded", "too many wait"))
+        return compute()
+
+
+def schema(number: int = 0, properties: int = MAX_AT_ONCE) -> dict[str, Any]:
+    return {"type": "object", "properties": {f"p{number}_{place}": {} for place in range(properties)}}
+
+
+async def test_a_burst_of_equal_schemas_is_one_computation_and_a_later_one_none() -> None:
+    threads: Any = Threads()
+    compiler = SchemaCompiler(threads)
+    waiting = [asyncio.create_task(compiler.prepare("p", schema())) for _ in range(32)]
+    await asyncio.sleep(0)
+    threads.go.set()
+    await asyncio.gather(*waiting)
+    await compiler.prepare("q", schema())
+    assert threads.computed == 1
+
+
+async def test_small_schemas_take_no_thread() -> None:
+    threads: Any = Threads()
+    for one in (None, schema(properties=MAX_AT_ONCE - 3)):
+        await SchemaCompiler(threads).prepare("p", one)
+    assert threads.computed == 0
+
+
+async def test_what_found_no_turn_is_tried_anew_and_a_caller_who_leaves_ends_nothing() -> None:
+    threads: Any = Threads()
+    compiler = SchemaCompiler(threads)
+    threads.full = True
+    threads.go.set()
+    with pytest.raises(ProblemError, match="overloaded"):
+        await compiler.prepare("p", schema())
+    threads.full = False
+    threads.go.clear()
+    leaving, staying = (asyncio.create_task(compiler.prepare("p", schema())) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    threads.go.set()
+    await staying
+    assert threads.computed == 2
+
+
+async def test_so_many_are_remembered() -> None:
+    threads: Any = Threads()
+    threads.go.set()
+    compiler = SchemaCompiler(threads)
+    for number in range(MAX_REMEMBERED + 1):
+        await compiler.prepare("p", schema(number))
+    await compiler.prepare("p", schema(MAX_REMEMBERED))
+    assert threads.computed == MAX_REMEMBERED + 1
+    await compiler.prepare("p", schema(0))
+    assert threads.computed == MAX_REMEMBERED + 2
