@@ -19,7 +19,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.local_access import SIGN_IN_FILE, TOKEN_FILE
 from towpath_embedded.servers.nats import write_private
 from towpath_fabric.clock import wall
-from towpath_fabric.file_owners import fault_above, fault_of, fault_of_status
+from towpath_fabric.file_owners import fault_above, fault_of_status
 
 LOCK_FILE = "lock"
 STATE_FILE = "state.json"
@@ -61,18 +61,16 @@ def refuse_shared_folder(data: Path, user: int) -> None:
     Who planted the folder, or a token, a key or a link in it, would know what is kept there, and choose where it goes.
     """
     _refuse_shared_way(data, user)
-    mine = _owner(data) in {user, None}  # in what is another's, and may be closed to us, nothing has to be looked for
-    inside = sorted(data.iterdir()) if mine and data.is_dir() else []
+    inside = _entries(data)
     own = [path for path in inside if path.name != DATABASE_FOLDER or user != 0]  # the database does not run as root
     foreign = [path for path in (data, *own) if _owner(path) not in {user, None}]
     if not foreign and data.exists() and data.stat().st_uid != user:  # one's own link to somebody else's folder
         foreign = [data]
     closed = (data, *(path for path in inside if path.name in CLOSED_FILES))
     faults = [f"{path} belongs to another user" for path in foreign]
-    faults += [f"{path} {fault}" for path in closed if path not in foreign and (fault := _fault_of(path, user))]
+    faults += [f"{path} can be written by other users" for path in closed if _others_may_write(path)]
     for name, trusted in ((BROKER_FOLDER, {user}), (DATABASE_FOLDER, _database_users(user))):
-        below = _faults_below(data / name, trusted) if mine else ()
-        faults += [f"{path} {fault}" for path, fault in below if path not in foreign]
+        faults += [f"{path} {fault}" for path, fault in _faults_below(data / name, trusted) if path not in foreign]
     if faults:
         faults[_MOST_FAULTS:] = [f"{len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
         remedy = (
@@ -101,7 +99,7 @@ def _faults_below(folder: Path, trusted: Collection[int]) -> Iterator[tuple[Path
 
     What disappears meanwhile is passed over: a platform may run there.
     """
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, PermissionError):
         fault = fault_of_status(folder.lstat(), trusted)
         if fault is not None:
             yield folder, fault
@@ -134,15 +132,23 @@ def make_folders(data: Path) -> None:
 
 
 def _owner(path: Path) -> int | None:
-    with contextlib.suppress(FileNotFoundError):  # a platform that runs there has just replaced it
+    with contextlib.suppress(FileNotFoundError, PermissionError):  # a platform that runs there has just replaced it
         return path.lstat().st_uid
     return None
 
 
-def _fault_of(path: Path, user: int) -> str | None:
-    with contextlib.suppress(FileNotFoundError):
-        return fault_of(path, {user})
-    return None
+def _entries(folder: Path) -> list[Path]:
+    with contextlib.suppress(
+        FileNotFoundError, NotADirectoryError, PermissionError
+    ):  # one that is closed to us is named
+        return sorted(folder.iterdir())
+    return []
+
+
+def _others_may_write(path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        return bool(path.stat().st_mode & 0o022)
+    return False
 
 
 def _opened(lock: Path) -> TextIO:

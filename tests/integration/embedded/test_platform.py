@@ -160,6 +160,10 @@ async def test_a_damaged_store_is_mended_or_set_aside(servers: Platform, caplog:
         damage.do(servers.nats.store)
         servers.release("nats")
         await served(servers)
+        async with asyncio.timeout(60):
+            while damage.server_refuses and not aside.exists():  # noqa: ASYNC110 - it may end only once it reads
+                await asyncio.sleep(0.05)
+        await served(servers)
         assert aside.exists() == damage.server_refuses, name
         assert ("goes on with an empty one" in caplog.text) == damage.server_refuses, name
         if aside.is_dir():

@@ -17,7 +17,7 @@ from towpath_contracts.streams import INBOX_CONSUMER
 from towpath_embedded.processes.child_process import became_ready
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats import pull_consumer
-from towpath_fabric.nats.pull_consumer import PullConsumer, ack
+from towpath_fabric.nats.pull_consumer import PullConsumer, ack, flush
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.streams import ensure_streams
 
@@ -72,6 +72,7 @@ async def take(consumer: PullConsumer) -> bytes:
     async with asyncio.timeout(60):
         message = (await consumer.take(1))[0]
     await ack(message)
+    await flush(message)  # a broker that is killed before it has the ack delivers the message again
     return bytes(message.data)
 
 
