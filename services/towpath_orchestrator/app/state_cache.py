@@ -5,6 +5,9 @@ The cache is a guess: a transition is committed only where its run is still at t
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from towpath_engine.state.run import RunState
@@ -46,24 +49,47 @@ class StateCache:
 
 
 class RunWaiters:
-    """Lets requests wait until a run moves; a hint only, whoever waits also looks from time to time."""
+    """Lets requests wait until a run moves; a hint only, whoever was woken looks again."""
 
     def __init__(self) -> None:
-        self._waiting: dict[UUID, set[asyncio.Event]] = {}
+        self._waiting: dict[UUID, set[_Waiter]] = {}
+
+    def run_ids(self) -> Iterable[UUID]:
+        """Return the runs that requests wait for."""
+        return self._waiting.keys()
 
     def wake(self, run_id: UUID) -> None:
         """Wake everybody who waits for this run."""
-        for event in self._waiting.pop(run_id, ()):
-            event.set()
+        for waiter in self._waiting.pop(run_id, ()):
+            waiter.wake()
 
-    async def wait(self, run_id: UUID, timeout_s: float) -> None:
-        """Wait until the run moves here, at most *timeout_s*."""
-        event = asyncio.Event()
-        self._waiting.setdefault(run_id, set()).add(event)
+    def wake_if_over(self, run_id: UUID, found: Any) -> None:
+        """Wake whoever waits no longer for this run, now that *found* is what is stored of it."""
+        for waiter in self._waiting.get(run_id, ()):
+            if waiter.is_over(found):
+                waiter.wake()
+
+    async def wait(self, run_id: UUID, timeout_s: float, is_over: Callable[[Any], bool]) -> None:
+        """Wait until the run moves here, or *is_over* is true of what is found of it, at most *timeout_s*."""
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), is_over)
+        waiters = self._waiting.setdefault(run_id, set())
+        waiters.add(waiter)
         try:
-            await asyncio.wait_for(event.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await waiter.woken
         except TimeoutError:
-            left = self._waiting.get(run_id, set())
-            left.discard(event)
-            if not left:
-                self._waiting.pop(run_id, None)
+            return
+        finally:
+            waiters.discard(waiter)
+            if not waiters and self._waiting.get(run_id) is waiters:
+                del self._waiting[run_id]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiter:
+    woken: "asyncio.Future[None]"
+    is_over: Callable[[Any], bool]
+
+    def wake(self) -> None:
+        if not self.woken.done():
+            self.woken.set_result(None)

@@ -101,7 +101,7 @@ class ClientRequests:
         if asked.wait_ms:
             await self._queries.await_end(asked)
         async with self._turns.held(caller):
-            view = await self._queries.get_run(asked.model_copy(update={"wait_ms": 0}))
+            view = await self._queries.get_run(asked)
         _refuse_run_of_another(view, caller)
         return view
 
@@ -113,7 +113,7 @@ class ClientRequests:
         if asked.wait_ms:
             await self._queries.await_news(asked)
         async with self._turns.held(caller):
-            return await self._queries.events(asked.model_copy(update={"wait_ms": 0}))
+            return await self._queries.events(asked)
 
     async def cancel(self, request: ClientCancel, caller: str) -> Message:
         """Stop one of the caller's project's runs."""

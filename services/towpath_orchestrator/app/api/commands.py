@@ -73,6 +73,7 @@ class RunCommands:
             look = GetEvents(
                 project=request.project, run_id=request.run_id, after=seq, limit=1_000, wait_ms=int(left * 1000)
             )
+            await self._queries.await_news(look)
             page = await self._queries.events(look)
             if page.status == CANCELLING or page.status in FINAL_STATUSES:
                 return

@@ -3,12 +3,14 @@
 Every answer is of the asking project; a run of another project does not exist.
 """
 
+import asyncio
 import base64
 import json
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 from pydantic import ValidationError
 
 from towpath_contracts.decisions.request import Cost, Usage
@@ -37,7 +39,7 @@ from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
 from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
-from towpath_fabric.postgres.pool import Queries
+from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
 from towpath_orchestrator.app.api.run_export import erased_problem
 from towpath_orchestrator.app.state_cache import RunWaiters
@@ -46,7 +48,7 @@ from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, CallOutcomeCo
 RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
 
 LOOK_S = 0.25
-"""Whoever waits also looks this often: another replica may have moved the run."""
+"""What requests wait for is looked at this often, in one query for all: another replica may have moved a run."""
 
 PAGE_BYTES = 600_000
 """A page is cut here, below the broker's 1 MiB; its reader asks on from where it ends."""
@@ -170,11 +172,10 @@ class RunQueries:
         self._changes = changes
         self._endings = endings
         self._statuses = KeyBatchLoader(self._load_statuses)
+        self._looker: asyncio.Task[None] | None = None
 
     async def get_run(self, request: GetRun) -> RunView:
-        """Return a run, waiting up to `wait_ms` for its end; what became of its calls only where that is asked."""
-        if request.wait_ms:
-            await self.await_end(request)
+        """Return a run as it is; what became of its calls only where that is asked."""
         row = await self._pool.fetchrow(RECORDS.whole_run, request.run_id, request.project)
         if row is None:
             raise _unknown(request.run_id, request.project)
@@ -204,8 +205,24 @@ class RunQueries:
             now = monotonic()
             if is_over(found) or now >= until:
                 return
-            next_look = LOOK_S - now % LOOK_S  # requests that wait look at the same times, so that they share a look
-            await wakers.wait(request.run_id, min(until - now, next_look))
+            if self._looker is None or self._looker.done():
+                self._looker = asyncio.create_task(self._look_for_others(), name="run-waits")
+            await wakers.wait(request.run_id, until - now, is_over)
+
+    async def _look_for_others(self) -> None:
+        """Wake requests whose runs another replica has moved, as long as any wait; where that fails, all look anew."""
+        while waited := {*self._changes.run_ids(), *self._endings.run_ids()}:
+            await asyncio.sleep(LOOK_S)
+            try:
+                found = await self._load_statuses(list(waited))
+            except (*DATABASE_DOWN, asyncpg.PostgresError):
+                found = None
+            for run_id in waited:
+                for wakers in (self._changes, self._endings):
+                    if found is None or run_id not in found:
+                        wakers.wake(run_id)
+                    else:
+                        wakers.wake_if_over(run_id, found[run_id])
 
     async def _load_statuses(self, run_ids: list[UUID]) -> dict[UUID, Any]:
         return {row["run_id"]: row for row in await self._pool.fetch(QUERIES.run_statuses, run_ids)}
@@ -244,14 +261,8 @@ class RunQueries:
         return RunPage(runs=runs, next_before=runs[-1].run_id if more else None)
 
     async def events(self, request: GetEvents) -> EventPage:
-        """Return a page of a run's log, waiting up to `wait_ms` for something new."""
-        until = monotonic() + request.wait_ms / 1000
-        while True:
-            page = await self._page(request.run_id, request.project, request.after, request.limit)
-            left = until - monotonic()
-            if page.entries or page.status in FINAL_STATUSES or left <= 0:
-                return page
-            await self._changes.wait(request.run_id, min(left, LOOK_S))
+        """Return a page of a run's log as it is; who wants to wait awaits the news first."""
+        return await self._page(request.run_id, request.project, request.after, request.limit)
 
     async def events_since(self, request: GetEventsSince) -> EventPage:
         """Return a page of any run's log, for services that read every project."""

@@ -63,14 +63,14 @@ class RunQuestions:
             await self._queries.await_end(request)
         turns = self._pages if request.effects else self._looks
         async with turns.held(caller):
-            return await self._queries.get_run(request.model_copy(update={"wait_ms": 0}))
+            return await self._queries.get_run(request)
 
     async def events(self, request: GetEvents, caller: str) -> EventPage:
         """Return a page of a run's log, waiting for news as long as is asked."""
         if request.wait_ms:
             await self._queries.await_news(request)
         async with self._pages.held(caller):
-            return await self._queries.events(request.model_copy(update={"wait_ms": 0}))
+            return await self._queries.events(request)
 
     async def blob(self, request: GetBlobChunk, caller: str) -> BlobChunk:
         """Return a piece of a blob."""

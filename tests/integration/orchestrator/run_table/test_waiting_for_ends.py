@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import DatabaseUrl
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.runs.views import GetRun
+from towpath_contracts.runs.views import GetRun, RunView
 from towpath_fabric.postgres.pool import open_pool
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.api.queries import RunQueries
@@ -38,6 +38,11 @@ class CountingPool:
         return await self._pool.fetchrow(statement, *values)
 
 
+async def read_at_end(queries: RunQueries, ask: GetRun) -> RunView:
+    await queries.await_end(ask)
+    return await queries.get_run(ask)
+
+
 async def test_requests_that_wait_share_their_looks_and_each_sees_the_end_of_its_run(database: DatabaseUrl) -> None:
     runs = [uuid4() for _ in range(60)]
     owner = await asyncpg.connect(database())
@@ -45,8 +50,8 @@ async def test_requests_that_wait_share_their_looks_and_each_sees_the_end_of_its
     counting = CountingPool(pool)
     queries = RunQueries(counting, RunWaiters(), RunWaiters())
 
-    def ask(run_id: UUID, project: str = "default") -> Any:
-        return queries.get_run(GetRun(run_id=run_id, project=project, wait_ms=20_000))
+    async def ask(run_id: UUID, project: str = "default") -> RunView:
+        return await read_at_end(queries, GetRun(run_id=run_id, project=project, wait_ms=20_000))
 
     try:
         await owner.execute(INSERT, runs)
@@ -73,7 +78,7 @@ async def test_requests_that_wait_are_told_that_the_database_is_away(database: D
     queries = RunQueries(pool, RunWaiters(), RunWaiters())
     await owner.execute(INSERT, [run_id])
     ask = GetRun(run_id=run_id, project="default", wait_ms=20_000)
-    asked = [asyncio.create_task(queries.get_run(ask)) for _ in range(2)]
+    asked = [asyncio.create_task(read_at_end(queries, ask)) for _ in range(2)]
     await asyncio.sleep(0)
     await pool.close()
     await owner.close()
