@@ -92,7 +92,7 @@ class SubmitTask(ClientMessage):
 
 
 class RunAccepted(Message):
-    """The run exists and will reach a recorded status."""
+    """The run exists and will reach a recorded status; `timeout_ms` is how long it may be active."""
 
     run_id: UUID
     project: str
@@ -100,4 +100,5 @@ class RunAccepted(Message):
     version: int
     status: str
     created_at: datetime
+    timeout_ms: int | None = None
     duplicate: bool = False

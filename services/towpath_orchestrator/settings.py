@@ -5,8 +5,10 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
+from towpath_contracts.run_limits import MAX_TIMEOUT_MS
 from towpath_engine.publish.networks import model_is_known
 from towpath_fabric.settings import Settings
+from towpath_orchestrator.core.run_times import USUAL_TIMES_MS, RunTimes
 
 
 class OrchestratorSettings(Settings):
@@ -63,6 +65,17 @@ class OrchestratorSettings(Settings):
     A task that names its model, or brings a script, is planned by that.
     """
 
+    network_timeout_ms: int = Field(default=USUAL_TIMES_MS["network"], ge=1, le=MAX_TIMEOUT_MS)
+    """Active time of a run whose task and network name none; the next four are those of the other kinds of runs."""
+
+    swarm_timeout_ms: int = Field(default=USUAL_TIMES_MS["swarm"], ge=1, le=MAX_TIMEOUT_MS)
+    goal_timeout_ms: int = Field(default=USUAL_TIMES_MS["goal"], ge=1, le=MAX_TIMEOUT_MS)
+    plan_timeout_ms: int = Field(default=USUAL_TIMES_MS["plan"], ge=1, le=MAX_TIMEOUT_MS)
+    background_timeout_ms: int = Field(default=USUAL_TIMES_MS["background"], ge=1, le=MAX_TIMEOUT_MS)
+
+    max_timeout_ms: int = Field(default=MAX_TIMEOUT_MS, ge=1, le=MAX_TIMEOUT_MS)
+    """The longest active time of any run; a task that asks for more is refused, a network's is cut."""
+
     allow_scripts: bool = False
     allow_anonymous: bool = False
 
@@ -73,6 +86,12 @@ class OrchestratorSettings(Settings):
             msg = f"{model!r} is not provider:model"
             raise ValueError(msg)
         return model
+
+    @property
+    def run_times(self) -> RunTimes:
+        """How long runs may be active."""
+        usual = {kind: getattr(self, f"{kind}_timeout_ms") for kind in USUAL_TIMES_MS}
+        return RunTimes(usual_ms=usual, longest_ms=self.max_timeout_ms)
 
     @property
     def active_share(self) -> int:

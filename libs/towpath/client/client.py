@@ -89,9 +89,10 @@ class Client(ClientResources):
         """Submit a task and return once it is accepted.
 
         *options* are the further fields of SubmitTask: `agent_key`, `version`, `max_steps`, `model`, `script`,
-        `labels`, `system_params`, `quoted_inputs`, `idempotency_key`, … Without a key the client makes one, so that its
-        own repeat after a lost answer never starts a second run. Put what others wrote, such as a customer's mail, into
-        `quoted_inputs` and not into *message*, which counts as what the caller says.
+        `labels`, `system_params`, `quoted_inputs`, `idempotency_key`, …; and `deadline`, the time that the run may be
+        active, in seconds or as text such as "30m": the answer says it as `timeout_ms`. Without a key the client makes
+        one, so that its own repeat after a lost answer never starts a second run. Put what others wrote, such as a
+        customer's mail, into `quoted_inputs` and not into *message*, which counts as what the caller says.
         """
         from towpath_contracts.tasks import RunAccepted
 
@@ -138,7 +139,8 @@ class Client(ClientResources):
 
         With *output_type*, a pydantic model, the answer is held against its JSON Schema, and `output` is an instance.
         With *plan*, a `towpath.plan`, or a sentence that a model is to plan, `output` says what became of its steps.
-        Raises RunTimeoutError after *timeout* (seconds, or text such as "5m"); the run goes on.
+        Raises RunTimeoutError after *timeout* (seconds, or text such as "5m"); the run goes on, as long as its
+        `deadline` among *options* lets it.
         """
         from towpath.tasks.outputs import typed
         from towpath.tasks.plans import plan_run
@@ -312,6 +314,15 @@ class Client(ClientResources):
         return await self._transport.request(method, path, body=body, query=query)
 
 
+def _deadline_ms(deadline: str | float) -> int:
+    from towpath.tools.declaration import seconds
+
+    try:
+        return round(seconds(deadline) * 1000)
+    except (TypeError, ValueError) as error:
+        raise RefusedError(problem("request_invalid", f"deadline: {error}")) from error
+
+
 def _task(network: str, message: str, options: dict[str, Any]) -> "SubmitTask":
     from pydantic import ValidationError
 
@@ -322,6 +333,8 @@ def _task(network: str, message: str, options: dict[str, Any]) -> "SubmitTask":
     from towpath_contracts.tasks import SubmitTask
 
     written = {"network": network, "user_message": message, **options}
+    if (deadline := written.pop("deadline", None)) is not None:
+        written["timeout_ms"] = _deadline_ms(deadline)
     if "goal" in written:
         written["goal"] = goal_json(written["goal"])
     if "background" in written:

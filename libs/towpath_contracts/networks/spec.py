@@ -51,7 +51,8 @@ class NetworkSpec(ClientMessagePart):
     """A network as written in YAML or Python; `publish` compiles it.
 
     With `swarm` its agents work together in a fixed manner: then the lead is the default agent and every member may
-    respond, without anybody saying so; and `max_steps`, where it is left at 10, is 10 for each agent.
+    respond, without anybody saying so; and `max_steps`, where it is left at 10, is 10 for each agent. Without
+    `timeout_ms` a run has the active time that is usual for its kind.
     """
 
     kind: str = Field(default="Network", pattern="^Network$")
@@ -61,7 +62,7 @@ class NetworkSpec(ClientMessagePart):
     agents: tuple[AgentSpec, ...] = Field(max_length=50)
     max_steps: int = Field(default=MAX_STEPS, ge=1, le=MAX_STEPS_CAP)
     max_tool_errors: int = Field(default=8, ge=1, le=MAX_STEPS_CAP)
-    timeout_ms: int = Field(default=300_000, ge=1, le=MAX_TIMEOUT_MS)
+    timeout_ms: int | None = Field(default=None, ge=1, le=MAX_TIMEOUT_MS)
     step_timeout_ms: int = Field(default=60_000, ge=1, le=MAX_STEP_TIMEOUT_MS)
     force_respond: bool = False
     force_respond_agent: str | None = None
@@ -99,7 +100,7 @@ class NetworkSnapshot(MessagePart):
     tools: dict[str, ToolSpec]
     max_steps: int
     max_tool_errors: int
-    timeout_ms: int
+    timeout_ms: int | None = Field(default=None, exclude_if=is_unset)
     step_timeout_ms: int
     force_respond: bool = False
     force_respond_agent: str | None = None

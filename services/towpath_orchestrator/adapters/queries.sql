@@ -247,7 +247,8 @@ SELECT statement_timestamp()
 SELECT statement_timestamp() AS now, version AS budgets FROM runs.budget_version
 
 -- name: idempotent_run
-SELECT i.run_id, i.request_digest, r.project, r.network, r.version, r.status, r.created_at
+SELECT i.run_id, i.request_digest, r.project, r.network, r.version, r.status, r.created_at,
+       (SELECT (e.event ->> 'timeout_ms')::bigint FROM runs.run_event e WHERE e.run_id = r.run_id AND e.seq = 1) AS timeout_ms
 FROM runs.idempotency i JOIN runs.run r USING (run_id)
 WHERE i.project = $1 AND i.caller = $2 AND i.key = $3
 

@@ -20,6 +20,7 @@ from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail
 from towpath_contracts.tasks import SubmitTask, TaskGrantRule
 from towpath_contracts.tools.grants import Grants, narrow
 from towpath_engine.publish.networks import model_is_known
+from towpath_orchestrator.core.run_times import USUAL_TIMES, RunTimes
 from towpath_orchestrator.core.task_kinds import (
     goal_problems,
     kind_of,
@@ -49,6 +50,7 @@ def check_task(
         *swarm_problems(task, snapshot),
         *plan_problems(task, snapshot),
         *mounted(task).problems,
+        *settings.run_times.problems(task),
     )
     details: list[ProblemDetail] = [*_grant_problems(task.grant or (), snapshot), *kind, *found]
     if task.agent_key is not None and task.agent_key not in snapshot.agents:
@@ -127,6 +129,7 @@ def created_event(
     script_digest: str | None,
     parent: RunCreated | None = None,
     planner_model: str | None = None,
+    times: RunTimes = USUAL_TIMES,
 ) -> RunCreated:
     """Return the first event of the run: the task with every default filled in.
 
@@ -157,7 +160,7 @@ def created_event(
         script_digest=script_digest,
         max_steps=task.max_steps or _steps(goal, background) or snapshot.max_steps,
         max_tool_errors=task.max_tool_errors or snapshot.max_tool_errors,
-        timeout_ms=_timeout(task, snapshot),
+        timeout_ms=times.of(task, snapshot),
         step_timeout_ms=snapshot.step_timeout_ms,
         context_limit=snapshot.context_limit,
         grant=None if task.grant is None else tuple(rule.model_dump(mode="json") for rule in task.grant),
@@ -188,13 +191,6 @@ def _said(task: SubmitTask) -> str:
 def _plan(task: SubmitTask) -> PlanTask | None:
     """Return the task's plan; its time is the run's."""
     return None if task.plan is None else task.plan.model_copy(update={"timeout_ms": None})
-
-
-def _timeout(task: SubmitTask, snapshot: NetworkSnapshot) -> int:
-    """Return the active time of the run in ms; that of a plan can only lower it."""
-    own = task.timeout_ms or snapshot.timeout_ms
-    planned = task.plan.timeout_ms if task.plan is not None else None
-    return own if planned is None else min(own, planned)
 
 
 def _goal(task: SubmitTask, snapshot: NetworkSnapshot) -> GoalTask | None:

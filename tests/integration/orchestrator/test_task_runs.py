@@ -90,6 +90,7 @@ async def test_a_repeated_key_gives_the_same_run_and_another_body_a_conflict(
         first = await submit(peers, idempotency_key="k")
         again = await submit(peers, idempotency_key="k")
         assert (again["run_id"], again["duplicate"]) == (first["run_id"], True)
+        assert first["timeout_ms"] == again["timeout_ms"] > 0
         other = await submit(peers, idempotency_key="k", debug=True)
         assert (other["code"], other["run_id"]) == ("idempotency_conflict", first["run_id"])
 

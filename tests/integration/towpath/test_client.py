@@ -150,6 +150,16 @@ async def test_waiting_has_an_end_and_the_run_goes_on(client: Client, peers: Pee
     assert (await client.result(accepted.run_id, 20)).status == "cancelled"
 
 
+async def test_a_run_ends_at_the_deadline_that_its_caller_names(client: Client, peers: Peers) -> None:
+    peers.answer_tools = False
+    accepted = await client.submit("solo", "hello", deadline="500ms")
+    assert accepted.timeout_ms == 500
+    ended = await client.result(accepted.run_id, 30)
+    assert (ended.status, ended.reason) == ("timed_out", "deadline_exceeded")
+    with pytest.raises(RefusedError, match="deadline: 'soon' is not a duration"):
+        await client.submit("solo", "hello", deadline="soon")
+
+
 async def test_the_same_key_gives_the_same_run(client: Client, peers: Peers) -> None:
     key = uuid.uuid4().hex
     first = await client.submit("solo", "hello", idempotency_key=key)

@@ -48,6 +48,8 @@ class TaskOptions:
     "The same key and task give the same run for 24 hours."
     max_steps: int | None = None
     "Stop after so many steps."
+    deadline: str | None = None
+    "End the run after so much active time, such as 30m, and not after that of its network or kind (docs/runs.md)."
     usd: float | None = None
     "Spend at most so many dollars; each call reserves its worst case first (docs/budgets.md)."
     tokens: int | None = None
@@ -68,6 +70,7 @@ class TaskOptions:
             "max_steps": self.max_steps,
             "labels": read_labels(self.label),
             "quoted_inputs": read_quoted(self.quote) or None,
+            "deadline": self.deadline,
             "debug": self.debug,
             "budget": self._budget(),
         }

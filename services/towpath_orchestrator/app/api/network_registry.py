@@ -31,6 +31,7 @@ from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
+from towpath_orchestrator.core.run_times import USUAL_TIMES_MS
 
 Wanted = tuple[str, str, int | None]
 """Project, network, version; None is the current one."""
@@ -233,7 +234,7 @@ class NetworkRegistry:
             user_message=user_message,
             max_steps=snapshot.max_steps,
             max_tool_errors=snapshot.max_tool_errors,
-            timeout_ms=snapshot.timeout_ms,
+            timeout_ms=snapshot.timeout_ms or USUAL_TIMES_MS["network"],
             step_timeout_ms=snapshot.step_timeout_ms,
             context_limit=snapshot.context_limit,
         )

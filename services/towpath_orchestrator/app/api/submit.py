@@ -220,6 +220,7 @@ class TaskIntake:
                     version=task.version,
                     status=str(state.status),
                     created_at=now,
+                    timeout_ms=task.timeout_ms,
                 )
             )
         self._cache.put(state)
@@ -263,7 +264,7 @@ def repeated_answer(row: Any, key: str | None, request_digest: str | None) -> Ru
     if row["request_digest"] != request_digest:
         detail = f"key {key!r} belongs to run {row['run_id']} with another request"
         raise ProblemError(problem("idempotency_conflict", detail, run_id=str(row["run_id"])))
-    fields = ("run_id", "project", "network", "version", "status", "created_at")
+    fields = ("run_id", "project", "network", "version", "status", "created_at", "timeout_ms")
     return RunAccepted(**{name: row[name] for name in fields}, duplicate=True)
 
 

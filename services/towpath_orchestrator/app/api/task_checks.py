@@ -114,8 +114,8 @@ class TaskChecker:
                     raise ProblemError(refused)
                 script_digest = await self._store_script(task, project)
                 await self._store.store_texts(project, mounted(task).texts)
-                planner = self._settings.planner_model
-                created = created_event(task, version, snapshot, caller, script_digest, parent, planner)
+                planner, times = self._settings.planner_model, self._settings.run_times
+                created = created_event(task, version, snapshot, caller, script_digest, parent, planner, times)
         except GrantChainTooLongError as error:
             raise ProblemError(problem("limit_exceeded", str(error))) from error
         except DATABASE_DOWN as error:
