@@ -37,6 +37,15 @@ class RunAdmittedFact(FactBase):
     type: Literal["run.admitted"] = "run.admitted"
 
 
+class InheritedGate(MessagePart):
+    """A gate of the run itself that is open where a fork begins: the fork asks the same of a person."""
+
+    gate_type: str
+    key: str
+    reason: str
+    detail: JsonObject
+
+
 class RunForkedFact(FactBase):
     """A run begins as a fork: what it inherits, who forked it, and a note for the model. Never sent over the inbox."""
 
@@ -45,6 +54,7 @@ class RunForkedFact(FactBase):
     by: str
     note: str = ""
     inherited: JsonObject
+    gates: tuple[InheritedGate, ...] = Field(default=(), exclude_if=lambda gates: not gates)
 
 
 class DecisionMadeFact(FactBase):

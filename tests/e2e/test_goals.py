@@ -105,6 +105,22 @@ async def test_c2_the_task_state_has_every_field_at_any_moment(place: Place) -> 
     assert refused.json()["code"] == "not_a_goal"
 
 
+async def test_a_fork_of_a_goal_that_waits_for_a_person_asks_them_too(place: Place) -> None:
+    """Row C11: a gate stands until somebody with the right to it decides; who may fork can't do without."""
+    asks = {"action": "REQUEST_GATE", "action_reasoning": "", "action_details": {"reason": "May I?"}}
+    run_id = await place.pursue([use("lab.edit", n=0), asks, TESTED], PASSES)
+    asked = await place.gate(run_id)
+    body = {"from_step": 3, "script": [TESTED]}
+    forked = (await place.client.post(f"/v1/runs/{run_id}/fork", json=body)).json()["run_id"]
+    gate = await place.gate(forked)
+    assert (gate["gate_type"], gate["reason"]) == (asked["gate_type"], asked["reason"]) == ("manual", "May I?")
+    assert (await place.say(gate, "approved")).status_code == 200
+    view = await place.until(forked)
+    assert (view["status"], view["reason"]) == ("completed", "criteria_met")
+    assert (await place.gate(run_id))["gate_id"] == asked["gate_id"], "the run itself still waits"
+    assert (await place.say(asked, "stop", "enough")).status_code == 200
+
+
 async def test_c3_six_ways_to_stop_each_alone(place: Place) -> None:
     """Row C3: criteria met, max steps 20, loop, escalation, timeout, cost limit: all really enforced."""
     edits = [use("lab.edit", n=n) for n in range(30)]

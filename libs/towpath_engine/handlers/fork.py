@@ -1,7 +1,8 @@
 """Forks a run: a new run takes over what another one knew before a step.
 
-Knowledge is inherited, work is not: no call, gate, request, fence, cost or time of the parent is taken over. The ids
-of the new run follow from its own run id, so it never asks again for something that its parent asked for.
+Knowledge is inherited, work is not: no call, request, fence, cost or time of the parent is taken over. The ids of the
+new run follow from its own run id, so it never asks again for something that its parent asked for. Where a person was
+asked about the parent itself, the fork asks them too before its first step: else whoever may fork could do without.
 """
 
 from uuid import UUID
@@ -11,6 +12,7 @@ from towpath_contracts.decisions.decision import FinishInstruction
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_engine.evolve import evolve
+from towpath_engine.handlers.run_gates import is_run_gate, open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import EffectKind, RunState, Status, initial
 
@@ -27,6 +29,8 @@ def on_run_forked(run: TransitionBuilder, fact: facts.RunForkedFact) -> None:
     run.emit(ev.RunForked(parent=parent, parent_seq=fact.parent_seq, by=fact.by, inherited=fact.inherited))
     if fact.note:
         run.emit(ev.NoteAdded(step=run.state.step, text=fact.note))
+    for gate in fact.gates:
+        open_run_gate(run, gate.gate_type, gate.key, gate.reason, {**gate.detail, "inherited": True})
 
 
 class ForkStateFinder:
@@ -42,6 +46,7 @@ class ForkStateFinder:
         self._boundary = self._state
         self._first_step: int | None = None
         self._answered = False
+        self._asked: dict[UUID, ev.GateOpened] = {}
         self._last: ev.AnyEvent | None = None
 
     def observe(self, entry: ev.LogEntry) -> bool:
@@ -55,6 +60,8 @@ class ForkStateFinder:
             return True
         self._answered = isinstance(event, ev.InstructionIssued) and isinstance(event.instruction, FinishInstruction)
         self._state = evolve(self._state, entry)
+        if isinstance(event, ev.GateOpened) and event.execution_id is None:
+            self._asked[event.gate_id] = event
         if not _is_preamble(event) or _is_answer(self._last, event):
             self._boundary = self._state
         self._last = event
@@ -79,6 +86,16 @@ class ForkStateFinder:
         else:
             return found
         raise ForkRefusedError(msg)
+
+    def gates(self) -> tuple[facts.InheritedGate, ...]:
+        """Return the gates of the run itself that are open there."""
+        asked = (self._asked[gate.gate_id] for gate in self._boundary.gates if is_run_gate(gate))
+        return tuple(
+            facts.InheritedGate(
+                gate_type=event.gate_type, key=str(event.detail["key"]), reason=event.reason, detail=event.detail
+            )
+            for event in asked
+        )
 
     @property
     def seq(self) -> int:

@@ -22,6 +22,7 @@ def apply_gate_opened(state: RunState, event: ev.GateOpened, at: datetime) -> Ru
         execution_id=event.execution_id,
         approval_id=event.approval_id,
         key=str(event.detail.get("key", "")) if event.execution_id is None else "",
+        inherited=event.execution_id is None and bool(event.detail.get("inherited")),
     )
     if event.execution_id is None:
         if gate.key == OUT_OF_TIME:

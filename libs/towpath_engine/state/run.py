@@ -163,7 +163,10 @@ class StepChild:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenGate:
-    """A gate that the run waits for; one without `execution_id` is about the run itself, `key` names its cause."""
+    """A gate that the run waits for; one without `execution_id` is about the run itself, `key` names its cause.
+
+    A fork opens an `inherited` one before its first step.
+    """
 
     gate_id: UUID
     gate_type: str
@@ -171,6 +174,7 @@ class OpenGate:
     execution_id: UUID | None = None
     approval_id: UUID | None = None
     key: str = ""
+    inherited: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

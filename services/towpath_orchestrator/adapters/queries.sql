@@ -237,6 +237,12 @@ WITH asked AS (
   SELECT f.run_id, f.first_seq, $20, f.fact::json, $28
   FROM unnest($25::uuid[], $26::bigint[], $27::text[]) AS f (run_id, first_seq, fact)
   JOIN made ON made.run_id = f.run_id
+), opened AS (
+  INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at, expires_at)
+  SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, g.status, g.reason, g.detail::json, $20, g.expires_at
+  FROM json_to_recordset($32::json) AS g (gate_id uuid, run_id uuid, project text, network text, gate_type text,
+    status text, reason text, detail text, expires_at timestamptz)
+  JOIN made ON made.run_id = g.run_id
 )
 SELECT run_id FROM made
 

@@ -19,6 +19,7 @@ from towpath_engine.handlers.gates import (
 )
 from towpath_engine.handlers.phases import after_act
 from towpath_engine.handlers.run_gates import is_run_gate, settle_run_gate
+from towpath_engine.handlers.steps import begin_step
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.tool_result import InternalToolError
 from towpath_engine.rules.workspace_tools import checked_changes, why_lost
@@ -104,8 +105,8 @@ def on_gate_resolved(run: TransitionBuilder, fact: facts.GateResolvedFact) -> No
     if gate is None:
         return
     if is_run_gate(gate):
-        if settle_run_gate(run, gate, fact):
-            after_act(run)
+        if settle_run_gate(run, gate, fact) and run.state.status is not Status.QUEUED:
+            begin_step(run) if gate.inherited else after_act(run)
         return
     run.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=fact.verdict, reason=fact.reason, by=fact.by))
     if fact.verdict == "expired":

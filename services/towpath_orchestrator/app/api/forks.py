@@ -120,7 +120,12 @@ class RunForks:
                 QUERIES.add_blob, request.project, changes["script_digest"], text.encode(), len(text)
             )
         forked = RunForkedFact(
-            run_id=new_run_id(), parent_seq=point.seq, by=request.actor, note=options.note, inherited=inherited
+            run_id=new_run_id(),
+            parent_seq=point.seq,
+            by=request.actor,
+            note=options.note,
+            inherited=inherited,
+            gates=point.gates(),
         )
         return forked, parent.model_copy(update=changes)
 

@@ -25,6 +25,7 @@ from towpath_engine.state.run import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN, INVALID_DATA
+from towpath_orchestrator.adapters.batch_rows import opened_gates
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.adapters.storable_text import storable, storable_json
 from towpath_orchestrator.app.admission import AdmissionController
@@ -316,4 +317,5 @@ def _columns(batch: list[Submission], now: datetime, ageing_s: float) -> list[An
     columns += [list(column) for column in zip(*events, strict=True)]
     columns += [list(column) for column in zip(*facts, strict=True)] if facts else [[], [], []]
     forked = [s.task.forked_from and s.task.forked_from.run_id for s, _ in pairs]
-    return [*columns, ENGINE_VERSION, [s.task.kind for s, _ in pairs], ageing_s, forked]
+    gates = opened_gates([_first_transition(s, state) for s, state in pairs if s.forked is not None])
+    return [*columns, ENGINE_VERSION, [s.task.kind for s, _ in pairs], ageing_s, forked, gates]

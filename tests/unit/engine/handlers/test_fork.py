@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 import pytest
+from tests.support.engine.goal_machine import goal_run
 from tests.support.engine.golden_logs import SCENES
 from tests.support.engine.machine import START, Machine, respond, task, use
 
@@ -19,7 +20,7 @@ from towpath_engine.handlers.fork import ForkRefusedError, ForkStateFinder
 from towpath_engine.reducers.fork import inherited_of
 from towpath_engine.replay import create, replay
 from towpath_engine.requests.network_context import build_context
-from towpath_engine.state.run import RunState, initial
+from towpath_engine.state.run import RunState, Status, initial
 
 CHILD = UUID("01930000-0000-7000-8000-000000000002")
 
@@ -39,7 +40,9 @@ def before(parent: Machine, step: int, entries: Iterable[LogEntry] | None = None
 class Fork:
     """The first breath of a fork: its log, its facts, and what it asks for."""
 
-    def __init__(self, parent: Machine, step: int, note: str = "", *, new_script: bool = False) -> None:
+    def __init__(
+        self, parent: Machine, step: int, note: str = "", *, new_script: bool = False, admit: bool = True
+    ) -> None:
         point = before(parent, step)
         inherited = inherited_of(point.state(), new_script=new_script)
         found = parent.state.created.model_copy(
@@ -47,14 +50,24 @@ class Fork:
         )
         self.state, first = create(CHILD, parent.network, found, START)
         self.entries, self.effects = [first], []
-        self.facts = [
-            facts.RunForkedFact(run_id=CHILD, parent_seq=point.seq, by="ann", note=note, inherited=inherited),
-            facts.RunAdmittedFact(run_id=CHILD),
-        ]
-        for fact in self.facts:
-            made, effects, self.state = advance(self.state, fact, START)
-            self.entries += made
-            self.effects += effects
+        self.facts: list[facts.AnyFact] = []
+        self.take(
+            facts.RunForkedFact(
+                run_id=CHILD, parent_seq=point.seq, by="ann", note=note, inherited=inherited, gates=point.gates()
+            )
+        )
+        if admit:
+            self.take(facts.RunAdmittedFact(run_id=CHILD))
+
+    def take(self, fact: facts.AnyFact) -> None:
+        made, effects, self.state = advance(self.state, fact, START)
+        self.facts.append(fact)
+        self.entries += made
+        self.effects += effects
+
+    def resolve(self, verdict: str, reason: str = "") -> None:
+        (gate,) = self.state.gates
+        self.take(facts.GateResolvedFact(run_id=CHILD, gate_id=gate.gate_id, verdict=verdict, reason=reason, by="ann"))
 
     @property
     def types(self) -> list[str]:
@@ -121,6 +134,50 @@ def test_a_run_that_ended_without_an_answer_can_go_on() -> None:
     assert parent.finished.reason == "max_steps_exceeded"
     state = before(parent, 2).state()
     assert (state.step, state.outputs[0].text, state.is_final) == (1, "b", False)
+
+
+def doubtful() -> Machine:
+    """A goal that waits for a person after its first step."""
+    parent = goal_run("tests.failed == 0")
+    parent.decide({**use("edit"), "uncertain": True})
+    parent.finish()
+    parent.decide({"confidence": 0.1})
+    return parent
+
+
+def test_a_fork_asks_a_person_what_its_parent_still_waits_for() -> None:
+    """Else whoever may fork a run could do without the person whom it asks."""
+    parent = doubtful()
+    fork = Fork(parent, 2)
+    (asked,), (opened,) = (
+        [e.event for e in log if isinstance(e.event, ev.GateOpened)] for log in (parent.entries, fork.entries)
+    )
+    assert (opened.gate_type, opened.reason) == (asked.gate_type, asked.reason) and opened.gate_id != asked.gate_id
+    assert opened.detail == {**asked.detail, "inherited": True}
+    assert (fork.state.status, fork.effects) == (Status.WAITING, [])
+    assert "decision_requested" not in fork.types
+    fork.resolve("approved", "go on")
+    assert fork.types[-2:] == ["note_added", "decision_requested"] and fork.state.step == 2
+    listed = [(fact, START) for fact in fork.facts]
+    assert replay(CHILD, parent.network, fork.entries, listed) is None
+
+
+@pytest.mark.parametrize("verdict", ["approved", "stop"])
+def test_the_gate_of_a_fork_can_be_settled_while_it_waits_for_room(verdict: str) -> None:
+    fork = Fork(doubtful(), 2, admit=False)
+    fork.resolve(verdict, "as you like")
+    assert fork.state.status is (Status.QUEUED if verdict == "approved" else Status.ESCALATED)
+    fork.take(facts.RunAdmittedFact(run_id=CHILD))
+    assert ("decision_requested" in fork.types) == (verdict == "approved")
+
+
+def test_a_gate_that_was_settled_before_the_step_is_not_asked_again() -> None:
+    parent = doubtful()
+    parent.resolve("approved", gate_id=parent.state.gates[0].gate_id)
+    parent.decide(use("edit", text="b"))
+    parent.finish()
+    assert "gate_opened" not in Fork(parent, 3).types
+    assert "gate_opened" not in Fork(parent, 2).types
 
 
 def test_there_are_steps_from_which_nothing_can_be_forked() -> None:
