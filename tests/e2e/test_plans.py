@@ -22,7 +22,7 @@ from tests.support.waiting import eventually
 
 from towpath import Client, RefusedError, plan
 from towpath.cli import main
-from towpath_contracts.runs.views import RunView
+from towpath_contracts.runs.views import GateView, RunView
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -156,6 +156,42 @@ async def test_e8_child_runs_are_found_by_their_family(place: Place) -> None:
     with pytest.raises(RefusedError) as refused:
         await client.plan(listed[0].run_id)
     assert refused.value.code == "not_a_plan"
+
+
+async def gates_below(client: Client, root: UUID) -> tuple[GateView, ...]:
+    """Return the gates of a run and of the runs below it, as soon as there is one."""
+    async with asyncio.timeout(60):
+        while not (found := await client.gates.list(root_run_id=root)):  # noqa: ASYNC110 - nothing announces gates
+            await asyncio.sleep(0.05)
+    return found
+
+
+async def test_e8_a_run_that_waits_for_a_run_below_it_says_for_whom(place: Place) -> None:
+    """Row E8: child runs queryable, and so are the gates that their parents wait for."""
+    client = place.client
+    refund = {**use("orders.refund", order_id="8812", amount=500, reason="broken"), "agent": "billing"}
+    wanted = plan("back").step("billing", "Refund it.", id="back").step("tech", "Look.", id="look")
+    top = await client.submit("support", plan=wanted, script=[refund, says("No.", agent="billing"), *LOOKS])
+    other = await client.submit("support", "Refund it.", agent_key="billing", script=[refund, says("No.")])
+    held = await gates_below(client, top.run_id)
+    (gate,) = held
+    assert gate.run_id != top.run_id and gate.network == "support"
+    view = await client.get(top.run_id)
+    assert view.waits == (f"billing in run {gate.run_id}: approval: {gate.reason}",)
+    assert (await client.get(gate.run_id)).waits == (f"approval: {gate.reason}",)
+    await gates_below(client, other.run_id)
+    assert await client.gates.list(root_run_id=top.run_id) == held, "and those of no other run"
+    unknown = await place.http.get("/v1/gates", params={"root_run": str(top.run_id), "x": "1"})
+    assert (unknown.status_code, unknown.json()["code"]) == (422, "request_invalid")
+    assert [(one["pointer"], one["code"]) for one in unknown.json()["errors"]] == [
+        ("/query/root_run", "parameter_unknown"),
+        ("/query/x", "parameter_unknown"),
+    ]
+    assert "did you mean 'root_run_id'?" in unknown.json()["errors"][0]["detail"]
+    for run_id in (top.run_id, other.run_id):
+        await client.cancel(run_id)
+        await client.result(run_id, 30)
+    assert await client.gates.list(root_run_id=top.run_id) == ()
 
 
 async def test_e9_a_plan_is_waited_for_and_never_lost(place: Place) -> None:

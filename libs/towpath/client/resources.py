@@ -80,20 +80,24 @@ class GateResource:
         *,
         status: str | None = "pending",
         run_id: UUID | str | None = None,
+        root_run_id: UUID | str | None = None,
         paused: bool = True,
         limit: int = 100,
     ) -> tuple[GateView, ...]:
         """Return gates, oldest first, *limit* (500 at most) of them; `status="all"` for settled ones too.
 
-        Without *paused* those that only a switch opens are left out.
+        With *root_run_id* those of that run and of every run below it. Without *paused* those that only a switch opens
+        are left out.
         """
-        return (await self.page(status=status, run_id=run_id, paused=paused, limit=limit)).gates
+        found = await self.page(status=status, run_id=run_id, root_run_id=root_run_id, paused=paused, limit=limit)
+        return found.gates
 
     async def page(
         self,
         *,
         status: str | None = "pending",
         run_id: UUID | str | None = None,
+        root_run_id: UUID | str | None = None,
         paused: bool = True,
         after: UUID | None = None,
         limit: int = 100,
@@ -102,6 +106,7 @@ class GateResource:
         query: dict[str, Any] = {
             "status": status,
             "run_id": None if run_id is None else str(run_id),
+            "root_run_id": None if root_run_id is None else str(root_run_id),
             "after": None if after is None else str(after),
             "limit": limit,
         }

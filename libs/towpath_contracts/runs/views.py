@@ -212,12 +212,16 @@ class GateView(Message):
 
 
 class ListGates(Message):
-    """Gates of a project; without `paused` only those that a person can settle, with `after` those behind that gate."""
+    """Gates of a project; without `paused` only those that a person can settle, with `after` those behind that gate.
+
+    With `root_run_id` those of that run and of every run below it.
+    """
 
     project: str
     status: str | None = "pending"
     run_id: UUID | None = None
     gate_id: UUID | None = None
+    root_run_id: UUID | None = None
     paused: bool = True
     after: UUID | None = None
     limit: int = Field(default=100, ge=1, le=500)

@@ -6,16 +6,18 @@ for `application/json` also keeps web pages of other sites out: a browser asks f
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from starlette.types import Receive, Scope
 
-from towpath_contracts.problems.input_faults import MAX_LISTED, faults_of_sample, list_faults
-from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.problems.input_faults import MAX_LISTED, MAX_PART_CHARS, FaultList, faults_of_sample, list_faults
+from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.strict_json import NotStrictJsonError, read_bounded
 from towpath_gateway.app.dependencies import Requires, dependencies_of
 from towpath_gateway.app.errors import HttpProblemError, validation_problem
@@ -103,12 +105,37 @@ class BoundedJsonRoute(APIRoute):
         taken = body_type(self)
         kind: Callable[[], TypeAdapter[Any] | None] = functools.cache(lambda: taken and TypeAdapter(taken))
 
+        known = frozenset(query_parameters(self.dependant))
+
         async def strict(request: Request) -> Response:
             for requirement in needed:
                 await requirement(request)
+            refuse_unknown_parameters(request, known)
             return await handler(BoundedJsonRequest(request.scope, request.receive, kind()))
 
         return strict
+
+
+def query_parameters(dependant: Dependant) -> Iterator[str]:
+    """Yield the names of what a route, and what it depends on, takes of the query."""
+    yield from (parameter.alias for parameter in dependant.query_params)
+    for below in dependant.dependencies:
+        yield from query_parameters(below)
+
+
+def refuse_unknown_parameters(request: Request, known: Collection[str]) -> None:
+    """Raise HttpProblemError where the query has parameters that the route does not know: what they ask is not done."""
+    unknown = [name for name in dict.fromkeys(request.query_params) if name not in known]
+    if unknown:
+        details = tuple(_unknown_parameter(name[:MAX_PART_CHARS], known) for name in unknown[:MAX_LISTED])
+        raise HttpProblemError(validation_problem(FaultList(details, len(unknown))))
+
+
+def _unknown_parameter(name: str, known: Collection[str]) -> ProblemDetail:
+    near = nearest_name(name, known)
+    hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known)) or 'none'}"
+    detail = f"the route has no parameter {name!r}; {hint}"
+    return ProblemDetail(pointer=f"/query/{name}", code="parameter_unknown", detail=detail)
 
 
 def requirements(route: APIRoute) -> tuple[Requires, ...]:

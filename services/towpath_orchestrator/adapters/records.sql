@@ -58,5 +58,12 @@ WHERE project = $1 AND status = 'pending' AND gate_type = 'paused'
 ORDER BY gate_id LIMIT $4
 
 -- name: waits_of_run
--- Why a run waits: its open gates, oldest first.
-SELECT gate_type, reason FROM runs.gate WHERE run_id = $1 AND status = 'pending' ORDER BY opened_at, gate_id
+-- Why a run waits: at most $2 open gates, its own first, then those of the runs below it, the oldest first.
+WITH RECURSIVE tree AS (
+  SELECT r.run_id, r.agent_key, 0 AS below FROM runs.run r WHERE r.run_id = $1
+  UNION ALL
+  SELECT c.run_id, c.agent_key, t.below + 1 FROM runs.run c JOIN tree t ON c.parent_run_id = t.run_id
+  WHERE c.status IN ('queued', 'running', 'waiting', 'cancelling')
+)
+SELECT g.run_id, t.agent_key, g.gate_type, g.reason FROM tree t JOIN runs.gate g ON g.run_id = t.run_id
+WHERE g.status = 'pending' ORDER BY t.below > 0, g.opened_at, g.gate_id LIMIT $2

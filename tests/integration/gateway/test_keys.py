@@ -84,7 +84,9 @@ async def test_the_project_is_never_taken_from_the_request(place: Place) -> None
     async with await place.client("shop", "alice") as alice:
         refused = await alice.post("/v1/runs", json={**TASK, "project": "bank"})
         assert (refused.status_code, refused.json()["code"]) == (422, "request_invalid")
-        await alice.get("/v1/runs?project=bank")
+        named = await alice.get("/v1/runs?project=bank")
+        assert (named.status_code, named.json()["code"]) == (422, "request_invalid")
+        await alice.get("/v1/runs")
         assert place.peer.requests(rpc.LIST_RUNS.subject)[0]["project"] == "shop"
 
 

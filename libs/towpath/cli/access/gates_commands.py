@@ -65,6 +65,7 @@ def all_values(row: Mapping[str, Any]) -> str:
 _LIST = (
     Column("gate", "gate_id", is_id=True),
     Column("status", "status"),
+    Column("run", "run_id", is_id=True),
     Column("what", describe_gate),
     Column("why", why_in_short),
     Column("votes", quorum_progress),
@@ -115,11 +116,11 @@ async def list_gates(
 
     Args:
         status: pending, approved, denied, expired, settled, void, or all.
-        run: Only gates of this run.
+        run: Only gates of this run and of the runs below it.
     """
     async with common.connect() as client:
         run_id = None if run is None else await short_ids.resolve_run_id(client, run)
-        gates = await client.gates.list(status=status, run_id=run_id)
+        gates = await client.gates.list(status=status, root_run_id=run_id)
     rows = [gate.model_dump(mode="json") for gate in gates]
     common.out().rows("gates", rows, _LIST, empty="Nothing waits for a person.")
 

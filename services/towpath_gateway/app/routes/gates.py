@@ -76,6 +76,7 @@ async def list_gates(
     principal: GatesReader,
     status: Annotated[GateStatus | Literal["all"], Query(description="`all` for every status")] = "pending",
     run_id: UUID | None = None,
+    root_run_id: Annotated[UUID | None, Query(description="of this run and of every run below it")] = None,
     paused: Annotated[bool, Query(description="with the gates that only a switch opens")] = True,
     after: Annotated[UUID | None, Query(description="`next_after` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
@@ -83,7 +84,13 @@ async def list_gates(
     """Return the project's gates, oldest first."""
     wanted = None if status == "all" else status
     request = ListGates(
-        project=principal.project, status=wanted, run_id=run_id, paused=paused, after=after, limit=limit
+        project=principal.project,
+        status=wanted,
+        run_id=run_id,
+        root_run_id=root_run_id,
+        paused=paused,
+        after=after,
+        limit=limit,
     )
     return json_answer(await dependencies.platform.request(rpc.LIST_GATES, request))
 

@@ -59,6 +59,9 @@ BRIEF_BYTES = 4_096
 MAX_EFFECTS = 1_000
 """Effects in one answer: about 200 KB, well below the broker's 1 MiB."""
 
+MAX_WAITS = 50
+"""Gates that one answer names as what a run waits for; `GET /v1/gates?root_run_id=` lists all."""
+
 EVENTS_AT_ONCE = 200
 """Events read at once for the list of effects; arguments and results stay in the database."""
 
@@ -156,6 +159,12 @@ def _purposes(rows: list[Any]) -> dict[UUID, ChildPurpose]:
     return purposes
 
 
+def _wait(row: Any, run_id: UUID) -> str:
+    """Say what a run waits for: at its own gate, or at that of a run below it, which is named."""
+    own = f"{row['gate_type']}: {row['reason']}"
+    return own if row["run_id"] == run_id else f"{row['agent_key']} in run {row['run_id']}: {own}"
+
+
 def _gate(row: Any) -> GateView:
     fields = dict(row)
     fields["detail"] = json.loads(fields["detail"])
@@ -231,8 +240,8 @@ class RunQueries:
         """Add what an unfinished run waits for, if it waits for anything."""
         if run.status not in WAITING:
             return run
-        rows = await self._pool.fetch(RECORDS.waits_of_run, run.run_id)
-        return run.model_copy(update={"waits": tuple(f"{row['gate_type']}: {row['reason']}" for row in rows)})
+        rows = await self._pool.fetch(RECORDS.waits_of_run, run.run_id, MAX_WAITS)
+        return run.model_copy(update={"waits": tuple(_wait(row, run.run_id) for row in rows)})
 
     async def _with_effects(self, run: RunView) -> RunView:
         """Add what became of the calls of a run that was stopped, or ended without its answer."""
@@ -307,7 +316,8 @@ class RunQueries:
         """Return gates of a project, oldest first; where `after` is no gate, nothing is behind it."""
         status = None if request.status in (None, "all") else request.status
         asked = (request.project, status, request.run_id, request.gate_id, request.paused)
-        rows = await self._pool.fetch(QUERIES.list_gates, *asked, request.after, request.limit + 1)
+        more_asked = (request.after, request.limit + 1, request.root_run_id)
+        rows = await self._pool.fetch(QUERIES.list_gates, *asked, *more_asked)
         shown = within_page(rows[: request.limit], "detail")
         more = len(shown) < len(rows)
         return GatePage(gates=tuple(map(_gate, shown)), next_after=shown[-1]["gate_id"] if more else None)
