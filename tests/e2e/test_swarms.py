@@ -379,22 +379,25 @@ async def test_e7_no_door_lets_more_in_than_the_caps(client: Client, platform: P
     for swarm in ({"mode": "team", "max_parallel": 5}, {"mode": "workflow", "members": ["s0"], "swarms": deep}):
         with pytest.raises(RefusedError):
             await client.networks.publish({"name": "raised", "agents": PLANNERS["agents"], "swarm": swarm})
-    again = {"steps": [{"type": "agent", "agent": {"agent_key": "boss", "prompt": "Plan on."}}]}
+    agents = ({"agent_key": "boss", "prompt": prompt} for prompt in ("Plan on.", "Go deeper.", "Ask more.", "Again."))
     script = [
         *(use("agent_orchestrate", "boss", **raised) for raised, _pointer in RAISED),
-        use("agent_orchestrate", "boss", plan=again),
-        use("agent_orchestrate", "boss", plan=again),
+        *(use("agent_orchestrate", "boss", plan={"steps": [{"type": "agent", "agent": one}]}) for one in agents),
         says("boss", "As deep as it goes."),
+        *(says("boss", "Below it is done.") for _ in range(2)),
         says("boss", "Done."),
     ]
     run = await client.run("planners", "Plan it.", script=script, timeout=90)
     assert (run.status, run.final) == ("completed", {"message": "Done."}), run.reason
     calls = [one.event for one in await log(client, run.run_id) if one.event.type.startswith("tool_call_")]
-    assert [getattr(one, "status", "denied") for one in calls][-1] == "succeeded"
-    assert not [one for one in calls[:-1] if getattr(one, "status", "denied") == "succeeded"], "each was an error"
-    (plan,) = (await client.tree(run.run_id)).children
-    (boss,) = plan.children
-    (last,) = boss.children
-    assert (last.depth, last.kind, last.status, last.children) == (3, "plan", "failed", ())
-    ended = await client.get(last.run_id)
-    assert ended.final is not None and ended.final["errors"][0]["error"]["code"] == "depth_exceeded"
+    ends = [getattr(one, "status", "denied") for one in calls]
+    assert ends[-1] == "succeeded" and "succeeded" not in ends[:-1], "each was an error"
+    below = await client.tree(run.run_id)
+    for depth in (1, 2, 3):
+        (plan,) = below.children
+        (below,) = plan.children
+        assert (plan.kind, plan.depth, below.agent_key, below.depth) == ("plan", depth, "boss", depth)
+    (code,) = [
+        one.event.failure.code for one in await log(client, below.run_id) if one.event.type == "tool_call_finished"
+    ]
+    assert code == "depth_exceeded"

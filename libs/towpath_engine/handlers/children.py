@@ -45,9 +45,18 @@ def depth_of(state: RunState) -> int:
     return 0 if parent is None else parent.depth
 
 
+def child_depth(state: RunState) -> int:
+    """Return how deep a child of the run stands.
+
+    An agent asks for a plan to have agents work: so these stand as deep as the plan, and agents nest as they ask.
+    """
+    ordered = state.created.plan is not None and state.created.parent is not None
+    return depth_of(state) if ordered else depth_of(state) + 1
+
+
 def can_spawn(state: RunState) -> bool:
     """Return whether the run may have children: depth is bounded."""
-    return depth_of(state) < MAX_DEPTH
+    return child_depth(state) <= MAX_DEPTH
 
 
 def child_id(parent: UUID, step: int, index: int, at: datetime) -> UUID:
@@ -115,7 +124,7 @@ def new_child_run(state: RunState, event: ev.ChildStarted) -> NewChildRun:
         root_id=state.run_id if own.parent is None else own.parent.root_id,
         step=event.step,
         index=event.index,
-        depth=depth_of(state) + 1,
+        depth=child_depth(state),
         max_parallel=state.max_parallel,
     )
     created = own.model_copy(

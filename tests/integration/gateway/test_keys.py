@@ -83,9 +83,7 @@ async def test_a_project_never_sees_the_runs_of_another(place: Place) -> None:
 async def test_the_project_is_never_taken_from_the_request(place: Place) -> None:
     async with await place.client("shop", "alice") as alice:
         refused = await alice.post("/v1/runs", json={**TASK, "project": "bank"})
-        assert (refused.status_code, refused.json()["code"]) == (422, "request_invalid")
-        named = await alice.get("/v1/runs?project=bank")
-        assert (named.status_code, named.json()["code"]) == (422, "request_invalid")
+        assert (refused.status_code, (await alice.get("/v1/runs?project=bank")).status_code) == (422, 422)
         await alice.get("/v1/runs")
         assert place.peer.requests(rpc.LIST_RUNS.subject)[0]["project"] == "shop"
 

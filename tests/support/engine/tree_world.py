@@ -189,7 +189,8 @@ class TreeWorld:
         created = new_child_run(parent, event).task
         above = parent.created
         depth = 0 if above.parent is None else above.parent.depth
-        assert created.parent is not None and created.parent.depth == depth + 1 <= DEPTH
+        below = 0 if above.plan is not None and above.parent is not None else 1  # agents of a plan that one asked for
+        assert created.parent is not None and created.parent.depth == depth + below <= DEPTH
         assert created.parent.root_id == next(iter(self.runs)) and created.max_steps <= above.max_steps
         began = parent.active_deadline()
         left = above.timeout_ms if began is None else (began - self.now) / timedelta(milliseconds=1)

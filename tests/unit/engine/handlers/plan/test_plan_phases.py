@@ -175,15 +175,14 @@ def test_e5_results_stand_under_their_keys_and_without_one_under_the_step() -> N
     assert run.output["bindings"] == {"a": {"n": 0}, "c": {"n": 2}, "mix": {"1": {"n": 1}, "3": {"n": 3}}}
 
 
-def test_e7_a_plan_that_stands_three_deep_starts_nobody() -> None:
-    """Row E7: depth ≤ 3."""
-    parent = {"run_id": RUN, "root_id": RUN, "step": 1, "index": 0}
-    deep = PlanRun(step("ann"), parent={**parent, "depth": 3})
-    assert deep.children == [] and deep.output["errors"][0]["error"]["code"] == "depth_exceeded"
-    shallow = PlanRun(step("ann"), parent={**parent, "depth": 2})
-    (child,) = shallow.children
-    begun = new_child_run(shallow.state, child).task.parent
-    assert begun is not None and begun.depth == 3
+@pytest.mark.parametrize("deep", [1, 3])
+def test_e7_the_agents_of_a_plan_that_an_agent_asked_for_stand_beside_it(deep: int) -> None:
+    """Row E7: depth ≤ 3, so that orchestrations nest three deep; the agents of a submitted plan stand below it."""
+    ordered = PlanRun(step("ann"), parent={"run_id": RUN, "root_id": RUN, "step": 1, "index": 0, "depth": deep})
+    for plan, depth in ((ordered, deep), (PlanRun(step("ann")), 1)):
+        (child,) = plan.children
+        begun = new_child_run(plan.state, child).task.parent
+        assert begun is not None and begun.depth == depth
 
 
 @pytest.mark.parametrize(
