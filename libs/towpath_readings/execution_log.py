@@ -6,12 +6,13 @@ by `execution_id`. A text of at most n characters is kept; a longer one keeps n-
 
 from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, MessagePart
+from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.decisions.decision import CallToolsInstruction, ToolCall
+from towpath_contracts.decisions.decision import CallToolsInstruction, Instruction, ToolCall
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
 
@@ -74,6 +75,36 @@ def response_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> Any:
     return {"status": event.status}
 
 
+def shown_instruction(instruction: Instruction) -> Instruction:
+    """Return *instruction* with the arguments that a model may see: system parameters stay in the log."""
+    if not isinstance(instruction, CallToolsInstruction):
+        return instruction
+    calls = tuple(call.model_copy(update={"args": call.shown_args()}) for call in instruction.calls)
+    return instruction.model_copy(update={"calls": calls})
+
+
+class RunLogView(Message):
+    """What a run did, of any run at any time: its execution log, its instructions, and which calls have a payload."""
+
+    run_id: UUID
+    status: str
+    instructions: tuple[JsonObject, ...]
+    execution_log: tuple[JsonObject, ...]
+    tool_refs: tuple[str, ...]
+
+
+def run_log_view(run_id: UUID, status: str, entries: Iterable["ev.LogEntry"]) -> RunLogView:
+    """Return the execution log of a run from the beginning of its log."""
+    log = project_execution_log(entries)
+    return RunLogView(
+        run_id=run_id,
+        status=status,
+        instructions=tuple(log.instructions),
+        execution_log=tuple(log.execution_log),
+        tool_refs=tuple(log.tool_refs),
+    )
+
+
 class RunExecutionLogs(MessagePart):
     """The execution log and the tool execution log of one run, with its instructions."""
 
@@ -121,7 +152,7 @@ class _ExecutionLogProjection:
         self.log.execution_log.append({"type": "system", "step": step, "text": truncate(text, REASONING_CHARS)})
 
     def _instruction(self, event: "ev.InstructionIssued") -> None:
-        body = event.instruction.model_dump(mode="json")
+        body = shown_instruction(event.instruction).model_dump(mode="json")
         self.log.instructions.append({"step": event.step, "agent_key": event.agent_key, **body})
         if isinstance(event.instruction, CallToolsInstruction):
             for call in event.instruction.calls:

@@ -184,7 +184,7 @@ class _SpanProjection:
                     "towpath.call.status": "open",
                 },
             )
-            preview = truncate(canonical_json(call.args), REQUEST_CHARS)
+            preview = truncate(canonical_json(call.shown_args()), REQUEST_CHARS)
             self._note(key, "towpath.tool.request", {"towpath.preview": preview})
 
     def _called(self, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> None:

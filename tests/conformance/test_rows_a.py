@@ -225,7 +225,7 @@ def test_a8_system_parameters_are_filled_in_and_never_shown() -> None:
     assert request.args == {"amount": "5", "account": "acme-secret", "token": "t-secret"}
     machine.finish(result="paid")
     assert "secret" not in build_context(machine.state).model_dump_json()
-    assert "secret" not in str(machine.log.execution_log)
+    assert "secret" not in str(machine.log.execution_log) and "secret" not in str(machine.log.instructions)
     assert machine.log.tool_log[machine.log.tool_refs[0]]["merged_params"]["account"] == "acme-secret"
 
 

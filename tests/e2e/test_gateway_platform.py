@@ -110,11 +110,28 @@ async def test_a_run_over_its_steps_answers_with_its_transcript(alice: httpx2.As
     assert body["last_output"]["order_id"] == "8812"
 
 
+async def test_a13_the_execution_log_of_any_run_can_be_read(alice: httpx2.AsyncClient) -> None:
+    task = {**TASK, "agent_key": "billing", "script": [FIND, ANSWER], "system_params": {"unused": "SYSVAL"}}
+    whole = (await alice.post("/run", json=task)).json()
+    log = await alice.get(f"/v1/runs/{whole['run_id']}/execution-log")
+    names = ("run_id", "status", "instructions", "execution_log", "tool_refs")
+    assert {name: log.json()[name] for name in names} == {name: whole[name] for name in names}
+    assert [entry["type"] for entry in log.json()["execution_log"]] == ["agent", "tool", "agent"]
+    (ref,) = log.json()["tool_refs"]
+    assert (await alice.get(f"/v1/runs/{whole['run_id']}/tools/{ref}")).json()["tool_key"] == "orders.find"
+    assert (await alice.get(f"/v1/runs/{uuid.uuid4()}/execution-log")).status_code == 404
+
+
 async def test_a15_one_instruction_and_one_prompt_need_no_model(alice: httpx2.AsyncClient) -> None:
     one = await alice.post("/v1/networks/support/invoke", json={"agent_key": "billing", "decision": FIND})
     assert (one.status_code, one.json()["steps"], len(one.json()["tool_refs"])) == (200, 1, 1)
     prompt = (await alice.post("/v1/networks/support/prompt", json={"agent_key": "billing"})).json()
     assert "orders.refund" in prompt["prompt"]
+    task = {**TASK, "agent_key": "billing", "script": [FIND, ANSWER], "debug": True}
+    sent = (await alice.post("/run", json=task)).json()["debug"]["steps"][0]["prompt"]
+    asked = {"agent_key": "billing", "user_message": TASK["user_message"]}
+    shown = (await alice.post("/v1/networks/support/prompt", json=asked)).json()
+    assert shown["prompt"] == sent, "to the last line"
     assert (await alice.post("/v1/networks/support/prompt", json={"agent_key": "nobody"})).status_code == 422
 
 

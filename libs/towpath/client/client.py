@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from towpath_contracts.events.log import LogEntry
     from towpath_contracts.runs.tree import RunTreeNode
     from towpath_contracts.tasks import RunAccepted, SubmitTask
+    from towpath_readings.execution_log import RunLogView
     from towpath_readings.goals import GoalView
     from towpath_readings.nodes import RunNodesView
     from towpath_readings.plans import PlanView
@@ -229,6 +230,13 @@ class Client(ClientResources):
         from towpath_readings.transcript import RunMessages
 
         return RunMessages.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/messages"))
+
+    async def execution_log(self, run_id: UUID | str) -> "RunLogView":
+        """Return what a run did so far: its decisions and calls in previews, its instructions. HTTP only."""
+        from towpath_readings.execution_log import RunLogView
+
+        path = f"/v1/runs/{_uuid(run_id)}/execution-log"
+        return RunLogView.model_validate(await self._transport.request("GET", path))
 
     async def events(self, run_id: UUID | str, after: int = 0, *, children: bool = False) -> "AsyncIterator[LogEntry]":
         """Yield every event after seq *after* once and in order, until the run has ended; resumes after a drop.

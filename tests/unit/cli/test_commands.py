@@ -28,7 +28,7 @@ TOWPATH = Path(sys.executable).parent / "towpath"
 COMMANDS = [
     *("demo", "run", "runs list", "runs show", "runs watch", "runs events", "runs cancel"),
     *("runs replay", "runs export", "runs fork", "runs erase", "runs goal", "runs history", "runs tree"),
-    *("plans check", "plans show"),
+    *("runs log", "plans check", "plans show"),
     *("workspace ls", "workspace cat", "workspace diff", "workspace export"),
     *("queues dead list", "queues dead show", "queues dead requeue", "queues dead discard"),
     *("switches list", "switches pause", "switches resume"),

@@ -74,7 +74,8 @@ def call(step: int, index: int, tool: str) -> ToolCall:
         execution_id=ids.execution_id(RUN_ID, step, index),
         call_index=index,
         tool=tool,
-        args={"order_id": "8812", "text": "x" * 60 + SECRET},
+        args={"account": SECRET, "order_id": "8812", "text": "x" * 60 + SECRET},
+        system_params=("account",),
     )
 
 

@@ -7,7 +7,7 @@ is started as a program and never imported.
 import asyncio
 import importlib.util
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,12 +19,21 @@ from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import json_escaped, plain_json
+from towpath.cli.shared.text import json_escaped, one_line, plain_json
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.records import PASSES, ReplayPage, ReplayResult, RunRecordPiece
 
 ENGINE = "towpath_orchestrator"
+
+_LOG = (
+    Column("step", "step"),
+    Column("agent", lambda row: row.get("agent_key", "")),
+    Column("what", lambda row: row["decision"]["action"] if row["type"] == "agent" else row.get("tool_key", "")),
+    Column("details", lambda row: one_line(_told_by(row), 80)),
+    Column("status", lambda row: row.get("status", "")),
+    Column("call", lambda row: row.get("execution_id", "")),
+)
 
 _REPLAY = examples(
     "towpath runs replay 0192f3",
@@ -33,9 +42,17 @@ _REPLAY = examples(
 )
 
 
+def _told_by(row: Mapping[str, Any]) -> str:
+    """Return what an entry of the execution log is about."""
+    if row["type"] == "agent":
+        return str(row["decision"]["action_reasoning"])
+    return str(row["text"]) if row["type"] == "system" else f"{row['request_preview']} → {row['response_preview']}"
+
+
 def add_to(app: App) -> None:
     """Add these commands to `towpath runs`."""
     app.command(history, help_epilogue=examples("towpath runs history 0192f3", "towpath runs history 0192f3 -o json"))
+    app.command(log, help_epilogue=examples("towpath runs log 0192f3", "towpath runs log 0192f3 -o json"))
     app.command(replay, help_epilogue=_REPLAY)
     app.command(export, help_epilogue=examples("towpath runs export 0192f3 > golden/refund.jsonl"))
     app.command(
@@ -46,6 +63,21 @@ def add_to(app: App) -> None:
         ),
     )
     app.command(erase, help_epilogue=examples("towpath runs erase 0192f3 --reason 'request 4711'"))
+
+
+async def log(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+    """Show the execution log of a run: what was decided, which calls came of it, how each ended.
+
+    Args:
+        run: The run's id, or its beginning or end.
+    """
+    async with common.connect() as client:
+        found = await client.execution_log(await short_ids.resolve_run_id(client, run))
+    out = common.out()
+    if not out.for_people:
+        out.data(found.model_dump(mode="json"))
+        return
+    out.rows("entries", list(found.execution_log), _LOG, empty="Nothing was decided yet.")
 
 
 async def replay(

@@ -5,9 +5,12 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 
+from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import GetRun
 from towpath_gateway.app.dependencies import Dependencies, RunsReader, documented, json_answer, long_json_answer
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
+from towpath_readings.execution_log import RunLogView, run_log_view
 from towpath_readings.goals import GoalView, project_goal
 from towpath_readings.nodes import RunNodesView, project_nodes
 from towpath_readings.plans import PlanView, project_plan
@@ -63,6 +66,20 @@ async def get_plan(run_id: UUID, dependencies: Dependencies, principal: RunsRead
     if view is None:
         raise ProblemError(problem("not_a_plan", f"run {run_id} carries out no plan", run_id=str(run_id)))
     return json_answer(view)
+
+
+@router.get(
+    "/execution-log",
+    response_model=RunLogView,
+    responses=documented("run_not_found", "run_erased"),
+    summary="The execution log of a run",
+)
+async def get_execution_log(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
+    """Return what agents decided, which calls came of it and how each ended, in previews; `tool_refs` name payloads."""
+    project = principal.project
+    status = (await dependencies.platform.request(rpc.GET_RUN, GetRun(project=project, run_id=run_id))).status
+    async with dependencies.readings.log(project, run_id) as entries:
+        return await long_json_answer(dependencies, project, run_log_view(run_id, status, entries))
 
 
 @router.get(

@@ -26,6 +26,7 @@ from towpath_contracts.tools.reserved_names import PLATFORM, is_platform_network
 from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
 from towpath_engine.replay import create
 from towpath_engine.requests.network_context import build_context
+from towpath_engine.state.replace import replace
 from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
@@ -240,4 +241,4 @@ class NetworkRegistry:
         )
         now = await self._pool.fetchval(QUERIES.now)
         state, _entry = create(new_run_id(), snapshot, task, now)
-        return build_context(state)
+        return build_context(replace(state, step=1))
