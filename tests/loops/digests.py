@@ -69,6 +69,7 @@ DIGESTS = {
     "two_forbidden_kinds_in_turn": "27728e7c565a76d4d9bb993793c3e12c23a7436643962875bd2072ab1ad09770",
     "two_refusals_in_turn": "0f726c2664b4872e3ad5fb4297e0983c3cab50bddd9b76eb1053ff38f5d820d9",
     "two_rounds_of_asking": "18e69ba7b655304303efe4bb17069d91e2dcf456fe29384f57da5900a6403634",
+    "typed_failures_of_several_kinds": "202331c951e3a93f6b83e7aa6573dff0f9e99d9e13ae4c8a7c515e1c95bb430d",
     "unknown_tools": "74b1e0ca814cce111287d27e4e777b921d06d1e7b49e862798f81736dca3bfa2",
     "unknown_tools_of_a_tool": "7de853557ac85301e891731d57d62067326eeba25d579b5de006c7335c9c934e",
     "unreadable_answers": "dd116d15f034c4ea837aa80c291f3424a6ce1f26b554d9d827fb90761e7c8a9a",

@@ -39,6 +39,12 @@ REFUSED = "refused:"
 _CLASS_ALONE = frozenset({"tool_not_allowed", "route_not_allowed", "respond_not_allowed", "invalid_output"})
 """Refusals that are the same mistake whatever name they mention; others are compared by their text."""
 
+_CODE_SAYS_ALL = frozenset(
+    {"invalid_arguments", "arguments_invalid", "secret_missing", "content_missing", "ticket_expired"}
+    | {"tool_timeout", "timeout", "not_started", "outcome_unknown", "cancelled"}
+)
+"""Codes of the platform's own, each for one mistake. Those of a tool's author may stand for many."""
+
 _VOLATILE = re.compile(r"0x[0-9a-f]+|\d+|'[^']*'|\"[^\"]*\"", re.IGNORECASE)
 
 _VOLATILE_NAMES = frozenset(
@@ -55,12 +61,12 @@ def call_signature(calls: tuple[ToolCall, ...]) -> str:
 
 
 def error_signature(event: ev.ToolCallFinished | ev.ToolCallDenied) -> str:
-    """Return the normalised signature of a failure: its class, or its text without numbers, addresses, quoted names."""
+    """Return the normalised signature of a failure: its code, and its class or its text without varying details."""
     if isinstance(event, ev.ToolCallDenied):
         return _denial_signature(event.denial)
     if event.failure is None:
         return event.status
-    if event.failure.code != "tool_exception":
+    if event.failure.code in _CODE_SAYS_ALL:
         return event.failure.code
     return f"{event.failure.code}:{_normalised(event.failure.message)}"
 

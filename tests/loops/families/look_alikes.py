@@ -185,6 +185,15 @@ def errors_of_several_kinds(rng: Random) -> tuple[Turn, ...]:
 
 
 @benign
+def typed_failures_of_several_kinds(rng: Random) -> tuple[Turn, ...]:
+    """One code of a tool for whatever does not fit: each time another reason, until it fits."""
+    kinds = ("the line is not there", "the file is read-only", "the text stands there twice", "the block has no end")
+    refused = [failed(message, code="edit_refused") for message in rng.sample(kinds, rng.randrange(3, 5))]
+    turns = [call("write", {"path": fresh(rng)}, outcome) for outcome in refused]
+    return (*turns, work(rng), *turns[:2], work(rng))
+
+
+@benign
 def errors_that_are_overcome(rng: Random) -> tuple[Turn, ...]:
     """Twice the same error, then it works; and so on."""
     turns: list[Turn] = []

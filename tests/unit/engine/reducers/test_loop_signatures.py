@@ -39,11 +39,22 @@ def test_errors_of_one_class_are_the_same_error(messages: tuple[str, str, str]) 
     assert len(machine.state.detectors.error_signature) < 250
 
 
-def test_typed_failures_are_compared_by_their_code() -> None:
+def test_failures_of_the_platform_are_compared_by_their_code() -> None:
     machine = Machine()
     for message in ("alpha", "beta", "gamma"):
         failing(machine, message, code="invalid_arguments")
     assert loops(machine) == [("errors", 3, "nudge")]
+
+
+def test_typed_failures_of_a_tool_are_compared_by_their_text_too() -> None:
+    """An author may have one code for whatever an edit does not fit to."""
+    different, equal, coded = Machine(), Machine(), Machine()
+    for place, message in enumerate(("no such line", "the file is read-only", "the text stands there twice")):
+        failing(different, message, code="edit_refused")
+        failing(equal, f"line {place} is not there", code="edit_refused")
+        failing(coded, "no such line", code=f"edit_{place}")
+    assert loops(different) == loops(coded) == []
+    assert loops(equal) == [("errors", 3, "nudge")]
 
 
 def test_equal_denials_are_equal_errors() -> None:
