@@ -45,7 +45,11 @@ class Criterion(ClientMessagePart):
 
 
 class GoalSettings(SparseSettings):
-    """How a goal is pursued; a task may set any of it, a network gives the defaults of its tasks."""
+    """How a goal is pursued; a task may set any of it, a network gives the defaults of its tasks.
+
+    Without `allow_words` a run in which no call succeeded reaches nothing that a model judges: words show no deed. A
+    run begins with it set; the logs of earlier ones do not have it, and go on as they did.
+    """
 
     max_steps: int | None = Field(default=None, ge=1, le=1_000)
     autonomy: Autonomy = "medium"
@@ -55,6 +59,7 @@ class GoalSettings(SparseSettings):
     validate_steps: bool = True
     specialists: tuple[str, ...] = Field(default=(), max_length=16)
     on_timeout: Literal["stop", "gate"] = "stop"
+    allow_words: bool | None = None
 
 
 class GoalTask(ClientMessagePart):

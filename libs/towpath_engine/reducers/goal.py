@@ -9,6 +9,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.decisions.decision import CallToolsInstruction, FinishInstruction
 from towpath_contracts.events import log as ev
+from towpath_contracts.networks.child_tools import starts_child
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.reports import MAX_ARTIFACTS, read_artifacts, read_tests, report_fault
 from towpath_engine.expressions.criterion import names_in
@@ -123,7 +124,14 @@ def _joined(state: RunState, goal: GoalState) -> GoalState:
         fresh=fresh,
         results=results,
         misreported=_misreported(state),
+        acted=goal.acted or any(_is_deed(state, call) for call in state.calls),
     )
+
+
+def _is_deed(state: RunState, call: StepCall) -> bool:
+    """Return whether *call* did something: what a run notes and plans for itself is only words."""
+    spec = state.snapshot.tools[call.call.tool]
+    return call.status == "succeeded" and (not spec.internal or starts_child(spec.name))
 
 
 def _misreported(state: RunState) -> str:
@@ -224,6 +232,7 @@ def _helped(state: RunState, goal: GoalState) -> GoalState:
         progress_step=0 if again else goal.progress_step,
         refused="" if again else goal.refused,
         refusal="" if again else goal.refusal,
+        acted=goal.acted or again,
     )
 
 

@@ -58,7 +58,16 @@ def met_now(state: RunState, goal: GoalState, judged: JsonObject | None = None) 
         return ()
     scene = criteria_input(state, goal)
     by_model = set(goal.met) if judged is None else _found(judged)
-    return tuple(n for n, one in enumerate(criteria) if _is_met(one, scene, judged_met=n in by_model))
+    shown = may_be_judged(state, goal)
+    return tuple(n for n, one in enumerate(criteria) if _is_met(one, scene, judged_met=shown and n in by_model))
+
+
+def may_be_judged(state: RunState, goal: GoalState) -> bool:
+    """Return whether a model's judgement may count: only where something was done, unless the goal is one of words.
+
+    It is the same kind of model that claims to be done, and it has nothing but its words to look at.
+    """
+    return goal.acted or state.created.goal_settings.allow_words is not False
 
 
 def _is_met(criterion: Criterion, scene: JsonObject, *, judged_met: bool) -> bool:
@@ -83,7 +92,8 @@ def reached(state: RunState) -> bool:
     if goal is None:
         return False
     if not criteria:
-        return goal.progress_source != "none" and goal.progress >= DONE
+        judged = goal.progress_source == "model"
+        return goal.progress_source != "none" and goal.progress >= DONE and (not judged or may_be_judged(state, goal))
     fresh = not has_texts(state) or goal.judged_step == state.step
     return fresh and goal.validated_step == state.step and len(goal.met) == len(criteria)
 

@@ -31,7 +31,8 @@ class GoalState:
     answer of a model that claims to be done, until the next step. `tests` is the last test report, `measured_tests` the
     one before it; `fresh` means that there is a report which progress has not been measured by. `rungs` are
     `tool:rung`; `helped_by` is the help that was sought last, in `helped_step`. `doubt` is why a confidence check is
-    wanted; `misreported` names the results of this step that are not of the shape that their tools declare.
+    wanted; `misreported` names the results of this step that are not of the shape that their tools declare. `acted`
+    says that something was done at some time: a call succeeded, other than to the run's own notes and plans.
     """
 
     attempt: int = 1
@@ -64,3 +65,4 @@ class GoalState:
     helped_step: int = 0
     helped_by: str = ""
     misreported: str = ""
+    acted: bool = False

@@ -197,7 +197,9 @@ def _goal(task: SubmitTask, snapshot: NetworkSnapshot) -> GoalTask | None:
     """Return the task's goal with its settings filled in: the task's own, else the network's, else the defaults."""
     if task.goal is None:
         return None
-    return task.goal.model_copy(update={"settings": with_defaults(GoalSettings, snapshot.goal, task.goal.settings)})
+    settings = with_defaults(GoalSettings, snapshot.goal, task.goal.settings)
+    settings = settings.model_copy(update={"allow_words": bool(settings.allow_words)})
+    return task.goal.model_copy(update={"settings": settings})
 
 
 def _background(task: SubmitTask, snapshot: NetworkSnapshot) -> BackgroundRunTask | None:

@@ -6,11 +6,13 @@ a key makes one run. The names of the methods are those of the statements.
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from tests.simulation.tables.database import Database, Session, refuse_twice
+from tests.simulation.tables.letter_rows import LetterRows
 
 from towpath_contracts.switches import PAUSED
 from towpath_fabric.postgres.pool import Queries
@@ -28,11 +30,11 @@ _UNMOVED: Row = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "c
 """What a run is born with, where nothing else is said."""
 
 
-class RunRows:
+class RunRows(LetterRows):
     """Runs, their events, facts, gates, keys, snapshots and dead letters."""
 
     def __init__(self, database: Database) -> None:
-        self.database = database
+        super().__init__(database)
         self.runs: dict[UUID, Row] = {}
         self.events: dict[UUID, dict[int, Row]] = defaultdict(dict)
         self.facts: dict[UUID, dict[int, Row]] = defaultdict(dict)
@@ -42,10 +44,6 @@ class RunRows:
         self.snapshots: dict[str, str] = {}
         self.versions: list[Row] = []
         self.blobs: dict[tuple[str, str], bytes] = {}
-        self.dead_letters: list[Row] = []
-        self.failures: dict[tuple[str, int], int] = defaultdict(int)
-        self.deaths: dict[tuple[str, int], int] = defaultdict(int)
-        self.marks: dict[tuple[str, int], tuple[datetime, UUID]] = {}
         self.callers: dict[str, str] = {}
         self.over_at: dict[UUID, datetime] = {}
         self.ignore_seq = False
@@ -185,6 +183,8 @@ class RunRows:
             made.add(values["run_id"])
         self._add_events([row for row in zip(*v[20:24], strict=True) if row[0] in made], at)
         self._add_facts([row for row in zip(*v[24:27], strict=True) if row[0] in made], at, v[27])
+        gates = {UUID(gate["gate_id"]): gate for gate in json.loads(v[31]) if UUID(gate["run_id"]) in made}
+        self.gates |= {gate_id: _gate_row(gate, at) for gate_id, gate in gates.items()}
         return [{"run_id": run_id} for run_id in made]
 
     def idempotent_run(self, _session: Session, project: str, caller: str, key: str) -> list[Row]:
@@ -193,7 +193,8 @@ class RunRows:
             return []
         run = self.runs[found["run_id"]]
         fields = ("run_id", "project", "network", "version", "status", "created_at")
-        return [{"request_digest": found["request_digest"], **{name: run[name] for name in fields}}]
+        task = {"timeout_ms": json.loads(self.events[found["run_id"]][1]["event"])["timeout_ms"]}
+        return [{"request_digest": found["request_digest"], **task, **{name: run[name] for name in fields}}]
 
     def load_run(self, _session: Session, run_id: UUID, version: str) -> list[Row]:
         run = self.runs.get(run_id)
@@ -310,8 +311,16 @@ class RunRows:
         found = json.loads(self.events[run_id][1]["event"]).get("forked_from")
         return [{**run, "erased_at": None, "forked_from": None if found is None else json.dumps(found)}]
 
-    def waits_of_run(self, _session: Session, run_id: UUID) -> list[Row]:
-        return [gate for gate in self._open_gates() if gate["run_id"] == run_id]
+    def waits_of_run(self, _session: Session, run_id: UUID, most: int) -> list[Row]:
+        below = [gate for gate in self._open_gates() if run_id in self._above(gate["run_id"])]
+        found = sorted(below, key=lambda gate: gate["run_id"] != run_id)
+        return [{**gate, "agent_key": self.runs[gate["run_id"]]["agent_key"]} for gate in found][:most]
+
+    def _above(self, run_id: UUID) -> Iterator[UUID]:
+        parent: UUID | None = run_id
+        while parent is not None:
+            yield parent
+            parent = self.runs[parent]["parent_run_id"]
 
     def paused_gates(self, _session: Session, project: str, switch_id: str, after: UUID, limit: int) -> list[Row]:
         paused = [gate for gate in self._open_gates() if gate["gate_type"] == PAUSED and gate["project"] == project]
@@ -342,6 +351,7 @@ class RunRows:
         paused: bool,
         after: UUID | None,
         limit: int,
+        root: UUID | None,
     ) -> list[Row]:
         begin = None if after is None else self.gates[after]
         fits = [
@@ -352,6 +362,7 @@ class RunRows:
             and run_id in (None, gate["run_id"])
             and gate_id in (None, gate["gate_id"])
             and (paused or gate["gate_type"] != "paused")
+            and (root is None or root in self._above(gate["run_id"]))
             and (begin is None or (gate["opened_at"], gate["gate_id"]) > (begin["opened_at"], begin["gate_id"]))
         ]
         return sorted(fits, key=lambda gate: (gate["opened_at"], gate["gate_id"]))[:limit]
@@ -361,33 +372,6 @@ class RunRows:
         return []
 
     ensure_partitions = forget_old_keys = forget_failures = nothing
-
-    def add_dead_letters(self, _session: Session, stream: str, _most: int, *columns: list[Any]) -> list[Row]:
-        names = ("subject", "run_id", "reason", "body", "failures", "project", "effect_id", "delivery", "cut")
-        for values in zip(*columns, strict=True):
-            self.dead_letters.append({"stream": stream, **dict(zip(names, values, strict=True))})
-            self.database.seen.note("dead_letter")
-        return [{"has_room": True} for _ in columns[0]]
-
-    def count_failure(self, _session: Session, stream: str, sequence: int) -> list[Row]:
-        self.failures[stream, sequence] += 1
-        return [{"failures": self.failures[stream, sequence]}]
-
-    def begin_handling(self, _session: Session, stream: str, sequence: int, age_s: float, holder: UUID) -> list[Row]:
-        key, now = (stream, sequence), self.database.now()
-        mark = self.marks.get(key)
-        if mark is not None and mark[1] != holder and mark[0] < now - timedelta(seconds=age_s):
-            self.deaths[key] += 1
-        self.marks[key] = (now, holder)
-        return [{"deaths": self.deaths[key]}]
-
-    def end_handling(self, _session: Session, stream: str, sequence: int, survived: bool, holder: UUID) -> list[Row]:
-        key = (stream, sequence)
-        if survived:
-            self.deaths[key] = 0
-        if key in self.marks and self.marks[key][1] == holder:
-            del self.marks[key]
-        return []
 
 
 def _gate_row(gate: Row, at: datetime) -> Row:

@@ -15,6 +15,7 @@ from towpath_engine.rules.criteria import (
     criteria_of,
     describe_unmet,
     has_texts,
+    may_be_judged,
     met_now,
     reached,
     successful_specialists,
@@ -95,6 +96,8 @@ def answer_claim(run: TransitionBuilder) -> bool:
 def _not_done(state: RunState) -> str:
     goal = state.goal or GoalState()
     unmet = describe_unmet(state, goal.met)
+    if not may_be_judged(state, goal) and (has_texts(state) or not criteria_of(state)):
+        return "Not done: no call has succeeded in this run, and words alone show nothing. Do it with your tools."
     if unmet:
         return f"Not done: these acceptance criteria are not met: {unmet}. Go on."
     if criteria_of(state):
