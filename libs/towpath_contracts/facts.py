@@ -12,11 +12,14 @@ from pydantic import Field, TypeAdapter
 
 from towpath_contracts.base import DEFERRED, JsonObject, Message, MessagePart, is_unset
 from towpath_contracts.budgets import BudgetRefusal, ModelPrice, OnSoft, RunBudgetAccount, Scope, Unit
-from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
+from towpath_contracts.decisions.request import LONGEST_MS, Cost, PlayedScriptEntry, Usage
 from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
 from towpath_contracts.switches import ActiveSwitch
 from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, UnknownCallEvidence
 from towpath_contracts.tools.workspace import FileChange, LostChangesReason
+
+LONGEST_WAIT_S = LONGEST_MS / 1000
+"""The longest wait that a provider may ask a run for."""
 
 
 def _empty(pool: str) -> bool:
@@ -83,8 +86,9 @@ class DecisionMadeFact(FactBase):
 class DecisionFailedFact(FactBase):
     """No decision could be had. `invalid_output` is fed back; everything else ends the run after its attempts.
 
-    `script` names the entry that was played, so that an unreadable entry is not played again for ever. `pool` is as in
-    DecisionMadeFact.
+    `retry_after_s` says that the provider may be asked again so many seconds later: the run waits for that, if it has
+    the time. `script` names the entry that was played, so that an unreadable entry is not played again for ever. `pool`
+    is as in DecisionMadeFact.
     """
 
     type: Literal["decision.failed"] = "decision.failed"
@@ -101,6 +105,7 @@ class DecisionFailedFact(FactBase):
     script: PlayedScriptEntry | None = None
     called_in: int = Field(default=0, ge=0, exclude_if=lambda value: value == 0)
     uncounted: int = Field(default=0, ge=0, exclude_if=lambda value: value == 0)
+    retry_after_s: float | None = Field(default=None, ge=0, le=LONGEST_WAIT_S, allow_inf_nan=False, exclude_if=is_unset)
     pool: str = Field(default="", exclude_if=_empty)
 
 

@@ -189,7 +189,7 @@ class GoalViewBuilder:
                 self._now |= {"status": "running", "started_at": entry.at}
             case ev.DecisionRequested():
                 self._requested(event, entry.at)
-            case ev.DecisionReceived() | ev.DecisionRequestFailed():
+            case ev.DecisionReceived() | ev.DecisionRequestFailed() | ev.DecisionPostponed():
                 self._answered(event)
             case ev.InstructionIssued():
                 self._instructed(event)
@@ -229,7 +229,7 @@ class GoalViewBuilder:
         step = {"step_number": event.step, "timestamp": at, "agent_id": event.agent_key}
         self._steps.append({**step, "acceptance_progress": self._progress})
 
-    def _answered(self, event: "ev.DecisionReceived | ev.DecisionRequestFailed") -> None:
+    def _answered(self, event: "ev.DecisionReceived | ev.DecisionRequestFailed | ev.DecisionPostponed") -> None:
         tokens, usd = event.usage.total_tokens, event.cost.usd
         call = {"step": event.step, "kind": self._kind, "model": event.model, "tokens": tokens}
         self._models.append(GoalModelCall(**call, cost_usd=usd, duration_ms=event.duration_ms))

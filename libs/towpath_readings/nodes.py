@@ -137,8 +137,8 @@ class _NodeProjection:
                 self._ask(entry.event, entry.at)
             case ev.EffectResent():
                 self._sent(entry.event.effect_id, entry.at)
-            case ev.DecisionReceived() | ev.DecisionRequestFailed():
-                self._end(entry.event, entry.at)
+            case ev.DecisionReceived() | ev.DecisionRequestFailed() | ev.DecisionPostponed():
+                self._answer(entry.event, entry.at)
             case ev.InstructionIssued():
                 self._sign(entry.event)
             case ev.GateOpened(execution_id=None) if entry.event.detail.get("key") == OUT_OF_TIME:
@@ -168,16 +168,26 @@ class _NodeProjection:
         if node is not None and node.status is NodeStatus.INIT:
             self._nodes[node_id] = node.model_copy(update={"status": NodeStatus.RUNNING, "started_at": at})
 
-    def _end(self, answer: ev.DecisionReceived | ev.DecisionRequestFailed, at: datetime) -> None:
+    def _answer(
+        self, answer: ev.DecisionReceived | ev.DecisionRequestFailed | ev.DecisionPostponed, at: datetime
+    ) -> None:
         node = self._nodes.get(answer.request_id)
         if node is None:  # asked for before a fork
             return
+        node = node.model_copy(update={**_usage_with(node, answer), "model": answer.model or node.model})
+        if isinstance(answer, ev.DecisionPostponed):  # it goes on; until then this is why it has no answer
+            self._nodes[node.node_id] = node.model_copy(update={"error": f"{answer.code}: {answer.message}"})
+        else:
+            self._end(node, answer, at)
+
+    def _end(
+        self, node: ModelRequestNode, answer: ev.DecisionReceived | ev.DecisionRequestFailed, at: datetime
+    ) -> None:
         status, error = NodeStatus.SUCCESS, ""
         if isinstance(answer, ev.DecisionRequestFailed):
             status = NodeStatus.TIMEOUT if answer.code in TIMEOUTS else NodeStatus.FAILED
             error = f"{answer.code}: {answer.message}"
-        update = {"usage": answer.usage, "cost": answer.cost, "model": answer.model or node.model}
-        self._nodes[node.node_id] = _ended(node.model_copy(update=update), at, status, error)
+        self._nodes[node.node_id] = _ended(node, at, status, error)
 
     def _sign(self, issued: ev.InstructionIssued) -> None:
         instruction = issued.instruction
@@ -211,6 +221,15 @@ class _NodeProjection:
             "duration_ms": None if started is None or ended is None else (ended - started) // _MS,
         }
         return RunNodesView.model_validate({**self._run, **summed})
+
+
+def _usage_with(
+    node: ModelRequestNode, answer: ev.DecisionReceived | ev.DecisionRequestFailed | ev.DecisionPostponed
+) -> JsonObject:
+    """Return usage and cost of the node with those of one more attempt; those of the first are all there are."""
+    if not node.usage.model_calls:
+        return {"usage": answer.usage, "cost": answer.cost}
+    return {"usage": merge_usage((node.usage, answer.usage)), "cost": merge_costs((node.cost, answer.cost))}
 
 
 def _ended(node: ModelRequestNode, at: datetime, status: NodeStatus, error: str) -> ModelRequestNode:

@@ -78,6 +78,8 @@ class _SpanProjection:
                 self._note(step_key(event.step), "towpath.decision.refused", {"towpath.code": event.code})
             case ev.DecisionRequestFailed():
                 self._note(step_key(event.step), "towpath.decision.missed", {"towpath.code": event.code})
+            case ev.DecisionPostponed():
+                self._note(step_key(event.step), "towpath.decision.postponed", {"towpath.code": event.code})
             case ev.InstructionIssued():
                 self._issued(event)
             case ev.ToolCallFinished() | ev.ToolCallDenied():

@@ -120,7 +120,7 @@ class _TranscriptBuilder:
                 self.usages.append(event.usage)
                 if event.request_id not in self._assessments:
                     self._say(MessageRole.ASSISTANT, _text_of(event.decision), event.agent_key, event.step)
-            case ev.DecisionRequestFailed():
+            case ev.DecisionRequestFailed() | ev.DecisionPostponed():
                 self.usages.append(event.usage)
             case ev.InstructionIssued(instruction=CallToolsInstruction() as instruction):
                 self._call(instruction)

@@ -1,5 +1,6 @@
 """Events of decisions: what was asked of a model, what it answered, what was made of it."""
 
+from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
@@ -66,6 +67,28 @@ class DecisionRequestFailed(MessagePart):
     prompt_digest: str = ""
     raw_digest: str = ""
     script: PlayedScriptEntry | None = None
+    answered: ChargedAttempt | None = Field(default=None, exclude_if=is_unset)
+
+
+class DecisionPostponed(MessagePart):
+    """A provider asks for time: attempt number `attempt` brought no answer, and the next one is sent at `until`.
+
+    Usage and cost are of that attempt; the request is still pending.
+    """
+
+    type: Literal["decision_postponed"] = "decision_postponed"
+    request_id: UUID
+    step: int
+    agent_key: str
+    kind: str = Field(default=DECIDE, exclude_if=lambda kind: kind == DECIDE)
+    attempt: int
+    until: datetime
+    code: str
+    message: str
+    model: str = ""
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    duration_ms: int = 0
     answered: ChargedAttempt | None = Field(default=None, exclude_if=is_unset)
 
 

@@ -29,6 +29,7 @@ from towpath_contracts.events.budget_events import BudgetAccountsApplied, Budget
 from towpath_contracts.events.call_events import ToolCallDenied, ToolCallEdited, ToolCallFinished
 from towpath_contracts.events.child_events import ChildEnded, ChildGateWaitChanged, ChildStarted
 from towpath_contracts.events.decision_events import (
+    DecisionPostponed,
     DecisionReceived,
     DecisionRefused,
     DecisionRequested,
@@ -71,6 +72,7 @@ __all__ = [
     "ChildGateWaitChanged",
     "ChildStarted",
     "ChildStopRequested",
+    "DecisionPostponed",
     "DecisionReceived",
     "DecisionRefused",
     "DecisionRequestFailed",
@@ -321,6 +323,7 @@ AnyEvent = (
     | DecisionRequested
     | DecisionReceived
     | DecisionRequestFailed
+    | DecisionPostponed
     | DecisionRefused
     | InstructionIssued
     | ToolCallEdited

@@ -84,9 +84,10 @@ class RunView(Message):
 
     `effects` is filled where it is asked for, once a run is being cancelled or has ended otherwise than completed: what
     became of its calls, in order. Of very many only the newest are there, and `effects_left_out` counts the others; the
-    log has them all. `waits` says what an unfinished run waits for: its open gates in words, oldest first. `usage` and
-    `cost` are known once the run has ended, and null before: its log has what each request used so far. Of a run that
-    was erased lists show what is left, with `erased_at`.
+    log has them all. `waits` says what an unfinished run waits for: its open gates in words, oldest first, then the
+    model whose provider has asked for time, and until when; then those of the runs below it. `usage` and `cost` are
+    known once the run has ended, and null before: its log has what each request used so far. Of a run that was erased
+    lists show what is left, with `erased_at`.
     """
 
     run_id: UUID

@@ -4,6 +4,8 @@ An answer counts only for the request that is pending, and only from the pool th
 pools of their own, by project and name: none of them can answer for another.
 """
 
+from datetime import timedelta
+
 from towpath_contracts import facts
 from towpath_contracts.canonical import json_safe
 from towpath_contracts.decisions.request import CALL_LOST, CALL_UNASKED, DecisionKind
@@ -18,6 +20,9 @@ from towpath_engine.handlers.stop_checks.deadline import stop_at_deadline
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.requests.effects import model_for
 from towpath_engine.state.run import ACTION_KINDS, EffectKind
+
+LONGEST_BACKOFF_S = 60
+"""A provider that names a short time again and again is asked once a minute in the end: each attempt is an event."""
 
 __all__ = ["correct_usage", "on_decision_failed", "on_decision_made"]
 
@@ -67,6 +72,8 @@ def on_decision_failed(run: TransitionBuilder, fact: facts.DecisionFailedFact) -
     if fact.code in (CALL_LOST, CALL_UNASKED):
         _ask_anew(run, fact)
         return
+    if fact.retry_after_s is not None and _postpone(run, fact, fact.retry_after_s):
+        return
     run.emit(
         ev.DecisionRequestFailed(
             request_id=fact.request_id,
@@ -103,6 +110,37 @@ def _is_awaited(run: TransitionBuilder, fact: facts.DecisionMadeFact | facts.Dec
         return False
     pool = pool_of(model_for(run.state, DecisionKind(run.state.asked)), run.state.created.project)
     return fact.pool == ("" if pool == DEFAULT_POOL else pool)
+
+
+def _postpone(run: TransitionBuilder, fact: facts.DecisionFailedFact, asked_s: float) -> bool:
+    """Wait as long as the provider asks, and longer from attempt to attempt; False where the run has not the time."""
+    pending = run.state.pending_effect(fact.request_id)
+    assert pending is not None  # it is awaited
+    if pending.postponed or pending.attempt != fact.attempt:
+        correct_usage(run, fact)  # said before, or about an attempt that was given up
+        return True
+    until = run.now + timedelta(seconds=max(asked_s, float(min(1 << min(pending.attempt - 1, 6), LONGEST_BACKOFF_S))))
+    deadline = run.state.active_deadline()
+    if deadline is not None and until >= deadline:
+        return False
+    run.emit(
+        ev.DecisionPostponed(
+            request_id=fact.request_id,
+            step=run.state.step,
+            agent_key=run.state.agent_key,
+            kind=run.state.asked,
+            attempt=fact.attempt,
+            until=until,
+            code=fact.code,
+            message=fact.message,
+            model=fact.model,
+            usage=fact.usage,
+            cost=fact.cost,
+            duration_ms=fact.duration_ms,
+            answered=attempt_of(run.state, fact),
+        )
+    )
+    return True
 
 
 def _ask_anew(run: TransitionBuilder, fact: facts.DecisionFailedFact) -> None:

@@ -52,6 +52,8 @@ def on_message_dead(run: TransitionBuilder, fact: facts.MessageDeadFact) -> None
     pending = run.state.pending_effect(fact.effect_id) if fact.effect_id is not None else None
     if run.state.status is Status.CANCELLING or pending is None or fact.attempt not in (0, pending.attempt):
         return
+    if pending.postponed:
+        return  # nothing of it is on its way
     if fact.stream == DECISION_REQUESTS and (pending.kind is not EffectKind.DECIDE or fact.attempt < 1):
         return
     if pending.dead + 1 >= MAX_DEAD:

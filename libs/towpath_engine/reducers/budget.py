@@ -25,10 +25,11 @@ from towpath_engine.state.budget import (
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import RunState
 
+PaidEvent = ev.DecisionReceived | ev.DecisionRequestFailed | ev.DecisionPostponed | ev.UsageCorrected
+"""What says how much an attempt used."""
 
-def add_usage(
-    usage: Usage, cost: Cost, event: ev.DecisionReceived | ev.DecisionRequestFailed | ev.UsageCorrected
-) -> tuple[Usage, Cost]:
+
+def add_usage(usage: Usage, cost: Cost, event: PaidEvent) -> tuple[Usage, Cost]:
     """Return usage and cost of a run with those of one answer; one unknown price makes the sum unknown."""
     known = cost.price_known and event.cost.price_known
     total = Usage(
@@ -83,7 +84,7 @@ def _updated(budget: BudgetState, before: RunState, after: RunState, event: ev.A
                 if isinstance(event.instruction, CallToolsInstruction)
                 else budget
             )
-        case ev.DecisionReceived() | ev.DecisionRequestFailed() | ev.UsageCorrected():
+        case ev.DecisionReceived() | ev.DecisionRequestFailed() | ev.DecisionPostponed() | ev.UsageCorrected():
             return _answered(budget, before, event)
         case ev.ToolCallFinished() | ev.ToolCallDenied():
             return _call_over(budget, event)
@@ -141,9 +142,7 @@ def tool_amounts(snapshot: NetworkSnapshot, tool: str) -> Amounts:
     return Amounts(usd_micros=usd, tool_calls=1)
 
 
-def _answered(
-    budget: BudgetState, state: RunState, event: ev.DecisionReceived | ev.DecisionRequestFailed | ev.UsageCorrected
-) -> BudgetState:
+def _answered(budget: BudgetState, state: RunState, event: PaidEvent) -> BudgetState:
     """Settle the attempt that was paid at what it used; one that only repeats its answer was not paid itself."""
     answered = event.answered or ChargedAttempt(attempt=1)
     if answered.called_in and answered.called_in != answered.attempt:
@@ -170,7 +169,7 @@ def _answered(
 def _used(
     budget: BudgetState,
     hold: Reservation,
-    event: ev.DecisionReceived | ev.DecisionRequestFailed | ev.UsageCorrected,
+    event: PaidEvent,
     uncounted: int,
 ) -> tuple[Amounts, Amounts]:
     """Return the usage that an answer reports, and the part that is estimated, for calls without an answer."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
-from towpath_engine.reducers.budget import add_usage
+from towpath_engine.reducers.budget import PaidEvent, add_usage
 from towpath_engine.reducers.loop_counters import after_handoff, after_refusal
 from towpath_engine.reducers.watchdog import clear_reported_finding
 from towpath_engine.state.replace import replace
@@ -58,6 +58,14 @@ def apply_decision_missed(state: RunState, event: ev.DecisionRequestFailed, _at:
     return _with_log_entry(_answered(state, event), _system_entry(event.step, f"{event.code}: {event.message}"))
 
 
+def apply_decision_postponed(state: RunState, event: ev.DecisionPostponed, _at: datetime) -> RunState:
+    pending = tuple(
+        replace(effect, resend_at=event.until, postponed=True) if effect.effect_id == event.request_id else effect
+        for effect in state.pending
+    )
+    return replace(_with_usage(state, event), pending=pending)
+
+
 def apply_decision_refused(state: RunState, event: ev.DecisionRefused, _at: datetime) -> RunState:
     state = _with_log_entry(state, _system_entry(event.step, event.feedback))
     counted = after_refusal(state.detectors, event.code, event.feedback, event.step)
@@ -101,7 +109,7 @@ def _answered(state: RunState, event: ev.DecisionReceived | ev.DecisionRequestFa
     )
 
 
-def _with_usage(state: RunState, event: ev.DecisionReceived | ev.DecisionRequestFailed | ev.UsageCorrected) -> RunState:
+def _with_usage(state: RunState, event: PaidEvent) -> RunState:
     usage, cost = add_usage(state.usage, state.cost, event)
     return replace(state, usage=usage, cost=cost)
 

@@ -64,7 +64,7 @@ def resendable_effects(state: RunState) -> list[PendingEffect]:
     before, and a second decider would be paid for it. Its next attempt comes when its lease is over.
     """
     unasked = state.unasked
-    asked = [p for p in state.pending if p.effect_id not in unasked]
+    asked = [p for p in state.pending if p.effect_id not in unasked and not p.postponed]
     return asked if state.budget is None else [p for p in asked if p.kind is not EffectKind.DECIDE]
 
 

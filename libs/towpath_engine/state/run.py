@@ -86,7 +86,8 @@ class PendingEffect:
 
     `fence` is that of the moment it was asked for: a resend never carries a newer one, or it would pass a fence that
     was raised to stop it. `dead` counts its messages that could not be handled. `outcome` is what is reported to the
-    ledger of a call that the run applied itself.
+    ledger of a call that the run applied itself. `postponed` means that its last attempt is over, without an answer:
+    nothing is asked before `resend_at`.
     """
 
     effect_id: UUID
@@ -98,6 +99,7 @@ class PendingEffect:
     fence: int = 0
     dead: int = 0
     outcome: JsonObject | None = None
+    postponed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

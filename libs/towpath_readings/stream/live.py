@@ -183,7 +183,7 @@ class LiveStream:
                 yield RunStreamStatus(status="starting" if isinstance(event, ev.RunCreated) else "running")
             case ev.DecisionRequested():
                 yield from self._asked(event)
-            case ev.DecisionReceived() | ev.DecisionRequestFailed():
+            case ev.DecisionReceived() | ev.DecisionRequestFailed() | ev.DecisionPostponed():
                 yield from self._answered(event)
             case ev.InstructionIssued():
                 yield from self._issued(event)
@@ -215,10 +215,12 @@ class LiveStream:
         if self._step:
             yield RunStreamStepBoundary(phase="completed", agent_key=self._agent)
 
-    def _answered(self, event: "ev.DecisionReceived | ev.DecisionRequestFailed") -> Iterator[StreamEvent]:
+    def _answered(
+        self, event: "ev.DecisionReceived | ev.DecisionRequestFailed | ev.DecisionPostponed"
+    ) -> Iterator[StreamEvent]:
         yield from self._paid()
         self._spent = RunStreamUsage(model=event.model, usage=event.usage, cost=event.cost)
-        if isinstance(event, ev.DecisionRequestFailed):
+        if isinstance(event, ev.DecisionRequestFailed | ev.DecisionPostponed):
             yield from self._paid()
             yield RunStreamError(code=event.code, message=event.message, recoverable=True)
         elif event.kind in ACTIONS and (why := str(event.decision.get("action_reasoning", "")).strip()):

@@ -37,7 +37,14 @@ class ClaudeProvider(SdkProvider):
 
     def __init__(self, *, api_key: SecretStr | None, base_url: str | None = None, log: Logger | None = None) -> None:
         """*base_url* replaces Anthropic's address, for proxies and tests."""
-        super().__init__(name="Anthropic", module="anthropic", api_key=api_key, options=_OPTIONS, log=log)
+        super().__init__(
+            name="Anthropic",
+            module="anthropic",
+            api_key=api_key,
+            key_name="ANTHROPIC_API_KEY",
+            options=_OPTIONS,
+            log=log,
+        )
         self._base_url = base_url
 
     @property

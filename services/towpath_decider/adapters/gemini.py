@@ -20,10 +20,10 @@ from towpath_decider.adapters.model_prices import price
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import (
     ONE_CALL,
+    error_details,
     failure_of_answer,
     failure_of_connection,
     failure_of_status,
-    parse_seconds,
 )
 from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, status_of
 from towpath_decider.core.answer_schema import schema_of
@@ -152,18 +152,9 @@ class GeminiProvider:
             status_of(int(error.code or 0), error.details),
             str(error.message or error.status or ""),
             secret=self._api_key.get_secret_value(),
-            retry_after_s=_retry_after(error),
+            key_name="GEMINI_API_KEY",
+            details=error_details(getattr(error.response, "headers", {}), error.details),
         )
-
-
-def _retry_after(error: Any) -> float | None:
-    """Return the seconds asked for by the header, or by RetryInfo in the body (google.rpc.RetryInfo)."""
-    requested = [str(getattr(error.response, "headers", {}).get("retry-after", ""))]
-    details = error.details if isinstance(error.details, dict) else {}
-    inner = details.get("error", details)
-    listed = inner.get("details", []) if isinstance(inner, dict) else []
-    requested += [str(detail.get("retryDelay", "")) for detail in listed if isinstance(detail, dict)]
-    return max((found for found in map(parse_seconds, requested) if found is not None), default=None)
 
 
 def _reply(response: Any, model: str) -> ModelReply | ModelCallFailure:

@@ -72,7 +72,8 @@ class OpenAiProvider(SdkProvider):
         """*base_url* ends before `/chat/completions`, usually in `/v1`; a *local* server has no other address."""
         options = _LOCAL_OPTIONS if local else _OPENAI_OPTIONS
         name = "the local server" if local else "OpenAI"
-        super().__init__(name=name, module="openai", api_key=api_key, options=options, log=log)
+        key_name = "TOWPATH_LOCAL_API_KEY" if local else "OPENAI_API_KEY"
+        super().__init__(name=name, module="openai", api_key=api_key, key_name=key_name, options=options, log=log)
         self._base_url = base_url
         self._local = local
 

@@ -16,10 +16,10 @@ from towpath_contracts.decisions.request import DecisionRequest
 from towpath_decider.adapters.model_options import DroppableOption, DroppableOptions
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import (
+    error_details,
     failure_of_answer,
     failure_of_connection,
     failure_of_status,
-    requested_wait,
 )
 from towpath_decider.adapters.stream_assembly import status_of
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
@@ -38,13 +38,18 @@ class SdkProvider(ABC):
         name: str,
         module: str,
         api_key: SecretStr | None,
+        key_name: str,
         options: tuple[DroppableOption, ...],
         log: Logger | None,
     ) -> None:
-        """*name* is the provider as people know it; options that a server does not take are written to *log*."""
+        """*name* is the provider as people know it, *key_name* the variable that its key is read from.
+
+        Options that a server does not take are written to *log*.
+        """
         self._name = name
         self._module = module
         self._api_key = api_key
+        self._key_name = key_name
         self._options = DroppableOptions(name, options, log)
         self._sdk: Any = None
         self._client: Any = None
@@ -118,9 +123,11 @@ class SdkProvider(ABC):
             return self._read(answer, request)
         except self._sdk.APIStatusError as error:
             secret = None if self._api_key is None else self._api_key.get_secret_value()
-            wait = requested_wait(error.response.headers)
+            details = error_details(error.response.headers, error.body)
             status = status_of(error.status_code, error.body)
-            return failure_of_status(self._name, status, _error_text(error), secret=secret, retry_after_s=wait)
+            return failure_of_status(
+                self._name, status, _error_text(error), secret=secret, details=details, key_name=self._key_name
+            )
         except (self._sdk.APIConnectionError, self._transport_error) as error:
             return failure_of_connection(
                 self._name, error.__cause__ if isinstance(error.__cause__, Exception) else error

@@ -20,7 +20,7 @@ from towpath_contracts.decisions.request import (
     PromptContext,
     Usage,
 )
-from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
+from towpath_contracts.facts import LONGEST_WAIT_S, DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.problems.registry import ProblemError
 from towpath_decider.adapters.provider import Provider, TextListener
 from towpath_decider.app.prompt_cache import PromptTemplateCache
@@ -228,7 +228,9 @@ def _no_capacity(progress: DecisionInProgress, provider: str) -> GaveUp:
     why = f"no place at {provider} in time"
     match progress.calls[-1].reply if progress.calls else None:
         case ModelCallFailure() as failure:
-            return GaveUp(code=failure.code, message=f"{failure.message} (and {why} for another call)")
+            later = failure.retry_after_s if failure.retryable else None
+            message = f"{failure.message} (and {why} for another call)"
+            return GaveUp(code=failure.code, message=message, retry_after_s=later)
         case ModelReply():
             return GaveUp(code="invalid_output", message=f"the answer was not of the form, and {why} for a repair")
         case None:
@@ -258,6 +260,8 @@ def _fact(progress: DecisionInProgress, result: Answered | GaveUp) -> DecisionMa
         common |= _usage_with_uncounted(progress)
     if isinstance(result, Answered):
         return DecisionMadeFact(decision=result.value, **common)
+    if result.retry_after_s is not None:
+        common["retry_after_s"] = min(result.retry_after_s, LONGEST_WAIT_S)
     return DecisionFailedFact(code=result.code, message=redact(result.message)[:MESSAGE_CHARS], **common)
 
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderLimitState
 from towpath_contracts.decisions.request import DecisionRequest
-from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
+from towpath_decider.core.conversation import RATE_LIMITED, ModelCallFailure, ModelQuestion, ModelReply
 from towpath_decider.core.rate_policy import (
     INTERVAL_S,
     LEASE_S,
@@ -57,8 +57,6 @@ DEFAULT_PAUSE_S = 1.0
 
 CROWDED_WAIT_S = 2.0
 """How long a call waits in its place where too many wait beside it already; then its run asks again."""
-
-RATE_LIMITED = "model_rate_limited"
 
 
 class NoProviderCapacityError(Exception):

@@ -1,8 +1,9 @@
 """The order of attempts for one answer: ask, wait and ask again, ask for repair, give up.
 
 At most MAX_FAILURES calls that brought no text, with waits of 1 s and 2 s between them; at most one question for
-repair; nothing is asked twice that can't succeed the second time. The generator says what to do next and the shell does
-it, so every order of events can be tried without a model or a clock.
+repair; nothing is asked twice that can't succeed the second time. Where a provider asks for more time than an attempt
+may wait, the attempt is over and says so: the run waits, not the decider. The generator says what to do next and the
+shell does it, so every order of events can be tried without a model or a clock.
 """
 
 from collections.abc import Generator
@@ -22,7 +23,10 @@ WAITS_S = (1.0, 2.0)
 """Seconds before the second and the third attempt."""
 
 MAX_WAIT_S = 10.0
-"""The longest wait that a provider may ask for with Retry-After; a step's own timeout is usually 60 s."""
+"""How long one attempt waits in all: it holds a place in its decider meanwhile. A step's timeout is usually 60 s."""
+
+RATE_LIMITED = "model_rate_limited"
+"""The code of a refusal because too much was asked lately: asking later helps, however often it was tried before."""
 
 PREVIEW_CHARS = 200
 """How much of an unreadable answer is repeated in the reason."""
@@ -101,10 +105,14 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaveUp:
-    """There is none; `message` names the whole chain of causes."""
+    """There is none; `message` names the whole chain of causes.
+
+    `retry_after_s` is set where the provider may be asked again, after so many seconds.
+    """
 
     code: str
     message: str
+    retry_after_s: float | None = None
 
 
 Dialogue = Generator[AskModel | WaitBeforeRetry, ModelReply | ModelCallFailure | None, Answered | GaveUp]
@@ -116,7 +124,7 @@ def converse(prompt: Prompt, check: Check, max_calls: int = 0) -> Dialogue:
         instructions=prompt.instructions, turns=(ConversationTurn(role="user", text=prompt.context),)
     )
     failures: list[ModelCallFailure] = []
-    calls = 0
+    calls, waited = 0, 0.0
     while True:
         reply = yield AskModel(question=question)
         calls += 1
@@ -131,17 +139,24 @@ def converse(prompt: Prompt, check: Check, max_calls: int = 0) -> Dialogue:
                 question = _repair(question, reply.text, reason)
             case ModelCallFailure():
                 failures.append(reply)
-                if not reply.retryable or len(failures) == MAX_FAILURES or calls == max_calls:
+                if not reply.retryable:
                     return GaveUp(code=reply.code, message=describe_failures(failures))
-                yield WaitBeforeRetry(seconds=wait_before_next(failures))
+                asked = reply.retry_after_s
+                if len(failures) == MAX_FAILURES or calls == max_calls:
+                    later = asked if reply.code == RATE_LIMITED else None
+                    return GaveUp(code=reply.code, message=describe_failures(failures), retry_after_s=later)
+                wait = wait_before_next(failures)
+                waited += wait
+                if asked is not None and waited > MAX_WAIT_S:
+                    return GaveUp(code=reply.code, message=describe_failures(failures), retry_after_s=asked)
+                yield WaitBeforeRetry(seconds=wait)
             case None:
                 return GaveUp(code="internal", message="a question was left without an answer")
 
 
 def wait_before_next(failures: list[ModelCallFailure]) -> float:
-    """Return the seconds to wait after the last failure: what it asked for where that is longer, within MAX_WAIT_S."""
-    requested = failures[-1].retry_after_s or 0.0
-    return max(WAITS_S[len(failures) - 1], min(requested, MAX_WAIT_S))
+    """Return the seconds to wait after the last failure: what it asked for where that is longer."""
+    return max(WAITS_S[len(failures) - 1], failures[-1].retry_after_s or 0.0)
 
 
 def describe_failures(failures: list[ModelCallFailure]) -> str:

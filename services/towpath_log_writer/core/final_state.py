@@ -93,7 +93,7 @@ def _llm_calls(step: Mapping[str, Any]) -> list[JsonObject]:
     return [
         {
             "step": step["step_number"],
-            "request_id": request,
+            "request_id": request.partition(":")[0],  # an attempt that was put off has its number behind it
             "kind": summary.get("kind"),
             "model": summary.get("model"),
             "tokens": summary.get("total_tokens"),

@@ -131,7 +131,7 @@ def _decision_requested(position: EventRowBuilder, event: ev.DecisionRequested) 
     row.attempts += 1
 
 
-def _add_usage(row: StepRow, request_id: UUID, usage: Usage, cost: Cost, summary: dict[str, Any]) -> None:
+def _add_usage(row: StepRow, request_id: UUID | str, usage: Usage, cost: Cost, summary: dict[str, Any]) -> None:
     row.tokens += usage.total_tokens
     row.cost = None if row.cost is None or cost.usd is None else row.cost + cost.usd
     row.decisions[str(request_id)] = {
@@ -183,6 +183,19 @@ def _decision_missed(position: EventRowBuilder, event: ev.DecisionRequestFailed)
         row.add_result(False)
     summary = {**_decision_summary(event, position.at), "error": f"{event.code}: {event.message}"}
     _add_usage(row, event.request_id, event.usage, event.cost, summary)
+
+
+def _decision_postponed(position: EventRowBuilder, event: ev.DecisionPostponed) -> None:
+    """Its attempts are counted one by one, so that the step's money is whole; the step itself goes on."""
+    summary = {
+        "kind": event.kind,
+        "model": event.model,
+        "duration_ms": event.duration_ms,
+        "at": position.at.isoformat(),
+        "error": f"{event.code}: {event.message}",
+    }
+    name = f"{event.request_id}:{event.attempt}"
+    _add_usage(position.step(event.step), name, event.usage, event.cost, summary)
 
 
 def _decision_refused(position: EventRowBuilder, event: ev.DecisionRefused) -> None:
@@ -293,6 +306,7 @@ _HANDLERS: dict[str, tuple[type[MessagePart], Callable[[EventRowBuilder, Any], N
     "decision_requested": (ev.DecisionRequested, _decision_requested),
     "decision_received": (ev.DecisionReceived, _decision_received),
     "decision_missed": (ev.DecisionRequestFailed, _decision_missed),
+    "decision_postponed": (ev.DecisionPostponed, _decision_postponed),
     "decision_refused": (ev.DecisionRefused, _decision_refused),
     "instruction_issued": (ev.InstructionIssued, _instruction_issued),
     "tool_call_edited": (ev.ToolCallEdited, _tool_edited),

@@ -58,12 +58,24 @@ WHERE project = $1 AND status = 'pending' AND gate_type = 'paused'
 ORDER BY gate_id LIMIT $4
 
 -- name: waits_of_run
--- Why a run waits: at most $2 open gates, its own first, then those of the runs below it, the oldest first.
+-- Why a run waits: at most $2 reasons, its own first, then those of the runs below it. Open gates, the oldest first, then
+-- models whose provider has asked for time, and until when: the last event of a run about a decision says so.
 WITH RECURSIVE tree AS (
   SELECT r.run_id, r.agent_key, 0 AS below FROM runs.run r WHERE r.run_id = $1
   UNION ALL
   SELECT c.run_id, c.agent_key, t.below + 1 FROM runs.run c JOIN tree t ON c.parent_run_id = t.run_id
   WHERE c.status IN ('queued', 'running', 'waiting', 'cancelling')
 )
-SELECT g.run_id, t.agent_key, g.gate_type, g.reason FROM tree t JOIN runs.gate g ON g.run_id = t.run_id
-WHERE g.status = 'pending' ORDER BY t.below > 0, g.opened_at, g.gate_id LIMIT $2
+SELECT run_id, agent_key, gate_type, reason FROM (
+  SELECT g.run_id, t.agent_key, t.below, g.gate_type, g.reason, g.opened_at, g.gate_id
+  FROM tree t JOIN runs.gate g ON g.run_id = t.run_id WHERE g.status = 'pending'
+  UNION ALL
+  SELECT t.run_id, t.agent_key, t.below, 'model', format('%s is asked again at %s: %s', last.event->>'model',
+    last.event->>'until', last.event->>'message'), NULL, NULL
+  FROM tree t CROSS JOIN LATERAL (
+    SELECT e.type, replace(e.event::text, '\u0000', '\ufffd')::json AS event FROM runs.run_event e
+    WHERE e.run_id = t.run_id
+      AND e.type IN ('decision_postponed', 'decision_requested', 'decision_received', 'decision_missed')
+    ORDER BY e.seq DESC LIMIT 1) AS last
+  WHERE last.type = 'decision_postponed' AND (last.event->>'until')::timestamptz > now()) AS waits
+ORDER BY below > 0, opened_at NULLS LAST, gate_id, run_id LIMIT $2

@@ -113,11 +113,36 @@ def test_what_can_not_succeed_is_not_asked_again() -> None:
     assert (len(asked), waits, result) == (1, [], GaveUp(code="context_too_long", message="too long"))
 
 
-@pytest.mark.parametrize(("wished", "waited"), [(0.5, 1.0), (4.0, 4.0), (3_600.0, MAX_WAIT_S)])
-def test_retry_after_is_honoured_up_to_a_cap(wished: float, waited: float) -> None:
-    failure = ModelCallFailure(code="model_rate_limited", message="429", retryable=True, retry_after_s=wished)
-    _, waits, _ = play(failure, GOOD)
+def limited(wished: float, code: str = "model_rate_limited") -> ModelCallFailure:
+    return ModelCallFailure(code=code, message="429", retryable=True, retry_after_s=wished)
+
+
+@pytest.mark.parametrize(("wished", "waited"), [(0.5, 1.0), (4.0, 4.0), (MAX_WAIT_S, MAX_WAIT_S)])
+def test_retry_after_is_waited_for_where_it_is_short(wished: float, waited: float) -> None:
+    _, waits, _ = play(limited(wished), GOOD)
     assert waits == [waited]
+
+
+@pytest.mark.parametrize("code", ["model_rate_limited", "model_unavailable"])
+def test_a_longer_wait_is_left_to_the_run(code: str) -> None:
+    asked, waits, result = play(limited(MAX_WAIT_S + 1, code))
+    assert (len(asked), waits) == (1, [])
+    assert result == GaveUp(code=code, message="429", retry_after_s=MAX_WAIT_S + 1)
+
+
+def test_no_attempt_waits_longer_than_its_share_in_all() -> None:
+    asked, waits, result = play(limited(6.0), limited(6.0))
+    assert (len(asked), waits) == (2, [6.0])
+    assert isinstance(result, GaveUp)
+    assert result.retry_after_s == 6.0
+
+
+def test_a_limit_that_lasts_is_waited_out_by_the_run_and_an_outage_is_not() -> None:
+    for failure, later in ((limited(0.5), 0.5), (limited(0.5, "model_unavailable"), None), (LATER, None)):
+        asked, waits, result = play(failure, failure, failure)
+        assert (len(asked), waits) == (3, [1.0, 2.0])
+        assert isinstance(result, GaveUp)
+        assert result.retry_after_s == later
 
 
 def test_failures_during_repair_count_with_those_before() -> None:

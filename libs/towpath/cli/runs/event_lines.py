@@ -209,7 +209,7 @@ def _goal_line(event: _GoalEvent) -> EventLine:
 
 
 def _progress_lines(event: ev.AnyEvent) -> list[EventLine]:
-    """Return lines for reflections, summaries, plan steps and budget warnings; nothing for other events."""
+    """Return lines for reflections, summaries, plan steps, waits and budget warnings; nothing for other events."""
     match event:
         case ev.Reflected():
             mark, ending = (_NOTE, "") if event.followed else (_FAILED, ", not followed")
@@ -221,6 +221,9 @@ def _progress_lines(event: ev.AnyEvent) -> list[EventLine]:
             return [EventLine(_FAILED, "towpath", "deliverable refused", one_line("; ".join(event.problems), WIDTH))]
         case ev.PlanAccepted() | ev.PlanStepStarted() | ev.PlanStepEnded():
             return [_plan_line(event)]
+        case ev.DecisionPostponed():
+            until = f"waits for its model until {event.until:%H:%M:%S} UTC"
+            return [EventLine(_NOTE, event.agent_key, until, one_line(f"{event.code}: {event.message}", WIDTH))]
         case ev.BudgetWarned():
             spent = f"{format_amount(event.unit, event.spent)} of {format_amount(event.unit, event.limit)}"
             return [EventLine(_NOTE, "towpath", f"warned of the {event.scope} budget", f"{spent} are spent")]

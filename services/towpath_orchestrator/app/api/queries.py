@@ -60,7 +60,7 @@ MAX_EFFECTS = 1_000
 """Effects in one answer: about 200 KB, well below the broker's 1 MiB."""
 
 MAX_WAITS = 50
-"""Gates that one answer names as what a run waits for; `GET /v1/gates?root_run_id=` lists all."""
+"""Gates and models that one answer names as what a run waits for; `GET /v1/gates?root_run_id=` lists all gates."""
 
 EVENTS_AT_ONCE = 200
 """Events read at once for the list of effects; arguments and results stay in the database."""
@@ -160,7 +160,7 @@ def _purposes(rows: list[Any]) -> dict[UUID, ChildPurpose]:
 
 
 def _wait(row: Any, run_id: UUID) -> str:
-    """Say what a run waits for: at its own gate, or at that of a run below it, which is named."""
+    """Say what a run waits for: its own gate or model, or that of a run below it, which is named."""
     own = f"{row['gate_type']}: {row['reason']}"
     return own if row["run_id"] == run_id else f"{row['agent_key']} in run {row['run_id']}: {own}"
 

@@ -113,13 +113,18 @@ class WaitingRequestMonitor:
 
 def _current(held: list[WaitingRequest], state: RunState | None) -> list[WaitingRequest]:
     """Return those requests that are still what the run waits for; one that was asked for anew is not."""
-    attempts = {} if state is None else {pending.effect_id: pending.attempt for pending in state.pending}
+    attempts = {} if state is None else _attempts_under_way(state)
     return [one for one in held if attempts.get(one.effect.effect.effect_id) == one.effect.effect.attempt]
+
+
+def _attempts_under_way(state: RunState) -> dict[UUID, int]:
+    """Return the attempts that have no answer yet; one that a provider has put off is due when it said."""
+    return {pending.effect_id: pending.attempt for pending in state.pending if not pending.postponed}
 
 
 def _sent(late: dict[UUID, LateDispatch], state: RunState) -> dict[UUID, float]:
     """Return when those requests that were sent late are due, as far as the run still waits for that attempt."""
-    attempts = {pending.effect_id: pending.attempt for pending in state.pending}
+    attempts = _attempts_under_way(state)
     return {key: one.due for key, one in late.items() if attempts.get(key) == one.attempt}
 
 

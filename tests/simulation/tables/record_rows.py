@@ -1,0 +1,64 @@
+"""What readers of one run ask the tables of schema `runs`: the statements of records.sql, in memory."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from tests.simulation.tables.database import Database, Session
+
+from towpath_contracts.switches import PAUSED
+
+Row = dict[str, Any]
+
+ALIVE = ("queued", "running", "waiting", "cancelling")
+
+
+class RunRecordRows:
+    """Reads what `RunRows` holds."""
+
+    database: Database
+    runs: dict[UUID, Row]
+    events: dict[UUID, dict[int, Row]]
+    gates: dict[UUID, Row]
+
+    def whole_run(self, _session: Session, run_id: UUID, project: str) -> list[Row]:
+        run = self.runs.get(run_id)
+        if run is None or run["project"] != project:
+            return []
+        found = json.loads(self.events[run_id][1]["event"]).get("forked_from")
+        return [{**run, "erased_at": None, "forked_from": None if found is None else json.dumps(found)}]
+
+    def waits_of_run(self, _session: Session, run_id: UUID, limit: int) -> list[Row]:
+        found: list[Row] = []
+        below = [run_id]
+        for one in below:
+            alive = (
+                child for child in self.runs.values() if child.get("parent_run_id") == one and child["status"] in ALIVE
+            )
+            below += [child["run_id"] for child in alive]
+            gates = [gate for gate in self._open_gates() if gate["run_id"] == one]
+            reasons = gates + self._postponed_decision(one)
+            found += [{**wait, "run_id": one, "agent_key": self.runs[one]["agent_key"]} for wait in reasons]
+        nobody = datetime.max.replace(tzinfo=UTC)
+        return sorted(found, key=lambda wait: (wait["run_id"] != run_id, wait.get("opened_at", nobody)))[:limit]
+
+    def _postponed_decision(self, run_id: UUID) -> list[Row]:
+        about = ("decision_postponed", "decision_requested", "decision_received", "decision_missed")
+        events = (row for _, row in sorted(self.events[run_id].items(), reverse=True) if row["type"] in about)
+        last = next(events, None)
+        if last is None or last["type"] != about[0]:
+            return []
+        told = json.loads(last["event"])
+        reason = f"{told['model']} is asked again at {told['until']}: {told['message']}"
+        waits = datetime.fromisoformat(told["until"]) > self.database.now()
+        return [{"gate_type": "model", "reason": reason}] if waits else []
+
+    def paused_gates(self, _session: Session, project: str, switch_id: str, after: UUID, limit: int) -> list[Row]:
+        paused = [gate for gate in self._open_gates() if gate["gate_type"] == PAUSED and gate["project"] == project]
+        held = [gate for gate in paused if json.loads(gate["detail"])["switch"]["switch_id"] == switch_id]
+        return sorted((gate for gate in held if gate["gate_id"] > after), key=lambda gate: gate["gate_id"])[:limit]
+
+    def _open_gates(self) -> list[Row]:
+        found = [gate for gate in self.gates.values() if gate["status"] == "pending"]
+        return sorted(found, key=lambda gate: (gate["opened_at"], gate["gate_id"]))
