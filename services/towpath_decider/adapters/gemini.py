@@ -14,12 +14,11 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from towpath_contracts.decisions.request import DecisionRequest, Usage
+from towpath_contracts.decisions.request import DecisionRequest
+from towpath_decider.adapters.gemini_answers import read_malformed_call, read_reply
 from towpath_decider.adapters.model_options import DroppableOption, DroppableOptions
-from towpath_decider.adapters.model_prices import price
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import (
-    ONE_CALL,
     error_details,
     failure_of_answer,
     failure_of_connection,
@@ -29,8 +28,6 @@ from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, status_o
 from towpath_decider.core.answer_schema import schema_of
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_fabric.telemetry.logs import Logger
-
-PRICE_PROVIDER = "google"
 
 _OPTIONS = (
     STREAMING,
@@ -103,16 +100,17 @@ class GeminiProvider:
         try:
             config, models = self._config(request, question, off), self._client.aio.models
             if on_text is None or STREAM in off:
-                return _reply(await models.generate_content(model=model, contents=contents, config=config), model)
+                return read_reply(await models.generate_content(model=model, contents=contents, config=config), model)
             stream = await models.generate_content_stream(model=model, contents=contents, config=config)
             async with aclosing(stream):  # a call that is given up gives its connection back
-                return _reply(await self._assemble_stream(stream, on_text), model)
+                return read_reply(await self._assemble_stream(stream, on_text), model)
         except self._errors.APIError as error:
             return self._api_failure(error)
         except self._transport_error as error:
             return failure_of_connection("Gemini", error)
         except (ValueError, TypeError, AttributeError, LookupError) as error:  # a body that is no answer of this API
-            return failure_of_answer("Gemini", error)
+            told = read_malformed_call(error) if isinstance(error, ValueError) else None
+            return told or failure_of_answer("Gemini", error)
 
     def _config(self, request: DecisionRequest, question: ModelQuestion, off: frozenset[str]) -> Any:
         options: dict[str, Any] = {
@@ -155,32 +153,3 @@ class GeminiProvider:
             key_name="GEMINI_API_KEY",
             details=error_details(getattr(error.response, "headers", {}), error.details),
         )
-
-
-def _reply(response: Any, model: str) -> ModelReply | ModelCallFailure:
-    candidate = response.candidates[0] if response.candidates else None
-    parts = (candidate.content.parts if candidate is not None and candidate.content is not None else None) or []
-    text = "".join(part.text for part in parts if part.text and not part.thought)
-    reason = candidate.finish_reason.name if candidate is not None and candidate.finish_reason is not None else ""
-    counted = response.usage_metadata
-    if candidate is None and counted is None and response.prompt_feedback is None:
-        message = "Gemini's answer is empty"
-        return ModelCallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
-    usage = _usage(counted)
-    cached = (counted.cached_content_token_count or 0) if counted is not None else 0
-    cost = price(PRICE_PROVIDER, model, usage, cached_tokens=cached)
-    if not text and reason not in ("STOP", "MAX_TOKENS"):
-        blocked = response.prompt_feedback.block_reason if response.prompt_feedback is not None else None
-        why = reason or (blocked.name if blocked is not None else "no candidate")
-        return ModelCallFailure(code="model_refused", message=f"Gemini gave no answer: {why}", usage=usage, cost=cost)
-    return ModelReply(text=text, usage=usage, cost=cost, cut_off=reason == "MAX_TOKENS")
-
-
-def _usage(counted: Any) -> Usage:
-    if counted is None:
-        return Usage(model_calls=1)
-    wrote = (counted.candidates_token_count or 0) + (counted.thoughts_token_count or 0)
-    read = counted.prompt_token_count or 0
-    return Usage(
-        input_tokens=read, output_tokens=wrote, total_tokens=counted.total_token_count or read + wrote, model_calls=1
-    )

@@ -28,6 +28,7 @@ from towpath_decider.app.provider_limiter import NoProviderCapacityError, Provid
 from towpath_decider.core.answer_checks import check_for, expected_schema
 from towpath_decider.core.answers import RefusedAnswer
 from towpath_decider.core.conversation import (
+    INVALID_OUTPUT,
     Answered,
     AskModel,
     Dialogue,
@@ -232,7 +233,7 @@ def _no_capacity(progress: DecisionInProgress, provider: str) -> GaveUp:
             message = f"{failure.message} (and {why} for another call)"
             return GaveUp(code=failure.code, message=message, retry_after_s=later)
         case ModelReply():
-            return GaveUp(code="invalid_output", message=f"the answer was not of the form, and {why} for a repair")
+            return GaveUp(code=INVALID_OUTPUT, message=f"the answer was not of the form, and {why} for a repair")
         case None:
             return GaveUp(code=CALL_UNASKED, message=why)
 
@@ -242,7 +243,7 @@ def _fact(progress: DecisionInProgress, result: Answered | GaveUp) -> DecisionMa
     if raw is not None and isinstance(result, Answered) and len(raw) * 4 > ANSWER_BYTES:
         size = len(raw.encode("utf-8", "surrogatepass"))
         if size > ANSWER_BYTES:
-            result = GaveUp(code="invalid_output", message=f"the answer has {size} bytes; the limit is {ANSWER_BYTES}")
+            result = GaveUp(code=INVALID_OUTPUT, message=f"the answer has {size} bytes; the limit is {ANSWER_BYTES}")
     common: JsonObject = {
         "run_id": request.run_id,
         "fact_id": f"{request.request_id}:{request.attempt}",

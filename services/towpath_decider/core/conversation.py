@@ -25,6 +25,9 @@ WAITS_S = (1.0, 2.0)
 MAX_WAIT_S = 10.0
 """How long one attempt waits in all: it holds a place in its decider meanwhile. A step's timeout is usually 60 s."""
 
+INVALID_OUTPUT = "invalid_output"
+"""The code of an answer that is none of the form; the run tells the model why."""
+
 RATE_LIMITED = "model_rate_limited"
 """The code of a refusal because too much was asked lately: asking later helps, however often it was tried before."""
 
@@ -135,7 +138,7 @@ def converse(prompt: Prompt, check: Check, max_calls: int = 0) -> Dialogue:
                     return Answered(value=read.value)
                 reason = _reason(reply, read)
                 if question.repairs or calls == max_calls:
-                    return GaveUp(code="invalid_output", message=_unreadable(reason, reply.text, question.repairs))
+                    return GaveUp(code=INVALID_OUTPUT, message=_unreadable(reason, reply.text, question.repairs))
                 question = _repair(question, reply.text, reason)
             case ModelCallFailure():
                 failures.append(reply)
