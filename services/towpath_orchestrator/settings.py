@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
+from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.run_limits import MAX_TIMEOUT_MS
-from towpath_engine.publish.networks import model_is_known
 from towpath_fabric.settings import Settings
 from towpath_orchestrator.core.run_times import USUAL_TIMES_MS, RunTimes
 
@@ -82,9 +82,8 @@ class OrchestratorSettings(Settings):
     @field_validator("planner_model")
     @classmethod
     def _served(cls, model: str | None) -> str | None:
-        if model is not None and not model_is_known(model):
-            msg = f"{model!r} is not provider:model"
-            raise ValueError(msg)
+        if model is not None and (fault := model_fault(model)):
+            raise ValueError(fault)
         return model
 
     @property

@@ -115,7 +115,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Say in the JSON Schema what the validators ask for, so that the run can mend its answer.",
     ),
     ProblemKind(
-        "model_unknown", 422, "The model string names no provider", "Use provider:model, e.g. gemini:gemini-2.5-flash."
+        "model_unknown", 422, "The model string names no provider", "Use provider:model; docs/models.md lists them."
     ),
     ProblemKind(
         "provider_missing",

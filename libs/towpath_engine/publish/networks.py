@@ -7,30 +7,18 @@ import re
 from collections.abc import Mapping, Sequence
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.json_schema import sub_schemas, unusable_schema
 from towpath_contracts.networks.spec import MAX_STEPS, AgentSpec, CompiledAgent, NetworkSnapshot, NetworkSpec
 from towpath_contracts.networks.swarm_members import NetworkSwarms, delegates_of, members_by_swarm
 from towpath_contracts.problems.registry import ProblemDetail
-from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_engine.publish.swarms import compile_swarm, swarm_problems, with_swarm_defaults
 
 _PLACEHOLDER = re.compile(r"(?<!\{)\{(tools|routes|agent_key|tool_history)\}(?!\})")
 
-PROVIDERS = frozenset({"gemini", "google", "openai", "anthropic", "local", "scripted"})
-"""Prefixes of model strings that a decider serves."""
-
-
 MAX_NETWORK_SUB_SCHEMAS = 4_000
 """Sub-schemas of the answers of all its agents together: half a second of checking whether they are schemas."""
-
-
-def model_is_known(model: str) -> bool:
-    """Return whether *model* is `provider:name` of a provider that is served, or the name of an agent in user code."""
-    provider, _, name = model.partition(":")
-    if provider == AGENT:
-        return pool_of(model, "any") != DEFAULT_POOL  # its name can be a pool's
-    return provider in PROVIDERS and bool(name) and name.isprintable()
 
 
 def _problem(pointer: str, code: str, detail: str) -> ProblemDetail:
@@ -137,9 +125,8 @@ def _check_models(spec: NetworkSpec) -> list[ProblemDetail]:
     models = [("/model", spec.model)]
     models += [(f"/agents/{i}/model", a.model) for i, a in enumerate(spec.agents) if a.model is not None]
     for pointer, model in models:
-        if not model_is_known(model):
-            served = ", ".join(sorted({AGENT, *PROVIDERS}))
-            problems.append(_problem(pointer, "model_unknown", f"{model!r} is not provider:model of {served}"))
+        if fault := model_fault(model):
+            problems.append(_problem(pointer, "model_unknown", fault))
     return problems
 
 

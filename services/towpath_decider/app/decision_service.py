@@ -11,6 +11,7 @@ from datetime import datetime
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
+from towpath_contracts.decisions.model_strings import OTHER_SERVERS
 from towpath_contracts.decisions.request import (
     CALL_UNASKED,
     DecisionKind,
@@ -138,7 +139,8 @@ class DecisionMaker:
         provider = self._providers.get(name)
         if provider is None:
             served = ", ".join(sorted(self._providers))
-            return GaveUp(code="model_unknown", message=f"this decider has no provider {name!r}; it serves {served}")
+            message = f"this decider has no provider {name!r}; it serves {served}; {OTHER_SERVERS}"
+            return GaveUp(code="model_unknown", message=message)
         check = check_for(request)
         if isinstance(check, RefusedAnswer):
             return GaveUp(code="request_invalid", message=check.reason)

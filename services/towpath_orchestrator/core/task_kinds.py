@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from towpath_contracts.canonical import canonical_json, digest_text
+from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.json_schema import unusable_schema
 from towpath_contracts.networks.background import BackgroundRunTask
 from towpath_contracts.networks.goal import Criterion, GoalTask
@@ -19,7 +20,6 @@ from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.workspace import MAX_MOUNT_BYTES, MAX_MOUNT_FILES, FileEntry, PathRefusedError, clean_path
 from towpath_engine.expressions.criterion import fault_of, names_in
-from towpath_engine.publish.networks import model_is_known
 
 GOAL_BYTES = 128 * 1024
 """Bytes of JSON. A goal goes into every request to a model."""
@@ -216,9 +216,8 @@ def objective_problems(
         pointer = "/background/deliverable_schema"
         yield ProblemDetail(pointer=pointer, code="deliverable_schema_invalid", detail=fault)
     model = background.settings.summarize_model if background.settings is not None else None
-    if model is not None and not model_is_known(model):
-        detail = f"{model!r} is not provider:model"
-        yield ProblemDetail(pointer="/background/settings/summarize_model", code="model_unknown", detail=detail)
+    if model is not None and (fault := model_fault(model)):
+        yield ProblemDetail(pointer="/background/settings/summarize_model", code="model_unknown", detail=fault)
     agent = snapshot.agents.get(agent_key or snapshot.default_agent_key)
     if agent is not None and NEEDED not in agent.equipped_tools:
         detail = f"{agent.key} can't plan: equip it with {NEEDED}, plan_mark_step and the other plan tools"

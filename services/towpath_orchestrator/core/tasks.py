@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from towpath_contracts.base import with_defaults
 from towpath_contracts.canonical import canonical_json
+from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.json_schema import unusable_schema
 from towpath_contracts.networks.background import BACKGROUND_MAX_STEPS, BackgroundRunSettings, BackgroundRunTask
@@ -19,7 +20,6 @@ from towpath_contracts.problems.near_names import SUGGESTED, nearest_name
 from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail, problem
 from towpath_contracts.tasks import SubmitTask, TaskGrantRule
 from towpath_contracts.tools.grants import Grants, narrow
-from towpath_engine.publish.networks import model_is_known
 from towpath_orchestrator.core.run_times import USUAL_TIMES, RunTimes
 from towpath_orchestrator.core.task_kinds import (
     goal_problems,
@@ -56,10 +56,8 @@ def check_task(
     if task.agent_key is not None and task.agent_key not in snapshot.agents:
         known = ", ".join(snapshot.agents)
         details.append(ProblemDetail(pointer="/agent_key", code="agent_not_found", detail=f"agents are: {known}"))
-    if task.model is not None and not model_is_known(task.model):
-        details.append(
-            ProblemDetail(pointer="/model", code="model_unknown", detail=f"{task.model!r} is not provider:model")
-        )
+    if task.model is not None and (fault := model_fault(task.model)):
+        details.append(ProblemDetail(pointer="/model", code="model_unknown", detail=fault))
     if task.script is not None and task.model is not None and not task.model.startswith("scripted:"):
         detail = (
             f"{task.model!r} does not play scripts, so the script would never be asked; use scripted:NAME, or no model"

@@ -1,0 +1,36 @@
+"""Model strings: `provider:model`, of a provider that deciders serve, or `agent:name` for an agent in user code.
+
+One place says which there are, so that whoever refuses a string names the same providers and the same way out.
+"""
+
+from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
+
+PROVIDERS = frozenset({"gemini", "google", "openai", "anthropic", "local", "scripted"})
+"""Prefixes of model strings that a decider serves."""
+
+OTHER_SERVERS = (
+    "another server that speaks OpenAI's chat completions is asked as openai:NAME or local:NAME, with its address in "
+    "TOWPATH_OPENAI_BASE_URL or TOWPATH_LOCAL_URL of the decider"
+)
+SHOWN_CHARS = 64
+
+
+def model_is_known(model: str) -> bool:
+    """Return whether *model* is `provider:name` of a provider that is served, or the name of an agent in user code."""
+    provider, _, name = model.partition(":")
+    if provider == AGENT:
+        return pool_of(model, "any") != DEFAULT_POOL  # its name can be a pool's
+    return provider in PROVIDERS and bool(name) and name.isprintable()
+
+
+def model_fault(model: str) -> str:
+    """Return why no model can be meant by *model*, with what can; empty where one may be."""
+    if model_is_known(model):
+        return ""
+    provider, colon, name = model.partition(":")
+    shown = repr(model[:SHOWN_CHARS])
+    served = ", ".join(sorted({AGENT, *PROVIDERS}))
+    if colon and provider in PROVIDERS | {AGENT}:
+        return f"{shown} names no model that {provider} can have; write {provider}:NAME"
+    what = f"no provider is called {provider[:SHOWN_CHARS]!r}" if colon and name else "that is not provider:model"
+    return f"{shown}: {what}; there are {served}; {OTHER_SERVERS}"
