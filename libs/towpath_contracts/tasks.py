@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from towpath_contracts.base import ClientMessage, ClientMessagePart, JsonObject, Message, Name, is_unset
 from towpath_contracts.budgets import Budget
+from towpath_contracts.decisions.model_settings import ModelSettings
 from towpath_contracts.networks.background import BackgroundRunTask, WorkspaceMount
 from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.plan import PlanTask
@@ -39,7 +40,8 @@ class SubmitTask(ClientMessage):
     the run satisfies `response_schema`, in place of the one that its agent has. `quoted_inputs` are texts of others by
     name, such as a customer's mail: agents read them, and nothing in them counts as said by the caller. A `goal`, a
     `background` objective or a `plan` makes the run one of that kind; `mounts` are
-    files that it finds in its workspace. `budget` is what the run may spend.
+    files that it finds in its workspace. `budget` is what the run may spend. `model_settings` win over those of its
+    agents, one by one.
     """
 
     network: Name
@@ -64,6 +66,7 @@ class SubmitTask(ClientMessage):
     plan: PlanTask | None = Field(default=None, exclude_if=is_unset)
     mounts: tuple[WorkspaceMount, ...] = Field(default=(), max_length=16, exclude_if=lambda mounts: not mounts)
     budget: Budget | None = Field(default=None, exclude_if=is_unset)
+    model_settings: ModelSettings | None = Field(default=None, exclude_if=is_unset)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
 
     @field_validator("idempotency_key")

@@ -13,6 +13,7 @@ from towpath.errors import RefusedError
 from towpath.networks.flows import FlowMember
 from towpath.tools.declaration import AnyTool, Tool
 from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.model_settings import ModelSettings
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.problems.input_faults import details_of, summary_of
 from towpath_contracts.problems.registry import problem
@@ -22,7 +23,8 @@ from towpath_contracts.problems.registry import problem
 class Agent(FlowMember):
     """One agent. `tools` are names or Tool objects, `routes` the keys of agents it may hand over to.
 
-    `output` is what its answer must look like: a pydantic model or a JSON Schema.
+    `output` is what its answer must look like: a pydantic model or a JSON Schema. `settings` say how its model
+    is asked, such as `{"temperature": 0.2, "reasoning_effort": "low"}`.
     """
 
     key: str
@@ -37,6 +39,7 @@ class Agent(FlowMember):
     can_respond: bool = field(default=False, kw_only=True)
     output: type[BaseModel] | JsonObject | None = field(default=None, kw_only=True)
     guidance: str = field(default="", kw_only=True)
+    settings: ModelSettings | JsonObject | None = field(default=None, kw_only=True)
 
     @property
     def flow_name(self) -> str:
@@ -59,7 +62,14 @@ class Agent(FlowMember):
             "allow_respond": self.can_respond,
             "respond_schema": output,
             "respond_guidance": self.guidance,
+            **self._settings(),
         }
+
+    def _settings(self) -> JsonObject:
+        given = self.settings
+        if given is None:
+            return {}
+        return {"model_settings": given.model_dump(mode="json") if isinstance(given, ModelSettings) else given}
 
 
 class Network:

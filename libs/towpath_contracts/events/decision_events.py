@@ -9,6 +9,7 @@ from pydantic import Field
 from towpath_contracts.base import JsonObject, MessagePart, is_unset
 from towpath_contracts.budgets import Amounts, ChargedAttempt
 from towpath_contracts.decisions.decision import Instruction
+from towpath_contracts.decisions.model_settings import ModelSettings
 from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
 
 DECIDE = "decide"
@@ -16,7 +17,10 @@ DECIDE = "decide"
 
 
 class DecisionRequested(MessagePart):
-    """A step begins: the decider is asked. `input_preview` is what the execution log shows."""
+    """A step begins: the decider is asked. `input_preview` is what the execution log shows.
+
+    `settings` are those that somebody chose for the model.
+    """
 
     type: Literal["decision_requested"] = "decision_requested"
     request_id: UUID
@@ -27,6 +31,7 @@ class DecisionRequested(MessagePart):
     kind: str = "decide"
     input_preview: str = ""
     reserved: Amounts | None = Field(default=None, exclude_if=is_unset)
+    settings: ModelSettings | None = Field(default=None, exclude_if=is_unset)
 
 
 class DecisionReceived(MessagePart):

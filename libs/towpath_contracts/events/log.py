@@ -12,6 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from towpath_contracts.base import DEFERRED, JsonObject, Message, MessagePart, is_unset
 from towpath_contracts.budgets import Amounts, Budget, ChildRunBudget
+from towpath_contracts.decisions.model_settings import ModelSettings
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.background_events import (
     BackgroundRunEnded,
@@ -152,6 +153,7 @@ class RunCreated(MessagePart):
     parent: ParentRun | None = Field(default=None, exclude_if=is_unset)
     spent: Cost | None = Field(default=None, exclude_if=is_unset)
     cursors: dict[str, int] = Field(default_factory=dict, exclude_if=lambda cursors: not cursors)
+    model_settings: ModelSettings | None = Field(default=None, exclude_if=is_unset)
 
     @property
     def goal_settings(self) -> GoalSettings:

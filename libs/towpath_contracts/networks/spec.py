@@ -10,6 +10,7 @@ from pydantic import Field
 
 from towpath_contracts.base import ClientMessagePart, JsonObject, Message, MessagePart, Name, is_unset
 from towpath_contracts.budgets import Budget
+from towpath_contracts.decisions.model_settings import ModelSettings
 from towpath_contracts.networks.background import BackgroundRunSettings
 from towpath_contracts.networks.goal import GoalSettings
 from towpath_contracts.networks.swarm import CompiledSwarm, SwarmSettings
@@ -29,7 +30,7 @@ DEFAULT_CONTEXT_LIMIT = 32_768
 class AgentSpec(ClientMessagePart):
     """One agent of a network; its `prompt_template` binds `{tools}`, `{routes}`, `{agent_key}`, `{tool_history}`.
 
-    `budget` is what it may spend in one run.
+    `budget` is what it may spend in one run, `model_settings` how its model is asked.
     """
 
     key: Name
@@ -45,6 +46,7 @@ class AgentSpec(ClientMessagePart):
     respond_schema: JsonObject | None = None
     respond_guidance: str = ""
     budget: Budget | None = Field(default=None, exclude_if=is_unset)
+    model_settings: ModelSettings | None = Field(default=None, exclude_if=is_unset)
 
 
 class NetworkSpec(ClientMessagePart):
@@ -89,6 +91,7 @@ class CompiledAgent(MessagePart):
     respond_schema: JsonObject | None = None
     respond_guidance: str = ""
     budget: Budget | None = Field(default=None, exclude_if=is_unset)
+    model_settings: ModelSettings | None = Field(default=None, exclude_if=is_unset)
 
 
 class NetworkSnapshot(MessagePart):

@@ -12,7 +12,7 @@ from towpath_contracts.ids import request_id
 from towpath_engine.handlers.reservations import emit_request
 from towpath_engine.handlers.stop_checks.budgets import stop_without_budget
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.requests.effects import model_for
+from towpath_engine.requests.effects import model_for, settings_of
 from towpath_engine.requests.network_context import input_preview
 
 
@@ -51,6 +51,7 @@ def _request(run: TransitionBuilder, kind: DecisionKind, step: int) -> None:
             model=model_for(run.state, kind),
             kind=str(kind),
             input_preview=input_preview(run.state),
+            settings=settings_of(run.state),
         ),
     )
     if not waits:

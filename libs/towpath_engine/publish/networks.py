@@ -151,6 +151,7 @@ def _compile_agent(
         respond_schema=agent.respond_schema,
         respond_guidance=agent.respond_guidance,
         budget=agent.budget,
+        model_settings=agent.model_settings,
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.model_settings import ModelSettings, merge_model_settings
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, ScriptPosition
 from towpath_contracts.ids import effect_id
 from towpath_contracts.runs.children import AskChildStatus
@@ -82,6 +83,11 @@ def model_for(state: RunState, kind: DecisionKind) -> str:
     return model_of(state)
 
 
+def settings_of(state: RunState) -> ModelSettings | None:
+    """Return what models are asked with: for the current agent, as its task and its network say."""
+    return merge_model_settings(state.snapshot.agents[state.agent_key].model_settings, state.created.model_settings)
+
+
 def message_of(state: RunState, effect: PendingEffect) -> OutgoingEffect:
     """Build the message of a pending effect."""
     match effect.kind:
@@ -141,6 +147,8 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
     model = model_for(state, kind)
     budget = state.budget
     lean = budget is not None and budget.means is not SpendingRestriction.ALL
+    settings = settings_of(state)
+    output_tokens = (settings.max_output_tokens if settings is not None else None) or OUTPUT_TOKENS
     script = None
     if model.startswith("scripted:"):
         script = ScriptPosition(digest=task.script_digest, cursors=state.cursors)
@@ -157,7 +165,7 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
         model=model,
         context=build_context(state),
         response_schema=plan_schema(state) if kind is DecisionKind.COMPILE_PLAN else None,
-        max_output_tokens=LEAN_OUTPUT_TOKENS if lean else OUTPUT_TOKENS,
+        max_output_tokens=min(output_tokens, LEAN_OUTPUT_TOKENS) if lean else output_tokens,
         timeout_ms=task.step_timeout_ms,
         lease_ms=task.step_timeout_ms + DECIDE_GRACE_S * 1000,
         script=script,
@@ -165,6 +173,7 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
         caller=task.caller,
         max_calls=0 if budget is None else 1 if lean else CALLS,
         root_run_id=None if task.parent is None else task.parent.root_id,
+        settings=settings,
     )
 
 

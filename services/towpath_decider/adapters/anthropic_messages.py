@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionRequest, Usage
-from towpath_decider.adapters.model_options import DroppableOption
+from towpath_decider.adapters.model_options import SETTINGS, TEMPERATURE, TOP_P, DroppableOption, chosen
 from towpath_decider.adapters.model_prices import price
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
@@ -25,8 +25,13 @@ from towpath_fabric.telemetry.logs import Logger
 ANTHROPIC_URL = "https://api.anthropic.com"
 PRICE_PROVIDER = "anthropic"
 
+LEAST_BUDGET = 1_024
+_BUDGETS = {"none": 0, "minimal": LEAST_BUDGET, "low": LEAST_BUDGET, "medium": 4_096, "high": 16_384}
+"""Tokens that a model may think, for each word of an effort; part of its limit for output, and no less than 1,024."""
+
 _OPTIONS = (
     STREAMING,
+    *SETTINGS,
     DroppableOption(name="thinking", named=re.compile(r"thinking", re.IGNORECASE)),
     DroppableOption(name="format", named=re.compile(r"output_config|output_format|schema|structured", re.IGNORECASE)),
 )
@@ -76,8 +81,17 @@ class ClaudeProvider(SdkProvider):
             "messages": messages_of(question),
             "max_tokens": request.max_output_tokens,
         }
-        if "thinking" not in off:
+        budget = 0 if "thinking" in off else _thinking_budget(request)
+        if budget:
+            body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        elif "thinking" not in off:
             body["thinking"] = {"type": "disabled"}
+        if budget:  # the API takes neither beside thinking
+            off |= {TEMPERATURE, TOP_P}
+        body |= chosen(request.settings, off, stop="stop_sequences")
+        # Older models take these two; the SDK has no parameters for them any more.
+        if heat := chosen(request.settings, off, temperature="temperature", top_p="top_p"):
+            body["extra_body"] = heat
         schema = None if "format" in off else closed(schema_of(request))
         if schema is not None:
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
@@ -121,6 +135,13 @@ async def _read_stream(stream: Any, on_text: OnText) -> Any:
         msg = "its stream ended in the middle of the message"
         raise ValueError(msg)
     return await stream.get_final_message()
+
+
+def _thinking_budget(request: DecisionRequest) -> int:
+    """Return how many tokens may be thought; 0 where the limit for output has no room for both."""
+    effort = request.settings.reasoning_effort if request.settings is not None else None
+    most = request.max_output_tokens // 2  # half is left for the answer
+    return min(_BUDGETS[effort or "none"], most) if most >= LEAST_BUDGET else 0
 
 
 def messages_of(question: ModelQuestion) -> list[JsonObject]:

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_decider.adapters.gemini_answers import read_malformed_call, read_reply
-from towpath_decider.adapters.model_options import DroppableOption, DroppableOptions
+from towpath_decider.adapters.model_options import SETTINGS, DroppableOption, DroppableOptions, chosen, options_unset
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import (
     error_details,
@@ -29,8 +29,13 @@ from towpath_decider.core.answer_schema import schema_of
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_fabric.telemetry.logs import Logger
 
+_NAMES = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop_sequences"}
+_BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576}
+"""Tokens that a model may think, for each word of an effort; part of its limit for output."""
+
 _OPTIONS = (
     STREAMING,
+    *SETTINGS,
     DroppableOption(name="thinking", named=re.compile(r"thinking|budget", re.IGNORECASE)),
     DroppableOption(
         name="schema", named=re.compile(r"schema|too many states|constraint", re.IGNORECASE), lasting=False
@@ -61,7 +66,9 @@ class GeminiProvider:
             return ModelCallFailure(code="model_unauthorized", message=message)
         await self._open()
         return await self._options.ask(
-            model_name(request.model), lambda off: self._ask(request, question, off, on_text)
+            model_name(request.model),
+            lambda off: self._ask(request, question, off, on_text),
+            options_unset(request.settings),
         )
 
     async def close(self) -> None:
@@ -118,11 +125,12 @@ class GeminiProvider:
             "response_mime_type": "application/json",
             "max_output_tokens": request.max_output_tokens,
             "automatic_function_calling": {"disable": True},
+            **chosen(request.settings, off, **_NAMES),
         }
         if "schema" not in off:
             options["response_json_schema"] = schema_of(request)
         if "thinking" not in off:
-            options["thinking_config"] = self._types.ThinkingConfig(thinking_budget=0)
+            options["thinking_config"] = self._types.ThinkingConfig(thinking_budget=_thinking_budget(request))
         return self._types.GenerateContentConfig(**options)
 
     async def _assemble_stream(self, stream: AsyncIterable[Any], on_text: OnText) -> Any:
@@ -153,3 +161,8 @@ class GeminiProvider:
             key_name="GEMINI_API_KEY",
             details=error_details(getattr(error.response, "headers", {}), error.details),
         )
+
+
+def _thinking_budget(request: DecisionRequest) -> int:
+    effort = request.settings.reasoning_effort if request.settings is not None else None
+    return min(_BUDGETS[effort or "none"], request.max_output_tokens // 2)  # half is left for the answer

@@ -1,4 +1,4 @@
-"""Options that only help (a response format, thinking off), and which models' servers do not take them.
+"""Options that only help (a response format, thinking off, settings), and which models' servers do not take them.
 
 An option that a server refuses by name is left out and the question asked again at once; that is part of the same
 attempt. Where the server does not know the option it is never sent to that model again, and the log says so once.
@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.model_settings import ModelSettings
 from towpath_decider.adapters.provider_failures import REFUSED_REQUEST
 from towpath_decider.core.conversation import ModelCallFailure, ModelReply
 from towpath_fabric.telemetry.logs import Logger
@@ -34,6 +36,47 @@ class DroppableOption:
     name: str
     named: re.Pattern[str]
     lasting: bool = True
+    unknown: re.Pattern[str] = _UNKNOWN
+
+
+TEMPERATURE, TOP_P, SEED, STOP, EFFORT = "temperature", "top_p", "seed", "stop", "effort_set"
+
+_NOT_TAKEN = re.compile(
+    r"unsupported|not support|unknown|unrecognized|unexpected|not permitted|extra (field|input)|deprecated|cannot both",
+    re.IGNORECASE,
+)
+"""Refusals of a setting as such; any other may mean the value that one request chose."""
+
+
+def _setting(name: str, pattern: str) -> DroppableOption:
+    return DroppableOption(name=name, named=re.compile(pattern, re.IGNORECASE), unknown=_NOT_TAKEN)
+
+
+SETTINGS = (
+    _setting(TEMPERATURE, r"temperature"),
+    _setting(TOP_P, r"\btop_?p\b"),
+    _setting(SEED, r"\bseed\b"),
+    _setting(STOP, r"\bstop(_?sequences?)?\b"),
+)
+"""What somebody chose, in the order in which it is given up."""
+
+SET_EFFORT = _setting(EFFORT, r"reasoning|thinking|effort")
+
+
+def options_unset(settings: ModelSettings | None) -> frozenset[str]:
+    """Return the options that a request does not have: they can't be what its refusal is about."""
+    given = _given(settings)
+    unset = {option.name for option in SETTINGS if option.name not in given}
+    return frozenset(unset if "reasoning_effort" in given else {*unset, EFFORT})
+
+
+def chosen(settings: ModelSettings | None, off: frozenset[str], **names: str) -> JsonObject:
+    """Return the settings that are to be sent, under the provider's *names* for them; others have none there."""
+    return {names[name]: value for name, value in _given(settings).items() if name in names and name not in off}
+
+
+def _given(settings: ModelSettings | None) -> JsonObject:
+    return {} if settings is None else settings.model_dump(mode="json")
 
 
 class DroppableOptions:
@@ -45,11 +88,12 @@ class DroppableOptions:
         self._log = log
         self._left_out: OrderedDict[str, frozenset[str]] = OrderedDict()
 
-    async def ask(
-        self, model: str, send: Callable[[frozenset[str]], Awaitable[ModelReply | ModelCallFailure]]
-    ) -> ModelReply | ModelCallFailure:
-        """Call *send* with the names of the options to leave out, until none more is refused by name."""
-        off = self._left_out.get(model, frozenset())
+    async def ask(self, model: str, send: Send, unset: frozenset[str] = frozenset()) -> ModelReply | ModelCallFailure:
+        """Call *send* with the names of the options to leave out, until none more is refused by name.
+
+        *unset* are those that the request does not have anyhow.
+        """
+        off = self._left_out.get(model, frozenset()) | unset
         while True:  # every turn gives one option up, so there are as many turns as options at most
             reply = await send(off)
             if not isinstance(reply, ModelCallFailure) or reply.code != REFUSED_REQUEST:
@@ -59,7 +103,7 @@ class DroppableOptions:
             if option is None:
                 return reply
             off |= {option.name}
-            if option.lasting and _UNKNOWN.search(text):
+            if option.lasting and option.unknown.search(text):
                 self._remember(model, option)
 
     def _remember(self, model: str, option: DroppableOption) -> None:

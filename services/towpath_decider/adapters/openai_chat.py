@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
-from towpath_decider.adapters.model_options import DroppableOption
+from towpath_decider.adapters.model_options import EFFORT, SET_EFFORT, SETTINGS, DroppableOption, chosen
 from towpath_decider.adapters.model_prices import price
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
@@ -49,6 +49,8 @@ _COMMON = (
     DroppableOption(name="limit_word", named=_MAX_TOKENS),
     DroppableOption(name="json_schema", named=_FORMAT),
     DroppableOption(name="json_object", named=_FORMAT),
+    *SETTINGS,
+    SET_EFFORT,
 )
 _OPENAI_OPTIONS = (*_COMMON, *(DroppableOption(name=f"effort_{effort}", named=_REASONING) for effort in _EFFORTS))
 _LOCAL_OPTIONS = (
@@ -111,7 +113,8 @@ class OpenAiProvider(SdkProvider):
             "messages": messages_of(question),
             **_limit(request, off, local=self._local),
             **_format(request, off),
-            **(_local_thinking(off) if self._local else _thinking(request, off)),
+            **chosen(request.settings, off, temperature="temperature", top_p="top_p", seed="seed", stop="stop"),
+            **(_local_thinking(request, off) if self._local else _thinking(request, off)),
         }
         if on_text is None or STREAM in off:
             return await self._client.chat.completions.create(**body, timeout=timeout_s)
@@ -174,18 +177,26 @@ def _format(request: DecisionRequest, off: frozenset[str]) -> JsonObject:
     return {} if "json_object" in off else {"response_format": {"type": "json_object"}}
 
 
+def _set_effort(request: DecisionRequest) -> str | None:
+    return request.settings.reasoning_effort if request.settings is not None else None
+
+
 def _thinking(request: DecisionRequest, off: frozenset[str]) -> JsonObject:
+    if (wanted := _set_effort(request)) is not None:
+        return {} if EFFORT in off else {"reasoning_effort": wanted}
     if _NEVER_REASONS.match(model_name(request.model)):
         return {}
     effort = next((effort for effort in _EFFORTS if f"effort_{effort}" not in off), None)
     return {} if effort is None else {"reasoning_effort": effort}
 
 
-def _local_thinking(off: frozenset[str]) -> JsonObject:
+def _local_thinking(request: DecisionRequest, off: frozenset[str]) -> JsonObject:
     """llama.cpp and vLLM take the template's switch, Ollama the effort; each ignores the other's, or says so."""
-    options: JsonObject = {} if "effort_none" in off else {"reasoning_effort": "none"}
+    effort = _set_effort(request)
+    left_out = "effort_none" if effort is None else EFFORT
+    options: JsonObject = {} if left_out in off else {"reasoning_effort": effort or "none"}
     if "chat_template" not in off:
-        options["extra_body"] = {"chat_template_kwargs": {"enable_thinking": False}}
+        options["extra_body"] = {"chat_template_kwargs": {"enable_thinking": effort not in (None, "none")}}
     return options
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from towpath_contracts.decisions.request import DecisionRequest
-from towpath_decider.adapters.model_options import DroppableOption, DroppableOptions
+from towpath_decider.adapters.model_options import DroppableOption, DroppableOptions, options_unset
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import (
     error_details,
@@ -90,7 +90,9 @@ class SdkProvider(ABC):
         if failure is not None:
             return failure
         return await self._options.ask(
-            model_name(request.model), lambda off: self._send_once(request, question, off, on_text)
+            model_name(request.model),
+            lambda off: self._send_once(request, question, off, on_text),
+            options_unset(request.settings),
         )
 
     async def close(self) -> None:

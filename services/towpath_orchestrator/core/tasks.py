@@ -169,6 +169,7 @@ def created_event(
         response_schema=task.response_schema,
         priority=task.priority,
         budget=task.budget,
+        model_settings=task.model_settings,
         planner_model=planner_model if model is None and _may_plan(task, snapshot) else None,
     )
 
