@@ -11,9 +11,9 @@ from pydantic import Field, field_validator, model_validator
 
 from towpath_contracts.base import ClientMessage, ClientMessagePart, JsonObject, Message, Name, is_unset
 from towpath_contracts.budgets import Budget
-from towpath_contracts.decisions.model_settings import ModelSettings
 from towpath_contracts.networks.background import BackgroundRunTask, WorkspaceMount
 from towpath_contracts.networks.goal import GoalTask
+from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 

@@ -13,7 +13,7 @@ from towpath.errors import RefusedError
 from towpath.networks.flows import FlowMember
 from towpath.tools.declaration import AnyTool, Tool
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.model_settings import ModelSettings
+from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.problems.input_faults import details_of, summary_of
 from towpath_contracts.problems.registry import problem
@@ -23,6 +23,7 @@ from towpath_contracts.problems.registry import problem
 class Agent(FlowMember):
     """One agent. `tools` are names or Tool objects, `routes` the keys of agents it may hand over to.
 
+    `model` may be a list: the next one is asked where the one before is out of service, over its limit or refuses.
     `output` is what its answer must look like: a pydantic model or a JSON Schema. `settings` say how its model
     is asked, such as `{"temperature": 0.2, "reasoning_effort": "low"}`.
     """
@@ -32,7 +33,7 @@ class Agent(FlowMember):
     description: str = field(default="", kw_only=True)
     display_name: str = field(default="", kw_only=True)
     agent_type: str = field(default="", kw_only=True)
-    model: str | None = field(default=None, kw_only=True)
+    model: str | Sequence[str] | None = field(default=None, kw_only=True)
     tools: Sequence["str | AnyTool"] = field(default=(), kw_only=True)
     routes: Sequence[str] = field(default=(), kw_only=True)
     default: bool = field(default=False, kw_only=True)
@@ -55,7 +56,7 @@ class Agent(FlowMember):
             "description": self.description,
             "agent_type": self.agent_type,
             "prompt_template": self.prompt,
-            "model": self.model,
+            "model": self.model if self.model is None or isinstance(self.model, str) else list(self.model),
             "equipped_tools": [one.name if isinstance(one, Tool) else one for one in self.tools],
             "allowed_routes": list(self.routes),
             "is_default": self.default,
@@ -79,11 +80,16 @@ class Network:
     """
 
     def __init__(
-        self, name: str, agents: Iterable[Agent | AgentSpec], *, model: str = "scripted:task", **limits: Any
+        self,
+        name: str,
+        agents: Iterable[Agent | AgentSpec],
+        *,
+        model: str | Sequence[str] = "scripted:task",
+        **limits: Any,
     ) -> None:
         self.name = name
         self.agents = tuple(agents)
-        self.model = model
+        self.model = model if isinstance(model, str) else list(model)
         self.limits = limits
 
     def to_spec(self) -> NetworkSpec:

@@ -3,7 +3,7 @@
 A builder only builds; whether a swarm makes sense is checked once, by the platform that publishes it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from towpath.errors import DeclarationError
@@ -36,7 +36,7 @@ class Swarm(Network, FlowMember):
         *,
         mode: SwarmMode = "workflow",
         flow: str | FlowMember | FlowStage | Flow | None = None,
-        model: str | None = None,
+        model: str | Sequence[str] | None = None,
         **more: Any,
     ) -> None:
         self.name = name

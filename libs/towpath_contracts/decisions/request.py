@@ -11,7 +11,7 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, MessagePart, is_unset
-from towpath_contracts.decisions.model_settings import ModelSettings
+from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.swarm import handoff_name_in
 
 LONGEST_MS = 30 * 24 * 3_600_000

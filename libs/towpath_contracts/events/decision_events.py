@@ -9,8 +9,8 @@ from pydantic import Field
 from towpath_contracts.base import JsonObject, MessagePart, is_unset
 from towpath_contracts.budgets import Amounts, ChargedAttempt
 from towpath_contracts.decisions.decision import Instruction
-from towpath_contracts.decisions.model_settings import ModelSettings
 from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
+from towpath_contracts.networks.model_settings import ModelSettings
 
 DECIDE = "decide"
 """The kind of request that opens a step; it is left out of what is written, so that older logs stay as they are."""
@@ -76,9 +76,10 @@ class DecisionRequestFailed(MessagePart):
 
 
 class DecisionPostponed(MessagePart):
-    """A provider asks for time: attempt number `attempt` brought no answer, and the next one is sent at `until`.
+    """Attempt number `attempt` brought no answer, and the next one is sent at `until`, to `next_model` if that is set.
 
-    Usage and cost are of that attempt; the request is still pending.
+    A provider asks for time, or another model is asked in its place. `again_at` is when the first provider that asked
+    for time may be asked again. Usage and cost are of that attempt; the request is still pending.
     """
 
     type: Literal["decision_postponed"] = "decision_postponed"
@@ -88,6 +89,8 @@ class DecisionPostponed(MessagePart):
     kind: str = Field(default=DECIDE, exclude_if=lambda kind: kind == DECIDE)
     attempt: int
     until: datetime
+    next_model: str = Field(default="", exclude_if=lambda model: not model)
+    again_at: datetime | None = Field(default=None, exclude_if=is_unset)
     code: str
     message: str
     model: str = ""

@@ -12,7 +12,6 @@ from pydantic import Field, TypeAdapter
 
 from towpath_contracts.base import DEFERRED, JsonObject, Message, MessagePart, is_unset
 from towpath_contracts.budgets import Amounts, Budget, ChildRunBudget
-from towpath_contracts.decisions.model_settings import ModelSettings
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.background_events import (
     BackgroundRunEnded,
@@ -56,6 +55,7 @@ from towpath_contracts.events.plan_events import (
 )
 from towpath_contracts.networks.background import BackgroundRunSettings, BackgroundRunTask
 from towpath_contracts.networks.goal import GoalSettings, GoalTask
+from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.swarm import SelectedSwarm
 from towpath_contracts.runs.children import ParentRun

@@ -3,16 +3,17 @@
 A snapshot is immutable and addressed by its digest; a run keeps the snapshot it started with.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from towpath_contracts.base import ClientMessagePart, JsonObject, Message, MessagePart, Name, is_unset
 from towpath_contracts.budgets import Budget
-from towpath_contracts.decisions.model_settings import ModelSettings
 from towpath_contracts.networks.background import BackgroundRunSettings
 from towpath_contracts.networks.goal import GoalSettings
+from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.swarm import CompiledSwarm, SwarmSettings
 from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 from towpath_contracts.tools.calls import ToolSpec
@@ -27,10 +28,26 @@ DEFAULT_CONTEXT_LIMIT = 32_768
 """Bytes of full tool output that a prompt may hold."""
 
 
+MAX_FALLBACKS = 4
+"""Models that are asked after the first one: each takes its attempts, and its part of the step's time."""
+
+
+def split_models(written: Any) -> Any:
+    """Return *written* with the first of a list of models as `model`, the others as `fallback_models`."""
+    models = written.get("model") if isinstance(written, Mapping) else None
+    if not isinstance(models, list | tuple):
+        return written
+    if not models or written.get("fallback_models"):
+        msg = "model: give one model or a list of them, and fallback_models only beside one"
+        raise ValueError(msg)
+    return {**written, "model": models[0], "fallback_models": models[1:]}
+
+
 class AgentSpec(ClientMessagePart):
     """One agent of a network; its `prompt_template` binds `{tools}`, `{routes}`, `{agent_key}`, `{tool_history}`.
 
     `budget` is what it may spend in one run, `model_settings` how its model is asked.
+    `model` may be a list: the others become `fallback_models`, which are asked where the one before can't answer.
     """
 
     key: Name
@@ -47,6 +64,12 @@ class AgentSpec(ClientMessagePart):
     respond_guidance: str = ""
     budget: Budget | None = Field(default=None, exclude_if=is_unset)
     model_settings: ModelSettings | None = Field(default=None, exclude_if=is_unset)
+    fallback_models: tuple[str, ...] = Field(default=(), max_length=MAX_FALLBACKS, exclude_if=lambda models: not models)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _listed_models(cls, written: Any) -> Any:
+        return split_models(written)
 
 
 class NetworkSpec(ClientMessagePart):
@@ -74,6 +97,12 @@ class NetworkSpec(ClientMessagePart):
     background: BackgroundRunSettings | None = Field(default=None, exclude_if=is_unset)
     on_loop: Literal["gate"] | None = Field(default=None, exclude_if=is_unset)
     swarm: SwarmSettings | None = Field(default=None, exclude_if=is_unset)
+    fallback_models: tuple[str, ...] = Field(default=(), max_length=MAX_FALLBACKS, exclude_if=lambda models: not models)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _listed_models(cls, written: Any) -> Any:
+        return split_models(written)
 
 
 class CompiledAgent(MessagePart):
@@ -92,6 +121,7 @@ class CompiledAgent(MessagePart):
     respond_guidance: str = ""
     budget: Budget | None = Field(default=None, exclude_if=is_unset)
     model_settings: ModelSettings | None = Field(default=None, exclude_if=is_unset)
+    fallback_models: tuple[str, ...] = Field(default=(), max_length=MAX_FALLBACKS, exclude_if=lambda models: not models)
 
 
 class NetworkSnapshot(MessagePart):

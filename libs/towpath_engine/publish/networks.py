@@ -123,7 +123,13 @@ def _check_reach(spec: NetworkSpec, responders: set[str]) -> list[ProblemDetail]
 def _check_models(spec: NetworkSpec) -> list[ProblemDetail]:
     problems = []
     models = [("/model", spec.model)]
+    models += [(f"/fallback_models/{i}", model) for i, model in enumerate(spec.fallback_models)]
     models += [(f"/agents/{i}/model", a.model) for i, a in enumerate(spec.agents) if a.model is not None]
+    models += [
+        (f"/agents/{i}/fallback_models/{place}", model)
+        for i, agent in enumerate(spec.agents)
+        for place, model in enumerate(agent.fallback_models)
+    ]
     for pointer, model in models:
         if fault := model_fault(model):
             problems.append(_problem(pointer, "model_unknown", fault))
@@ -152,6 +158,7 @@ def _compile_agent(
         respond_guidance=agent.respond_guidance,
         budget=agent.budget,
         model_settings=agent.model_settings,
+        fallback_models=agent.fallback_models if agent.model is not None else spec.fallback_models,
     )
 
 

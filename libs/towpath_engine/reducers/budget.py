@@ -121,10 +121,11 @@ def _resent(budget: BudgetState, state: RunState, event: ev.EffectResent) -> Bud
     """Another attempt reserves anew; whether the one before was paid is unknown."""
     if event.reserved is None:
         return budget
-    model = ""
+    pending = state.pending_effect(event.effect_id)
+    model = "" if pending is None else pending.model
     for hold in budget.holds:
         if hold.effect_id == event.effect_id:
-            budget, model = settle_as_lost(budget, hold), hold.model
+            budget, model = settle_as_lost(budget, hold), model or hold.model
     return _reserved(budget, state, event.effect_id, event.attempt, event.reserved, model)
 
 

@@ -26,6 +26,7 @@ def apply_decision_requested(state: RunState, event: ev.DecisionRequested, at: d
         attempt=1 if until is None else 0,  # the timer's resend is its first attempt
         resend_at=at + lease if until is None else until,
         fence=state.fence,
+        model=event.model,
     )
     asked = replace(
         state,
@@ -60,7 +61,16 @@ def apply_decision_missed(state: RunState, event: ev.DecisionRequestFailed, _at:
 
 def apply_decision_postponed(state: RunState, event: ev.DecisionPostponed, _at: datetime) -> RunState:
     pending = tuple(
-        replace(effect, resend_at=event.until, postponed=True) if effect.effect_id == event.request_id else effect
+        replace(
+            effect,
+            resend_at=event.until,
+            postponed=True,
+            settled=event.attempt,
+            model=event.next_model or effect.model,
+            again_at=event.again_at,
+        )
+        if effect.effect_id == event.request_id
+        else effect
         for effect in state.pending
     )
     return replace(_with_usage(state, event), pending=pending)

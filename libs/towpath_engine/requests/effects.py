@@ -8,9 +8,9 @@ from datetime import datetime
 from uuid import UUID
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.model_settings import ModelSettings, merge_model_settings
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, ScriptPosition
 from towpath_contracts.ids import effect_id
+from towpath_contracts.networks.model_settings import ModelSettings, merge_model_settings
 from towpath_contracts.runs.children import AskChildStatus
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.access import RaiseFence
@@ -83,6 +83,18 @@ def model_for(state: RunState, kind: DecisionKind) -> str:
     return model_of(state)
 
 
+def models_for(state: RunState, kind: DecisionKind) -> tuple[str, ...]:
+    """Return the models that may answer a request of *kind*, in the order in which they are asked."""
+    first, agent = model_for(state, kind), state.snapshot.agents[state.agent_key]
+    is_the_agents = state.created.model is None and first == agent.model
+    return (first, *agent.fallback_models) if is_the_agents else (first,)
+
+
+def asked_model(state: RunState, effect: PendingEffect) -> str:
+    """Return the model that a pending request asks now."""
+    return effect.model or model_for(state, DecisionKind(state.asked))
+
+
 def settings_of(state: RunState) -> ModelSettings | None:
     """Return what models are asked with: for the current agent, as its task and its network say."""
     return merge_model_settings(state.snapshot.agents[state.agent_key].model_settings, state.created.model_settings)
@@ -144,7 +156,7 @@ def _ask_child(state: RunState, effect: PendingEffect) -> AskChildStatus:
 def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
     task = state.created
     kind = DecisionKind(state.asked)
-    model = model_for(state, kind)
+    model = asked_model(state, effect)
     budget = state.budget
     lean = budget is not None and budget.means is not SpendingRestriction.ALL
     settings = settings_of(state)

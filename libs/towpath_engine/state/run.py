@@ -87,7 +87,8 @@ class PendingEffect:
     `fence` is that of the moment it was asked for: a resend never carries a newer one, or it would pass a fence that
     was raised to stop it. `dead` counts its messages that could not be handled. `outcome` is what is reported to the
     ledger of a call that the run applied itself. `postponed` means that its last attempt is over, without an answer:
-    nothing is asked before `resend_at`.
+    nothing is asked before `resend_at`; `settled` is the last attempt of which that was said. `model` is who is asked,
+    `again_at` when a model that was asked before may be asked again.
     """
 
     effect_id: UUID
@@ -100,6 +101,9 @@ class PendingEffect:
     dead: int = 0
     outcome: JsonObject | None = None
     postponed: bool = False
+    settled: int = 0
+    model: str = ""
+    again_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

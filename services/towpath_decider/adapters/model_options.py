@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.model_settings import ModelSettings
+from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_decider.adapters.provider_failures import REFUSED_REQUEST
 from towpath_decider.core.conversation import ModelCallFailure, ModelReply
 from towpath_fabric.telemetry.logs import Logger

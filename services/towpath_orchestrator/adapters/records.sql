@@ -70,8 +70,8 @@ SELECT run_id, agent_key, gate_type, reason FROM (
   SELECT g.run_id, t.agent_key, t.below, g.gate_type, g.reason, g.opened_at, g.gate_id
   FROM tree t JOIN runs.gate g ON g.run_id = t.run_id WHERE g.status = 'pending'
   UNION ALL
-  SELECT t.run_id, t.agent_key, t.below, 'model', format('%s is asked again at %s: %s', last.event->>'model',
-    last.event->>'until', last.event->>'message'), NULL, NULL
+  SELECT t.run_id, t.agent_key, t.below, 'model', format('%s is asked again at %s: %s',
+    coalesce(last.event->>'next_model', last.event->>'model'), last.event->>'until', last.event->>'message'), NULL, NULL
   FROM tree t CROSS JOIN LATERAL (
     SELECT e.type, replace(e.event::text, '\u0000', '\ufffd')::json AS event FROM runs.run_event e
     WHERE e.run_id = t.run_id

@@ -133,7 +133,8 @@ class BudgetLimits:
 
 def models_of(task: RunCreated, snapshot: NetworkSnapshot) -> set[str]:
     """Return every model that a run may ask."""
-    models = {task.model} if task.model else {agent.model for agent in snapshot.agents.values()}
+    agents = snapshot.agents.values()
+    models = {task.model} if task.model else {one for agent in agents for one in (agent.model, *agent.fallback_models)}
     summary_model = task.background_settings.summarize_model if task.background is not None else None
     return {model for model in (*models, summary_model, task.planner_model) if model}
 

@@ -8,7 +8,7 @@ import pytest_asyncio
 from tests.support.decider.asked_models import GOOD, ProviderApi, made, serve
 from tests.support.decider.model_servers import DIALECTS
 
-from towpath_contracts.decisions.model_settings import ModelSettings
+from towpath_contracts.networks.model_settings import ModelSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -50,7 +50,7 @@ class RunRecordRows:
         if last is None or last["type"] != about[0]:
             return []
         told = json.loads(last["event"])
-        reason = f"{told['model']} is asked again at {told['until']}: {told['message']}"
+        reason = f"{told.get('next_model') or told['model']} is asked again at {told['until']}: {told['message']}"
         waits = datetime.fromisoformat(told["until"]) > self.database.now()
         return [{"gate_type": "model", "reason": reason}] if waits else []
 

@@ -4,9 +4,9 @@ import pytest
 from pydantic import ValidationError
 from tests.support.engine.machine import Machine, agent, respond, snapshot
 
-from towpath_contracts.decisions.model_settings import ModelSettings, merge_model_settings
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.events import log as ev
+from towpath_contracts.networks.model_settings import ModelSettings, merge_model_settings
 
 
 @pytest.mark.parametrize(
