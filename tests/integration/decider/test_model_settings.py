@@ -51,7 +51,8 @@ def sent(api: ProviderApi, place: int = 0) -> dict[str, Any]:
     return found
 
 
-async def test_settings_are_sent_as_the_api_names_them(api: ProviderApi) -> None:
+async def test_b15_settings_are_sent_as_the_api_names_them(api: ProviderApi) -> None:
+    """Row B15: settings of models."""
     made(await api.ask(api.dialect.says(GOOD), settings=ALL))
     body = sent(api)
     body = {**body, "thinkingConfig": {"thinkingBudget": 1_024}} if "thinkingConfig" in body else body

@@ -28,7 +28,8 @@ def test_what_no_model_could_mean_is_refused(bad: dict[str, object]) -> None:
         ModelSettings.model_validate(bad)
 
 
-def test_a_task_wins_setting_by_setting_and_what_nobody_chose_is_not_there() -> None:
+def test_b15_a_task_wins_setting_by_setting_and_what_nobody_chose_is_not_there() -> None:
+    """Row B15: settings of models, of an agent and of a task."""
     agents, tasks = ModelSettings(temperature=0.1, seed=1), ModelSettings(seed=2, stop=("END",))
     merged = merge_model_settings(agents, tasks)
     assert merged is not None

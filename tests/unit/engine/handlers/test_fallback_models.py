@@ -35,7 +35,8 @@ def miss(machine: Machine, attempt: int, code: str = "model_unavailable", **more
 
 
 @pytest.mark.parametrize("code", ["model_unavailable", "model_timeout", "model_rate_limited", "model_refused"])
-def test_the_next_model_is_asked_at_once(code: str) -> None:
+def test_b16_the_next_model_is_asked_at_once(code: str) -> None:
+    """Row B16: several models for an agent."""
     machine = machine_of()
     assert asked(machine) == (ONE, 1)
     assert miss(machine, 1, code, retry_after_s=30 if code == "model_rate_limited" else None) == [

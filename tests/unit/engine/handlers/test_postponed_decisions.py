@@ -17,7 +17,8 @@ from towpath_readings.nodes import project_nodes
 LIMITED = "model_rate_limited"
 
 
-def test_the_run_asks_again_when_the_provider_said() -> None:
+def test_b14_the_run_asks_again_when_the_provider_said() -> None:
+    """Row B14: a run waits for the time that a model's provider asks for."""
     machine = Machine()
     asked = machine.request_id
     assert types(machine.miss(LIMITED, "wait 30 s", retry_after_s=30.5)) == ["decision_postponed"]
@@ -30,7 +31,8 @@ def test_the_run_asks_again_when_the_provider_said() -> None:
     assert types(machine.decide(respond("late")))[-1] == "run_finished"
 
 
-def test_what_is_put_off_is_not_sent_again_before_its_time() -> None:
+def test_b14_what_is_put_off_is_not_sent_again_before_its_time() -> None:
+    """Row B14: a run waits for the time that a model's provider asks for."""
     machine = Machine()
     assert len(resendable_effects(machine.state)) == 1
     machine.miss(LIMITED, retry_after_s=30)
