@@ -5,8 +5,9 @@ Keys of providers are read here and nowhere else, and are never logged (`SecretS
 
 from pathlib import Path
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr, field_validator
 
+from towpath_contracts.decisions.model_strings import WITH_NATIVE_TOOLS
 from towpath_contracts.decisions.provider_limits import ProviderLimit
 from towpath_contracts.subjects import DEFAULT_POOL
 from towpath_fabric.settings import Settings
@@ -25,6 +26,9 @@ class DeciderSettings(Settings):
     provider_limits: dict[str, ProviderLimit] = Field(default_factory=dict)
     """JSON by provider or `provider:model`; every decider is given the same (docs/scheduling.md)."""
 
+    native_tools: dict[str, bool] = Field(default_factory=dict)
+    """JSON by provider or `provider:model`: whether tools are offered natively (docs/models.md)."""
+
     allow_scripts: bool = False
     script_dir: Path | None = None
     gemini_base_url: str | None = None
@@ -38,6 +42,15 @@ class DeciderSettings(Settings):
     anthropic_api_key: SecretStr | None = Field(default=None, validation_alias="ANTHROPIC_API_KEY")
     local_url: str | None = None
     local_api_key: SecretStr | None = None
+
+    @field_validator("native_tools")
+    @classmethod
+    def _of_providers(cls, switches: dict[str, bool]) -> dict[str, bool]:
+        others = sorted(name for name in switches if name.partition(":")[0] not in WITH_NATIVE_TOOLS)
+        if others:
+            msg = f"tools can be offered natively to {', '.join(sorted(WITH_NATIVE_TOOLS))}, not to {', '.join(others)}"
+            raise ValueError(msg)
+        return switches
 
     @property
     def scripts_allowed(self) -> bool:

@@ -21,9 +21,16 @@ def build_service(settings: DeciderSettings) -> Service:
     service = Service(DECIDER, settings)
     log, metrics = service.log, DeciderMetrics(service.registry)
     gemini = GeminiProvider(api_key=settings.gemini_api_key, base_url=settings.gemini_base_url, log=log)
-    openai = OpenAiProvider(api_key=settings.openai_api_key, base_url=settings.openai_base_url, log=log)
-    claude = ClaudeProvider(api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url, log=log)
-    local = OpenAiProvider(api_key=settings.local_api_key, base_url=settings.local_url, local=True, log=log)
+    tools = settings.native_tools
+    openai = OpenAiProvider(
+        api_key=settings.openai_api_key, base_url=settings.openai_base_url, log=log, tool_switches=tools
+    )
+    claude = ClaudeProvider(
+        api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url, log=log, tool_switches=tools
+    )
+    local = OpenAiProvider(
+        api_key=settings.local_api_key, base_url=settings.local_url, local=True, log=log, tool_switches=tools
+    )
     scripted = ScriptedProvider(
         blobs=BlobScriptSource(service.bus),
         files=FileScriptSource(settings.script_dir),

@@ -8,6 +8,9 @@ from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
 PROVIDERS = frozenset({"gemini", "google", "openai", "anthropic", "local", "scripted"})
 """Prefixes of model strings that a decider serves."""
 
+WITH_NATIVE_TOOLS = frozenset({"anthropic", "local", "openai"})
+"""Providers whose models may be offered their tools for native calls, beside the answer's own form."""
+
 OTHER_SERVERS = (
     "another server that speaks OpenAI's chat completions is asked as openai:NAME or local:NAME, with its address in "
     "TOWPATH_OPENAI_BASE_URL or TOWPATH_LOCAL_URL of the decider"

@@ -7,6 +7,7 @@ request.
 
 from towpath_contracts.budgets import Amounts
 from towpath_contracts.canonical import canonical_json
+from towpath_contracts.decisions.model_strings import WITH_NATIVE_TOOLS
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry
@@ -18,6 +19,9 @@ from towpath_engine.state.run import EffectKind, PendingEffect, RunState
 PLATFORM_TOKENS = 8_192
 """What the decider adds to a context: the constraints, the shapes of answers, fences. Its own text is half."""
 
+OFFER_TOKENS = 64
+"""What a provider's API has around a tool that is offered natively."""
+
 REPAIR_TOKENS = 2_048
 """A question for repair, beside the answer that it is about."""
 
@@ -26,8 +30,9 @@ def worst_case(state: RunState, pending: PendingEffect) -> Amounts:
     """Return the most that asking *pending* now can cost.
 
     A token has at least one byte, and whatever a prompt shows stands in the request: its bytes, once more for every
-    place where the agent's own prompt repeats something, bound the tokens of a question. Each of the calls may write
-    all that it is allowed to; after an unreadable answer the question holds that answer too.
+    place where the agent's own prompt repeats something, bound the tokens of a question. Tools that may be offered
+    natively stand in it once more. Each of the calls may write all that it is allowed to; after an unreadable answer
+    the question holds that answer too.
     """
     message = message_of(state, pending).message
     if not isinstance(message, DecisionRequest):
@@ -37,6 +42,8 @@ def worst_case(state: RunState, pending: PendingEffect) -> Amounts:
     asked = len(message.context.model_dump_json().encode()) * (1 + repeats) + PLATFORM_TOKENS
     if message.response_schema is not None:
         asked += len(canonical_json(message.response_schema).encode())
+    if message.model.partition(":")[0] in WITH_NATIVE_TOOLS:
+        asked += sum(len(tool.model_dump_json().encode()) + OFFER_TOKENS for tool in message.context.tools)
     repaired = max(0, calls - 1) * (message.max_output_tokens + REPAIR_TOKENS)
     input_tokens, output_tokens = calls * asked + repaired, calls * message.max_output_tokens
     price = state.budget.prices.get(message.model) if state.budget is not None else None

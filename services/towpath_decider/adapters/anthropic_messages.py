@@ -5,21 +5,30 @@ objects alone; a decision that holds an open one (any payload) is asked for in w
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import SecretStr
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionRequest, Usage
-from towpath_decider.adapters.model_options import SETTINGS, TEMPERATURE, TOP_P, DroppableOption, chosen
+from towpath_decider.adapters.model_options import (
+    OFFERED_TOOLS,
+    SETTINGS,
+    TEMPERATURE,
+    TOOLS,
+    TOP_P,
+    DroppableOption,
+    chosen,
+)
 from towpath_decider.adapters.model_prices import price
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.adapters.sdk_provider import SdkProvider
-from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, read_unstreamed
+from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, assemble_message, read_unstreamed
 from towpath_decider.core.answer_schema import closed, schema_of
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
-from towpath_decider.core.native_tool_calls import NativeCall, as_decision
+from towpath_decider.core.native_tool_calls import NativeCall, native_tools, parameters_of, read_written
 from towpath_fabric.telemetry.logs import Logger
 
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -32,6 +41,7 @@ _BUDGETS = {"none": 0, "minimal": LEAST_BUDGET, "low": LEAST_BUDGET, "medium": 4
 _OPTIONS = (
     STREAMING,
     *SETTINGS,
+    OFFERED_TOOLS,
     DroppableOption(name="thinking", named=re.compile(r"thinking", re.IGNORECASE)),
     DroppableOption(name="format", named=re.compile(r"output_config|output_format|schema|structured", re.IGNORECASE)),
 )
@@ -40,7 +50,14 @@ _OPTIONS = (
 class ClaudeProvider(SdkProvider):
     """Asks with thinking off, and with the answer's schema where the API can hold it."""
 
-    def __init__(self, *, api_key: SecretStr | None, base_url: str | None = None, log: Logger | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        api_key: SecretStr | None,
+        base_url: str | None = None,
+        log: Logger | None = None,
+        tool_switches: Mapping[str, bool] | None = None,
+    ) -> None:
         """*base_url* replaces Anthropic's address, for proxies and tests."""
         super().__init__(
             name="Anthropic",
@@ -49,6 +66,8 @@ class ClaudeProvider(SdkProvider):
             key_name="ANTHROPIC_API_KEY",
             options=_OPTIONS,
             log=log,
+            tool_switches=tool_switches or {},
+            tools_by_default=base_url is None,
         )
         self._base_url = base_url
 
@@ -92,18 +111,24 @@ class ClaudeProvider(SdkProvider):
         # Older models take these two; the SDK has no parameters for them any more.
         if heat := chosen(request.settings, off, temperature="temperature", top_p="top_p"):
             body["extra_body"] = heat
+        if TOOLS not in off:
+            body["tools"] = [
+                {"name": name, "description": tool.description, "input_schema": parameters_of(tool)}
+                for name, tool in native_tools(request).items()
+            ]
         schema = None if "format" in off else closed(schema_of(request))
         if schema is not None:
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
         if on_text is None or STREAM in off:
             return await self._client.messages.create(**body, timeout=timeout_s)
-        async with self._client.messages.stream(**body, timeout=timeout_s) as stream:
+        async with await self._client.messages.create(**body, stream=True, timeout=timeout_s) as stream:
             whole = await read_unstreamed(stream.response, self._sdk.types.Message)
-            return whole if whole is not None else await _read_stream(stream, on_text)
+            return whole if whole is not None else await assemble_message(stream, on_text, self._sdk.types.Message)
 
     def _read(self, answer: Any, request: DecisionRequest) -> ModelReply | ModelCallFailure:
         text = "".join(block.text for block in answer.content if block.type == "text")
-        calls = [block for block in answer.content if block.type == "tool_use"]
+        blocks = [block for block in answer.content if block.type == "tool_use"]
+        calls = [NativeCall(name=block.name, arguments=block.input) for block in blocks]
         usage = _usage(answer.usage)
         cost = price(
             PRICE_PROVIDER,
@@ -112,8 +137,6 @@ class ClaudeProvider(SdkProvider):
             cached_tokens=answer.usage.cache_read_input_tokens or 0,
             stored_tokens=answer.usage.cache_creation_input_tokens or 0,
         )
-        if not text.strip() and calls:
-            text = as_decision(NativeCall(name=call.name, arguments=call.input) for call in calls)
         if answer.stop_reason == "refusal":
             details = getattr(answer, "stop_details", None)
             why = getattr(details, "explanation", None) or getattr(details, "category", None) or "no reason given"
@@ -121,20 +144,9 @@ class ClaudeProvider(SdkProvider):
         if answer.stop_reason == "model_context_window_exceeded":
             message = "Anthropic's answer filled the model's context window"
             return ModelCallFailure(code="context_too_long", message=message, usage=usage, cost=cost)
-        return ModelReply(text=text, usage=usage, cost=cost, cut_off=answer.stop_reason == "max_tokens")
-
-
-async def _read_stream(stream: Any, on_text: OnText) -> Any:
-    """Return the message that the SDK puts together; raises ValueError where the stream ends before it does."""
-    ended = False
-    async for event in stream:
-        ended = ended or event.type == "message_stop"
-        if event.type == "text":
-            on_text(event.text)
-    if not ended:
-        msg = "its stream ended in the middle of the message"
-        raise ValueError(msg)
-    return await stream.get_final_message()
+        cut_off = answer.stop_reason == "max_tokens"
+        written = read_written(text, calls, request, cut_off=cut_off)
+        return ModelReply(text=written.text, usage=usage, cost=cost, cut_off=cut_off, fault=written.fault)
 
 
 def _thinking_budget(request: DecisionRequest) -> int:

@@ -71,6 +71,10 @@ class GeminiProvider:
             options_unset(request.settings),
         )
 
+    def offers_tools(self, _request: DecisionRequest) -> bool:
+        """Return False: Gemini takes no tools beside JSON mode."""
+        return False
+
     async def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
@@ -107,10 +111,10 @@ class GeminiProvider:
         try:
             config, models = self._config(request, question, off), self._client.aio.models
             if on_text is None or STREAM in off:
-                return read_reply(await models.generate_content(model=model, contents=contents, config=config), model)
+                return read_reply(await models.generate_content(model=model, contents=contents, config=config), request)
             stream = await models.generate_content_stream(model=model, contents=contents, config=config)
             async with aclosing(stream):  # a call that is given up gives its connection back
-                return read_reply(await self._assemble_stream(stream, on_text), model)
+                return read_reply(await self._assemble_stream(stream, on_text), request)
         except self._errors.APIError as error:
             return self._api_failure(error)
         except self._transport_error as error:

@@ -11,11 +11,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.request import Cost, Usage
+from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_decider.adapters.model_prices import price
+from towpath_decider.adapters.provider import model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.core.conversation import INVALID_OUTPUT, ModelCallFailure, ModelReply
-from towpath_decider.core.native_tool_calls import NativeCall, as_decision
+from towpath_decider.core.native_tool_calls import NativeCall, read_written
 
 PRICE_PROVIDER = "google"
 
@@ -42,8 +43,8 @@ MAX_ITEM = 1_000
 """The highest index in a list that a piece of arguments may name."""
 
 
-def read_reply(response: Any, model: str) -> ModelReply | ModelCallFailure:
-    """Read a whole answer of *model*, or what was put together of its pieces."""
+def read_reply(response: Any, request: DecisionRequest) -> ModelReply | ModelCallFailure:
+    """Read a whole answer to *request*, or what was put together of its pieces."""
     candidate = response.candidates[0] if response.candidates else None
     parts = (candidate.content.parts if candidate is not None and candidate.content is not None else None) or []
     text = "".join(part.text for part in parts if part.text and not part.thought)
@@ -53,7 +54,7 @@ def read_reply(response: Any, model: str) -> ModelReply | ModelCallFailure:
         return ModelCallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
     usage = _usage(counted)
     cached = (counted.cached_content_token_count or 0) if counted is not None else 0
-    cost = price(PRICE_PROVIDER, model, usage, cached_tokens=cached)
+    cost = price(PRICE_PROVIDER, model_name(request.model), usage, cached_tokens=cached)
     reason = _reason(candidate, response.prompt_feedback)
     calls = native_calls(parts)
     if _is_unusable(reason, written=bool(text.strip() or calls)):
@@ -65,9 +66,9 @@ def read_reply(response: Any, model: str) -> ModelReply | ModelCallFailure:
             usage=usage,
             cost=cost,
         )
-    if not text.strip() and calls:
-        text = as_decision(calls)
-    return ModelReply(text=text, usage=usage, cost=cost, cut_off=reason == "MAX_TOKENS")
+    cut_off = reason == "MAX_TOKENS"
+    written = read_written(text, calls, request, cut_off=cut_off)
+    return ModelReply(text=written.text, usage=usage, cost=cost, cut_off=cut_off, fault=written.fault)
 
 
 def _reason(candidate: Any, feedback: Any) -> str:

@@ -79,6 +79,20 @@ def _given(settings: ModelSettings | None) -> JsonObject:
     return {} if settings is None else settings.model_dump(mode="json")
 
 
+TOOLS = "tools"
+
+OFFERED_TOOLS = DroppableOption(
+    name=TOOLS,
+    named=re.compile(r"\btools?\b|tool_choice|tool_use|function.?call|for function|input_schema", re.IGNORECASE),
+    unknown=re.compile(
+        r"(unsupported|not support|unknown|unrecognized|unexpected)[^.\n]{0,40}\btools?\b"
+        r"|\btools?\b[^.\n]{0,40}(not support|unsupported|not permitted|requires)",
+        re.IGNORECASE,
+    ),
+)
+"""Tools that are offered natively; a schema of one of them that a server refuses is about that request alone."""
+
+
 class DroppableOptions:
     """The options of one provider, in the order in which they are given up."""
 
@@ -105,6 +119,10 @@ class DroppableOptions:
             off |= {option.name}
             if option.lasting and option.unknown.search(text):
                 self._remember(model, option)
+
+    def is_left_out(self, model: str, option: str) -> bool:
+        """Return whether *option* is never sent to *model*."""
+        return option in self._left_out.get(model, ())
 
     def _remember(self, model: str, option: DroppableOption) -> None:
         known = self._left_out.get(model, frozenset())

@@ -5,13 +5,22 @@ past every proxy, and costs nothing; what another server costs is known only by 
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import SecretStr
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
-from towpath_decider.adapters.model_options import EFFORT, SET_EFFORT, SETTINGS, DroppableOption, chosen
+from towpath_decider.adapters.model_options import (
+    EFFORT,
+    OFFERED_TOOLS,
+    SET_EFFORT,
+    SETTINGS,
+    TOOLS,
+    DroppableOption,
+    chosen,
+)
 from towpath_decider.adapters.model_prices import price
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
@@ -19,7 +28,7 @@ from towpath_decider.adapters.sdk_provider import SdkProvider
 from towpath_decider.adapters.stream_assembly import STREAM, STREAM_OPTIONS, STREAMING, assemble_stream, read_unstreamed
 from towpath_decider.core.answer_schema import schema_of, without_order
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
-from towpath_decider.core.native_tool_calls import NativeCall, as_decision
+from towpath_decider.core.native_tool_calls import NativeCall, native_tools, parameters_of, read_written
 from towpath_fabric.telemetry.logs import Logger
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -47,6 +56,7 @@ _COMMON = (
     STREAMING,
     DroppableOption(name="max_tokens", named=_TOO_LARGE, lasting=False),
     DroppableOption(name="limit_word", named=_MAX_TOKENS),
+    OFFERED_TOOLS,
     DroppableOption(name="json_schema", named=_FORMAT),
     DroppableOption(name="json_object", named=_FORMAT),
     *SETTINGS,
@@ -70,12 +80,22 @@ class OpenAiProvider(SdkProvider):
         base_url: str | None = None,
         local: bool = False,
         log: Logger | None = None,
+        tool_switches: Mapping[str, bool] | None = None,
     ) -> None:
         """*base_url* ends before `/chat/completions`, usually in `/v1`; a *local* server has no other address."""
         options = _LOCAL_OPTIONS if local else _OPENAI_OPTIONS
         name = "the local server" if local else "OpenAI"
         key_name = "TOWPATH_LOCAL_API_KEY" if local else "OPENAI_API_KEY"
-        super().__init__(name=name, module="openai", api_key=api_key, key_name=key_name, options=options, log=log)
+        super().__init__(
+            name=name,
+            module="openai",
+            api_key=api_key,
+            key_name=key_name,
+            options=options,
+            log=log,
+            tool_switches=tool_switches or {},
+            tools_by_default=not local and base_url is None,
+        )
         self._base_url = base_url
         self._local = local
 
@@ -112,6 +132,7 @@ class OpenAiProvider(SdkProvider):
             "model": model_name(request.model),
             "messages": messages_of(question),
             **_limit(request, off, local=self._local),
+            **_tools(request, off),
             **_format(request, off),
             **chosen(request.settings, off, temperature="temperature", top_p="top_p", seed="seed", stop="stop"),
             **(_local_thinking(request, off) if self._local else _thinking(request, off)),
@@ -137,15 +158,19 @@ class OpenAiProvider(SdkProvider):
         usage = _usage(answer.usage)
         cost = self._cost(request, answer.usage, usage)
         text = _THOUGHTS.sub("", reply.content or "", count=1)
-        calls = [call.function for call in reply.tool_calls or () if call.type == "function"]
-        if not text.strip() and calls:  # asked for no tool call, some servers make one of the answer
-            text = as_decision(NativeCall(name=call.name, arguments=call.arguments or "") for call in calls)
-        if not text.strip() and (reply.refusal or choice.finish_reason == "content_filter"):
+        filtered, cut_off = choice.finish_reason == "content_filter", choice.finish_reason == "length"
+        calls = [  # asked for no tool call, some servers make one of the answer all the same
+            NativeCall(name=call.function.name, arguments=call.function.arguments or "")
+            for call in reply.tool_calls or ()
+            if call.type == "function"
+        ]
+        if (reply.refusal or filtered) and (calls or not text.strip()):  # a filter may have cut a call off
             why = reply.refusal or "stopped by its content filter"
             return ModelCallFailure(
                 code="model_refused", message=f"{self._name} refused: {why}", usage=usage, cost=cost
             )
-        return ModelReply(text=text, usage=usage, cost=cost, cut_off=choice.finish_reason == "length")
+        written = read_written(text, calls, request, cut_off=cut_off)
+        return ModelReply(text=written.text, usage=usage, cost=cost, cut_off=cut_off, fault=written.fault)
 
     def _cost(self, request: DecisionRequest, counted: Any, usage: Usage) -> Cost:
         if self._local:
@@ -170,9 +195,19 @@ def _limit(request: DecisionRequest, off: frozenset[str], *, local: bool) -> Jso
     return {"max_tokens" if older else "max_completion_tokens": request.max_output_tokens}
 
 
+def _tools(request: DecisionRequest, off: frozenset[str]) -> JsonObject:
+    if TOOLS in off:
+        return {}
+    offered = [
+        {"name": name, "description": tool.description, "parameters": parameters_of(tool)}
+        for name, tool in native_tools(request).items()
+    ]
+    return {"tools": [{"type": "function", "function": one} for one in offered]}
+
+
 def _format(request: DecisionRequest, off: frozenset[str]) -> JsonObject:
     if "json_schema" not in off:
-        schema = without_order(schema_of(request))
+        schema = without_order(schema_of(request, tools_in_detail=TOOLS in off))
         return {"response_format": {"type": "json_schema", "json_schema": {"name": SCHEMA_NAME, "schema": schema}}}
     return {} if "json_object" in off else {"response_format": {"type": "json_object"}}
 

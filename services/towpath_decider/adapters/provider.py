@@ -38,6 +38,10 @@ class Provider(Protocol):
         """
         ...
 
+    def offers_tools(self, request: DecisionRequest) -> bool:
+        """Return whether the model of *request* is offered its tools natively, so that its prompt says so."""
+        ...
+
     async def close(self) -> None:
         """Give back what the provider holds; it is not asked again."""
         ...

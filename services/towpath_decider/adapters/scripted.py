@@ -83,6 +83,10 @@ class ScriptedProvider:
             raise ScriptLoadError(ModelCallFailure(code="script_missing", message=message))
         return await self._blobs.get(request.script.digest, request.run_id)
 
+    def offers_tools(self, _request: DecisionRequest) -> bool:
+        """Return False: a script is written beforehand."""
+        return False
+
     async def close(self) -> None:
         """Stop fetching scripts."""
         await self._blobs.close()

@@ -7,13 +7,14 @@ and nowhere else.
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 from pydantic import SecretStr
 
 from towpath_contracts.decisions.request import DecisionRequest
-from towpath_decider.adapters.model_options import DroppableOption, DroppableOptions, options_unset
+from towpath_decider.adapters.model_options import TOOLS, DroppableOption, DroppableOptions, options_unset
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import (
     error_details,
@@ -23,6 +24,7 @@ from towpath_decider.adapters.provider_failures import (
 )
 from towpath_decider.adapters.stream_assembly import status_of
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
+from towpath_decider.core.native_tool_calls import is_switched_on, native_tools
 from towpath_fabric.telemetry.logs import Logger
 
 TIMEOUT_GRACE_S = 5.0
@@ -41,16 +43,21 @@ class SdkProvider(ABC):
         key_name: str,
         options: tuple[DroppableOption, ...],
         log: Logger | None,
+        tool_switches: Mapping[str, bool],
+        tools_by_default: bool,
     ) -> None:
         """*name* is the provider as people know it, *key_name* the variable that its key is read from.
 
-        Options that a server does not take are written to *log*.
+        Options that a server does not take are written to *log*. Tools are offered natively as *tool_switches* say of
+        a model or its provider, else *tools_by_default*.
         """
         self._name = name
         self._module = module
         self._api_key = api_key
         self._key_name = key_name
         self._options = DroppableOptions(name, options, log)
+        self._tool_switches = tool_switches
+        self._tools_by_default = tools_by_default
         self._sdk: Any = None
         self._client: Any = None
         self._transport_error: type[Exception] = OSError
@@ -89,10 +96,19 @@ class SdkProvider(ABC):
         failure = await self._open()
         if failure is not None:
             return failure
+        unset = options_unset(request.settings)
         return await self._options.ask(
             model_name(request.model),
             lambda off: self._send_once(request, question, off, on_text),
-            options_unset(request.settings),
+            unset if self.offers_tools(request) else unset | {TOOLS},
+        )
+
+    def offers_tools(self, request: DecisionRequest) -> bool:
+        """Return whether there are tools to offer, and this model is to be offered them and takes them."""
+        return (
+            is_switched_on(request.model, self._tool_switches, otherwise=self._tools_by_default)
+            and not self._options.is_left_out(model_name(request.model), TOOLS)
+            and bool(native_tools(request))
         )
 
     async def close(self) -> None:

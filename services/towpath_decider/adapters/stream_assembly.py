@@ -16,6 +16,8 @@ from towpath_decider.adapters.provider import OnText
 STREAM, STREAM_OPTIONS = "stream", "stream_options"
 STREAMING = DroppableOption(name=STREAM, named=re.compile(r"\bstream(ing|ed)?\b", re.IGNORECASE))
 
+CUT_SHORT = "its stream ended in the middle of the message"
+
 ERRORS = 400
 """Statuses from here on are errors; below, an error arrived within a stream that had begun well."""
 
@@ -65,6 +67,8 @@ async def assemble_stream(stream: AsyncIterable[Any], on_text: OnText, kind: Any
             refusal.append(choice.delta.refusal or "")
             on_text(text[-1])
             _assemble(calls, choice.delta.tool_calls or ())
+    if calls and about["finish_reason"] is None:  # of calls nobody could see that the last ones are missing
+        raise ValueError(CUT_SHORT)
     message = {
         "role": "assistant",
         "content": "".join(text) or None,
@@ -75,6 +79,39 @@ async def assemble_stream(stream: AsyncIterable[Any], on_text: OnText, kind: Any
     usage = about["usage"]
     counted = None if usage is None else usage.model_dump()
     return kind.construct(choices=choices if about["choices"] else [], usage=counted)
+
+
+async def assemble_message(stream: AsyncIterable[Any], on_text: OnText, kind: Any) -> Any:
+    """Put the events of a message of Anthropic's together as one of *kind*.
+
+    The arguments of a call stay the text that came: the SDK would complete what has no end. Raises ValueError where the
+    stream ends before the message does.
+    """
+    message: JsonObject = {}
+    blocks: dict[int, JsonObject] = {}
+    ended = False
+    async for event in stream:
+        match event.type:
+            case "message_start":
+                message = event.message.to_dict()
+            case "content_block_start":
+                blocks[event.index] = event.content_block.to_dict()
+            case "content_block_delta" if event.delta.type == "text_delta":
+                blocks[event.index]["text"] += event.delta.text
+                on_text(event.delta.text)
+            case "content_block_delta" if event.delta.type == "input_json_delta":
+                known = blocks[event.index]["input"]
+                blocks[event.index]["input"] = (known if isinstance(known, str) else "") + event.delta.partial_json
+            case "message_delta":
+                counted = {name: value for name, value in event.usage.to_dict().items() if value is not None}
+                message |= event.delta.to_dict() | {"usage": message["usage"] | counted}
+            case "message_stop":
+                ended = True
+            case _:  # the ends of blocks, and what models think
+                pass
+    if not ended:
+        raise ValueError(CUT_SHORT)
+    return kind.construct(**{**message, "content": [blocks[index] for index in sorted(blocks)]})
 
 
 def _assemble(calls: dict[int, JsonObject], deltas: Any) -> None:

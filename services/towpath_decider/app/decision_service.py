@@ -146,7 +146,11 @@ class DecisionMaker:
             return GaveUp(code="request_invalid", message=check.reason)
         try:
             progress.prompt = await self.prompt_of(
-                request.project, request.context, expected_schema(request), request.kind
+                request.project,
+                request.context,
+                expected_schema(request),
+                request.kind,
+                native_tools=provider.offers_tools(request),
             )
         except PromptInvalidError as error:
             return GaveUp(code="prompt_invalid", message=str(error))
@@ -160,12 +164,14 @@ class DecisionMaker:
         context: PromptContext,
         answer_schema: JsonObject | None = None,
         kind: DecisionKind = DecisionKind.DECIDE,
+        *,
+        native_tools: bool = False,
     ) -> Prompt:
         """Render the prompt of a request. Raises PromptInvalidError, and ProblemError `overloaded`."""
         base = self._prompts.find(context.base_prompt)
         if base is None:
             base = await self._prompts.compile(project, context.base_prompt)
-        return render(context, answer_schema, kind, base)
+        return render(context, answer_schema, kind, base, native_tools=native_tools)
 
     async def _run_dialogue(
         self, dialogue: Dialogue, provider: Provider, progress: DecisionInProgress

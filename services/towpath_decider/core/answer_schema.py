@@ -32,18 +32,18 @@ _COPIED = frozenset(
 _LISTS = {"anyOf": "anyOf", "oneOf": "anyOf", "prefixItems": "prefixItems"}
 
 
-def schema_of(request: DecisionRequest) -> JsonObject:
+def schema_of(request: DecisionRequest, *, tools_in_detail: bool = True) -> JsonObject:
     """Return the schema of what *request* asks for."""
     wanted = expected_schema(request)
-    return answer_schema(request.context) if wanted is None else simplified(wanted)
+    return answer_schema(request.context, tools_in_detail=tools_in_detail) if wanted is None else simplified(wanted)
 
 
-def answer_schema(context: PromptContext) -> JsonObject:
+def answer_schema(context: PromptContext, *, tools_in_detail: bool = True) -> JsonObject:
     """Return the schema of a decision that the agent of *context* may take."""
     actions, details = [], []
     if context.tools:
         actions.append("USE_TOOL")
-        call = _tool_call(context)
+        call = _tool_call(context, in_detail=tools_in_detail and len(context.tools) <= MAX_TOOLS_IN_DETAIL)
         calls = {"type": "array", "items": call, "minItems": 1, "maxItems": MAX_CALLS_PER_DECISION}
         details += [call, _object({"calls": calls}, ["calls"])]
     if context.routes:
@@ -69,8 +69,8 @@ def answer_schema(context: PromptContext) -> JsonObject:
     return {**schema, "propertyOrdering": [*fields, *certainty]}  # reasons first: what is written follows from them
 
 
-def _tool_call(context: PromptContext) -> JsonObject:
-    if len(context.tools) > MAX_TOOLS_IN_DETAIL:
+def _tool_call(context: PromptContext, *, in_detail: bool) -> JsonObject:
+    if not in_detail:
         names = {"type": "string", "enum": [tool.name for tool in context.tools]}
         return _object({"tool_name": names, "tool_params": ANY_OBJECT}, ["tool_name", "tool_params"])
     shapes = [

@@ -64,12 +64,16 @@ class ModelQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """What a model wrote. `cut_off` means that it ran out of output tokens."""
+    """What a model wrote. `cut_off` means that it ran out of output tokens.
+
+    `fault` says why it can't be used where its text alone does not show that, such as a tool call without an end.
+    """
 
     text: str
     usage: Usage
     cost: Cost
     cut_off: bool = False
+    fault: str = ""
     script: PlayedScriptEntry | None = None
 
 
@@ -133,7 +137,7 @@ def converse(prompt: Prompt, check: Check, max_calls: int = 0) -> Dialogue:
         calls += 1
         match reply:
             case ModelReply():
-                read = read_answer(reply.text, check)
+                read = RefusedAnswer(reason=reply.fault) if reply.fault else read_answer(reply.text, check)
                 if isinstance(read, AcceptedAnswer):
                     return Answered(value=read.value)
                 reason = _reason(reply, read)

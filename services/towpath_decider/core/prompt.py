@@ -41,6 +41,10 @@ Several calls that do not need each other's results (at most {most}), instead: \
 Allowed tools, each with the JSON Schema of its tool_params:
 {tools}"""
 
+_DIRECTLY = """The same tools are offered to you for direct calls. Call them directly, several at once where none \
+needs the result of another (at most {most}), with the reason as text before the calls; write no object then. The \
+object above is for where you can't."""
+
 _ROUTE = """## ROUTE_TO_AGENT: hand control to another agent
 {{"action": "ROUTE_TO_AGENT", "action_reasoning": "…", "action_details": \
 {{"target_agent_name": "…", "context": "what that agent must know"}}}}
@@ -70,16 +74,19 @@ def render(
     answer_schema: JsonObject | None = None,
     kind: DecisionKind = DecisionKind.DECIDE,
     base: CompiledPromptTemplate | None = None,
+    *,
+    native_tools: bool = False,
 ) -> Prompt:
     """Render *context* for a request of *kind*; *answer_schema* replaces the decision as what is asked for.
 
-    *base* is its base prompt where that is compiled already.
+    *base* is its base prompt where that is compiled already; *native_tools* says that the tools are offered natively.
 
     Raises PromptInvalidError when the agent's base prompt can't be rendered.
     """
     base = base or compile_base_prompt(context.base_prompt)
     values = {name: _value(name, context) for name in base.uses}
-    wanted = _decision_shape(context) if answer_schema is None else _schema_shape(answer_schema)
+    decision = _decision_shape(context, native_tools=native_tools)
+    wanted = decision if answer_schema is None else _schema_shape(answer_schema)
     header = _HEADER.format(wanted=_wanted(context))
     parts = (base.render(values), header, task_instructions(kind, context.run_kind), wanted)
     instructions = "\n\n".join(part for part in parts if part)
@@ -128,7 +135,7 @@ def _schema_shape(schema: JsonObject) -> str:
     return f"The object satisfies this JSON Schema:\n{_json(schema)}"
 
 
-def _decision_shape(context: PromptContext) -> str:
+def _decision_shape(context: PromptContext, *, native_tools: bool) -> str:
     actions, parts = [], []
     if context.tools:
         actions.append('"USE_TOOL"')
@@ -136,6 +143,8 @@ def _decision_shape(context: PromptContext) -> str:
             f"- {tool.name}: {tool.description}\n  tool_params: {_json(tool.parameters)}" for tool in context.tools
         )
         parts.append(_USE_TOOL.format(most=MAX_CALLS_PER_DECISION, tools="\n".join(lines)))
+        if native_tools:
+            parts.append(_DIRECTLY.format(most=MAX_CALLS_PER_DECISION))
     if context.routes:
         actions.append('"ROUTE_TO_AGENT"')
         parts.append(_ROUTE.format(routes=_routes(context.routes)))

@@ -19,6 +19,7 @@ from tests.support.decider.decision_requests import (
 )
 from tests.support.decider.decisions import RESPOND, USE_TOOL, as_text, context, numbered, request
 from tests.support.decider.gemini_server import gemini, says
+from tests.support.decider.model_servers import Local
 from tests.support.service_process import ServiceProcess, service_process
 
 from towpath_contracts import subjects
@@ -276,6 +277,25 @@ async def test_a_gemini_decision_is_logged_with_bodies_under_debug(
     assert logged[0].raw_text == as_text(RESPOND)
     assert logged[0].prompt_digest == fact.prompt_digest
     assert "secret-key" not in process.log.read_text()
+
+
+async def test_b17_a_decider_offers_tools_natively_to_the_models_that_its_settings_name(
+    orchestrator: OrchestratorPeer, nats_server: Nats, folder: Path
+) -> None:
+    """Row B17: a switch per model, and the same decision, from the settings of a process to its fact."""
+    dialect = Local()
+    called = dialect.streamed(dialect.calls_tools(("crm_lookup", '{"customer": "ada"}'), text="I must know who."))
+    with gemini(called) as model:
+        settings = {"local_url": f"{model.url}/v1", "native_tools": '{"local": true, "local:old": false}'}
+        with service_process("decider", folder, nats_server.url(), **settings) as process:
+            await process.wait_ready()
+            await orchestrator.ask(numbered(1, model="local:qwen3"))
+            await orchestrator.until(1)
+            await orchestrator.ask(numbered(2, model="local:old"))
+            facts = await orchestrator.until(2)
+        assert ["tools" in one.body for one in model.seen] == [True, False]
+    calls = [fact.decision["action_details"] for fact in facts if isinstance(fact, DecisionMadeFact)]
+    assert [one["tool_name"] for one in calls] == ["crm.lookup", "crm.lookup"]
 
 
 async def test_the_prompt_of_an_agent_can_be_shown(orchestrator: OrchestratorPeer, decider: ServiceProcess) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.decider.decisions import RESPOND, as_text, request
 from tests.support.decider.gemini_server import Answer, GeminiServer, RecordedRequest, gemini
-from tests.support.decider.model_servers import KEY, Dialect
+from tests.support.decider.model_servers import KEY, Dialect, Switches
 
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
@@ -77,9 +77,11 @@ class ProviderApi:
 
 
 @asynccontextmanager
-async def serve(dialect: Dialect, key: str | None = KEY, log: Logger | None = None) -> AsyncIterator[ProviderApi]:
+async def serve(
+    dialect: Dialect, key: str | None = KEY, log: Logger | None = None, tool_switches: Switches | None = None
+) -> AsyncIterator[ProviderApi]:
     with gemini(dialect.says(GOOD)) as server:
-        provider = dialect.provider(server.url, key, log)
+        provider = dialect.provider(server.url, key, log, tool_switches)
         try:
             yield ProviderApi(dialect, server, provider)
         finally:

@@ -5,6 +5,7 @@ A server stands for the other side of the wire, not for a part of Towpath: the r
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import SecretStr
@@ -19,6 +20,9 @@ from towpath_fabric.telemetry.logs import Logger
 
 KEY = "test-key-1234567890"
 INPUT_TOKENS, OUTPUT_TOKENS = gemini_server.INPUT_TOKENS, gemini_server.OUTPUT_TOKENS + gemini_server.THOUGHT_TOKENS
+
+
+Switches = Mapping[str, bool]
 
 
 def cut(text: str, size: int = 7) -> list[str]:
@@ -39,7 +43,9 @@ class Dialect(ABC):
     thinking_refused: str
 
     @abstractmethod
-    def provider(self, url: str, key: str | None = KEY, log: Logger | None = None) -> Provider: ...
+    def provider(
+        self, url: str, key: str | None = KEY, log: Logger | None = None, tool_switches: Switches | None = None
+    ) -> Provider: ...
 
     @abstractmethod
     def says(self, text: str, *, cut_off: bool = False) -> Answer: ...
@@ -87,7 +93,10 @@ class Gemini(Dialect):
     schema_refused = "The specified schema produces a constraint that has too many states"
     thinking_refused = "Budget 0 is invalid. This model only works in thinking mode."
 
-    def provider(self, url: str, key: str | None = KEY, log: Logger | None = None) -> Provider:
+    def provider(
+        self, url: str, key: str | None = KEY, log: Logger | None = None, tool_switches: Switches | None = None
+    ) -> Provider:
+        assert not tool_switches
         return GeminiProvider(api_key=SecretStr(key) if key else None, base_url=url, log=log)
 
     def says(self, text: str, *, cut_off: bool = False) -> Answer:
@@ -131,8 +140,11 @@ class OpenAi(Dialect):
     schema_refused = "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."
     thinking_refused = "Unsupported value: 'reasoning_effort' does not support 'none' with this model."
 
-    def provider(self, url: str, key: str | None = KEY, log: Logger | None = None) -> Provider:
-        return OpenAiProvider(api_key=SecretStr(key) if key else None, base_url=f"{url}/v1", log=log)
+    def provider(
+        self, url: str, key: str | None = KEY, log: Logger | None = None, tool_switches: Switches | None = None
+    ) -> Provider:
+        secret = SecretStr(key) if key else None
+        return OpenAiProvider(api_key=secret, base_url=f"{url}/v1", log=log, tool_switches=tool_switches)
 
     def message(self, message: dict[str, Any], finish: str) -> Answer:
         usage = {
@@ -164,13 +176,19 @@ class OpenAi(Dialect):
         last = {**about, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
         return [("", frame) for frame in (*frames, last, {**about, "choices": [], "usage": body["usage"]})]
 
-    def calls_tools(self, *calls: tuple[str, str]) -> Answer:
+    def calls_tools(self, *calls: tuple[str, str], text: str | None = None, finish: str = "tool_calls") -> Answer:
         """Make native tool calls of the answer, with arguments as text."""
         made = [
             {"id": f"t{place}", "type": "function", "function": {"name": name, "arguments": arguments}}
             for place, (name, arguments) in enumerate(calls)
         ]
-        return self.message({"content": None, "tool_calls": made}, "tool_calls")
+        return self.message({"content": text, "tool_calls": made}, finish)
+
+    def offered(self, seen: RecordedRequest) -> list[tuple[str, str, dict[str, Any]]]:
+        return [
+            (one["function"]["name"], one["function"]["description"], one["function"]["parameters"])
+            for one in seen.body.get("tools", ())
+        ]
 
     def sent_turns(self, seen: RecordedRequest) -> list[tuple[str, str]]:
         return [(message["role"], message["content"]) for message in seen.body["messages"]]
@@ -195,11 +213,21 @@ class Local(OpenAi):
     schema_refused = "[{'loc': ['body', 'response_format'], 'msg': 'extra fields not permitted'}]"
     thinking_refused = "reasoning_effort: extra fields not permitted"
 
-    def provider(self, url: str, key: str | None = KEY, log: Logger | None = None) -> Provider:
-        return OpenAiProvider(api_key=SecretStr(key) if key else None, base_url=f"{url}/v1", local=True, log=log)
+    def provider(
+        self, url: str, key: str | None = KEY, log: Logger | None = None, tool_switches: Switches | None = None
+    ) -> Provider:
+        secret = SecretStr(key) if key else None
+        return OpenAiProvider(api_key=secret, base_url=f"{url}/v1", local=True, log=log, tool_switches=tool_switches)
 
     def limit(self, seen: RecordedRequest) -> int:
         return int(seen.body["max_tokens"])
+
+
+def _object_in(text: str) -> Any:
+    try:
+        return json.loads(text or "{}")
+    except ValueError:
+        return text
 
 
 class Claude(Dialect):
@@ -209,8 +237,11 @@ class Claude(Dialect):
     schema_refused = "output_config.format: structured outputs are not supported by this model"
     thinking_refused = "thinking.type: 'disabled' is not supported by this model"
 
-    def provider(self, url: str, key: str | None = KEY, log: Logger | None = None) -> Provider:
-        return ClaudeProvider(api_key=SecretStr(key) if key else None, base_url=url, log=log)
+    def provider(
+        self, url: str, key: str | None = KEY, log: Logger | None = None, tool_switches: Switches | None = None
+    ) -> Provider:
+        secret = SecretStr(key) if key else None
+        return ClaudeProvider(api_key=secret, base_url=url, log=log, tool_switches=tool_switches)
 
     def message(self, content: list[dict[str, Any]], stop: str, **fields: Any) -> Answer:
         body = {"id": "m1", "type": "message", "role": "assistant", "model": self.model, "content": content}
@@ -220,6 +251,17 @@ class Claude(Dialect):
     def says(self, text: str, *, cut_off: bool = False) -> Answer:
         return self.message([{"type": "text", "text": text}], "max_tokens" if cut_off else "end_turn")
 
+    def calls_tools(self, *calls: tuple[str, str], text: str | None = None, finish: str = "tool_use") -> Answer:
+        """Make native tool calls of the answer; arguments that are no JSON can only be streamed."""
+        made = [
+            {"type": "tool_use", "id": f"toolu_{place}", "name": name, "input": _object_in(arguments)}
+            for place, (name, arguments) in enumerate(calls)
+        ]
+        return self.message([*([{"type": "text", "text": text}] if text else []), *made], finish)
+
+    def offered(self, seen: RecordedRequest) -> list[tuple[str, str, dict[str, Any]]]:
+        return [(one["name"], one["description"], one["input_schema"]) for one in seen.body.get("tools", ())]
+
     def refuses(self) -> Answer:
         details = {"type": "refusal", "category": "cyber", "explanation": "SAFETY: no."}
         return self.message([], "refusal", stop_details=details)
@@ -228,8 +270,14 @@ class Claude(Dialect):
         begun = {**body, "content": [], "stop_reason": None, "usage": {**body["usage"], "output_tokens": 1}}
         frames: list[dict[str, Any]] = [{"type": "message_start", "message": begun}]
         for index, block in enumerate(body["content"]):
-            frames.append({"type": "content_block_start", "index": index, "content_block": {**block, "text": ""}})
-            deltas = [{"type": "text_delta", "text": one} for one in cut(block["text"])]
+            if block["type"] == "tool_use":
+                written = block["input"] if isinstance(block["input"], str) else json.dumps(block["input"])
+                empty: dict[str, Any] = {**block, "input": {}}
+                deltas = [{"type": "input_json_delta", "partial_json": one} for one in ("", *cut(written))]
+            else:
+                empty = {**block, "text": ""}
+                deltas = [{"type": "text_delta", "text": one} for one in cut(block["text"])]
+            frames.append({"type": "content_block_start", "index": index, "content_block": empty})
             frames += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
             frames.append({"type": "content_block_stop", "index": index})
         ended = {name: body[name] for name in ("stop_reason", "stop_sequence", "stop_details") if name in body}

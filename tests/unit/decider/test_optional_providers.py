@@ -26,7 +26,14 @@ class Absent(SdkProvider):
 
 async def test_a_missing_extra_has_a_code_and_a_remedy_of_its_own() -> None:
     provider = Absent(
-        name="Nobody", module="towpath_no_such_sdk", api_key=None, key_name="NOBODY_KEY", options=(), log=None
+        name="Nobody",
+        module="towpath_no_such_sdk",
+        api_key=None,
+        key_name="NOBODY_KEY",
+        options=(),
+        log=None,
+        tool_switches={},
+        tools_by_default=False,
     )
     failed = await provider.complete(request(), ModelQuestion(instructions="", turns=()))
     assert isinstance(failed, ModelCallFailure) and failed.code == "provider_missing" and failed.code in REGISTRY

@@ -26,6 +26,9 @@ SMALL = "You are {agent_key}.\n{{ tools }}"
 class Model:
     """Answers at once."""
 
+    def offers_tools(self, _request: Any) -> bool:
+        return False
+
     async def complete(self, _request: Any, _question: ModelQuestion, _hear: Any) -> ModelReply | ModelCallFailure:
         return ModelReply(text=as_text(RESPOND), usage=Usage(), cost=NOTHING)
 

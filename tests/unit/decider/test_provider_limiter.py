@@ -179,6 +179,9 @@ class FixedReply:
     def __init__(self, reply: ModelReply | ModelCallFailure) -> None:
         self.reply = reply
 
+    def offers_tools(self, _request: Any) -> bool:
+        return False
+
     async def complete(self, _request: Any, _question: ModelQuestion, _hear: Any) -> ModelReply | ModelCallFailure:
         return self.reply
 

@@ -50,6 +50,9 @@ class FixedReplies:
     def __init__(self, *replies: ModelReply | ModelCallFailure) -> None:
         self.replies = list(replies)
 
+    def offers_tools(self, _request: Any) -> bool:
+        return False
+
     async def complete(self, _request: Any, _question: ModelQuestion, _hear: Any) -> ModelReply | ModelCallFailure:
         if not self.replies:
             await asyncio.sleep(60)

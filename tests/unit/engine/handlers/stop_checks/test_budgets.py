@@ -69,6 +69,19 @@ def test_budget_the_worst_case_is_in_the_request_for_a_decision() -> None:
     assert machine.account(0) == machine.account(1) == (asked.reserved, Amounts(), Amounts())
 
 
+@pytest.mark.parametrize(("model", "times"), [("scripted:task", 1), ("openai:gpt-5", 2), ("anthropic:claude", 2)])
+def test_budget_tools_that_may_be_offered_natively_are_reserved_once_more(model: str, times: int) -> None:
+    def reserved(described: str) -> int:
+        network = snapshot(
+            agent("clerk", model=model, equipped_tools=("echo",)), tools=(tool("echo", description=described),)
+        )
+        (asked,) = Spender(network=network).events(ev.DecisionRequested)
+        assert asked.reserved is not None
+        return int(asked.reserved.tokens)
+
+    assert reserved("x" * 1_001) - reserved("x") == 4 * times * 1_000
+
+
 def test_budget_an_answer_settles_at_what_it_used() -> None:
     machine = Spender()
     machine.answer(use("echo", text="a"), told=100, said=10)
