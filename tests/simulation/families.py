@@ -64,7 +64,8 @@ class RunTreeJudge:
             return
         if run["status"] not in FINAL_STATUSES:
             self._world.complain(f"lost: {child} of {parent} is {run['status']} {run['reason']}")
-        if (run["depth"], run["caller"]) != (above["depth"] + 1, above["caller"]):
+        ordered = above["kind"] == "plan" and above["depth"] > 0  # agents of a plan that one asked for stand beside it
+        if (run["depth"], run["caller"]) != (above["depth"] + (not ordered), above["caller"]):
             self._world.complain(f"{child} stands {run['depth']} deep for {run['caller']}")
         if above["status"] == "cancelled" and self._over(child) > self._over(parent):
             self._world.complain(f"{parent} was cancelled before its child {child} had ended")

@@ -6,20 +6,17 @@ a key makes one run. The names of the methods are those of the statements.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from tests.simulation.tables.database import Database, Session, refuse_twice
-from tests.simulation.tables.letter_rows import LetterRows
+from tests.simulation.tables.record_rows import ALIVE, RunRecordRows
 
-from towpath_contracts.switches import PAUSED
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES
 
 ACTIVE = ("running", "cancelling")
-ALIVE = ("queued", "running", "waiting", "cancelling")
 CLAIMED_FOR = timedelta(seconds=5)
 
 Row = dict[str, Any]
@@ -30,11 +27,11 @@ _UNMOVED: Row = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "c
 """What a run is born with, where nothing else is said."""
 
 
-class RunRows(LetterRows):
+class RunRows(RunRecordRows):
     """Runs, their events, facts, gates, keys, snapshots and dead letters."""
 
     def __init__(self, database: Database) -> None:
-        super().__init__(database)
+        self.database = database
         self.runs: dict[UUID, Row] = {}
         self.events: dict[UUID, dict[int, Row]] = defaultdict(dict)
         self.facts: dict[UUID, dict[int, Row]] = defaultdict(dict)
@@ -44,6 +41,10 @@ class RunRows(LetterRows):
         self.snapshots: dict[str, str] = {}
         self.versions: list[Row] = []
         self.blobs: dict[tuple[str, str], bytes] = {}
+        self.dead_letters: list[Row] = []
+        self.failures: dict[tuple[str, int], int] = defaultdict(int)
+        self.deaths: dict[tuple[str, int], int] = defaultdict(int)
+        self.marks: dict[tuple[str, int], tuple[datetime, UUID]] = {}
         self.callers: dict[str, str] = {}
         self.over_at: dict[UUID, datetime] = {}
         self.ignore_seq = False
@@ -193,8 +194,9 @@ class RunRows(LetterRows):
             return []
         run = self.runs[found["run_id"]]
         fields = ("run_id", "project", "network", "version", "status", "created_at")
-        task = {"timeout_ms": json.loads(self.events[found["run_id"]][1]["event"])["timeout_ms"]}
-        return [{"request_digest": found["request_digest"], **task, **{name: run[name] for name in fields}}]
+        created = json.loads(self.events[found["run_id"]][1]["event"])
+        told = {"request_digest": found["request_digest"], "timeout_ms": created["timeout_ms"]}
+        return [{**told, **{name: run[name] for name in fields}}]
 
     def load_run(self, _session: Session, run_id: UUID, version: str) -> list[Row]:
         run = self.runs.get(run_id)
@@ -304,33 +306,6 @@ class RunRows(LetterRows):
         held = [(digest, self.blobs.get((project, digest))) for digest in digests]
         return [{"digest": digest, "size": len(data)} for digest, data in held if data is not None]
 
-    def whole_run(self, _session: Session, run_id: UUID, project: str) -> list[Row]:
-        run = self.runs.get(run_id)
-        if run is None or run["project"] != project:
-            return []
-        found = json.loads(self.events[run_id][1]["event"]).get("forked_from")
-        return [{**run, "erased_at": None, "forked_from": None if found is None else json.dumps(found)}]
-
-    def waits_of_run(self, _session: Session, run_id: UUID, most: int) -> list[Row]:
-        below = [gate for gate in self._open_gates() if run_id in self._above(gate["run_id"])]
-        found = sorted(below, key=lambda gate: gate["run_id"] != run_id)
-        return [{**gate, "agent_key": self.runs[gate["run_id"]]["agent_key"]} for gate in found][:most]
-
-    def _above(self, run_id: UUID) -> Iterator[UUID]:
-        parent: UUID | None = run_id
-        while parent is not None:
-            yield parent
-            parent = self.runs[parent]["parent_run_id"]
-
-    def paused_gates(self, _session: Session, project: str, switch_id: str, after: UUID, limit: int) -> list[Row]:
-        paused = [gate for gate in self._open_gates() if gate["gate_type"] == PAUSED and gate["project"] == project]
-        held = [gate for gate in paused if json.loads(gate["detail"])["switch"]["switch_id"] == switch_id]
-        return sorted((gate for gate in held if gate["gate_id"] > after), key=lambda gate: gate["gate_id"])[:limit]
-
-    def _open_gates(self) -> list[Row]:
-        found = [gate for gate in self.gates.values() if gate["status"] == "pending"]
-        return sorted(found, key=lambda gate: (gate["opened_at"], gate["gate_id"]))
-
     def run_seq(self, _session: Session, run_id: UUID, project: str | None) -> list[Row]:
         run = self.runs.get(run_id)
         if run is None or project not in (None, run["project"]):
@@ -351,8 +326,9 @@ class RunRows(LetterRows):
         paused: bool,
         after: UUID | None,
         limit: int,
-        root: UUID | None,
+        root_run_id: UUID | None,
     ) -> list[Row]:
+        roots = {key: run.get("root_run_id") for key, run in self.runs.items()}
         begin = None if after is None else self.gates[after]
         fits = [
             {**gate, "votes": None}
@@ -362,7 +338,7 @@ class RunRows(LetterRows):
             and run_id in (None, gate["run_id"])
             and gate_id in (None, gate["gate_id"])
             and (paused or gate["gate_type"] != "paused")
-            and (root is None or root in self._above(gate["run_id"]))
+            and root_run_id in (None, gate["run_id"], roots[gate["run_id"]])
             and (begin is None or (gate["opened_at"], gate["gate_id"]) > (begin["opened_at"], begin["gate_id"]))
         ]
         return sorted(fits, key=lambda gate: (gate["opened_at"], gate["gate_id"]))[:limit]
@@ -372,6 +348,33 @@ class RunRows(LetterRows):
         return []
 
     ensure_partitions = forget_old_keys = forget_failures = nothing
+
+    def add_dead_letters(self, _session: Session, stream: str, _most: int, *columns: list[Any]) -> list[Row]:
+        names = ("subject", "run_id", "reason", "body", "failures", "project", "effect_id", "delivery", "cut")
+        for values in zip(*columns, strict=True):
+            self.dead_letters.append({"stream": stream, **dict(zip(names, values, strict=True))})
+            self.database.seen.note("dead_letter")
+        return [{"has_room": True} for _ in columns[0]]
+
+    def count_failure(self, _session: Session, stream: str, sequence: int) -> list[Row]:
+        self.failures[stream, sequence] += 1
+        return [{"failures": self.failures[stream, sequence]}]
+
+    def begin_handling(self, _session: Session, stream: str, sequence: int, age_s: float, holder: UUID) -> list[Row]:
+        key, now = (stream, sequence), self.database.now()
+        mark = self.marks.get(key)
+        if mark is not None and mark[1] != holder and mark[0] < now - timedelta(seconds=age_s):
+            self.deaths[key] += 1
+        self.marks[key] = (now, holder)
+        return [{"deaths": self.deaths[key]}]
+
+    def end_handling(self, _session: Session, stream: str, sequence: int, survived: bool, holder: UUID) -> list[Row]:
+        key = (stream, sequence)
+        if survived:
+            self.deaths[key] = 0
+        if key in self.marks and self.marks[key][1] == holder:
+            del self.marks[key]
+        return []
 
 
 def _gate_row(gate: Row, at: datetime) -> Row:
