@@ -6,9 +6,8 @@ from pathlib import Path
 from pydantic import Field, field_validator
 
 from towpath_contracts.decisions.model_strings import model_fault
-from towpath_contracts.run_limits import MAX_TIMEOUT_MS
+from towpath_contracts.run_limits import MAX_TIMEOUT_MS, USUAL_TIMES_MS
 from towpath_fabric.settings import Settings
-from towpath_orchestrator.core.run_times import USUAL_TIMES_MS, RunTimes
 
 
 class OrchestratorSettings(Settings):
@@ -85,12 +84,6 @@ class OrchestratorSettings(Settings):
         if model is not None and (fault := model_fault(model)):
             raise ValueError(fault)
         return model
-
-    @property
-    def run_times(self) -> RunTimes:
-        """How long runs may be active."""
-        usual = {kind: getattr(self, f"{kind}_timeout_ms") for kind in USUAL_TIMES_MS}
-        return RunTimes(usual_ms=usual, longest_ms=self.max_timeout_ms)
 
     @property
     def active_share(self) -> int:

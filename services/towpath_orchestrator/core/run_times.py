@@ -6,26 +6,13 @@ an hour. An objective ends by its iterations. Whoever runs the platform sets oth
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.problems.registry import ProblemDetail
-from towpath_contracts.run_limits import MAX_TIMEOUT_MS
+from towpath_contracts.run_limits import MAX_TIMEOUT_MS, USUAL_TIMES_MS
 from towpath_contracts.tasks import SubmitTask
 from towpath_orchestrator.core.task_kinds import kind_of
-
-MINUTE_MS = 60_000
-
-USUAL_TIMES_MS: Mapping[str, int] = MappingProxyType(
-    {
-        "network": 5 * MINUTE_MS,
-        "swarm": 30 * MINUTE_MS,
-        "goal": 30 * MINUTE_MS,
-        "plan": 60 * MINUTE_MS,
-        "background": MAX_TIMEOUT_MS,
-    }
-)
-"""Active time by the kind of a run."""
+from towpath_orchestrator.settings import OrchestratorSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +38,9 @@ class RunTimes:
 
 USUAL_TIMES = RunTimes()
 """The times of a platform that sets none."""
+
+
+def times_of(settings: OrchestratorSettings) -> RunTimes:
+    """Return the times that *settings* say."""
+    usual = {kind: getattr(settings, f"{kind}_timeout_ms") for kind in USUAL_TIMES_MS}
+    return RunTimes(usual_ms=usual, longest_ms=settings.max_timeout_ms)

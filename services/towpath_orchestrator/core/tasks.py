@@ -20,7 +20,7 @@ from towpath_contracts.problems.near_names import SUGGESTED, nearest_name
 from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail, problem
 from towpath_contracts.tasks import SubmitTask, TaskGrantRule
 from towpath_contracts.tools.grants import Grants, narrow
-from towpath_orchestrator.core.run_times import USUAL_TIMES, RunTimes
+from towpath_orchestrator.core.run_times import USUAL_TIMES, RunTimes, times_of
 from towpath_orchestrator.core.task_kinds import (
     goal_problems,
     kind_of,
@@ -50,7 +50,7 @@ def check_task(
         *swarm_problems(task, snapshot),
         *plan_problems(task, snapshot),
         *mounted(task).problems,
-        *settings.run_times.problems(task),
+        *times_of(settings).problems(task),
     )
     details: list[ProblemDetail] = [*_grant_problems(task.grant or (), snapshot), *kind, *found]
     if task.agent_key is not None and task.agent_key not in snapshot.agents:

@@ -10,7 +10,7 @@ from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.run_limits import MAX_TIMEOUT_MS
 from towpath_contracts.tasks import SubmitTask
-from towpath_orchestrator.core.run_times import USUAL_TIMES, RunTimes
+from towpath_orchestrator.core.run_times import USUAL_TIMES, RunTimes, times_of
 from towpath_orchestrator.core.tasks import check_task
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -53,7 +53,7 @@ def test_a_network_says_otherwise_and_a_task_goes_before_it() -> None:
 
 def test_whoever_runs_the_platform_sets_other_times_and_the_longest() -> None:
     settings = OrchestratorSettings(embedded=True, goal_timeout_ms=2_000, max_timeout_ms=5_000)
-    times = settings.run_times
+    times = times_of(settings)
     assert times.of(task(goal={"goal": "g"}), network()) == 2_000
     assert times.of(task(), network(9_000)) == times.of(task(background={"objective": "o"}), network()) == 5_000
     refused = check_task(task(timeout_ms=5_001), network(), settings)

@@ -18,6 +18,7 @@ from towpath_contracts.networks.spec import NetworkList, NetworkSnapshot, Networ
 from towpath_contracts.problems.input_faults import faults_of_sample, list_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import DESCRIBE_TOOLS
+from towpath_contracts.run_limits import USUAL_TIMES_MS
 from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
 from towpath_contracts.tools.access import DescribeTools, GetPolicy, ToolsDescribed
 from towpath_contracts.tools.calls import ToolSpec
@@ -32,7 +33,6 @@ from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
-from towpath_orchestrator.core.run_times import USUAL_TIMES_MS
 
 Wanted = tuple[str, str, int | None]
 """Project, network, version; None is the current one."""
