@@ -16,6 +16,7 @@ from towpath_contracts.decisions.request import LONGEST_MS, Cost, PlayedScriptEn
 from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
 from towpath_contracts.switches import ActiveSwitch
 from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, UnknownCallEvidence
+from towpath_contracts.tools.previews import OutputPreview
 from towpath_contracts.tools.workspace import FileChange, LostChangesReason
 
 LONGEST_WAIT_S = LONGEST_MS / 1000
@@ -125,6 +126,7 @@ class ToolFinishedFact(FactBase):
     result_digest: str | None = None
     result_bytes: int = 0
     blob: bool = False
+    preview: OutputPreview | None = Field(default=None, exclude_if=is_unset)
     failure: ToolFailure | None = None
     duration_ms: int = 0
     worker: str = ""

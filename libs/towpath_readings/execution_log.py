@@ -66,13 +66,20 @@ def response_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> Any:
     if isinstance(event, ev.ToolCallDenied):
         return {"status": "denied", **event.denial.model_dump(mode="json", exclude_defaults=True)}
     if event.status == "succeeded":
-        return {"blob": event.result_digest, "preview": event.result} if event.blob else event.result
+        return _stored_elsewhere(event) if event.blob else event.result
     if event.failure is not None:
         return {
             "status": event.status,
             **event.failure.model_dump(mode="json", exclude_defaults=True, exclude={"began"}),
         }
     return {"status": event.status}
+
+
+def _stored_elsewhere(event: "ev.ToolCallFinished") -> JsonObject:
+    """Return what stands for a result in the blob store: its name, and how it begins and ends where that is known."""
+    preview = event.preview
+    shown = event.result if preview is None else preview.text
+    return {"blob": event.result_digest, "preview": shown}
 
 
 def shown_instruction(instruction: Instruction) -> Instruction:

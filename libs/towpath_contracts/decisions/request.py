@@ -54,8 +54,19 @@ class OfferedRoute(MessagePart):
     description: str = ""
 
 
+class CutOutput(MessagePart):
+    """How much of a text is shown: `size` is what the whole has, in bytes; beginning and end are counted in characters.
+
+    Between them stands a line that says how much is left out.
+    """
+
+    size: int
+    head_chars: int = 0
+    tail_chars: int = 0
+
+
 class FullToolOutput(MessagePart):
-    """A full tool output of the current epoch, already as JSON text, so that it is encoded once."""
+    """A tool output of the current epoch, as JSON text, so that it is encoded once; `cut` where it is a part."""
 
     execution_id: UUID
     tool: str
@@ -63,14 +74,16 @@ class FullToolOutput(MessagePart):
     status: str
     text: str
     blob_digest: str | None = None
+    cut: CutOutput | None = Field(default=None, exclude_if=is_unset)
 
 
 class OlderOutput(MessagePart):
-    """A tool output that no longer fits the context: id and preview."""
+    """A tool output that no longer fits the context: id, how it begins, and its bytes (0: not known)."""
 
     execution_id: UUID
     tool: str
     preview: str
+    size: int = Field(default=0, exclude_if=lambda size: size == 0)
 
 
 class PromptContext(MessagePart):

@@ -3,12 +3,18 @@
 from typing import Any, Literal
 from uuid import UUID
 
-from towpath_contracts.base import JsonObject, MessagePart
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, MessagePart, is_unset
 from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure
+from towpath_contracts.tools.previews import OutputPreview
 
 
 class ToolCallFinished(MessagePart):
-    """A call has an outcome. `probe` is what the tool's probe found out, `settled_by` the person who decided it."""
+    """A call has an outcome. `probe` is what the tool's probe found out, `settled_by` the person who decided it.
+
+    `preview` is how a result in the blob store begins and ends.
+    """
 
     type: Literal["tool_call_finished"] = "tool_call_finished"
     execution_id: UUID
@@ -22,6 +28,7 @@ class ToolCallFinished(MessagePart):
     result_digest: str | None = None
     result_bytes: int = 0
     blob: bool = False
+    preview: OutputPreview | None = Field(default=None, exclude_if=is_unset)
     failure: ToolFailure | None = None
     duration_ms: int = 0
     worker: str = ""

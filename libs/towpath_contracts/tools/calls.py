@@ -12,11 +12,12 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, MessagePart, Name, Token, is_unset
+from towpath_contracts.tools.previews import PREVIEW_BYTES, OutputPreview
 from towpath_contracts.tools.readers import OutputReaders, Path
 from towpath_contracts.tools.reports import Reports
 from towpath_contracts.tools.workspace import MAX_FILES, FileChange, LostChangesReason
 
-INLINE_RESULT_BYTES = 65_536
+INLINE_RESULT_BYTES = PREVIEW_BYTES
 """A result up to this size travels in the message, a larger one as a blob: a quarter of what a prompt may hold."""
 
 MAX_RESULT_BYTES = 16 * 1024 * 1024
@@ -287,6 +288,7 @@ class ToolOutcome(Message):
 
     `late` marks what a call came to after it was reported as cut off: another outcome, confirmed by itself. `changes`
     are those that a tool made to its scratch copy of the workspace; `changes_lost` says why there are none to take.
+    `preview` is what prompts show of a result in the blob store: it is made once, and recorded.
     """
 
     execution_id: UUID
@@ -299,6 +301,7 @@ class ToolOutcome(Message):
     result_digest: str | None = None
     result_bytes: int = 0
     blob: bool = False
+    preview: OutputPreview | None = Field(default=None, exclude_if=is_unset)
     failure: ToolFailure | None = None
     duration_ms: int = 0
     worker: str = ""

@@ -5,6 +5,7 @@ last one is finished, so a prompt never depends on which worker was faster.
 """
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.decision import CallToolsInstruction
@@ -12,9 +13,11 @@ from towpath_contracts.decisions.request import FullToolOutput, OlderOutput
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.views import CallCounts
 from towpath_contracts.text import as_text, truncate
+from towpath_contracts.tools.previews import OutputPreview, text_bytes
 from towpath_engine.reducers.loop_counters import after_calls, after_polling, after_step, poll_wait_s
 from towpath_engine.reducers.loop_signatures import error_signature
 from towpath_engine.reducers.workspace import with_unconfirmed_outcome
+from towpath_engine.state.output_shares import cut_text, divide_outputs
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import LOG_TAIL, OLDER_KEPT, EffectKind, PendingEffect, RunState, StepCall
 from towpath_engine.state.workspace import file_list_json
@@ -26,6 +29,10 @@ TOOL_RESEND_S = 5
 
 QUEUE_MS = 600_000
 """How long a call may wait for a worker beyond its own timeout before TAS gives it up."""
+
+
+MOST_SHOWN = 200_000
+"""Bytes: the largest context limit that a network may have; that of the run is looked at when its step has ended."""
 
 
 def call_deadline(state: RunState, tool: str, at: datetime) -> datetime:
@@ -147,8 +154,7 @@ def _closed(call: StepCall, event: ev.ToolCallFinished | ev.ToolCallDenied) -> S
         tool=event.tool,
         step=event.step,
         status=status,
-        text=_output_text(call, as_text(response)),
-        blob_digest=finished.result_digest if finished and finished.blob else None,
+        **_shown(call, event, response),
     )
     return replace(
         call,
@@ -163,11 +169,21 @@ def _closed(call: StepCall, event: ev.ToolCallFinished | ev.ToolCallDenied) -> S
     )
 
 
-def _output_text(call: StepCall, text: str) -> str:
-    """A model must not take the result for that of the call it asked for."""
-    if call.executed_args is None:
-        return text
-    return f"{call.edited_by} changed the arguments of this call to {as_text(call.shown_args())}\n{text}"
+def _shown(call: StepCall, event: ev.ToolCallFinished | ev.ToolCallDenied, response: Any) -> dict[str, Any]:
+    """Return the text of an output: the response, or how one begins and ends that is in the blob store.
+
+    A model must not take the result for that of the call it asked for, where somebody changed that.
+    """
+    note = ""
+    if call.executed_args is not None:
+        note = f"{call.edited_by} changed the arguments of this call to {as_text(call.shown_args())}\n"
+    if not isinstance(event, ev.ToolCallFinished) or not event.blob:
+        return {"text": note + as_text(response)}
+    said = "" if event.result is None else as_text(event.result)
+    preview = event.preview or OutputPreview.model_construct(head=said, tail="", size=event.result_bytes)
+    noted = preview.model_copy(update={"head": note + preview.head})
+    text, cut = cut_text(noted, MOST_SHOWN, event.execution_id)
+    return {"text": text, "cut": cut, "blob_digest": event.result_digest}
 
 
 def _outcome(event: ev.ToolCallFinished | ev.ToolCallDenied) -> str:
@@ -198,18 +214,17 @@ def _joined(state: RunState) -> RunState:
 
 
 def with_outputs(state: RunState, outputs: list[FullToolOutput]) -> RunState:
-    """Keep full outputs, newest first, while they fit; older ones become previews, then a count."""
-    size = sum(_bytes(output.text) for output in outputs)
-    limit = state.created.context_limit
-    older, count = state.older, state.older_count
-    while outputs and size > limit:
-        gone = outputs.pop()
-        size -= _bytes(gone.text)
-        preview = truncate(gone.text, RESPONSE_CHARS)
-        older = (OlderOutput(execution_id=gone.execution_id, tool=gone.tool, preview=preview), *older)[:OLDER_KEPT]
-        count += 1
-    return replace(state, outputs=tuple(outputs), output_bytes=size, older=older, older_count=count)
+    """Keep what the context limit leaves of the outputs, newest first; those without room by id, then as a count."""
+    shown, hidden, size = divide_outputs(outputs, state.created.context_limit)
+    older = (*map(_older, hidden), *state.older)[:OLDER_KEPT]
+    count = state.older_count + len(hidden)
+    return replace(state, outputs=tuple(shown), output_bytes=size, older=older, older_count=count)
 
 
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+def _older(output: FullToolOutput) -> OlderOutput:
+    return OlderOutput(
+        execution_id=output.execution_id,
+        tool=output.tool,
+        preview=truncate(output.text, RESPONSE_CHARS),
+        size=text_bytes(output.text) if output.cut is None else output.cut.size,
+    )

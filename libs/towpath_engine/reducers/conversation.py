@@ -9,6 +9,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
 from towpath_engine.reducers.routes import handoff_of
 from towpath_engine.state.limits import json_bytes
+from towpath_engine.state.output_shares import LEAST_SHOWN, shown_values
 from towpath_engine.state.plan import HandoffState
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import RunState
@@ -46,13 +47,13 @@ def _turn_of(state: RunState, held: HandoffState) -> JsonObject:
 
 
 def _calls(state: RunState) -> list[JsonObject]:
-    most = max(RESPONSE_CHARS, state.created.context_limit // RESULT_SHARE)
+    most = max(LEAST_SHOWN, state.created.context_limit // RESULT_SHARE)
     return [
         {
             "tool": call.call.tool,
             "arguments": call.shown_args(),
             "status": call.status,
-            "result": truncate(as_text(call.result), most),
+            "result": as_text(shown_values([(call.call.execution_id, call.result)], most)[0]),
         }
         for call in state.calls
     ]

@@ -13,6 +13,7 @@ from towpath_engine.reducers.routes import description_of, routes_of
 from towpath_engine.requests.background_context import background_section, reflection_section, summary_section
 from towpath_engine.requests.goal_context import goal_assessment, goal_section
 from towpath_engine.requests.planner import planner_context
+from towpath_engine.state.output_shares import shown_values
 from towpath_engine.state.run import ACTION_KINDS, RunState
 from towpath_readings.execution_log import INPUT_CHARS
 
@@ -30,8 +31,10 @@ def assessment_section(state: RunState) -> JsonObject | None:
     """Return what the pending assessment is to judge; None where a decision is asked for."""
     if state.asked in ACTION_KINDS:
         return None
+    results = shown_values([(c.call.execution_id, c.result) for c in state.calls], state.created.context_limit)
     calls = [
-        {"tool": c.call.tool, "arguments": c.shown_args(), "status": c.status, "result": c.result} for c in state.calls
+        {"tool": c.call.tool, "arguments": c.shown_args(), "status": c.status, "result": result}
+        for c, result in zip(state.calls, results, strict=True)
     ]
     section: JsonObject = {"kind": state.asked, "step": state.step, "calls": calls}
     if state.goal is not None:

@@ -12,7 +12,14 @@ from pydantic_core import to_json
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.decision import MAX_CALLS_PER_DECISION
-from towpath_contracts.decisions.request import DecisionKind, FullToolOutput, OfferedRoute, OfferedTool, PromptContext
+from towpath_contracts.decisions.request import (
+    DecisionKind,
+    FullToolOutput,
+    OfferedRoute,
+    OfferedTool,
+    OlderOutput,
+    PromptContext,
+)
 from towpath_decider.core.run_prompt import (
     CALLER_SECTIONS,
     action_names,
@@ -179,11 +186,15 @@ def _outputs(outputs: tuple[FullToolOutput, ...]) -> str:
 
 def _older(context: PromptContext) -> str:
     lines = [
-        f"- {output.tool} (execution_id {output.execution_id}): {_json(output.preview)}"
+        f"- {output.tool} (execution_id {output.execution_id}{_size(output)}): {_json(output.preview)}"
         for output in context.older_outputs
     ]
     total = max(context.older_count, len(lines))
     return f"## Older tool outputs ({total}, previews only)\n" + fenced("older_outputs", "\n".join(lines))
+
+
+def _size(output: OlderOutput) -> str:
+    return f", {output.size} bytes" if output.size else ""
 
 
 def _context(context: PromptContext, *, outputs_shown: bool) -> str:

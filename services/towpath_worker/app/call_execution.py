@@ -17,6 +17,7 @@ from towpath.tools.context import ToolContext
 from towpath.tools.declaration import AnyTool
 from towpath.tools.secrets import SecretMissingError
 from towpath_contracts.tools.calls import EffectClass, ProbeWord, ToolFailure, ToolOutcome
+from towpath_contracts.tools.previews import preview_of
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.nats.bus import Bus
@@ -324,6 +325,9 @@ def mark_uncertain(tool: AnyTool, failure: ToolFailure) -> ToolFailure:
 
 
 def _result_fields(result: EncodedResult) -> dict[str, Any]:
-    """Return the outcome's fields for *result*: the value itself, or the digest of its blob."""
+    """Return the outcome's fields for *result*: the value itself, or the digest of its blob and what is shown of it."""
     about = {"result_digest": result.digest, "result_bytes": len(result.data)}
-    return {**about, "blob": True} if result.is_large else {**about, "result": result.value}
+    if not result.is_large:
+        return {**about, "result": result.value}
+    text = result.value if isinstance(result.value, str) else result.data.decode()
+    return {**about, "blob": True, "preview": preview_of(text)}

@@ -18,6 +18,7 @@ from tests.support.waiting import eventually
 
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.tools.previews import PREVIEW_BYTES
 from towpath_embedded.chaos.outside import ToolEffectRecord, read_marks
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
@@ -209,7 +210,7 @@ async def test_a_stuck_tool_blocks_its_own_slot_only(platform: Platform, client:
         " AND run_id = ANY ($1)",
         others,
     )
-    assert len(events) == 4 and all(row["blob"] == "true" and row["size"] < 2_000 for row in events)
+    assert len(events) == 4 and all(row["blob"] == "true" and row["size"] < 2_000 + PREVIEW_BYTES for row in events)
     (stored,) = await query(
         platform.dsn(), "SELECT length(data) AS size FROM runs.blob WHERE digest = $1", events[0]["digest"]
     )

@@ -90,6 +90,7 @@ async def test_a_large_result_is_in_the_database_before_its_fact(house: House) -
         asked = await ask(caller, "large", {"size": 700_000})
         fact = await caller.fact(asked, "tool.finished")
         assert (fact["blob"], fact["result"], fact["result_bytes"]) == (True, None, 700_002)
+        assert fact["preview"] == {"head": "x" * 49_152, "tail": "x" * 16_384, "size": 700_000}
         (blob,) = await query(house.dsn, "SELECT size FROM runs.blob WHERE digest = $1", fact["result_digest"])
         assert blob["size"] == 700_002
 

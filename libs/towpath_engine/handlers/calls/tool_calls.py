@@ -51,6 +51,7 @@ def on_tool_finished(run: TransitionBuilder, fact: facts.ToolFinishedFact) -> No
             result_digest=fact.result_digest,
             result_bytes=fact.result_bytes,
             blob=fact.blob,
+            preview=fact.preview,
             failure=fact.failure,
             duration_ms=fact.duration_ms,
             worker=fact.worker,

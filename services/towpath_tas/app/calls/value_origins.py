@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from towpath_contracts.tools.previews import preview_of
 from towpath_contracts.tools.readers import OutputReaders
 from towpath_fabric.clock import monotonic
 from towpath_fabric.turns.dedicated_threads import DedicatedThreads
@@ -245,7 +246,8 @@ class RunProvenanceCache:
         add = partial(_add_result, known, seen, declared, readers)
         if fact.get("blob"):
             data, whole = await read_blob(source, output.project, str(fact.get("result_digest")))
-            await self.threads.run(partial(_add_blob, add, known, seen, readers, data, whole=whole))
+            text = await self.threads.run(partial(_add_blob, add, known, seen, readers, data, whole=whole))
+            await self.threads.run(partial(_add_preview, known, seen, readers, fact.get("preview"), text))
         elif fact.get("result") is not None:
             read = partial(add, fact["result"])
             await self.threads.run(read) if output.chars > MAX_AT_ONCE else read()
@@ -325,13 +327,26 @@ def _add_blob(
     data: bytes,
     *,
     whole: bool,
-) -> None:
-    """Add a large result; one that was not read whole, or is no JSON, is untrusted text."""
+) -> str | None:
+    """Add a large result and return its text; one that was not read whole, or is no JSON, is untrusted text."""
     try:
         if whole:
-            add(json.loads(data))
-            return
+            result = json.loads(data)
+            add(result)
+            return result if isinstance(result, str) else data.decode("utf-8", "replace")
     except (ValueError, RecursionError):  # a worker sent these bytes: they may be anything
         whole = False
     known.mark_incomplete()
     known.add_untrusted(seen, data.decode("utf-8", "replace"), readers.loose_text())
+    return None
+
+
+def _add_preview(
+    known: RunProvenance, seen: ValueSource, readers: CallDeclaration, preview: Any, text: str | None
+) -> None:
+    """Add what a worker says that its result begins and ends with, and models read, unless it is what *text* has."""
+    if not preview or (text is not None and preview == preview_of(text).model_dump(mode="json")):
+        return
+    for piece in (preview.get("head"), preview.get("tail")):
+        if piece:
+            known.add_untrusted(seen, piece, readers.loose_text())

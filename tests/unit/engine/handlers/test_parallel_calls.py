@@ -8,7 +8,9 @@ from tests.support.engine.machine import Machine, types, use_all
 
 from towpath_contracts.decisions.decision import MAX_CALLS_PER_DECISION
 from towpath_contracts.events import log as ev
+from towpath_contracts.networks.spec import DEFAULT_CONTEXT_LIMIT
 from towpath_contracts.tools.calls import ToolRequest
+from towpath_contracts.tools.previews import preview_of, text_bytes
 
 THREE = use_all(("echo", {"text": "a"}), ("lookup", {"text": "b"}), ("echo", {"text": "c"}))
 
@@ -127,5 +129,38 @@ def test_a_large_result_is_shown_as_its_preview_and_digest() -> None:
     machine.finish(0, result="the first lines", blob=True, result_digest="sha256:77", result_bytes=1_000_000)
     (output,) = machine.context.outputs
     assert output.blob_digest == "sha256:77"
-    assert output.text == '{"blob":"sha256:77","preview":"the first lines"}'
+    assert output.text.startswith("the first lines\n[… 15 of 1000000 bytes are shown")
     assert machine.state.last_output == {"blob": "sha256:77", "preview": "the first lines"}
+
+
+def test_a_large_result_is_shown_by_what_its_worker_recorded_within_the_context_limit() -> None:
+    machine = Machine()
+    machine.decide(use_all(("echo", {"text": "a"}), ("lookup", {})))
+    text = "é".join(str(number) for number in range(60_000))
+    more = {"blob": True, "result_digest": "sha256:77", "result_bytes": 400_000, "preview": preview_of(text)}
+    machine.finish(0, result=None, **more)
+    machine.finish(1, result="b" * 20_000)
+    first, second = machine.context.outputs
+    assert text_bytes(first.text) + text_bytes(second.text) <= DEFAULT_CONTEXT_LIMIT
+    assert text_bytes(second.text) == DEFAULT_CONTEXT_LIMIT // 2, "both have half of the room"
+    assert first.text.startswith("0é1é2é") and first.text.endswith("é59998é59999")
+    assert f"of {len(text.encode())} bytes" in first.text and str(first.execution_id) in first.text
+    (event, _) = machine.events(ev.ToolCallFinished)
+    assert event.preview == preview_of(text), "the log has what it was made from, once"
+
+
+def test_a_result_that_gives_way_to_newer_ones_stays_a_preview_of_what_it_was() -> None:
+    machine = Machine()
+    for size in (40_000, 30_000):
+        machine.decide(use_all(("echo", {"text": str(size)})))
+        machine.finish(0, result=str(size)[0] * size)
+    newest, older = machine.context.outputs
+    assert newest.text == "3" * 30_000
+    assert text_bytes(older.text) <= DEFAULT_CONTEXT_LIMIT - 30_000 and "of 40000 bytes are shown" in older.text
+    machine.decide(use_all(("lookup", {})))
+    machine.finish(0, result="n" * DEFAULT_CONTEXT_LIMIT)
+    assert [output.text[:1] for output in machine.context.outputs] == ["n"]
+    assert [(older.size, older.preview[:1]) for older in machine.context.older_outputs] == [
+        (30_000, "3"),
+        (40_000, "4"),
+    ]

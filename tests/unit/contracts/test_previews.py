@@ -1,0 +1,36 @@
+"""Previews: never longer than they may be, cut between characters, and of a short text all of it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from towpath_contracts.tools.previews import first_bytes, last_bytes, preview_of, text_bytes
+
+TEXTS = st.text(st.sampled_from('aé€😀\n"\x00'), max_size=60)
+
+
+@given(TEXTS, st.integers(0, 300))
+def test_a_preview_has_at_most_the_bytes_that_it_may_have(text: str, most: int) -> None:
+    preview = preview_of(text, most)
+    assert text_bytes(preview.head) + text_bytes(preview.tail) <= most or preview.head == text
+    assert preview.size == len(text.encode())
+    assert text.startswith(preview.head) and text.endswith(preview.tail)
+
+
+@given(TEXTS, st.integers(0, 300))
+def test_the_beginning_and_the_end_are_the_longest_that_fit(text: str, most: int) -> None:
+    fitting = [text[:end] for end in range(len(text) + 1) if len(text[:end].encode()) <= most]
+    assert first_bytes(text, most) == max(fitting, key=len)
+    ends = [text[start:] for start in range(len(text) + 1) if len(text[start:].encode()) <= most]
+    assert last_bytes(text, most) == max(ends, key=len)
+
+
+@given(TEXTS)
+def test_a_text_that_is_short_enough_is_its_own_preview(text: str) -> None:
+    preview = preview_of(text)
+    assert (preview.text, preview.tail) == (text, "")
+
+
+def test_a_long_text_is_shown_by_three_quarters_of_its_beginning_and_one_of_its_end() -> None:
+    preview = preview_of("a" * 900 + "z" * 100, 400)
+    assert (len(preview.head), len(preview.tail), preview.size) == (300, 100, 1_000)
+    assert preview.text == "a" * 300 + "\n…\n" + "z" * 100
