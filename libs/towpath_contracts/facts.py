@@ -146,6 +146,7 @@ class InternalToolPermittedFact(FactBase):
 
     `contents` are the texts of the files that the call reads, by digest; the orchestrator alone fills them in, from the
     blobs that the run's log names. `executed_args` are those that `edited_by` has put in the place of the call's.
+    `output` is the part of an output that the call asks for, which the orchestrator alone fills in too.
     """
 
     type: Literal["tool.permitted"] = "tool.permitted"
@@ -154,6 +155,7 @@ class InternalToolPermittedFact(FactBase):
     executed_args: JsonObject | None = None
     edited_by: str = ""
     contents: dict[str, str] = Field(default_factory=dict)
+    output: JsonObject | None = Field(default=None, exclude_if=is_unset)
 
 
 class InternalOutcomeRecordedFact(FactBase):

@@ -50,6 +50,7 @@ from towpath_orchestrator.app.commit.batch_commit import BatchCommitter
 from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
 from towpath_orchestrator.app.commit.commit_loop import CommitLoop
 from towpath_orchestrator.app.commit.inbox import Inbox
+from towpath_orchestrator.app.commit.output_reader import OutputReader
 from towpath_orchestrator.app.commit.run_reader import BatchRunReader
 from towpath_orchestrator.app.commit.run_telemetry import TransitionMetrics
 from towpath_orchestrator.app.commit.state_snapshots import SnapshotSaver
@@ -128,6 +129,7 @@ class OrchestratorWiring:
             cache=cache,
             accounting=accounting,
             texts=texts,
+            outputs=OutputReader(pool),
             committer=BatchCommitter(lane, accounting, texts, metrics, log),
             snapshots=SnapshotSaver(store, settings.snapshot_every, log),
             dispatcher=dispatcher,

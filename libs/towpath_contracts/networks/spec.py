@@ -5,6 +5,7 @@ A snapshot is immutable and addressed by its digest; a run keeps the snapshot it
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -17,6 +18,7 @@ from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.swarm import CompiledSwarm, SwarmSettings
 from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
 
 MAX_STEP_TIMEOUT_MS = 3_600_000
 """No model call may take longer than an hour."""
@@ -143,6 +145,11 @@ class NetworkSnapshot(MessagePart):
     background: BackgroundRunSettings | None = Field(default=None, exclude_if=is_unset)
     on_loop: Literal["gate"] | None = Field(default=None, exclude_if=is_unset)
     swarm: CompiledSwarm | None = Field(default=None, exclude_if=is_unset)
+
+    @cached_property
+    def all_tools(self) -> Mapping[str, ToolSpec]:
+        """The pinned tools, with those that every agent has without being equipped."""
+        return {**OUTPUT_TOOLS, **self.tools}
 
 
 class PublishNetwork(Message):

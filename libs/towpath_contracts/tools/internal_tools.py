@@ -1,4 +1,4 @@
-"""The tools that the platform itself applies: plan and workspace.
+"""The tools that the platform itself applies: plan, workspace, and outputs of the run's own calls.
 
 They are registered, permitted, limited and audited like any other tool; only who runs them differs: no worker
 does, the run machine applies them as a transition of the run. They reach nothing outside the run, so none of their
@@ -47,6 +47,14 @@ MAX_READ_BYTES = 4 * MAX_READ_CHARS
 """Of the text of one read as JSON, where a control character has six."""
 
 MAX_MATCHES = 100
+
+READ_BYTES = 12_000
+"""Bytes of an output that one read returns unless it says otherwise."""
+
+MAX_OUTPUT_READ = 48_000
+SEARCH_MATCHES = 20
+MAX_SEARCH_MATCHES = 100
+MAX_SEARCH_CHARS = 512
 
 _PATH: JsonObject = {"type": "string", "maxLength": MAX_PATH, "description": "relative path, / between segments"}
 _STEP_ID: JsonObject = {"type": "string", "maxLength": 16, "description": "id of a step, such as S001"}
@@ -168,8 +176,42 @@ _WORKSPACE = (
     _spec("workspace_delete", "write", "Delete a file, or a folder with all that is in it.", {"path": _PATH}, "path"),
 )
 
+_OUTPUT_ID: JsonObject = {"type": "string", "maxLength": 64, "description": "execution_id of a call of this run"}
+_OFFSET: JsonObject = {"type": "integer", "minimum": 0, "description": "byte to begin at"}
+
+_OUTPUTS = (
+    _spec(
+        "output_read",
+        "read",
+        "Read a part of a tool output of this run that was shown shortened. next_offset is where the next part begins.",
+        {
+            "execution_id": _OUTPUT_ID,
+            "offset": _OFFSET,
+            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_OUTPUT_READ, "description": "bytes"},
+        },
+        "execution_id",
+    ),
+    _spec(
+        "output_search",
+        "read",
+        "Find a text in a tool output of this run. Returns offsets of matches, for output_read, and some text around.",
+        {
+            "execution_id": _OUTPUT_ID,
+            "text": {"type": "string", "minLength": 1, "maxLength": MAX_SEARCH_CHARS},
+            "ignore_case": {"type": "boolean"},
+            "offset": _OFFSET,
+            "max_matches": {"type": "integer", "minimum": 1, "maximum": MAX_SEARCH_MATCHES},
+        },
+        "execution_id",
+        "text",
+    ),
+)
+
 PLAN_TOOLS = frozenset(spec.name for spec in _PLAN)
 WORKSPACE_TOOLS = frozenset(spec.name for spec in _WORKSPACE)
 
-INTERNAL_TOOLS: dict[str, ToolSpec] = {spec.name: spec for spec in (*_PLAN, *_WORKSPACE)}
+OUTPUT_TOOLS: dict[str, ToolSpec] = {spec.name: spec for spec in _OUTPUTS}
+"""Every agent has them, without being equipped and without a rule: they read what its run was given already."""
+
+INTERNAL_TOOLS: dict[str, ToolSpec] = {spec.name: spec for spec in (*_PLAN, *_WORKSPACE, *_OUTPUTS)}
 """Every project has them, without anybody registering them."""

@@ -138,7 +138,7 @@ def _called(budget: BudgetState, state: RunState, instruction: CallToolsInstruct
 
 def tool_amounts(snapshot: NetworkSnapshot, tool: str) -> Amounts:
     """Return what one call of *tool* costs; its price is rounded up."""
-    spec = snapshot.tools.get(tool)
+    spec = snapshot.all_tools.get(tool)
     usd = 0 if spec is None else -int(-spec.cost_usd * MICROS // 1)
     return Amounts(usd_micros=usd, tool_calls=1)
 

@@ -37,7 +37,7 @@ MOST_SHOWN = 200_000
 
 def call_deadline(state: RunState, tool: str, at: datetime) -> datetime:
     """Return when a call of *tool* that may start from *at* on is given up."""
-    return at + timedelta(milliseconds=state.snapshot.tools[tool].timeout_ms + QUEUE_MS)
+    return at + timedelta(milliseconds=state.snapshot.all_tools[tool].timeout_ms + QUEUE_MS)
 
 
 def apply_instruction_issued(state: RunState, event: ev.InstructionIssued, at: datetime) -> RunState:
@@ -46,7 +46,7 @@ def apply_instruction_issued(state: RunState, event: ev.InstructionIssued, at: d
 
 def _open_calls(state: RunState, instruction: CallToolsInstruction, at: datetime) -> RunState:
     """Return the state with every call of *instruction* pending, and counted by the loop detector."""
-    polling = all(state.snapshot.tools[call.tool].polling for call in instruction.calls)
+    polling = all(state.snapshot.all_tools[call.tool].polling for call in instruction.calls)
     wait = timedelta(seconds=poll_wait_s(state.detectors) if polling else 0)
     wanted = tuple(
         PendingEffect(
@@ -73,7 +73,7 @@ def _open_calls(state: RunState, instruction: CallToolsInstruction, at: datetime
 
 def _files_for(state: RunState, tool: str) -> str:
     """Return the digest of the list of files that a call of *tool* works with; empty where it asks for none."""
-    return digest_text(file_list_json(state.desk)) if state.snapshot.tools[tool].workspace else ""
+    return digest_text(file_list_json(state.desk)) if state.snapshot.all_tools[tool].workspace else ""
 
 
 def apply_tool_call_edited(state: RunState, event: ev.ToolCallEdited, _at: datetime) -> RunState:
@@ -208,7 +208,7 @@ def _joined(state: RunState) -> RunState:
         calls=tuple(replace(c, output=None, entry=None) for c in state.calls),
         log_tail=(*state.log_tail, *entries)[-LOG_TAIL:],
         last_output=succeeded[-1] if succeeded else state.last_output,
-        detectors=after_step(state.detectors, state.calls, state.snapshot.tools, state.step),
+        detectors=after_step(state.detectors, state.calls, state.snapshot.all_tools, state.step),
     )
     return with_outputs(changed, [*outputs, *state.outputs])
 

@@ -9,14 +9,17 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
 from towpath_engine.reducers.routes import handoff_of
 from towpath_engine.state.limits import json_bytes
-from towpath_engine.state.output_shares import LEAST_SHOWN, shown_values
+from towpath_engine.state.output_shares import LEAST_SHOWN, cut_output, shown_values
 from towpath_engine.state.plan import HandoffState
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import RunState
+from towpath_engine.state.run import RunState, StepCall
 from towpath_readings.execution_log import RESPONSE_CHARS
 
 THOUGHT_CHARS = 1_000
 """Of the reasoning of one decision."""
+
+CUT = "cut"
+"""Marks a result of which a part is shown."""
 
 RESULT_SHARE = 4
 """A result has at most this part of the room of the whole conversation."""
@@ -53,10 +56,21 @@ def _calls(state: RunState) -> list[JsonObject]:
             "tool": call.call.tool,
             "arguments": call.shown_args(),
             "status": call.status,
-            "result": as_text(shown_values([(call.call.execution_id, call.result)], most)[0]),
+            **_result(state, call, most),
         }
         for call in state.calls
     ]
+
+
+def _result(state: RunState, call: StepCall, most: int) -> JsonObject:
+    """Return what is shown of a result. What its step could show of it is the most that there is."""
+    output = next((one for one in state.outputs if one.execution_id == call.call.execution_id), None)
+    if output is not None:
+        output = cut_output(output, most)
+        return {"result": output.text} if output.cut is None else {"result": output.text, CUT: True}
+    text = as_text(call.result)
+    shown = as_text(shown_values([(call.call.execution_id, text)], most)[0])
+    return {"result": shown} if shown == text else {"result": shown, CUT: True}
 
 
 def _remembered(state: RunState, held: HandoffState, turn: JsonObject) -> HandoffState:

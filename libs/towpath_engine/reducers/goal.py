@@ -109,7 +109,7 @@ def _joined(state: RunState, goal: GoalState) -> GoalState:
     for call in state.calls:
         if call.status != "succeeded":
             continue
-        shape = state.snapshot.tools[call.call.tool].reports
+        shape = state.snapshot.all_tools[call.call.tool].reports
         found = read_artifacts(call.result) if shape == "artifacts" else None
         if shape == "tests":
             tests, fresh = read_tests(call.result), True
@@ -137,7 +137,7 @@ def _is_deed(state: RunState, call: StepCall) -> bool:
 def _misreported(state: RunState) -> str:
     """Name the calls that worked but whose results are not what their tools declare, and what is wrong with each."""
     faults = [
-        (call.call.tool, report_fault(state.snapshot.tools[call.call.tool].reports, call.result))
+        (call.call.tool, report_fault(state.snapshot.all_tools[call.call.tool].reports, call.result))
         for call in state.calls
         if call.status == "succeeded"
     ]

@@ -67,7 +67,7 @@ def outcome_effect(run_id: UUID, execution_id: UUID) -> UUID:
 
 def with_unconfirmed_outcome(state: RunState, event: ev.ToolCallFinished, at: datetime) -> RunState:
     """Return *state* with the outcome of a call that the run applied itself pending; workers report all others."""
-    spec = state.snapshot.tools.get(event.tool)
+    spec = state.snapshot.all_tools.get(event.tool)
     if event.worker != PLATFORM_WORKER or spec is None or not spec.internal:
         return state
     outcome: JsonObject = {

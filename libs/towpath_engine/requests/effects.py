@@ -193,7 +193,7 @@ def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
     task = state.created
     opened = next(c for c in state.calls if c.call.execution_id == effect.effect_id)
     call = opened.call
-    spec = state.snapshot.tools[call.tool]
+    spec = state.snapshot.all_tools[call.tool]
     cost = total_cost(state)
     return ToolRequest.model_construct(
         schema_version=1,

@@ -8,7 +8,8 @@ from towpath_contracts.networks.spec import CompiledAgent, NetworkSnapshot
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.grants import Grants, chain_covers, grant_chain
-from towpath_engine.reducers.conversation import conversation_section
+from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
+from towpath_engine.reducers.conversation import CUT, conversation_section
 from towpath_engine.reducers.routes import description_of, routes_of
 from towpath_engine.requests.background_context import background_section, reflection_section, summary_section
 from towpath_engine.requests.goal_context import goal_assessment, goal_section
@@ -66,6 +67,19 @@ def offered_tools(snapshot: NetworkSnapshot, agent: CompiledAgent, grants: Grant
     )
 
 
+def _output_tools(state: RunState, agent: CompiledAgent) -> tuple[OfferedTool, ...]:
+    """Return the tools that read outputs, where something of one is not shown; else a prompt is spared them."""
+    turns = state.swarm.turns if state.swarm is not None else ()
+    shortened = any(call.get(CUT) for turn in turns for call in turn.get("calls", ()))
+    if not shortened and not state.older_count and all(output.cut is None for output in state.outputs):
+        return ()
+    return tuple(
+        OfferedTool(name=spec.name, description=spec.description, parameters=spec.parameters)
+        for spec in OUTPUT_TOOLS.values()
+        if spec.name not in agent.equipped_tools
+    )
+
+
 def offered_routes(state: RunState) -> tuple[OfferedRoute, ...]:
     """Return to whom control may be handed."""
     return tuple(OfferedRoute(agent_key=key, description=description_of(state, key)) for key in routes_of(state))
@@ -96,7 +110,7 @@ def build_context(state: RunState) -> PromptContext:
         quoted_inputs=task.quoted_inputs,
         handoff=state.handoff,
         handoff_from=state.handoff_from,
-        tools=offered_tools(snapshot, agent, grant_chain(task.grants, task.grant)),
+        tools=(*offered_tools(snapshot, agent, grant_chain(task.grants, task.grant)), *_output_tools(state, agent)),
         routes=offered_routes(state),
         allow_respond=agent.allow_respond,
         respond_schema=task.response_schema or agent.respond_schema,

@@ -32,6 +32,7 @@ from towpath_contracts.json_schema import schema_faults
 from towpath_contracts.networks.spec import CompiledAgent
 from towpath_contracts.networks.swarm import handoff_name_in
 from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
 from towpath_engine.reducers.routes import handoff_of, routes_of
 from towpath_engine.state.run import RunState
 
@@ -126,13 +127,13 @@ def _tools(
     code = "arguments_invalid"
     first = 0 if state.goal is None else (state.goal.attempt - 1) * MAX_CALLS_PER_DECISION
     for index, proposal in enumerate(proposals):
-        if proposal.tool_name not in agent.equipped_tools:
+        if proposal.tool_name not in agent.equipped_tools and proposal.tool_name not in OUTPUT_TOOLS:
             code = "tool_not_allowed"
             problems.append(
                 f"{agent.key} may not use {proposal.tool_name!r}. Allowed tools: {_names(agent.equipped_tools)}."
             )
             continue
-        spec = state.snapshot.tools[proposal.tool_name]
+        spec = state.snapshot.all_tools[proposal.tool_name]
         if isinstance(proposal.tool_params, str):
             fault = arguments_fault(proposal.tool_params)
             problems.append(f"{spec.name}: the arguments can't be read: {fault}. Write tool_params as a JSON object.")

@@ -110,4 +110,7 @@ def cut_text(preview: OutputPreview, most: int, execution_id: UUID) -> tuple[str
 
 
 def _left_out(shown: int, size: int, execution_id: UUID) -> str:
-    return f"\n[… {shown} of {size} bytes are shown, the beginning and the end; execution_id {execution_id} …]\n"
+    return (
+        f"\n[… {shown} of {size} bytes are shown, the beginning and the end; execution_id {execution_id}:"
+        " output_read and output_search have the rest …]\n"
+    )

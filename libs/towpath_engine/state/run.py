@@ -313,7 +313,7 @@ class RunState:
         """
         if len(self.calls) < 2 or self.status is Status.CANCELLING:
             return frozenset()
-        tools = self.snapshot.tools
+        tools = self.snapshot.all_tools
         waiting = [c.call for c in self.calls if not c.status and tools[c.call.tool].internal]
         children = [call for call in waiting if starts_child(call.tool)]
         first = min((call.call_index for call in waiting if not starts_child(call.tool)), default=0)

@@ -397,6 +397,13 @@ WHERE total <= $3
 -- name: text_sizes
 SELECT digest, size FROM runs.blob WHERE project = $1 AND digest = ANY ($2::text[])
 
+-- name: output_event
+-- What a call has returned, or an agent that was asked: the event whose text begins in one of these ways. One writer
+-- writes events, with type and id first; what a tool returned stands behind them and can't pass for another event.
+SELECT event::text AS event FROM runs.run_event
+WHERE run_id = $1 AND type IN ('tool_call_finished', 'tool_call_denied', 'child_ended')
+  AND EXISTS (SELECT FROM unnest($2::text[]) AS k (beginning) WHERE starts_with(event::text, k.beginning)) LIMIT 1
+
 -- name: get_blob
 -- The piece of $4 bytes behind the first $3, and the length of all. Whoever asks names the run that names the blob; a run
 -- reaches its own project's blobs only.

@@ -127,7 +127,7 @@ def destination_of(state: RunState, pending: PendingEffect) -> DispatchDestinati
     if pending.kind is EffectKind.DECIDE:
         return decision_destination(model_for(state, DecisionKind(state.asked)), project)
     opened = next(c for c in state.calls if c.call.execution_id == pending.effect_id)
-    return tool_destination(project, state.snapshot.tools[opened.call.tool].toolset, opened.call.tool)
+    return tool_destination(project, state.snapshot.all_tools[opened.call.tool].toolset, opened.call.tool)
 
 
 def decision_destination(model: str, project: str) -> DispatchDestination:

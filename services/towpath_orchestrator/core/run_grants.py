@@ -79,7 +79,7 @@ def grant_of_runs(
         reason = _why_not(tool, snapshot, runs, asked.min_share)
         if reason is None:
             entries.append(_entry(tool, snapshot, runs, tight=asked.tight))
-        elif tool.tool not in snapshot.tools or not snapshot.tools[tool.tool].internal:
+        elif not _needs_no_grant(tool.tool, snapshot):
             left_out.append(LeftOutTool(tool=tool.tool, reason=reason))
     seen = {*(entry.tool for entry in entries), *(one.tool for one in left_out)}
     entries += internal_entries(snapshot, snapshot.tools.keys() - seen)
@@ -90,6 +90,12 @@ def grant_of_runs(
     ]
     more = {"left_out": left_out, "runs": runs, "complete": read.complete}
     return proposal_of(snapshot, version, "runs", entries, **more)
+
+
+def _needs_no_grant(tool: str, snapshot: NetworkSnapshot) -> bool:
+    """Return whether *tool* is applied by the run itself, or read what its run was given, which every agent may."""
+    spec = snapshot.all_tools.get(tool)
+    return spec is not None and spec.internal
 
 
 def _why_not(tool: UsedTool, snapshot: NetworkSnapshot, runs: int, min_share: float) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from towpath_contracts.schema_bounds.work import TooMuchWorkError
 from towpath_contracts.tools.calls import AlternativeTool, Denial, Specialist
+from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
 from towpath_contracts.tools.violations import DenialCode
 from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.denial_alternatives import (
@@ -135,6 +136,8 @@ class ProjectAuthorizer:
         """
         budget = ConditionBudget() if budget is None else budget
         tool = self.registry.tools.get(query.tool)
+        if tool is not None and self._frees(query, tool):
+            return self._own_output(query, tool, budget)
         naming = {} if tool is None else self._naming_origin(query, tool.spec.operation)
         stated = query.origin is not None
         if tool is not None and naming and not stated:
@@ -153,6 +156,32 @@ class ProjectAuthorizer:
             asked = naming.values() if denial.rule is None else (naming[denial.rule],)
             denial = with_origin_told(denial, asked, query.call_origin, tool.spec.system_params)
         return dataclasses.replace(decision, origin=query.call_origin, denial=denial)
+
+    def _frees(self, query: AuthorizationQuery, tool: ToolVersion) -> bool:
+        """Return whether a call needs no rule. Without a policy, or with rules that are not its own, nothing is free.
+
+        A permission in the audit names the version that it was given under.
+        """
+        valid = self.matrix.version and not self.rules_changed
+        return bool(valid) and self.matrix.frees(query.principal, tool.spec)
+
+    def _own_output(
+        self, query: AuthorizationQuery, tool: ToolVersion, budget: ConditionBudget
+    ) -> AuthorizationDecision:
+        """Allow a run to read what its own calls have returned: it was given that already, and may know it.
+
+        Neither grant nor matrix is asked, but where a rule names the tool. Arguments are checked as always.
+        """
+        refused = self._refused_before(query, tool)
+        if refused is not None:
+            return self._no(query, refused, tool, budget=budget)
+        return AuthorizationDecision(
+            effect="allow",
+            tool=tool,
+            policy_version=self.matrix.version,
+            reason="the run was given this output already",
+            rules_digest=self.rules_digest,
+        )
 
     def _reads(self, name: str, when: str, context: ConditionContext) -> bool:
         """Return whether a condition needs the origin: `origin.writes && …` does not, for a tool that only reads."""
@@ -192,7 +221,8 @@ class ProjectAuthorizer:
         if query.call_origin is not None and query.call_origin.too_costly:
             return self._no(query, denied_too_costly(query.tool, len(query.call_origin.values)), tool, budget=budget)
         context = query.condition_context(budget)
-        if not granted(query.grants, query.tool, tool.spec.operation, context, self.compile_grant):
+        own = query.tool in OUTPUT_TOOLS
+        if not own and not granted(query.grants, query.tool, tool.spec.operation, context, self.compile_grant):
             too_long = context.too_costly
             missing = denied_grant(query.tool, tool.spec.operation, query.grants)
             denial = denied_long_conditions(query.tool) if too_long else missing

@@ -127,6 +127,8 @@ def decide_again(
     spec: ToolSpec | None,
     budget: ConditionBudget | None = None,
 ) -> MatrixVerdict:
+    if spec is not None and matrix.frees(query.principal, spec):
+        return MatrixVerdict(effect="allow", rule=None)
     found = spec is not None and spec.discovered
     return matrix.decide(query.principal, query.tool, operation, query.condition_context(budget), discovered=found)
 

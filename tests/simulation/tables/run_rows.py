@@ -302,6 +302,12 @@ class RunRows(RunRecordRows):
                 found.append({"digest": digest, "data": data})
         return found
 
+    def output_event(self, _session: Session, run_id: UUID, beginnings: list[str]) -> list[Row]:
+        kinds = ("tool_call_finished", "tool_call_denied", "child_ended")
+        own = (row for row in self.events.get(run_id, {}).values() if row["type"] in kinds)
+        found = (row["event"] for row in own if row["event"].startswith(tuple(beginnings)))
+        return [{"event": event} for event in found][:1]
+
     def text_sizes(self, _session: Session, project: str, digests: list[str]) -> list[Row]:
         held = [(digest, self.blobs.get((project, digest))) for digest in digests]
         return [{"digest": digest, "size": len(data)} for digest, data in held if data is not None]

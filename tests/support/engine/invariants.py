@@ -267,7 +267,7 @@ class InvariantChecker:
 
     def _opened(self, instruction: CallToolsInstruction) -> None:
         """Calls are open now; the timer sends those of a decision that only polls once more."""
-        polling = all(self.network.tools[call.tool].polling for call in instruction.calls)
+        polling = all(self.network.all_tools[call.tool].polling for call in instruction.calls)
         if polling and self.polls:
             self.attempts |= dict.fromkeys((call.execution_id for call in instruction.calls), 0)
         self.polls = self.polls + 1 if polling else 0

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.support.engine.machine import START, respond, snapshot, task
+from tests.support.engine.machine import START, Machine, respond, snapshot, task, use_all
 from tests.support.engine.team_machine import TeamLeadRun, asks
 
 from towpath_contracts.decisions.request import DecisionRequest
@@ -20,9 +20,18 @@ from towpath_engine.state.run import RunState
 from towpath_fabric.turns.fair_queue import FairQueue, QueueOwner
 from towpath_orchestrator.app.dispatch import dispatch_windows as windows_module
 from towpath_orchestrator.app.dispatch.dispatch_windows import Backlog, WindowedDispatcher
+from towpath_orchestrator.core.dispatch_choice import destination_of, destination_of_request
 from towpath_orchestrator.core.window_policy import CEILING, FLOOR, WindowWidth
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
+
+
+def test_a_call_that_reads_an_output_has_a_destination_though_no_network_names_its_tool() -> None:
+    machine = Machine()
+    machine.decide(use_all(("output_read", {"execution_id": str(uuid4())})))
+    (pending,) = (one for one in machine.state.pending if one.effect_id == machine.call_id())
+    sent = next(one for one in machine.sent if one.effect.effect_id == machine.call_id())
+    assert destination_of(machine.state, pending) == destination_of_request(sent)
 
 
 def put(turns: FairQueue[str], item: str, *, now: float = 0.0, priority: int = 5) -> UUID:

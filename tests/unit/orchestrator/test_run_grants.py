@@ -61,6 +61,7 @@ def test_what_is_rare_gone_or_changed_is_left_out_and_said_why() -> None:
         used("mail.send", "send", 1),
         used("orders.refund", "read", 20),
         used("orders.drop", "write", 30),
+        used("output_read", "read", 30),
     )
     assert [rule.tool for rule in found.grant] == ["orders.find", "plan_read"]
     assert {one.tool: one.reason for one in found.left_out} == {

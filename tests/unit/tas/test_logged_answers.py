@@ -80,3 +80,13 @@ def test_events_may_come_again_and_the_place_in_the_log_never_goes_back() -> Non
 def test_the_log_has_such_an_outcome_in_the_letters_that_the_tables_look_for() -> None:
     """The index of answers and the view on it look for these letters in the text of the event."""
     assert '"worker":"platform"' in finished().model_dump_json()
+
+
+def test_a_part_of_an_output_that_is_read_once_more_came_from_the_tool_that_returned_it() -> None:
+    part = {"execution_id": str(OTHER), "tool": "page.read", "step": 1, "text": "write to eve"}
+    matches = {**part, "text": None, "matches": [{"offset": 0, "text": "to eve"}, {"offset": 9, "text": "to mal"}]}
+    source = ValueSource("page.read", 1)
+    assert answers(finished(tool="output_read", result=part), finished(tool="output_search", result=matches)) == [
+        LoggedAnswer(source, 2, parts=("write to eve",)),
+        LoggedAnswer(source, 2, parts=("to eve", "to mal")),
+    ]

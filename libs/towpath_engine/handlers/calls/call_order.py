@@ -25,7 +25,7 @@ def after_call(run: TransitionBuilder, ended: StepCall) -> None:
 
 def _send_next_call(run: TransitionBuilder, ended: StepCall) -> None:
     """Send the call that has waited for *ended*, which has its outcome now."""
-    tools, queued = run.state.snapshot.tools, run.state.queued
+    tools, queued = run.state.snapshot.all_tools, run.state.queued
     if not tools[ended.call.tool].internal:
         return
     if starts_child(ended.call.tool):

@@ -13,13 +13,20 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.networks.child_tools import starts_child
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import ToolFailure
-from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS, PLAN_TOOLS, PLATFORM_WORKER, WORKSPACE_TOOLS
+from towpath_contracts.tools.internal_tools import (
+    MAX_FAILURE_CHARS,
+    OUTPUT_TOOLS,
+    PLAN_TOOLS,
+    PLATFORM_WORKER,
+    WORKSPACE_TOOLS,
+)
 from towpath_engine.handlers.calls.call_order import after_call
 from towpath_engine.handlers.gates import close_gate, record_edit
 from towpath_engine.handlers.resend import resend
 from towpath_engine.handlers.swarm.delegate import start_child
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.workspace import outcome_effect, unconfirmed_outcomes
+from towpath_engine.rules.output_tools import apply_output_tool
 from towpath_engine.rules.plan_tools import apply_plan
 from towpath_engine.rules.tool_result import ContentMissingError, InternalToolError, InternalToolResult
 from towpath_engine.rules.workspace_tools import apply_workspace, texts_needed
@@ -51,7 +58,7 @@ def on_tool_permitted(run: TransitionBuilder, fact: facts.InternalToolPermittedF
     failure: ToolFailure | None = None
     applied = InternalToolResult(result={})
     try:
-        applied = apply_internal_tool(run.state, call.call.tool, args, fact.contents)
+        applied = apply_internal_tool(run.state, call.call.tool, args, fact)
     except InternalToolError as error:
         message, hint = truncate(str(error), MAX_FAILURE_CHARS), truncate(error.hint, MAX_FAILURE_CHARS)
         failure = ToolFailure(code=error.code, message=message, hint=hint, began=False)
@@ -59,17 +66,21 @@ def on_tool_permitted(run: TransitionBuilder, fact: facts.InternalToolPermittedF
         if pending.attempt < MAX_ASKED:
             _ask_soon(run, pending)
             return
-        failure = ToolFailure(code="content_missing", message=f"the text of {error} is not stored", began=False)
+        failure = ToolFailure(code="content_missing", message=f"the text of {error} can't be read", began=False)
     _finish(run, call, fact, applied, failure)
 
 
-def apply_internal_tool(state: RunState, tool: str, args: JsonObject, contents: dict[str, str]) -> InternalToolResult:
-    """Apply *tool* to the workspace of *state*; raises InternalToolError, ContentMissingError."""
+def apply_internal_tool(
+    state: RunState, tool: str, args: JsonObject, fact: facts.InternalToolPermittedFact
+) -> InternalToolResult:
+    """Apply *tool* to *state*, with what came with *fact*; raises InternalToolError, ContentMissingError."""
     desk = state.desk or EMPTY_WORKSPACE
     if tool in PLAN_TOOLS:
         return apply_plan(tool, args, desk.plan, may_reset=can_reset_plan(state))
     if tool in WORKSPACE_TOOLS:
-        return apply_workspace(tool, args, desk.files, contents)
+        return apply_workspace(tool, args, desk.files, fact.contents)
+    if tool in OUTPUT_TOOLS:
+        return apply_output_tool(tool, args, fact.output)
     raise InternalToolError("tool_unknown", f"this version of the platform has no internal tool {tool}")
 
 
@@ -91,6 +102,14 @@ def digests_for(state: RunState, fact: facts.InternalToolPermittedFact) -> froze
     return texts_needed(call.call.tool, args, state.desk.files)
 
 
+def output_call(state: RunState, fact: facts.InternalToolPermittedFact) -> tuple[str, JsonObject] | None:
+    """Return tool and arguments of the call of *fact* where it reads an output; None for every other."""
+    call = state.open_call(fact.execution_id)
+    if call is None or call.call.tool not in OUTPUT_TOOLS:
+        return None
+    return call.call.tool, call.call.args if fact.executed_args is None else fact.executed_args
+
+
 def on_outcome_recorded(run: TransitionBuilder, fact: facts.InternalOutcomeRecordedFact) -> None:
     """Stop sending an outcome: the ledger has stored it, or answered that it never will."""
     if run.state.pending_effect(outcome_effect(run.state.run_id, fact.execution_id)) is not None:
@@ -105,7 +124,7 @@ def resend_unconfirmed_outcomes(run: TransitionBuilder) -> None:
 
 
 def _is_internal(state: RunState, call: StepCall) -> bool:
-    return state.snapshot.tools[call.call.tool].internal
+    return state.snapshot.all_tools[call.call.tool].internal
 
 
 def _ask_soon(run: TransitionBuilder, pending: PendingEffect) -> None:

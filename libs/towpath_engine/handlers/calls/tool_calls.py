@@ -67,7 +67,7 @@ def _take_changes(run: TransitionBuilder, call: StepCall, fact: facts.ToolFinish
     """Take what a tool changed in its scratch copy of the workspace, all or nothing, after checking it."""
     if fact.status != "succeeded" or not (fact.changes or fact.changes_lost):
         return
-    scratch = run.state.snapshot.tools[call.call.tool].workspace == "scratch"
+    scratch = run.state.snapshot.all_tools[call.call.tool].workspace == "scratch"
     try:
         if fact.changes_lost is not None:
             raise why_lost(fact.changes_lost)

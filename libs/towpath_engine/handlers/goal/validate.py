@@ -118,7 +118,7 @@ def _needs_model(state: RunState, goal: GoalState) -> bool:
 def _self_evident(state: RunState) -> bool:
     if successful_specialists(state):
         return True
-    specs = [state.snapshot.tools[call.call.tool] for call in state.calls]
+    specs = [state.snapshot.all_tools[call.call.tool] for call in state.calls]
     known = all(spec.reports or (spec.internal and not starts_child(spec.name)) for spec in specs)
     return known and all(call.status == "succeeded" for call in state.calls)
 

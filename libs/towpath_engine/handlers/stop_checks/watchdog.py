@@ -49,7 +49,7 @@ def _is_news(state: RunState, fact: facts.WatchdogReportedFact) -> bool:
         return False
     if fact.finding not in ABOUT_THE_MODEL:
         return True
-    specs = state.snapshot.tools
+    specs = state.snapshot.all_tools
     acts = state.status in (Status.RUNNING, Status.WAITING)
     return acts and not any(specs[name].polling for name in fact.tools if name in specs)
 

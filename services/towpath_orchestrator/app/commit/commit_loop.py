@@ -17,6 +17,7 @@ from towpath_orchestrator.adapters.run_store import RunStore
 from towpath_orchestrator.app.commit.batch_commit import BatchCommitter
 from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
 from towpath_orchestrator.app.commit.inbox import Inbox, InboxFact
+from towpath_orchestrator.app.commit.output_reader import OutputReader
 from towpath_orchestrator.app.commit.run_reader import BatchRunReader, LoadedRuns
 from towpath_orchestrator.app.commit.state_snapshots import SnapshotSaver
 from towpath_orchestrator.app.commit.transition_announcer import TransitionAnnouncer
@@ -48,6 +49,7 @@ class CommitLoop:
         cache: StateCache,
         accounting: BudgetAccounting,
         texts: WorkspaceTextStore,
+        outputs: OutputReader,
         committer: BatchCommitter,
         snapshots: SnapshotSaver,
         dispatcher: EffectDispatcher,
@@ -62,6 +64,7 @@ class CommitLoop:
         self._cache = cache
         self._accounting = accounting
         self._texts = texts
+        self._outputs = outputs
         self._committer = committer
         self._snapshots = snapshots
         self._dispatcher = dispatcher
@@ -104,6 +107,7 @@ class CommitLoop:
         await self._accounting.load()
         runs = await self._reader.read(list(facts))
         await self._texts.load(runs.states, facts)
+        await self._outputs.load(runs.states, facts)
         crash_point("orchestrator.read")
         transitions = await self._fold(runs, facts)
         crash_point("orchestrator.advanced")

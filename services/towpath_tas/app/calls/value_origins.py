@@ -33,7 +33,7 @@ from towpath_tas.adapters.origin_tables import (
 from towpath_tas.core.provenance.call_values import QUOTED_INPUTS
 from towpath_tas.core.provenance.logged_answers import AnswersOfRun, LoggedAnswer, failure_text
 from towpath_tas.core.provenance.provenance import RunProvenance
-from towpath_tas.core.provenance.text_readers import CallDeclaration
+from towpath_tas.core.provenance.text_readers import ANYONE, CallDeclaration
 from towpath_tas.core.provenance.value_leaves import ValueSource
 
 MAX_RUNS = 256
@@ -298,6 +298,10 @@ def _add_answer(known: RunProvenance, answer: LoggedAnswer) -> None:
         known.add_untrusted(answer.source, answer.failure)
     if answer.result is not None:
         known.add_output(answer.source, answer.result, trusted=False)
+    for part in answer.parts:
+        # Its readers, and what a record vouches for, are known of the output itself. Where a part ends inside a value,
+        # nothing else says that the piece was read: so the text counts as untrusted, and takes no reader away.
+        known.add_untrusted(answer.source, part, ANYONE)
 
 
 def _add_task(known: RunProvenance, task: RunInputs) -> None:

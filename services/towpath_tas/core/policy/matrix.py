@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from towpath_contracts.tools.access import RuleEvaluation
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
 from towpath_tas.core.policy.conditions import Condition, ConditionCompiler, ConditionContext, ConditionResult
 
 RuleEffect = Literal["allow", "deny", "require_approval"]
@@ -117,6 +119,10 @@ class MatrixVerdict:
     unmet: tuple[Rule, ...] = ()
 
 
+OUTPUT_PREFIX = "output_"
+"""What the pattern of a rule begins with that names the tools which read outputs."""
+
+
 class Matrix:
     """The rules of one policy version. Conditions are compiled when they are first needed, or by `compile_all`."""
 
@@ -157,6 +163,17 @@ class Matrix:
                 self._found.clear()
             self._found[key] = found
         return found
+
+    def frees(self, principal: CallPrincipal, spec: ToolSpec) -> bool:
+        """Return whether a call of *spec* needs no rule: it reads what its run was given, and no rule names its tool.
+
+        A rule for all tools does not speak of these: who may call a tool may know what it returned.
+        """
+        if spec.name not in OUTPUT_TOOLS:
+            return False
+        return not any(
+            rule.tool.startswith(OUTPUT_PREFIX) for rule in self.candidates(principal, spec.name, spec.operation)
+        )
 
     def decide(
         self,

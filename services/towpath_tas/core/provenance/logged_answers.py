@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
+from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS, PLATFORM_WORKER
 from towpath_tas.core.provenance.value_leaves import ValueSource
 
 CHILD_STARTED, CHILD_ENDED, CALL_FINISHED = "child_started", "child_ended", "tool_call_finished"
@@ -20,12 +20,16 @@ OTHER_AGENT = "agent"
 
 @dataclass(frozen=True, slots=True)
 class LoggedAnswer:
-    """An answer: what was returned, or the text of a failure; `step` is that of the run which was answered."""
+    """An answer: what was returned, or the text of a failure; `step` is that of the run which was answered.
+
+    `parts` are texts of an output that the run had before, read once more: their `source` is what returned it.
+    """
 
     source: ValueSource
     step: int
     result: Any = None
     failure: str = ""
+    parts: tuple[str, ...] = ()
 
 
 class AnswersOfRun:
@@ -67,7 +71,16 @@ class AnswersOfRun:
 def _outcome_of_call(event: Mapping[str, Any]) -> LoggedAnswer:
     step, failure = int(event.get("step") or 0), event.get("failure") or {}
     said = failure_text(failure)
+    result = event.get("result")
+    if event.get("tool") in OUTPUT_TOOLS and isinstance(result, Mapping):
+        source = ValueSource(str(result.get("tool")), int(result.get("step") or 0))
+        return LoggedAnswer(source, step, parts=_parts_of(result))
     return LoggedAnswer(ValueSource(str(event.get("tool")), step), step, result=event.get("result"), failure=said)
+
+
+def _parts_of(result: Mapping[str, Any]) -> tuple[str, ...]:
+    found = [result.get("text"), *(match.get("text") for match in result.get("matches") or ())]
+    return tuple(text for text in found if isinstance(text, str))
 
 
 def failure_text(failure: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.schema_bounds.size import SchemaTooCostlyError
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
+from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import AuthorizationDecision, ProjectAuthorizer
 from towpath_tas.core.authorization_query import AuthorizationQuery
@@ -24,6 +25,7 @@ from towpath_tas.core.tools.registry import (
     WorkerTrust,
     foreign_toolset,
     judge_proposal,
+    platform_tool_version,
     spec_digest,
 )
 
@@ -311,3 +313,39 @@ def test_rules_that_are_not_those_of_the_version_permit_nothing_and_what_decides
     for query in (asked(), asked("orders.unknown"), asked(args={})):
         refused = law.authorize(query)
         assert (refused.effect, violation(refused), refused.rules_digest) == ("deny", "rules_changed", "sha256:aa")
+
+
+OWN = [platform_tool_version(name) for name in OUTPUT_TOOLS]
+READ = {"execution_id": str(uuid.UUID(int=7))}
+
+
+def verdict_of_read(*rules: Rule, version: int = 7, **more: Any) -> AuthorizationDecision:
+    registry = ProjectToolRegistry([*TOOLS, *(tool for tool in OWN if tool)], matches, 3)
+    authorizer = ProjectAuthorizer(Matrix(rules, compile_condition, version), registry, compile_grant)
+    return authorizer.authorize(asked("output_read", **{"args": READ, **more}))
+
+
+def test_what_a_run_was_given_it_may_read_again_without_a_rule() -> None:
+    decision = verdict_of_read(ALLOW)
+    assert (decision.effect, decision.rule, decision.policy_version) == ("allow", None, 7)
+    everything = Rule(name="none", effect="deny", tool="*", digest="d")
+    asking = Rule(name="strangers", effect="deny", tool="*", when='origin.worst == "untrusted"', digest="d")
+    assert verdict_of_read(everything, asking).effect == "allow", "a rule for all tools does not speak of it"
+    assert verdict_of_read(ALLOW, grant=({"tool": "orders.find"},)).effect == "allow"
+
+
+def test_a_rule_that_names_the_reading_of_outputs_decides_about_it() -> None:
+    assert verdict_of_read(Rule(name="no", effect="deny", tool="output_*", digest="d")).effect == "deny"
+    ask = Rule(name="ask", effect="require_approval", tool="output_read", digest="d")
+    assert verdict_of_read(ask).effect == "require_approval"
+    other = Rule(name="other", effect="deny", tool="output_search", digest="d")
+    assert verdict_of_read(other).effect == "allow"
+
+
+def test_without_a_policy_and_with_wrong_arguments_outputs_are_not_read() -> None:
+    assert verdict_of_read(version=0).effect == "deny"
+    registry = ProjectToolRegistry([tool for tool in OWN if tool], matches, 3)
+    changed = ProjectAuthorizer(Matrix((), compile_condition, 7), registry, compile_grant)
+    changed.rules_changed = True
+    assert violation(changed.authorize(asked("output_read", READ))) == "rules_changed"
+    assert violation(verdict_of_read(ALLOW, args={"execution_id": 7})) == "invalid_arguments"

@@ -1,0 +1,133 @@
+"""Reads the parts of outputs that calls of the output tools ask for, before their facts are folded.
+
+Only what the run's own log has can be read, and what a fork has inherited from the log before its step. The part comes
+in with the fact, which is stored as it was folded: a replay needs neither log nor blob. Large outputs are searched in a
+thread, and the newest are kept, since parts of one output are usually asked for in a row.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from pydantic import TypeAdapter
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.events import log as ev
+from towpath_contracts.facts import InternalToolPermittedFact
+from towpath_contracts.text import as_text
+from towpath_contracts.tools.calls import MAX_RESULT_BYTES
+from towpath_engine.handlers.calls.internal_tools import output_call
+from towpath_engine.rules.output_tools import StoredOutput, output_asked_for, part_of_output
+from towpath_engine.state.run import RunState
+from towpath_fabric.ports import Database
+from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_orchestrator.app.commit.inbox import InboxFact
+from towpath_readings.execution_log import call_status, response_of
+
+MAX_ANCESTORS = 16
+"""Forks of forks that are followed."""
+
+MAX_CACHED_BYTES = 2 * MAX_RESULT_BYTES
+MAX_AT_ONCE = 262_144
+"""Bytes that are looked through between two other tasks of the process; more are in a thread."""
+
+_EVENTS: TypeAdapter[Any] = TypeAdapter(ev.ToolCallFinished | ev.ToolCallDenied | ev.ChildEnded)
+
+
+class OutputReader:
+    """Gives every permitted call of an output tool the part that it asks for."""
+
+    def __init__(self, pool: Database) -> None:
+        self._pool = pool
+        self._kept: dict[tuple[UUID, UUID], StoredOutput] = {}
+
+    async def load(self, states: Mapping[UUID, RunState], facts: Mapping[UUID, Sequence[InboxFact]]) -> None:
+        for run_id, items in facts.items():
+            state = states.get(run_id)
+            for item in items:
+                if state is not None and isinstance(item.fact, InternalToolPermittedFact):
+                    part = await self._part(state, item.fact)
+                    if part is not None or item.fact.output is not None:
+                        item.replace_fact(item.fact.model_copy(update={"output": part}))
+
+    async def _part(self, state: RunState, fact: InternalToolPermittedFact) -> JsonObject | None:
+        """Return the part that a call asks for; None for calls of other tools, and for arguments that are refused."""
+        call = output_call(state, fact)
+        wanted = None if call is None else output_asked_for(*call)
+        if call is None or wanted is None:
+            return None
+        stored = await self._output(state, wanted)
+        asked = (*call, stored, state.created.context_limit)
+        if stored is None or len(stored.data) <= MAX_AT_ONCE:
+            return part_of_output(*asked)
+        return await asyncio.to_thread(part_of_output, *asked)
+
+    async def _output(self, state: RunState, execution_id: UUID) -> StoredOutput | None:
+        kept = self._kept.get((state.run_id, execution_id))
+        if kept is None:
+            kept = await self._find(state, execution_id)
+            if kept is not None:
+                self._keep((state.run_id, execution_id), kept)
+        return kept
+
+    async def _find(self, state: RunState, execution_id: UUID) -> StoredOutput | None:
+        """Look in the run's log, then in those that it was forked from, each before the step of its fork."""
+        run_id, before, created = state.run_id, None, state.created
+        for _ in range(MAX_ANCESTORS):
+            event = await self._event(run_id, execution_id)
+            if event is not None:
+                known = before is None or event.step < before
+                return await self._stored(created.project, event) if known else None
+            if created.forked_from is None:
+                return None
+            run_id = created.forked_from.run_id
+            before = created.forked_from.step if before is None else min(before, created.forked_from.step)
+            rows = await self._pool.fetch(QUERIES.events_page, run_id, 0, 1, 0)  # one event, however large
+            if not rows:
+                return None
+            above = ev.RunCreated.model_validate(json.loads(rows[0]["event"]))
+            if above.project != created.project:
+                return None
+            created = above
+        return None
+
+    async def _event(self, run_id: UUID, execution_id: UUID) -> Any:
+        names = {"tool_call_finished": "execution_id", "tool_call_denied": "execution_id", "child_ended": "child_id"}
+        beginnings = [f'{{"type":"{kind}","{name}":"{execution_id}"' for kind, name in names.items()]
+        rows = await self._pool.fetch(QUERIES.output_event, run_id, beginnings)
+        return _EVENTS.validate_python(json.loads(rows[0]["event"])) if rows else None
+
+    async def _stored(self, project: str, event: Any) -> StoredOutput | None:
+        if isinstance(event, ev.ChildEnded):
+            answer = event.final if event.status == "completed" else {"status": event.status, "reason": event.reason}
+            return _output(f"agent:{event.child_id}", event, event.status, as_text(answer))
+        if not isinstance(event, ev.ToolCallFinished) or not event.blob:
+            return _output(event.tool, event, call_status(event), as_text(response_of(event)))
+        rows = await self._pool.fetch(QUERIES.texts, project, [event.result_digest or ""], MAX_RESULT_BYTES)
+        if not rows:
+            return None
+        text = await asyncio.to_thread(_text_of_blob, bytes(rows[0]["data"]))
+        return _output(event.tool, event, call_status(event), text)
+
+    def _keep(self, key: tuple[UUID, UUID], output: StoredOutput) -> None:
+        self._kept[key] = output
+        while sum(len(one.data) for one in self._kept.values()) > MAX_CACHED_BYTES and len(self._kept) > 1:
+            self._kept.pop(next(iter(self._kept)))
+
+
+def _output(tool: str, event: Any, status: str, text: str) -> StoredOutput:
+    return StoredOutput(tool=tool, step=event.step, status=status, data=text.encode("utf-8", "replace"))
+
+
+def _text_of_blob(data: bytes) -> str:
+    """Return a stored result as its preview has it: a text as it is, else JSON; a worker may have sent anything."""
+    text = data.decode("utf-8", "replace")
+    if not text.startswith('"'):
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, str) else text
