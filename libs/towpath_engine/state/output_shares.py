@@ -1,8 +1,8 @@
 """Which outputs a prompt shows, and how much of each: whole ones, previews, or the id alone.
 
-The newest step comes first; what it leaves of the room is for the step before it. Outputs of one step share its room by
-max-min fairness: what is small is whole, and the rest have equal parts. What is shown of an output never grows again,
-as newer ones only take room away, so the state keeps no more than is shown.
+The newest step comes first; what it leaves of the room is for the steps before it. Outputs of one step share its room
+by max-min fairness: what is small is whole, and the rest have equal parts. What is shown of an output never grows
+again, as newer ones only take room away, so the state keeps no more than is shown.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,10 @@ from towpath_contracts.tools.previews import (
     last_bytes,
     text_bytes,
 )
+
+LEFT_TO_OLDER = 4
+"""A step that can't be shown whole leaves this part of the room to what came before it, where that needs it: a result
+that is cut anyway must not take small ones away."""
 
 LEAST_SHOWN = 300
 """Bytes: less room than that is no preview, as the line about what is left out has about half of it."""
@@ -45,11 +49,15 @@ def divide_outputs(
     shown: list[FullToolOutput] = []
     hidden: list[FullToolOutput] = []
     room = limit
-    for _step, group in groupby(outputs, key=lambda output: output.step):
+    older = sum(text_bytes(output.text) for output in outputs)
+    for _step, members in groupby(outputs, key=lambda output: output.step):
+        group = list(members)
         if hidden:
             hidden += group
             continue
-        own, left_out = _shown_of_step(list(group), room)
+        size = sum(text_bytes(output.text) for output in group)
+        older -= size
+        own, left_out = _shown_of_step(group, room if size <= room else room - min(older, room // LEFT_TO_OLDER))
         shown += own
         hidden += left_out
         room -= sum(text_bytes(output.text) for output in own)

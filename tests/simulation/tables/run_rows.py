@@ -7,6 +7,7 @@ a key makes one run. The names of the methods are those of the statements.
 import json
 from collections import Counter, defaultdict
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
@@ -295,18 +296,15 @@ class RunRows(RunRecordRows):
 
     def texts(self, _session: Session, project: str, digests: list[str], limit: int) -> list[Row]:
         held = {digest: data for digest in digests if (data := self.blobs.get((project, digest))) is not None}
-        found, total = [], 0
-        for digest, data in sorted(held.items(), key=lambda blob: (len(blob[1]), blob[0])):
-            total += len(data)
-            if total <= limit:
-                found.append({"digest": digest, "data": data})
-        return found
+        blobs = sorted(held.items(), key=lambda blob: (len(blob[1]), blob[0]))
+        totals = accumulate(len(data) for _, data in blobs)
+        return [
+            {"digest": blob[0], "data": blob[1]} for blob, total in zip(blobs, totals, strict=True) if total <= limit
+        ]
 
     def output_event(self, _session: Session, run_id: UUID, beginnings: list[str]) -> list[Row]:
-        kinds = ("tool_call_finished", "tool_call_denied", "child_ended")
-        own = (row for row in self.events.get(run_id, {}).values() if row["type"] in kinds)
-        found = (row["event"] for row in own if row["event"].startswith(tuple(beginnings)))
-        return [{"event": event} for event in found][:1]
+        texts = (row["event"] for row in self.events[run_id].values())
+        return [{"event": text} for text in texts if text.startswith(tuple(beginnings))][:1]
 
     def text_sizes(self, _session: Session, project: str, digests: list[str]) -> list[Row]:
         held = [(digest, self.blobs.get((project, digest))) for digest in digests]

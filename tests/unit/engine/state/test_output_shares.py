@@ -93,8 +93,20 @@ def test_an_earlier_step_has_what_the_newest_one_leaves() -> None:
     shown, hidden, _ = divide_outputs(
         [output("n" * 1_000, 3, 3), output("o" * 5_000, 2, 2), output("x" * 9, 1, 1)], 2_000
     )
-    assert [text_bytes(one.text) for one in shown] == [1_000, 999]
-    assert [one.execution_id.int for one in hidden] == [1], "there is no room left, and nothing older has any"
+    assert [text_bytes(one.text) for one in shown] == [1_000, 990, 9]
+    shown, hidden, _ = divide_outputs([output("n" * 1_000, 3, 3), output("o" * 5_000, 2, 2), output("x", 1, 1)], 1_200)
+    assert [one.execution_id.int for one in shown] == [3]
+    assert [one.execution_id.int for one in hidden] == [2, 1], "nothing older has room where something has none"
+
+
+def test_a_large_result_does_not_take_small_older_ones_away() -> None:
+    older = [output("o" * 300, step, step) for step in (3, 2, 1)]
+    shown, hidden, size = divide_outputs([output("n" * 90_000, 4, 4), *older], 32_768)
+    assert ([text_bytes(one.text) for one in shown[1:]], hidden, size) == ([300] * 3, [], 32_768)
+    larger = [output("o" * 9_000, 3, 3), *older[1:]]
+    shown, hidden, _ = divide_outputs([output("n" * 90_000, 4, 4), *larger], 32_768)
+    assert text_bytes(shown[0].text) == 32_768 * 3 // 4, "it leaves a quarter, and no more"
+    assert [text_bytes(one.text) for one in shown[1:]] == [8_192 - 600, 300, 300]
 
 
 def test_of_too_many_results_in_one_step_the_first_have_previews() -> None:

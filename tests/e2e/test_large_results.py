@@ -1,0 +1,155 @@
+"""Large results from outside: shown by beginning and end, read in parts, searched; in all kinds of runs, and forks."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+import pytest_asyncio
+from tests.support.places import TESTS
+from tests.support.platform.goal_platform import respond, use
+from tests.support.worker.report_tools import NEEDLE, REPORT
+
+from towpath import Client, Goal, Objective
+from towpath_contracts.tools.previews import text_bytes
+from towpath_embedded.platform import Platform
+from towpath_embedded.processes.role_process import AgentLaunch, WorkerLaunch
+from towpath_embedded.servers.postgres_identity import temporary_folder
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TOOLS = TESTS / "support" / "worker" / "report_tools.py"
+SIZE = len(REPORT.encode())
+FOUND = {"found": NEEDLE, "tool": "report.read", "bytes": SIZE}
+POLICY = """
+kind: Policy
+rules:
+  - {name: report, tool: "report.*", effect: allow}
+  - {name: plan, tool: "plan_*", effect: allow}
+  - {name: strangers, tool: report.send, effect: deny, when: 'origin.worst_sink == "untrusted"'}
+"""
+SEARCH = {
+    "name": "search",
+    "model": "agent:finder",
+    "goal": {"validate_steps": False},
+    "agents": [
+        {
+            "key": "finder",
+            "is_default": True,
+            "allow_respond": True,
+            "equipped_tools": ["report.read", "plan_setup"],
+        }
+    ],
+}
+SCRIPTED = {
+    "name": "scripted",
+    "agents": [
+        {
+            "key": "reader",
+            "is_default": True,
+            "allow_respond": True,
+            "equipped_tools": ["report.read", "report.part", "report.send"],
+        }
+    ],
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client() -> AsyncIterator[Client]:
+    with temporary_folder() as folder:
+        (folder / "policy.yaml").write_text(POLICY)
+        policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}}
+        workers = [WorkerLaunch(modules=(str(TOOLS),)), AgentLaunch(target=f"{TOOLS}:Finder", name="finder")]
+        async with (
+            Platform(folder / "d", role_environment=policy, workers=workers, durable=False, starts="fork") as running,
+            Client(running.client_url) as connected,
+        ):
+            for network in (SEARCH, SCRIPTED):
+                await connected.networks.publish(network)
+            yield connected
+
+
+async def events(client: Client, run_id: UUID, kind: str) -> list[Any]:
+    async with asyncio.timeout(60):
+        return [entry.event async for entry in client.events(run_id) if entry.event.type == kind]
+
+
+async def replayed(client: Client, run_id: UUID) -> str:
+    answer = await client._transport.request("GET", f"/v1/runs/{run_id}/replay")
+    return str(answer["verdict"])
+
+
+async def test_a_large_result_is_found_by_search_and_read_in_part(client: Client) -> None:
+    done = await client.run("search", "Find the word.", timeout=90)
+    assert (done.status, done.final) == ("completed", FOUND), done
+    calls = await events(client, done.run_id, "tool_call_finished")
+    assert [(one.tool, one.status) for one in calls] == [
+        ("report.read", "succeeded"),
+        ("output_search", "succeeded"),
+        ("output_read", "succeeded"),
+    ]
+    large = calls[0]
+    assert large.blob and large.result is None and large.preview.size == SIZE
+    assert REPORT.startswith(large.preview.head) and REPORT.endswith(large.preview.tail)
+    assert await replayed(client, done.run_id) == "identical"
+    entries = (await client.audit.search(run_id=done.run_id)).entries
+    decided = [(one.tool, one.verdict) for one in entries if one.phase == "decision"]
+    assert sorted(decided) == [("output_read", "allow"), ("output_search", "allow"), ("report.read", "allow")]
+
+
+async def test_a_fork_reads_what_its_parent_was_given_before_it(client: Client) -> None:
+    done = await client.run("search", "Find the word.", timeout=90)
+    fork = await client.fork(done.run_id, 2)
+    ended = await client.result(fork.run_id, timeout=90)
+    assert (ended.status, ended.final) == ("completed", FOUND), ended
+    calls = await events(client, fork.run_id, "tool_call_finished")
+    assert [one.tool for one in calls] == ["output_search", "output_read"], "the report is not read again"
+    again = await client.fork(fork.run_id, 3)
+    assert (await client.result(again.run_id, timeout=90)).final == FOUND, "a fork of a fork does so too"
+    assert [await replayed(client, run) for run in (fork.run_id, again.run_id)] == ["identical", "identical"]
+
+
+async def test_a_goal_run_and_a_background_run_read_large_results(client: Client) -> None:
+    goal = await client.run("search", goal=Goal("Find it.", criteria=[f"claimed.found == '{NEEDLE}'"]), timeout=90)
+    assert (goal.status, goal.reason) == ("completed", "criteria_met"), goal
+    objective = await client.run("search", background=Objective("Find it."), timeout=90)
+    assert objective.status == "completed", objective
+    for done in (goal, objective):
+        calls = await events(client, done.run_id, "tool_call_finished")
+        assert [one.tool for one in calls][-3:] == ["report.read", "output_search", "output_read"]
+        assert NEEDLE in str(calls[-1].result)
+        assert await replayed(client, done.run_id) == "identical"
+
+
+async def test_a_run_reads_the_outputs_of_no_other_run(client: Client) -> None:
+    first = await client.run("search", "Find the word.", timeout=90)
+    (large, *_) = await events(client, first.run_id, "tool_call_finished")
+    other = await client.run("search", str(large.execution_id), timeout=90)
+    assert other.final["status"] == "failed" and "output_unknown" in other.final["said"], other
+    early = await client.fork(first.run_id, 1)
+    calls = await events(client, early.run_id, "tool_call_finished")
+    assert [one.tool for one in calls] == ["report.read", "output_search", "output_read"], "it has none of its parent's"
+
+
+async def test_an_address_in_a_part_is_as_untrusted_as_in_the_output(client: Client) -> None:
+    first = [use("report.read", "reader"), respond("read")]
+    done = await client.run("scripted", "Read it.", script=first, timeout=90)
+    (large,) = await events(client, done.run_id, "tool_call_finished")
+    at = REPORT.encode().index(b"ann@acme")
+    part = {"execution_id": str(large.execution_id), "offset": at, "limit": len(b"ann@acme.example")}
+    script = [use("output_read", "reader", **part), use("report.send", "reader", to="ann@acme.example")]
+    fork = await client.fork(done.run_id, 2, script=[*script, respond("tried")])
+    (denied,) = await events(client, fork.run_id, "tool_call_denied")
+    assert denied.denial.rule == "strangers" and "report.read returned" in denied.denial.reason
+
+
+async def test_two_results_of_one_step_share_the_room(client: Client) -> None:
+    calls = [{"tool_name": "report.part", "tool_params": {"number": number}} for number in (1, 2)]
+    both = {"agent": "reader", "action": "USE_TOOL", "action_details": {"calls": calls}}
+    done = await client.run("scripted", "Read them.", script=[both, respond("read")], timeout=90)
+    fork = await client.fork(done.run_id, 2, script=[respond("seen")])
+    (forked,) = await events(client, fork.run_id, "run_forked")
+    texts = [one["text"] for one in forked.inherited["outputs"]]
+    assert [text_bytes(text) for text in texts] == [16_384, 16_384]
+    assert all("of 20000 bytes are shown" in text for text in texts)
