@@ -1,10 +1,13 @@
 """Large results from outside: shown by beginning and end, read in parts, searched; in all kinds of runs, and forks."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
+import httpx2
 import pytest
 import pytest_asyncio
 from tests.support.places import TESTS
@@ -56,7 +59,7 @@ SCRIPTED = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def client() -> AsyncIterator[Client]:
+async def url() -> AsyncIterator[str]:
     with temporary_folder() as folder:
         (folder / "policy.yaml").write_text(POLICY)
         policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}}
@@ -67,7 +70,13 @@ async def client() -> AsyncIterator[Client]:
         ):
             for network in (SEARCH, SCRIPTED):
                 await connected.networks.publish(network)
-            yield connected
+            yield running.client_url
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(url: str) -> AsyncIterator[Client]:
+    async with Client(url) as connected:
+        yield connected
 
 
 async def events(client: Client, run_id: UUID, kind: str) -> list[Any]:
@@ -153,3 +162,27 @@ async def test_two_results_of_one_step_share_the_room(client: Client) -> None:
     texts = [one["text"] for one in forked.inherited["outputs"]]
     assert [text_bytes(text) for text in texts] == [16_384, 16_384]
     assert all("of 20000 bytes are shown" in text for text in texts)
+
+
+async def test_a_large_result_is_had_whole_and_in_ranges_from_outside(client: Client, url: str) -> None:
+    done = await client.run("search", "Find the word.", timeout=90)
+    (large, search, _) = await events(client, done.run_id, "tool_call_finished")
+    assert await client.output(done.run_id, large.execution_id) == REPORT
+    assert (await client.output(done.run_id, search.execution_id))["bytes"] == SIZE
+    async with httpx2.AsyncClient(base_url=f"{url}/v1/runs/{done.run_id}/tools/", timeout=30) as http:
+        whole = await http.get(f"{large.execution_id}/output")
+        assert (whole.status_code, whole.content, whole.headers["Accept-Ranges"]) == (200, REPORT.encode(), "bytes")
+        assert whole.headers["Content-Type"] == "text/plain; charset=utf-8"
+        at = search.result["matches"][0]["offset"]
+        part = await http.get(f"{large.execution_id}/output", headers={"Range": f"bytes={at}-{at + 7}"})
+        assert (part.status_code, part.text) == (206, "The word")
+        assert part.headers["Content-Range"] == f"bytes {at}-{at + 7}/{SIZE}"
+        beyond = await http.get(f"{large.execution_id}/output", headers={"Range": f"bytes={SIZE}-"})
+        assert (beyond.status_code, beyond.json()["code"]) == (416, "range_invalid")
+        answer = await http.get(f"{search.execution_id}/output")
+        assert (answer.headers["Content-Type"], answer.json()["tool"]) == ("application/json", "report.read")
+        assert (await http.get(f"{done.run_id}/output")).json()["code"] == "tool_call_not_found"
+    words = ["runs", "output", str(done.run_id), str(large.execution_id), "--server", url]
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "towpath.cli", *words, stdout=subprocess.PIPE)
+    printed, _ = await process.communicate()
+    assert (process.returncode, printed) == (0, REPORT.encode())

@@ -27,7 +27,7 @@ from towpath_fabric.clock import monotonic
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """One request. `asked` is its wire form, with everything that has no short name here."""
+    """One request. `decision_request` is its wire form, with everything that has no short name here."""
 
     decision_request: DecisionRequest
     deadline_s: float = float("inf")
@@ -77,7 +77,7 @@ class AgentRequest:
 
     @property
     def outputs(self) -> tuple[FullToolOutput, ...]:
-        """Full outputs of tools in this epoch, oldest first; untrusted text."""
+        """Outputs of tools in this epoch, untrusted text; `cut` says how large one is of which a part is shown."""
         return self.decision_request.context.outputs
 
     @property

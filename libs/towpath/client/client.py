@@ -225,6 +225,11 @@ class Client(ClientResources):
 
         return GoalView.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/goal"))
 
+    async def output(self, run_id: UUID | str, execution_id: UUID | str) -> Any:
+        """Return all that a call of a run returned, however large, or its failure or denial. HTTP only."""
+        path = f"/v1/runs/{_uuid(run_id)}/tools/{_uuid(execution_id)}"
+        return (await self._transport.request("GET", path))["result"]
+
     async def messages(self, run_id: UUID | str) -> "RunMessages":
         """Return a run as a conversation, its current turn included. HTTP only."""
         from towpath_readings.transcript import RunMessages

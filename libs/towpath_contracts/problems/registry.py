@@ -286,6 +286,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "caller_taken", 409, "The caller belongs to another project", "Choose another name: a caller has one project."
     ),
     ProblemKind("tool_call_not_found", 404, "The run has no such tool call", "List them: towpath runs show RUN."),
+    ProblemKind("range_invalid", 416, "The output has no such bytes", "Ask for bytes below the size that is named."),
     ProblemKind("port_busy", 0, "A port is taken", "Stop its owner, or choose another: towpath up --port auto."),
     ProblemKind(
         "already_up", 0, "Towpath already runs on this data folder", "Use it, or stop it first: Ctrl-C in its terminal."

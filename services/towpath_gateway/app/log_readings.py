@@ -79,9 +79,17 @@ class LogReadings:
         async with self._whole.held(project):
             yield await self._platform.blob(project, run_id, digest)
 
-    def answer(self, project: str, parts: list[bytes]) -> Response:
-        """Return the answer of JSON in *parts*, which counts as unread until it has gone."""
-        return _PiecedAnswer(self.unread, project, parts)
+    def answer(
+        self,
+        project: str,
+        parts: list[bytes],
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        media_type: str = "application/json",
+    ) -> Response:
+        """Return the answer in *parts*, which counts as unread until it has gone."""
+        return _PiecedAnswer(self.unread, project, parts, status, headers, media_type)
 
     def _refuse_who_reads_nothing(self, project: str) -> None:
         if self.unread[project] >= UNREAD_BYTES:
@@ -113,10 +121,16 @@ async def json_parts(message: BaseModel, written: Mapping[str, bytes] | None = N
 
 
 class _PiecedAnswer(Response):
-    media_type = "application/json"
-
-    def __init__(self, unread: Counter[str], project: str, parts: list[bytes]) -> None:
-        super().__init__(media_type=self.media_type)
+    def __init__(
+        self,
+        unread: Counter[str],
+        project: str,
+        parts: list[bytes],
+        status: int,
+        headers: Mapping[str, str] | None,
+        media_type: str,
+    ) -> None:
+        super().__init__(status_code=status, headers=headers, media_type=media_type)
         self._unread = unread
         self._project = project
         self._parts = parts

@@ -19,6 +19,7 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]+)(?::\d*)?")
 
+_RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})", re.IGNORECASE)
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?=$|[,;\s])", re.IGNORECASE)
 
 
@@ -91,3 +92,24 @@ def _host_name(host: str | None) -> str:
     """Return the name without its port; nothing of what is no name and port (RFC 9110 section 7.2)."""
     found = _HOST.fullmatch((host or "").lower())
     return found.group(1) if found else ""
+
+
+def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
+    """Return where the bytes begin and end that `Range` asks for; None is all of them.
+
+    Several ranges, other units and what is no range are passed over, as RFC 9110 lets us. Raises ValueError where
+    *size* bytes have none of it.
+    """
+    found = _RANGE.fullmatch((header or "").strip())
+    if found is None or found.group(1) == found.group(2) == "":
+        return None
+    first, last = found.groups()
+    if not first:
+        start, end = max(0, size - int(last)), size
+    else:
+        start, end = int(first), min(size, int(last) + 1 if last else size)
+        if last and int(last) < start:
+            return None
+    if start >= end:
+        raise ValueError(f"there are {size} bytes")
+    return start, end

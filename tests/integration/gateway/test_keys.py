@@ -70,7 +70,7 @@ async def test_a_project_never_sees_the_runs_of_another(place: Place) -> None:
         assert place.peer.requests("task.submit.alice")
         assert (await alice.get(f"/v1/runs/{run_id}")).json()["project"] == "shop"
         assert (await bob.get("/v1/runs")).json()["runs"] == []
-        for path in ("", "/events", "/history", f"/tools/{uuid.uuid4()}"):
+        for path in ("", "/events", "/history", f"/tools/{uuid.uuid4()}", f"/tools/{uuid.uuid4()}/output"):
             answer = await bob.get(f"/v1/runs/{run_id}{path}")
             assert (answer.status_code, answer.json()["code"]) == (404, "run_not_found"), path
         streamed = await bob.get(f"/v1/runs/{run_id}/events", headers={"Accept": "text/event-stream"})

@@ -224,9 +224,13 @@ async def test_a_large_result_is_fetched_and_checked(
     )
     await peer.add(run, finished)
     answer = await client.get(f"/v1/runs/{run.run_id}/tools/{execution_id}")
+    part = await client.get(f"/v1/runs/{run.run_id}/tools/{execution_id}/output", headers={"Range": "bytes=-9"})
     if damaged:
         assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+        assert (part.status_code, part.json()["code"]) == (500, "internal"), "nor a part of it"
     else:
         assert answer.json()["result"] == json.loads(data)
+        assert (part.status_code, part.content, part.headers["Content-Type"]) == (206, data[-9:], "application/json")
     asked = peer.requests(rpc.BLOB_GET_RUNS.subject)
     assert {(body["digest"], body["run_id"]) for body in asked} == {(digest, str(run.run_id))}
+    assert {body["project"] for body in asked} == {"default"}

@@ -22,7 +22,6 @@ CLAIMED_FOR = timedelta(seconds=5)
 
 Row = dict[str, Any]
 
-
 _TIMES = ("wake_at", "started_at")
 _UNMOVED: Row = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "calls": "{}"}
 """What a run is born with, where nothing else is said."""
@@ -297,10 +296,8 @@ class RunRows(RunRecordRows):
     def texts(self, _session: Session, project: str, digests: list[str], limit: int) -> list[Row]:
         held = {digest: data for digest in digests if (data := self.blobs.get((project, digest))) is not None}
         blobs = sorted(held.items(), key=lambda blob: (len(blob[1]), blob[0]))
-        totals = accumulate(len(data) for _, data in blobs)
-        return [
-            {"digest": blob[0], "data": blob[1]} for blob, total in zip(blobs, totals, strict=True) if total <= limit
-        ]
+        sized = zip(blobs, accumulate(len(data) for _, data in blobs), strict=True)
+        return [{"digest": digest, "data": data} for (digest, data), total in sized if total <= limit]
 
     def output_event(self, _session: Session, run_id: UUID, beginnings: list[str]) -> list[Row]:
         texts = (row["event"] for row in self.events[run_id].values())

@@ -27,8 +27,8 @@ from towpath_tas.adapters.keys import load_key
 TOWPATH = Path(sys.executable).parent / "towpath"
 COMMANDS = [
     *("demo", "run", "runs list", "runs show", "runs watch", "runs events", "runs cancel"),
-    *("runs replay", "runs export", "runs fork", "runs erase", "runs goal", "runs history", "runs tree"),
-    *("runs log", "plans check", "plans show"),
+    *("runs log", "runs output", "runs replay", "runs export", "runs fork", "runs erase", "runs goal", "runs history"),
+    *("runs tree", "plans check", "plans show"),
     *("workspace ls", "workspace cat", "workspace diff", "workspace export"),
     *("queues dead list", "queues dead show", "queues dead requeue", "queues dead discard"),
     *("switches list", "switches pause", "switches resume"),

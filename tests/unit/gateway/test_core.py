@@ -30,6 +30,7 @@ from towpath_gateway.core.api_keys import (
     split_key,
 )
 from towpath_gateway.core.headers import (
+    byte_range,
     idempotency_key,
     last_event_id,
     preferred_wait,
@@ -361,3 +362,28 @@ def test_a_call_known_from_its_event_alone_has_no_text_yet() -> None:
     rows = [{"request_id": first, "step": 1, "model": "scripted:"}, {"request_id": second, "step": 2, "prompt": ""}]
     assert requests_with_text(rows) == {second}
     assert run_debug(rows, frozenset({first, second})).missing == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "part"),
+    [
+        (None, None),
+        ("bytes=0-9", (0, 10)),
+        ("Bytes=90-", (90, 100)),
+        ("bytes=90-400", (90, 100)),
+        ("bytes=-5", (95, 100)),
+        ("bytes=-500", (0, 100)),
+        ("bytes=-", None),
+        ("bytes=9-3", None),
+        ("bytes=0-1,5-6", None),
+        ("lines=0-1", None),
+    ],
+)
+def test_a_range_names_the_bytes_that_are_sent(header: str | None, part: tuple[int, int] | None) -> None:
+    assert byte_range(header, 100) == part
+
+
+@pytest.mark.parametrize("header", ["bytes=100-", "bytes=100-200", "bytes=-0"])
+def test_a_range_beyond_the_end_is_refused(header: str) -> None:
+    with pytest.raises(ValueError, match="100 bytes"):
+        byte_range(header, 100)

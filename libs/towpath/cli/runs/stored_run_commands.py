@@ -18,7 +18,7 @@ from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column, OutputPrinter
+from towpath.cli.shared.output import Column, OutputPrinter, show_text
 from towpath.cli.shared.text import json_escaped, one_line, plain_json
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -53,6 +53,7 @@ def add_to(app: App) -> None:
     """Add these commands to `towpath runs`."""
     app.command(history, help_epilogue=examples("towpath runs history 0192f3", "towpath runs history 0192f3 -o json"))
     app.command(log, help_epilogue=examples("towpath runs log 0192f3", "towpath runs log 0192f3 -o json"))
+    app.command(output, help_epilogue=examples("towpath runs output 0192f3 5b1c0f0e-… > report.txt"))
     app.command(replay, help_epilogue=_REPLAY)
     app.command(export, help_epilogue=examples("towpath runs export 0192f3 > golden/refund.jsonl"))
     app.command(
@@ -78,6 +79,21 @@ async def log(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) ->
         out.data(found.model_dump(mode="json"))
         return
     out.rows("entries", list(found.execution_log), _LOG, empty="Nothing was decided yet.")
+
+
+async def output(run: str, execution_id: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+    """Print all that a tool call returned, however large: a text as it is, all else as JSON.
+
+    Args:
+        run: The run's id, or its beginning or end.
+        execution_id: The call, as prompts, events and the record name it.
+    """
+    async with common.connect() as client:
+        result = await client.output(await short_ids.resolve_run_id(client, run), execution_id)
+    if isinstance(result, str) and common.is_plain:
+        show_text(result)
+    else:
+        common.out().data(result)
 
 
 async def replay(

@@ -1,7 +1,6 @@
 """`towpath workspace ls|cat|diff|export RUN`: the virtual files of a run, and its plan."""
 
 import difflib
-import sys
 from pathlib import Path
 from uuid import UUID
 
@@ -9,8 +8,8 @@ from cyclopts import App
 
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import one_line, printable
+from towpath.cli.shared.output import Column, OutputPrinter, show_text
+from towpath.cli.shared.text import one_line
 from towpath.client.client import Client
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -56,8 +55,8 @@ async def cat(
     """
     async with common.connect() as client:
         text = await client.workspaces.read(await short_ids.resolve_run_id(client, run), path, version)
-    if _is_plain(common):
-        _show(text)
+    if common.is_plain:
+        show_text(text)
     else:
         common.out().data({"path": path, "version": version, "content": text})
 
@@ -82,8 +81,8 @@ async def diff(
             first, before = await _earlier(client, run_id, file.path, first, wanted=since is not None)
             after = await client.workspaces.read(run_id, file.path)
             lines += _unified(file, first, before, after)
-    if _is_plain(common):
-        _show("".join(lines))
+    if common.is_plain:
+        show_text("".join(lines))
     else:
         common.out().data({"diff": "".join(lines), "deleted": list(view.deleted)})
 
@@ -118,17 +117,6 @@ def _write(folder: Path, texts: dict[str, str]) -> list[str]:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, "utf-8")
     return list(texts)
-
-
-def _is_plain(common: ConnectionOptions) -> bool:
-    """A text goes out as it is, also into a pipe, unless somebody asks for another form."""
-    return not common.as_json and common.output in (None, "table")
-
-
-def _show(text: str) -> None:
-    """Print a text; to a person's terminal without signs that would steer it, since a model wrote it."""
-    shown = "\n".join(map(printable, text.split("\n"))) if sys.stdout.isatty() else text
-    sys.stdout.write(shown)
 
 
 async def _earlier(client: Client, run_id: UUID, path: str, version: int, *, wanted: bool) -> tuple[int, str]:

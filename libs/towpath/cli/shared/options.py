@@ -51,6 +51,11 @@ class ConnectionOptions(OutputOptions):
     api_key: Annotated[str | None, Parameter(name="--api-key", env_var="TOWPATH_API_KEY")] = None
     "Key to ask with; the platform on ./.towpath needs none."
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a text goes out as it is, also into a pipe: unless somebody asks for another form."""
+        return not self.as_json and self.output in (None, "table")
+
     def address(self) -> str:
         """Return the address to ask."""
         from towpath.client.settings import running_server_url

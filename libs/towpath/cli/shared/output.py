@@ -43,6 +43,12 @@ def print_notice(line: str) -> None:
     print(printable(line), file=sys.stderr, flush=True)
 
 
+def show_text(text: str) -> None:
+    """Print a text; to a person's terminal without signs that would steer it, since a model or a tool wrote it."""
+    shown = "\n".join(map(printable, text.split("\n"))) if sys.stdout.isatty() else text
+    sys.stdout.write(shown)
+
+
 class OutputPrinter:
     """Prints what a command found, in the format asked for."""
 

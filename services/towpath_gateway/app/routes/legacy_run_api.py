@@ -1,4 +1,4 @@
-"""The synchronous API: run to the end, one instruction, a prompt, a tool payload.
+"""The synchronous API: run to the end, one instruction, a prompt, the payload and the output of a tool call.
 
 Giving up the wait changes nothing: the run goes on, and the problem says where it is.
 """
@@ -18,6 +18,7 @@ from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
 from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_contracts.text import as_text, stored_text
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.dependencies import (
     ClientSpan,
@@ -30,11 +31,11 @@ from towpath_gateway.app.dependencies import (
     json_answer,
     long_json_answer,
 )
-from towpath_gateway.app.log_readings import json_parts
+from towpath_gateway.app.log_readings import LogReadings, json_parts
 from towpath_gateway.app.routes.runs import IdempotencyKey, with_key
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import Principal
-from towpath_gateway.core.headers import preferred_wait
+from towpath_gateway.core.headers import byte_range, preferred_wait
 from towpath_gateway.core.run_answers import DebugModelCallList, RunAnswer, answered_requests, run_answer, run_debug
 from towpath_readings.execution_log import project_execution_log
 from towpath_readings.spans import SpanLink
@@ -227,16 +228,67 @@ async def get_tool_payload(
 ) -> Response:
     """Return arguments and result of a finished call in full; a large result is fetched from where it is stored."""
     readings, project = dependencies.readings, principal.project
-    async with readings.log(project, run_id) as entries:
-        found = project_execution_log(entries).tool_log.get(str(execution_id))
-        stored = blob_of(entries, execution_id)
-    if found is None:
-        raise ProblemError(problem("tool_call_not_found", f"{execution_id} has no outcome in run {run_id}"))
+    found, stored = await _ended_call(dependencies, project, run_id, execution_id)
     payload = ToolCallPayload(execution_id=execution_id, **found)
     if stored is None:
         return await long_json_answer(dependencies, project, payload)
     async with readings.blob(project, run_id, stored) as data:  # the JSON that was stored
         return readings.answer(project, await json_parts(payload, {"result": data}))
+
+
+@router.get(
+    "/v1/runs/{run_id}/tools/{execution_id}/output",
+    responses=documented("run_not_found", "run_erased", "tool_call_not_found", "range_invalid"),
+    summary="The output of a tool call as a text, in parts",
+)
+async def get_tool_output(
+    run_id: UUID,
+    execution_id: UUID,
+    dependencies: Dependencies,
+    principal: RunsReader,
+    wanted: Annotated[
+        str | None, Header(alias="Range", description="bytes=FIRST-LAST, bytes=FIRST-, bytes=-LAST")
+    ] = None,
+) -> Response:
+    """Return what the call returned: a text as it is, all else as JSON; the bytes that `Range` names, or all.
+
+    Bytes are counted as `output_read` and the previews of prompts count them.
+    """
+    readings, project = dependencies.readings, principal.project
+    found, stored = await _ended_call(dependencies, project, run_id, execution_id)
+    if stored is None:
+        result = found["result"]
+        return _part_of_output(readings, project, as_text(result), wanted, is_text=isinstance(result, str))
+    async with readings.blob(project, run_id, stored) as data:
+        text, is_text = stored_text(data)
+        return _part_of_output(readings, project, text, wanted, is_text=is_text)
+
+
+async def _ended_call(
+    dependencies: GatewayDependencies, project: str, run_id: UUID, execution_id: UUID
+) -> tuple[JsonObject, str | None]:
+    """Return what the log of a run has of a call that ended, and the digest of a result that is stored apart."""
+    async with dependencies.readings.log(project, run_id) as entries:
+        found = project_execution_log(entries).tool_log.get(str(execution_id))
+        stored = blob_of(entries, execution_id)
+    if found is None:
+        raise ProblemError(problem("tool_call_not_found", f"{execution_id} has no outcome in run {run_id}"))
+    return found, stored
+
+
+def _part_of_output(readings: LogReadings, project: str, text: str, wanted: str | None, *, is_text: bool) -> Response:
+    data = text.encode("utf-8", "replace")
+    kind = "text/plain; charset=utf-8" if is_text else "application/json"
+    try:
+        part = byte_range(wanted, len(data))
+    except ValueError as error:
+        raise ProblemError(problem("range_invalid", str(error))) from error
+    headers = {"Accept-Ranges": "bytes"}
+    if part is None:
+        return readings.answer(project, [data], headers=headers, media_type=kind)
+    start, end = part
+    headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
+    return readings.answer(project, [data[start:end]], status=206, headers=headers, media_type=kind)
 
 
 def blob_of(entries: list[LogEntry], execution_id: UUID) -> str | None:

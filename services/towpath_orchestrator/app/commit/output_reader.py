@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
 from towpath_contracts.facts import InternalToolPermittedFact
-from towpath_contracts.text import as_text
+from towpath_contracts.text import as_text, stored_text
 from towpath_contracts.tools.calls import MAX_RESULT_BYTES
 from towpath_engine.handlers.calls.internal_tools import output_call
 from towpath_engine.rules.output_tools import StoredOutput, output_asked_for, part_of_output
@@ -108,7 +108,7 @@ class OutputReader:
         rows = await self._pool.fetch(QUERIES.texts, project, [event.result_digest or ""], MAX_RESULT_BYTES)
         if not rows:
             return None
-        text = await asyncio.to_thread(_text_of_blob, bytes(rows[0]["data"]))
+        text, _ = await asyncio.to_thread(stored_text, bytes(rows[0]["data"]))
         return _output(event.tool, event, call_status(event), text)
 
     def _keep(self, key: tuple[UUID, UUID], output: StoredOutput) -> None:
@@ -119,15 +119,3 @@ class OutputReader:
 
 def _output(tool: str, event: Any, status: str, text: str) -> StoredOutput:
     return StoredOutput(tool=tool, step=event.step, status=status, data=text.encode("utf-8", "replace"))
-
-
-def _text_of_blob(data: bytes) -> str:
-    """Return a stored result as its preview has it: a text as it is, else JSON; a worker may have sent anything."""
-    text = data.decode("utf-8", "replace")
-    if not text.startswith('"'):
-        return text
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, str) else text
