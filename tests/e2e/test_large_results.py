@@ -52,8 +52,10 @@ SCRIPTED = {
             "key": "reader",
             "is_default": True,
             "allow_respond": True,
-            "equipped_tools": ["report.read", "report.part", "report.send"],
-        }
+            "allowed_routes": ["second"],
+            "equipped_tools": ["report.read", "report.part", "report.send", "workspace_list"],
+        },
+        {"key": "second", "allow_respond": True},
     ],
 }
 
@@ -89,7 +91,7 @@ async def replayed(client: Client, run_id: UUID) -> str:
     return str(answer["verdict"])
 
 
-async def test_a_large_result_is_found_by_search_and_read_in_part(client: Client) -> None:
+async def test_a16_a_large_result_is_found_by_search_and_read_in_part(client: Client) -> None:
     done = await client.run("search", "Find the word.", timeout=90)
     assert (done.status, done.final) == ("completed", FOUND), done
     calls = await events(client, done.run_id, "tool_call_finished")
@@ -107,7 +109,7 @@ async def test_a_large_result_is_found_by_search_and_read_in_part(client: Client
     assert sorted(decided) == [("output_read", "allow"), ("output_search", "allow"), ("report.read", "allow")]
 
 
-async def test_a_fork_reads_what_its_parent_was_given_before_it(client: Client) -> None:
+async def test_a16_a_fork_reads_what_its_parent_was_given_before_it(client: Client) -> None:
     done = await client.run("search", "Find the word.", timeout=90)
     fork = await client.fork(done.run_id, 2)
     ended = await client.result(fork.run_id, timeout=90)
@@ -119,7 +121,7 @@ async def test_a_fork_reads_what_its_parent_was_given_before_it(client: Client) 
     assert [await replayed(client, run) for run in (fork.run_id, again.run_id)] == ["identical", "identical"]
 
 
-async def test_a_goal_run_and_a_background_run_read_large_results(client: Client) -> None:
+async def test_a16_a_goal_run_and_a_background_run_read_large_results(client: Client) -> None:
     goal = await client.run("search", goal=Goal("Find it.", criteria=[f"claimed.found == '{NEEDLE}'"]), timeout=90)
     assert (goal.status, goal.reason) == ("completed", "criteria_met"), goal
     objective = await client.run("search", background=Objective("Find it."), timeout=90)
@@ -131,14 +133,57 @@ async def test_a_goal_run_and_a_background_run_read_large_results(client: Client
         assert await replayed(client, done.run_id) == "identical"
 
 
-async def test_a_run_reads_the_outputs_of_no_other_run(client: Client) -> None:
+async def test_a16_a_run_reads_the_outputs_of_no_other_run(client: Client) -> None:
     first = await client.run("search", "Find the word.", timeout=90)
     (large, *_) = await events(client, first.run_id, "tool_call_finished")
     other = await client.run("search", str(large.execution_id), timeout=90)
     assert other.final["status"] == "failed" and "output_unknown" in other.final["said"], other
-    early = await client.fork(first.run_id, 1)
-    calls = await events(client, early.run_id, "tool_call_finished")
-    assert [one.tool for one in calls] == ["report.read", "output_search", "output_read"], "it has none of its parent's"
+
+
+async def test_a16_a_fork_reads_nothing_of_the_step_that_it_does_anew(client: Client) -> None:
+    done = await client.run("scripted", "Read it.", script=[use("report.read", "reader"), respond("read")], timeout=90)
+    (large,) = await events(client, done.run_id, "tool_call_finished")
+    fates = []
+    for step in (1, 2):
+        script = [use("output_read", "reader", execution_id=str(large.execution_id)), respond("tried")]
+        fork = await client.fork(done.run_id, step, script=script)
+        (call,) = await events(client, fork.run_id, "tool_call_finished")
+        fates.append(call.failure.code if call.failure is not None else call.status)
+    assert fates == ["output_unknown", "succeeded"]
+
+
+async def test_what_stands_in_the_log_is_read_as_what_is_stored_elsewhere(client: Client) -> None:
+    """Also the reason of a denial, and what was read before."""
+    calls = [("report.part", {"number": 7}), ("report.send", {"to": "nobody-said"}), ("workspace_list", {})]
+    script = [use(tool, "reader", **args) for tool, args in calls]
+    done = await client.run("scripted", "Read it.", script=[*script, respond("read")], timeout=90)
+    ended = await events(client, done.run_id, "tool_call_finished")
+    (denied,) = await events(client, done.run_id, "tool_call_denied")
+    ids = [str(one.execution_id) for one in (ended[0], denied)]
+    reads = [
+        use("output_read", "reader", execution_id=one, offset=offset)
+        for one, offset in zip(ids, (19_990, 0), strict=True)
+    ]
+    fork = await client.fork(done.run_id, 4, script=[*reads, respond("seen")])
+    part, why = [one.result for one in await events(client, fork.run_id, "tool_call_finished")]
+    assert (part["text"], part["offset"], part["next_offset"]) == ("7" * 10, 19_990, None)
+    assert (why["tool"], why["status"]) == (denied.tool, "denied") and denied.denial.reason in why["text"]
+
+
+async def test_a_new_agent_of_the_run_reads_what_an_earlier_one_was_given(client: Client) -> None:
+    """It sees nothing of it: it has to be told the id."""
+    done = await client.run("scripted", "Read it.", script=[use("report.read", "reader"), respond("read")], timeout=90)
+    (large,) = await events(client, done.run_id, "tool_call_finished")
+    routed = {"target_agent_name": "second", "context": f"Look into {large.execution_id}."}
+    script = [
+        {"agent": "reader", "action": "ROUTE_TO_AGENT", "action_details": routed},
+        use("output_search", "second", execution_id=str(large.execution_id), text="Halyard"),
+        {**respond("found"), "agent": "second"},
+    ]
+    fork = await client.fork(done.run_id, 2, script=script)
+    (call,) = await events(client, fork.run_id, "tool_call_finished")
+    assert (call.agent_key, call.status, len(call.result["matches"])) == ("second", "succeeded", 1)
+    assert await replayed(client, fork.run_id) == "identical"
 
 
 async def test_an_address_in_a_part_is_as_untrusted_as_in_the_output(client: Client) -> None:
