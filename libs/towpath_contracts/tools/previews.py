@@ -7,9 +7,13 @@ Bytes are those of UTF-8, as in every limit of a prompt.
 from pydantic import Field
 
 from towpath_contracts.base import MessagePart
+from towpath_contracts.canonical import canonical_json
 
 PREVIEW_BYTES = 65_536
 """Of a large result, in the outcome that names its blob: as much as a result has that travels whole."""
+
+CARRIED_BYTES = 2 * PREVIEW_BYTES
+"""Of a preview as JSON, where a control character has six: a fact holds it beside everything else."""
 
 HEAD_PARTS, ALL_PARTS = 3, 4
 """Of the room of a preview its beginning has three quarters, and its end the rest."""
@@ -21,6 +25,11 @@ class OutputPreview(MessagePart):
     head: str = Field(default="", max_length=PREVIEW_BYTES)
     tail: str = Field(default="", max_length=PREVIEW_BYTES)
     size: int = Field(default=0, ge=0)
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether it is small enough for the messages that carry it."""
+        return text_bytes(canonical_json(self.head)) + text_bytes(canonical_json(self.tail)) <= CARRIED_BYTES
 
     @property
     def text(self) -> str:
@@ -62,6 +71,12 @@ def preview_of(text: str, most: int = PREVIEW_BYTES) -> OutputPreview:
         return OutputPreview(head=text, size=size)
     head = first_bytes(text, most * HEAD_PARTS // ALL_PARTS)
     return OutputPreview(head=head, tail=last_bytes(text, most - text_bytes(head)), size=size)
+
+
+def recorded_preview(text: str) -> OutputPreview:
+    """Return the preview of a stored result: a shorter one of a text that is much longer as JSON."""
+    preview = preview_of(text)
+    return preview if preview.is_carried else preview_of(text, CARRIED_BYTES // 6 - 1)
 
 
 def _continues(byte: int) -> bool:

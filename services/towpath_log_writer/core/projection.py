@@ -245,6 +245,9 @@ def _call_summary(event: ev.ToolCallFinished, result: str | None) -> dict[str, A
         "status": event.status,
         "duration_ms": event.duration_ms,
     }
+    if event.blob and event.preview is not None:
+        preview = truncate(plain(event.preview.text), RESULT_CHARS)
+        return {**shown, "preview": preview, "result_digest": event.result_digest}
     if result is not None and len(result) > RESULT_CHARS:
         return {**shown, "preview": truncate(result, RESULT_CHARS), "result_digest": event.result_digest}
     return {**shown, "result": event.result}

@@ -76,7 +76,7 @@ def reported(call: LedgerCall, outcome: ToolOutcome, result_digest: str | None) 
         result_digest=result_digest,
         result_bytes=outcome.result_bytes,
         blob=outcome.blob,
-        preview=outcome.preview,
+        preview=outcome.preview if outcome.preview is not None and outcome.preview.is_carried else None,
         failure=outcome.failure,
         duration_ms=outcome.duration_ms,
         worker=outcome.worker,

@@ -17,7 +17,7 @@ from towpath.tools.context import ToolContext
 from towpath.tools.declaration import AnyTool
 from towpath.tools.secrets import SecretMissingError
 from towpath_contracts.tools.calls import EffectClass, ProbeWord, ToolFailure, ToolOutcome
-from towpath_contracts.tools.previews import preview_of
+from towpath_contracts.tools.previews import recorded_preview
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.nats.bus import Bus
@@ -330,4 +330,4 @@ def _result_fields(result: EncodedResult) -> dict[str, Any]:
     if not result.is_large:
         return {**about, "result": result.value}
     text = result.value if isinstance(result.value, str) else result.data.decode()
-    return {**about, "blob": True, "preview": preview_of(text)}
+    return {**about, "blob": True, "preview": recorded_preview(text)}

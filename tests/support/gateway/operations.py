@@ -21,6 +21,7 @@ OPERATIONS = [
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/workspace", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/workspace/a.txt", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/tools/{uuid.uuid4()}", None),
+    ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/tools/{uuid.uuid4()}/output", None),
     ("networks:write", "POST", "/v1/networks", {"spec": {}}),
     ("networks:read", "POST", "/v1/networks/validate", {"spec": {}}),
     ("networks:read", "POST", "/v1/networks/n/prompt", {}),

@@ -1,9 +1,18 @@
 """Previews: never longer than they may be, cut between characters, and of a short text all of it."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towpath_contracts.tools.previews import first_bytes, last_bytes, preview_of, text_bytes
+from towpath_contracts.tools.previews import (
+    CARRIED_BYTES,
+    OutputPreview,
+    first_bytes,
+    last_bytes,
+    preview_of,
+    recorded_preview,
+    text_bytes,
+)
 
 TEXTS = st.text(st.sampled_from('aé€😀\n"\x00'), max_size=60)
 
@@ -34,3 +43,11 @@ def test_a_long_text_is_shown_by_three_quarters_of_its_beginning_and_one_of_its_
     preview = preview_of("a" * 900 + "z" * 100, 400)
     assert (len(preview.head), len(preview.tail), preview.size) == (300, 100, 1_000)
     assert preview.text == "a" * 300 + "\n…\n" + "z" * 100
+
+
+@pytest.mark.parametrize("text", ["x" * 90_000, '"' * 90_000, "\x00" * 90_000, "\x01é" * 50_000, "\x00" * 30_000])
+def test_a_recorded_preview_is_carried_whatever_it_holds(text: str) -> None:
+    preview = recorded_preview(text)
+    assert preview.is_carried and len(preview.model_dump_json().encode()) <= CARRIED_BYTES + 60
+    assert preview.size == len(text.encode()) and len(preview.head.encode()) > 10_000
+    assert not OutputPreview(head="\x00" * 40_000).is_carried

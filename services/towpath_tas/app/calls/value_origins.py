@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.tools.previews import preview_of
+from towpath_contracts.tools.previews import recorded_preview
 from towpath_contracts.tools.readers import OutputReaders
 from towpath_fabric.clock import monotonic
 from towpath_fabric.turns.dedicated_threads import DedicatedThreads
@@ -349,7 +349,7 @@ def _add_preview(
     known: RunProvenance, seen: ValueSource, readers: CallDeclaration, preview: Any, text: str | None
 ) -> None:
     """Add what a worker says that its result begins and ends with, and models read, unless it is what *text* has."""
-    if not preview or (text is not None and preview == preview_of(text).model_dump(mode="json")):
+    if not preview or (text is not None and preview == recorded_preview(text).model_dump(mode="json")):
         return
     for piece in (preview.get("head"), preview.get("tail")):
         if piece:
