@@ -68,6 +68,11 @@ def test_older_outputs_are_shown_as_previews_with_a_count() -> None:
     assert f'- crm.lookup (execution_id {uuid.UUID(int=7)}): "ada…"' in text
 
 
+def test_the_size_of_an_older_output_is_said_where_it_is_known() -> None:
+    older = OlderOutput(execution_id=uuid.UUID(int=7), tool="crm.lookup", preview="ada…", size=40_000)
+    assert f'(execution_id {uuid.UUID(int=7)}, 40000 bytes): "ada…"' in render(context(older_outputs=(older,))).context
+
+
 def test_handoff_log_feedback_notes_and_steps_left_are_in_the_prompt() -> None:
     text = render(
         context(

@@ -16,6 +16,7 @@ from towpath_contracts.events.log import AnyEvent
 from towpath_contracts.ids import execution_id
 from towpath_contracts.runs.children import ParentRun
 from towpath_contracts.runs.raw_events import RawEntry, RawTransitionEvents
+from towpath_contracts.tools.previews import preview_of
 from towpath_log_writer.core.changes import HistoryChanges
 from towpath_log_writer.core.projection import project
 from towpath_log_writer.core.rows import RESULT_CHARS, StepRow, json_text, plain
@@ -126,6 +127,17 @@ def test_a_large_result_is_whole_only_in_its_call() -> None:
     assert len(shown["preview"]) == RESULT_CHARS
     assert "result" not in shown
     assert changes.tools[(RUN, execution_id(RUN, 1, 0))].result == json_text(large)
+
+
+def test_a_stored_result_is_shown_by_its_preview_and_digest() -> None:
+    preview = preview_of("a\x00" + "b" * 90_000)
+    stored = h.finished(RUN, 1, result=None, blob=True, result_digest="sha256:77", preview=preview)
+    shown = step_of(stored).result["0"]
+    assert (shown["result_digest"], len(shown["preview"]), shown["preview"][:3]) == (
+        "sha256:77",
+        RESULT_CHARS,
+        "a\ufffdb",
+    )
 
 
 def test_an_unknown_price_makes_the_cost_of_the_step_unknown() -> None:

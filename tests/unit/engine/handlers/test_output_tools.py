@@ -34,6 +34,14 @@ def test_an_agent_is_offered_them_once_something_is_not_shown_whole() -> None:
     assert offered(machine) == {"output_read", "output_search"}
 
 
+def test_an_agent_is_offered_them_for_outputs_that_are_only_listed() -> None:
+    machine = Machine(context_limit=100)
+    machine.decide(use("echo", text="a"))
+    machine.finish(result="x" * 200)
+    assert (machine.context.outputs, machine.context.older_outputs[0].size) == ((), 200)
+    assert offered(machine) == {"output_read", "output_search"}
+
+
 def test_a_part_is_read_by_an_agent_that_is_not_equipped_for_it() -> None:
     machine = Machine()
     machine.decide(use("echo", text="a"))
