@@ -179,6 +179,18 @@ def test_b10_the_conversation_is_bounded_and_says_how_much_is_left_out() -> None
     assert max(len(call["result"]) for turn in shown["turns"] for call in turn.get("calls", ())) <= 500
 
 
+def test_b10_a_large_result_is_shown_in_part_to_the_next_agent_which_may_read_the_rest() -> None:
+    run = pair(context_limit=8_000)
+    run.decide(use("echo", text="a"))
+    read = run.call_id(0)
+    run.finish(result="begin" + "x" * 50_000 + "end")
+    run.decide(respond("expert"))
+    (call,) = (run.context.run or {})["conversation"]["turns"][0]["calls"]
+    assert call["result"].startswith("begin") and call["result"].endswith("end") and len(call["result"]) <= 2_010
+    assert call["cut"] and str(read) in call["result"] and "of 50008 bytes" in call["result"]
+    assert {"output_read", "output_search"} <= {tool.name for tool in run.context.tools}
+
+
 def test_a_turn_larger_than_all_room_is_shortened_and_not_lost() -> None:
     run = pair(context_limit=1_200)
     run.decide(use_all(*(("lookup", {"text": f"{n}{'x' * 900}"}) for n in range(3))))
