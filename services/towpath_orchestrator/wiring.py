@@ -129,7 +129,7 @@ class OrchestratorWiring:
             cache=cache,
             accounting=accounting,
             texts=texts,
-            outputs=OutputReader(pool),
+            outputs=OutputReader(pool, log),
             committer=BatchCommitter(lane, accounting, texts, metrics, log),
             snapshots=SnapshotSaver(store, settings.snapshot_every, log),
             dispatcher=dispatcher,

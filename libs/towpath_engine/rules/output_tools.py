@@ -157,11 +157,8 @@ def _found(text: str | bytes, wanted: str | bytes, start: int, most: int) -> lis
 
 
 def _lowered(text: str) -> str:
-    """Return *text* in lower case with as many characters: few letters would become two, and are left as they are."""
-    lower = text.lower()
-    if len(lower) == len(text):
-        return lower
-    return "".join(low if len(low := char.lower()) == 1 else char for char in text)
+    """Return *text* in lower case with as many characters: İ is the one letter that would become two (i and a dot)."""
+    return text.replace("İ", "i").lower()
 
 
 def _border(data: bytes, at: int) -> int:

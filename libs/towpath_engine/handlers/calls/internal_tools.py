@@ -35,10 +35,11 @@ from towpath_engine.state.run import PendingEffect, RunState, Status, StepCall
 from towpath_engine.state.workspace import EMPTY_WORKSPACE
 
 TURN_S = 0.2
-"""When a call whose files did not come is asked for again; the reconciler looks four times a second."""
+"""When a call whose texts did not come asks again, times its requests so far: what is read for it may take long.
+The reconciler looks four times a second."""
 
-MAX_ASKED = 12
-"""Requests of a call whose files never come: then it has failed."""
+MAX_ASKED = 16
+"""Requests of a call whose texts never come, two each time that it asks: after 13 s it has failed."""
 
 
 def on_tool_permitted(run: TransitionBuilder, fact: facts.InternalToolPermittedFact) -> None:
@@ -129,7 +130,7 @@ def _is_internal(state: RunState, call: StepCall) -> bool:
 
 def _ask_soon(run: TransitionBuilder, pending: PendingEffect) -> None:
     """Let the timer send the call again, so that its permission comes once more."""
-    at = run.now + timedelta(seconds=TURN_S)
+    at = run.now + timedelta(seconds=TURN_S * pending.attempt)
     run.emit(ev.EffectResent(effect_id=pending.effect_id, attempt=pending.attempt + 1, resend_at=at))
 
 

@@ -1,33 +1,55 @@
 """Reads the parts of outputs that calls of the output tools ask for, before their facts are folded.
 
 Only what the run's own log has can be read, and what a fork has inherited from the log before its step. The part comes
-in with the fact, which is stored as it was folded: a replay needs neither log nor blob. Large outputs are searched in a
-thread, and the newest are kept, since parts of one output are usually asked for in a row.
+in with the fact, which is stored as it was folded: a replay needs neither log nor blob. The newest outputs are kept,
+since parts of one output are usually asked for in a row.
+
+A log may be long and an output large, and every commit waits for its batch. So a batch waits for all its reads together
+no longer than PASS_S: they go on beside it, in turns of their projects, and a call whose part is not there asks again.
 """
 
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from pydantic import TypeAdapter
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events import log as ev
 from towpath_contracts.facts import InternalToolPermittedFact
+from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.text import as_text, stored_text
 from towpath_contracts.tools.calls import MAX_RESULT_BYTES
 from towpath_engine.handlers.calls.internal_tools import output_call
 from towpath_engine.rules.output_tools import StoredOutput, output_asked_for, part_of_output
 from towpath_engine.state.run import RunState
+from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
+from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.commit.inbox import InboxFact
 from towpath_readings.execution_log import call_status, response_of
 
 MAX_ANCESTORS = 16
 """Forks of forks that are followed."""
+
+PASS_S = 0.05
+"""How long a batch waits for its reads: some milliseconds are enough for a result that is no larger than most."""
+
+REST_S = 0.5
+"""The next read waits as long as the last one took, at most this long: a thread that searches holds up all others, so
+reads have half of the time of a process, however many calls ask for them."""
+
+MAX_WAITING = 64
+"""Reads of one project that wait for their turn; a call beyond them asks again, which takes its turn then."""
+
+MAX_PARTS = 256
+"""Parts that are being read, or wait for their calls to ask again."""
 
 MAX_CACHED_BYTES = 2 * MAX_RESULT_BYTES
 MAX_AT_ONCE = 262_144
@@ -37,32 +59,70 @@ _EVENTS: TypeAdapter[Any] = TypeAdapter(ev.ToolCallFinished | ev.ToolCallDenied 
 
 
 class OutputReader:
-    """Gives every permitted call of an output tool the part that it asks for."""
+    """Gives every permitted call of an output tool the part that it asks for, or nothing yet: then it asks again."""
 
-    def __init__(self, pool: Database) -> None:
+    def __init__(self, pool: Database, log: Logger) -> None:
         self._pool = pool
+        self._log = log
+        self._turns = FairThreads(max_waiting=MAX_WAITING, name="outputs")
+        self._parts: dict[tuple[UUID, UUID, str], asyncio.Task[JsonObject]] = {}
         self._kept: dict[tuple[UUID, UUID], StoredOutput] = {}
+        self._rested_at = 0.0
 
     async def load(self, states: Mapping[UUID, RunState], facts: Mapping[UUID, Sequence[InboxFact]]) -> None:
-        for run_id, items in facts.items():
-            state = states.get(run_id)
-            for item in items:
-                if state is not None and isinstance(item.fact, InternalToolPermittedFact):
-                    part = await self._part(state, item.fact)
-                    if part is not None or item.fact.output is not None:
-                        item.replace_fact(item.fact.model_copy(update={"output": part}))
+        """Put into the facts what can be read at once; what takes longer is there when its call asks again."""
+        wanted = [
+            (item, item.fact, self._reading(states[run_id], item.fact))
+            for run_id, items in facts.items()
+            for item in items
+            if run_id in states and isinstance(item.fact, InternalToolPermittedFact)
+        ]
+        reading = [task for _, _, task in wanted if task is not None]
+        if reading:
+            await asyncio.wait(reading, timeout=PASS_S)
+        for item, fact, task in wanted:
+            part = None if task is None else self._part(task)
+            if part is not None or fact.output is not None:  # nobody else fills it in
+                item.replace_fact(fact.model_copy(update={"output": part}))
 
-    async def _part(self, state: RunState, fact: InternalToolPermittedFact) -> JsonObject | None:
-        """Return the part that a call asks for; None for calls of other tools, and for arguments that are refused."""
+    def _reading(self, state: RunState, fact: InternalToolPermittedFact) -> asyncio.Task[JsonObject] | None:
+        """Return the reading of what a call asks for; None for other tools, and for arguments that are refused."""
         call = output_call(state, fact)
-        wanted = None if call is None else output_asked_for(*call)
-        if call is None or wanted is None:
+        execution_id = None if call is None else output_asked_for(*call)
+        if call is None or execution_id is None:
             return None
-        stored = await self._output(state, wanted)
-        asked = (*call, stored, state.created.context_limit)
-        if stored is None or len(stored.data) <= MAX_AT_ONCE:
-            return part_of_output(*asked)
-        return await asyncio.to_thread(part_of_output, *asked)
+        key = (state.run_id, fact.execution_id, canonical_json(call[1]))
+        task = self._parts.pop(key, None)
+        if task is None or (task.done() and task.exception() is not None):
+            task = asyncio.create_task(self._read(state, *call, execution_id))
+        self._parts[key] = task
+        while len(self._parts) > MAX_PARTS:
+            self._parts.pop(next(iter(self._parts)))
+        return task
+
+    def _part(self, task: asyncio.Task[JsonObject]) -> JsonObject | None:
+        if not task.done():
+            return None
+        error = task.exception()
+        if error is None:
+            return task.result()
+        if not isinstance(error, ProblemError):  # too many of one project wait
+            self._log.warning("an output can't be read, its call asks again", error=repr(error))
+        return None
+
+    async def _read(self, state: RunState, tool: str, args: JsonObject, execution_id: UUID) -> JsonObject:
+        async with self._turns.turn(state.created.project):
+            await asyncio.sleep(self._rested_at - monotonic())
+            began = monotonic()
+            try:
+                stored = await self._output(state, execution_id)
+                read = partial(part_of_output, tool, args, stored, state.created.context_limit)
+                if stored is None or len(stored.data) <= MAX_AT_ONCE:
+                    return read()
+                return await self._turns.compute(read)
+            finally:
+                ended = monotonic()
+                self._rested_at = ended + min(REST_S, ended - began)
 
     async def _output(self, state: RunState, execution_id: UUID) -> StoredOutput | None:
         kept = self._kept.get((state.run_id, execution_id))
@@ -108,7 +168,7 @@ class OutputReader:
         rows = await self._pool.fetch(QUERIES.texts, project, [event.result_digest or ""], MAX_RESULT_BYTES)
         if not rows:
             return None
-        text, _ = await asyncio.to_thread(stored_text, bytes(rows[0]["data"]))
+        text, _ = await self._turns.compute(partial(stored_text, bytes(rows[0]["data"])))
         return _output(event.tool, event, call_status(event), text)
 
     def _keep(self, key: tuple[UUID, UUID], output: StoredOutput) -> None:

@@ -91,10 +91,17 @@ def test_every_match_is_found_once_where_it_is(text: str, wanted: str, ignore: b
 
 def test_a_search_takes_time_in_proportion_to_the_text() -> None:
     began = time.perf_counter()
-    for text in ("a" * 4_000_000, "é" + "a" * 4_000_000):
+    for text in ("a" * 4_000_000, "é" + "a" * 4_000_000, "İ" * 2_000_000):
         for ignore in (True, False):
             assert search(text, "a" * 500 + "b", ignore_case=ignore)["matches"] == []
     assert time.perf_counter() - began < 5
+
+
+def test_a_letter_that_has_two_in_lower_case_counts_as_one() -> None:
+    letters = "".join(map(chr, range(0x110000)))
+    assert [letter for letter in letters if len(letter.lower()) != 1] == ["İ"]
+    (match,) = search("é in İZMİR", "izmir", ignore_case=True)["matches"]
+    assert match["offset"] == len("é in ".encode())
 
 
 def test_who_returned_the_output_is_said() -> None:
