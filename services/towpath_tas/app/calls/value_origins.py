@@ -299,8 +299,9 @@ def _add_answer(known: RunProvenance, answer: LoggedAnswer) -> None:
     if answer.result is not None:
         known.add_output(answer.source, answer.result, trusted=False)
     for part in answer.parts:
-        # Its readers, and what a record vouches for, are known of the output itself. Where a part ends inside a value,
-        # nothing else says that the piece was read: so the text counts as untrusted, and takes no reader away.
+        # Its readers, and what a record vouches for, are known of the output itself; where that was not read whole, the
+        # run counts as one that nobody may know. Where a part ends inside a value, nothing else says that the piece was
+        # read: so the text counts as untrusted, and takes no reader away.
         known.add_untrusted(answer.source, part, ANYONE)
 
 
@@ -335,7 +336,7 @@ def _add_blob(
     """Add a large result and return its text; one that was not read whole, or is no JSON, is untrusted text."""
     try:
         if whole:
-            result = json.loads(data)
+            result = json.loads(data, object_pairs_hook=_with_all_members)
             add(result)
             return result if isinstance(result, str) else data.decode("utf-8", "replace")
     except (ValueError, RecursionError):  # a worker sent these bytes: they may be anything
@@ -343,6 +344,17 @@ def _add_blob(
     known.mark_incomplete()
     known.add_untrusted(seen, data.decode("utf-8", "replace"), readers.loose_text())
     return None
+
+
+def _with_all_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON with all values of a name that it has more than once: a model reads each of them."""
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    values: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return {name: several if len(several) > 1 else several[0] for name, several in values.items()}
 
 
 def _add_preview(
