@@ -1,9 +1,13 @@
-"""Previews: never longer than they may be, cut between characters, and of a short text all of it."""
+"""Previews: never longer than they may be, cut between characters, and of a short text all of it.
+
+The text of a stored result is what a string says, and of any other JSON its letters.
+"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from towpath_contracts.text import stored_text
 from towpath_contracts.tools.previews import (
     CARRIED_BYTES,
     OutputPreview,
@@ -51,3 +55,19 @@ def test_a_recorded_preview_is_carried_whatever_it_holds(text: str) -> None:
     assert preview.is_carried and len(preview.model_dump_json().encode()) <= CARRIED_BYTES + 60
     assert preview.size == len(text.encode()) and len(preview.head.encode()) > 10_000
     assert not OutputPreview(head="\x00" * 40_000).is_carried
+
+
+@pytest.mark.parametrize(
+    ("data", "text", "is_text"),
+    [
+        (b'"caf\xc3\xa9 \\u00e9\\n"', "café é\n", True),
+        (b'{"a": [1.50, 1.50]}', '{"a": [1.50, 1.50]}', False),
+        (b'{"a":1,"a":2}', '{"a":1,"a":2}', False),
+        (b'"no end', '"no end', True),
+        (b'"one" "two"', '"one" "two"', True),
+        (b"\xff is no UTF-8", "\ufffd is no UTF-8", False),
+        (b"", "", False),
+    ],
+)
+def test_whatever_a_worker_has_stored_has_a_text(data: bytes, text: str, *, is_text: bool) -> None:
+    assert stored_text(data) == (text, is_text)
