@@ -106,6 +106,9 @@ class ModelAnswers:
         draw = chance.random()
         if draw < 0.12 + 0.08 * request.step:
             return respond(chance.choice(("done", {"answer": 42})))
+        seen = request.context.outputs
+        if 0.6 < draw < 0.66 and seen:
+            return use("output_read", execution_id=str(chance.choice(seen).execution_id), limit=5)
         if draw < 0.66:
             return use(chance.choice(NAMES[:5]), text=chance.choice("abcdefgh"))
         if draw < 0.92:
