@@ -15,6 +15,7 @@ from tests.support.platform.goal_platform import respond, use
 from tests.support.worker.report_tools import NEEDLE, REPORT
 
 from towpath import Client, Goal, Objective
+from towpath_audit.verifier import verify
 from towpath_contracts.tools.previews import text_bytes
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import AgentLaunch, WorkerLaunch
@@ -231,3 +232,12 @@ async def test_a_large_result_is_had_whole_and_in_ranges_from_outside(client: Cl
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "towpath.cli", *words, stdout=subprocess.PIPE)
     printed, _ = await process.communicate()
     assert (process.returncode, printed) == (0, REPORT.encode())
+
+
+async def test_the_audit_log_holds_with_calls_that_needed_no_rule(client: Client) -> None:
+    done = await client.run("search", "Find the word.", timeout=90)
+    entries = (await client.audit.search(run_id=done.run_id)).entries
+    (read,) = (one for one in entries if (one.phase, one.tool) == ("decision", "output_read"))
+    assert (read.rule, read.policy_version) == (None, 1)
+    report = verify([line async for line in client.audit.export()])
+    assert report.faults == []
