@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
+import pytest
 from tests.conftest import DatabaseUrl
 from tests.support.engine.machine import RUN, Machine, use, use_all
 
@@ -16,6 +17,7 @@ from towpath_contracts.runs.records import ForkedFrom
 from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import open_pool
 from towpath_fabric.telemetry.logs import get_logger
+from towpath_orchestrator.app.commit import output_reader
 from towpath_orchestrator.app.commit.inbox import InboxFact
 from towpath_orchestrator.app.commit.output_reader import OutputReader
 
@@ -127,3 +129,22 @@ async def test_a_run_reads_nothing_of_another_projects_run_whatever_it_says_it_w
             found = await part(OutputReader(pool, get_logger("test")), fork, asks(fork, execution_id=str(execution_id)))
             fates.append(found["found"])
     assert fates == [False, True]
+
+
+async def test_a_fork_reads_nothing_of_a_run_that_is_erased(
+    database: DatabaseUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_reader, "KEPT_S", 0.2)
+    above, execution_id = with_large_result()
+    await store(database(), PARENT, *(entry.event for entry in above.entries))
+    async with await open_pool(database("orchestrator"), 2, "test") as pool:
+        reader = OutputReader(pool, get_logger("test"))
+        fork = Machine(forked_from=ForkedFrom(run_id=PARENT, step=2))
+        first = asks(fork, execution_id=str(execution_id))
+        assert (await part(reader, fork, first))["found"]
+        fork.feed(first.fact)
+        owner = await asyncpg.connect(database())
+        await owner.execute("DELETE FROM runs.run_event")
+        await owner.close()
+        await asyncio.sleep(0.3)
+        assert not (await part(reader, fork, asks(fork, execution_id=str(execution_id))))["found"]

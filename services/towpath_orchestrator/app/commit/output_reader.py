@@ -52,6 +52,9 @@ MAX_PARTS = 256
 """Parts that are being read, or wait for their calls to ask again."""
 
 MAX_CACHED_BYTES = 2 * MAX_RESULT_BYTES
+KEPT_S = 60.0
+"""How long an output is kept: a run may be erased meanwhile, and its forks read nothing of it after that."""
+
 MAX_AT_ONCE = 262_144
 """Bytes that are looked through between two other tasks of the process; more are in a thread."""
 
@@ -66,7 +69,7 @@ class OutputReader:
         self._log = log
         self._turns = FairThreads(max_waiting=MAX_WAITING, name="outputs")
         self._parts: dict[tuple[UUID, UUID, str], asyncio.Task[JsonObject]] = {}
-        self._kept: dict[tuple[UUID, UUID], StoredOutput] = {}
+        self._kept: dict[tuple[UUID, UUID], tuple[float, StoredOutput]] = {}
         self._rested_at = 0.0
 
     async def load(self, states: Mapping[UUID, RunState], facts: Mapping[UUID, Sequence[InboxFact]]) -> None:
@@ -125,7 +128,8 @@ class OutputReader:
                 self._rested_at = ended + min(REST_S, ended - began)
 
     async def _output(self, state: RunState, execution_id: UUID) -> StoredOutput | None:
-        kept = self._kept.get((state.run_id, execution_id))
+        self._forget(monotonic() - KEPT_S)
+        _, kept = self._kept.get((state.run_id, execution_id), (0.0, None))
         if kept is None:
             kept = await self._find(state, execution_id)
             if kept is not None:
@@ -172,8 +176,13 @@ class OutputReader:
         return _output(event.tool, event, call_status(event), text)
 
     def _keep(self, key: tuple[UUID, UUID], output: StoredOutput) -> None:
-        self._kept[key] = output
-        while sum(len(one.data) for one in self._kept.values()) > MAX_CACHED_BYTES and len(self._kept) > 1:
+        self._kept[key] = monotonic(), output
+        while sum(len(one.data) for _, one in self._kept.values()) > MAX_CACHED_BYTES and len(self._kept) > 1:
+            self._kept.pop(next(iter(self._kept)))
+
+    def _forget(self, before: float) -> None:
+        """Drop what was read *before*; the oldest come first."""
+        while self._kept and next(iter(self._kept.values()))[0] < before:
             self._kept.pop(next(iter(self._kept)))
 
 
