@@ -16,6 +16,7 @@ OPERATIONS = [
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/goal", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/plan", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/messages", None),
+    ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/execution-log", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/nodes", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/tree", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/workspace", None),

@@ -9,8 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 from structlog.testing import LogCapture
-from tests.support.engine.machine import agent, snapshot
+from tests.support.engine.machine import agent, snapshot, use
 from tests.support.engine.plan_machine import PlanRun, ask, block, step
+from tests.support.engine.team_machine import TeamLeadRun
 
 from towpath_contracts.networks.child_tools import ORCHESTRATE
 from towpath_contracts.networks.spec import NetworkVersion
@@ -76,9 +77,11 @@ def test_e10_every_step_and_agent_of_a_plan_is_logged_and_counted() -> None:
 def test_e10_what_would_stand_too_deep_is_counted() -> None:
     """Row E10: recursion denials counted."""
     above = ParentRun(run_id=UUID(int=7), root_id=UUID(int=7), step=1, index=0, depth=3)
-    run = PlanRun(step("ann"), parent=above)
-    assert run.output["errors"][0]["error"]["code"] == "depth_exceeded"
-    found = Told(run)
+    run = TeamLeadRun(parent=above, cursors={})
+    run.decide(use(ORCHESTRATE, prompt="Go deeper."))
+    run.permit(0)
+    assert [one.failure.code for one in run.results if one.failure] == ["depth_exceeded"]
+    found = Told(PlanRun(step("ann")))
     found._metrics.observe(Transition(before_seq=0, before=None, state=run.state, entries=run.entries))
     assert found.value("towpath_recursion_denials_total") == 1
 
