@@ -28,12 +28,17 @@ FROM runs.budget_version v LEFT JOIN runs.budget_limit l ON true
 UPDATE runs.budget_version SET version = version + 1
 
 -- name: set_limit
+-- Nothing is set where it would be one more than $13 limits of the project.
 INSERT INTO runs.budget_limit (project, kind, name, per_day, usd_micros, tokens, model_calls, tool_calls, soft, on_soft,
                                set_by, reason, set_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, now())
+SELECT $1::text, $2::text, $3::text, $4::boolean, $5::bigint, $6::bigint, $7::bigint, $8::bigint, $9::float8, $10::text,
+       $11::text, $12::text, now()
+WHERE (SELECT count(*) FROM runs.budget_limit l
+       WHERE l.project = $1 AND (l.kind, l.name, l.per_day) <> ($2, $3, $4)) < $13::bigint
 ON CONFLICT (project, kind, name, per_day) DO UPDATE SET
   usd_micros = excluded.usd_micros, tokens = excluded.tokens, model_calls = excluded.model_calls, tool_calls = excluded.tool_calls,
   soft = excluded.soft, on_soft = excluded.on_soft, set_by = excluded.set_by, reason = excluded.reason, set_at = now()
+RETURNING true
 
 -- name: lift_limit
 DELETE FROM runs.budget_limit WHERE (project, kind, name, per_day) = ($1, $2, $3, $4) RETURNING project

@@ -15,6 +15,8 @@ from towpath_contracts.decisions.request import Usage
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.runs.views import GetEvents, GetRun
 from towpath_contracts.tasks import SubmitTask
+from towpath_fabric.clock import monotonic
+from towpath_orchestrator.app.api.budgets import CHANGES_EVERY_S, MOST
 
 
 @pytest.fixture
@@ -173,3 +175,33 @@ async def unbound_questions(peers: Peers, run_id: str) -> int:
     assert (await end_of(peers, run_id)).status == "completed"
     types = await types_of(peers, run_id)
     return types[: types.index("budget_applied") if "budget_applied" in types else None].count("decision_requested")
+
+
+async def test_limits_that_are_set_all_at_once_are_set_one_after_the_other_and_not_too_often(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    """Each change lets the commits of all projects be made again; a project has a bounded number of limits."""
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        began = monotonic()
+        sets = [limit(peers, Budget(tokens=9), "operator", name=f"c{place}") for place in range(60)]
+        answers = await asyncio.gather(*sets)
+        took = monotonic() - began
+        changed = [answer for answer in answers if answer.get("changed")]
+        assert {answer["code"] for answer in answers if not answer.get("changed")} == {"overloaded"}
+        assert 5 <= len(changed) <= took / CHANGES_EVERY_S + 1
+        assert len(peers.actions) == len(changed), "what is not set is not in the audit"
+        connection = await asyncpg.connect(database())
+        try:
+            assert await connection.fetchval("SELECT version FROM runs.budget_version") <= len(changed) + 1
+            await connection.execute(
+                "INSERT INTO runs.budget_limit (project, kind, name, per_day, soft, on_soft, set_by, set_at)"
+                " SELECT 'default', 'caller', 'd' || place, false, 1, 'warn', 'ann', now()"
+                " FROM generate_series(1, $1) AS place",
+                MOST - len(changed),
+            )
+        finally:
+            await connection.close()
+        assert (await limit(peers, Budget(tokens=9), "operator", name="more"))["code"] == "limit_exceeded"
+        assert (await limit(peers, Budget(tokens=8), "operator", name="d1"))["changed"]
+        assert (await limit(peers, None, "operator", name="d1"))["changed"]
+        assert (await limit(peers, Budget(tokens=9), "operator", name="more"))["changed"]

@@ -1,8 +1,10 @@
 """Budgets as people set and see them: limits of callers, projects and days, and what is spent of them.
 
-Who sets a limit is in the audit before it holds. A limit never changes what was spent.
+Who sets a limit is in the audit before it holds. A limit never changes what was spent. A change holds up the runs of
+all projects for a moment, so changes are made one after the other, in turns of projects and not too often.
 """
 
+import asyncio
 from typing import Any
 
 from towpath_contracts.budgets import (
@@ -19,12 +21,21 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION
 from towpath_contracts.switches import OPERATOR
 from towpath_contracts.tools.access import RecordAction
+from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database, MessageBus
+from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_orchestrator.adapters.budget_store import BUDGETS
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.budget_limits import BudgetLimitCache
 
 MOST = 1_000
+"""Limits of one project, and accounts in one answer: each change has the limits of all projects read anew."""
+
+CHANGES_EVERY_S = 0.2
+"""Between two changes: what was folded before one is folded again behind it, whosever run it is of."""
+
+WAIT_S = 3.0
+"""How long a change waits for its turn: its caller waits for an answer for five seconds."""
 
 
 class BudgetRequests:
@@ -34,16 +45,24 @@ class BudgetRequests:
         self._pool = pool
         self._bus = bus
         self._limits = limits
+        self._turns = WorkTurns(1, lambda _: 1, WAIT_S)
+        self._next_at = 0.0
 
     async def set(self, request: SetBudget) -> BudgetSet:
-        """Limit a caller or the project, or lift its limit; needs the role `operator`."""
+        """Limit a caller or the project, or lift its limit; needs the role `operator`.
+
+        Raises ProblemError `overloaded` where too many changes come before it, `limit_exceeded` for one limit too many.
+        """
         if OPERATOR not in request.roles:
             raise ProblemError(problem("role_missing", f"{request.actor} does not have the role {OPERATOR}"))
         if request.kind == "project" and request.name != request.project:
             raise ProblemError(problem("not_found", f"this credential is of project {request.project}"))
-        await self._audit(request)
-        changed = await self._store(request)
-        await self._limits.reload()
+        async with self._turns.held(request.project):
+            await asyncio.sleep(max(0.0, self._next_at - monotonic()))
+            await self._audit(request)
+            changed = await self._store(request)
+            self._next_at = monotonic() + CHANGES_EVERY_S
+            await self._limits.reload()
         rows = await self._pool.fetch(BUDGETS.shared_accounts, request.project, None, MOST)
         wanted = ("day" if request.per_day else request.kind, request.name)
         found = next((row for row in rows if (row["scope"], row["key"].rpartition("/")[2]) == wanted), None)
@@ -74,10 +93,11 @@ class BudgetRequests:
             if budget is None:
                 changed = await connection.fetchval(BUDGETS.lift_limit, *limited) is not None
             else:
-                changed = True
-                await connection.execute(
-                    BUDGETS.set_limit, *limited, *amounts, soft, on_soft, request.actor, request.reason
-                )
+                set_by = (request.actor, request.reason, MOST)
+                changed = await connection.fetchval(BUDGETS.set_limit, *limited, *amounts, soft, on_soft, *set_by)
+                if not changed:
+                    detail = f"{request.project} has {MOST} limits; lift one that is not needed any more"
+                    raise ProblemError(problem("limit_exceeded", detail))
             await connection.execute(BUDGETS.copy_limit, *limited, *amounts, soft, on_soft)
         return changed
 
