@@ -25,6 +25,10 @@ class OrchestratorSettings(Settings):
     One caller's runs may make up so much of `max_queued_runs`, too, and of `max_waiting_submits`.
     """
 
+    max_project_share: float = Field(default=0.9, gt=0, le=1)
+    """How much of `max_active_runs`, `max_queued_runs` and `max_waiting_runs` one project may have: all its callers and
+    networks together. Larger than the share of one caller, which leaves the project's others something."""
+
     priority_ageing_s: float = Field(default=30, gt=0)
     """Waiting so long counts as much as one more step of priority, so that no priority starves the others."""
 
@@ -94,6 +98,10 @@ class OrchestratorSettings(Settings):
     def queued_share(self) -> int:
         """Runs of one caller that may wait for room: the rest of `max_queued_runs` is for others."""
         return math.ceil(self.max_queued_runs * self.max_active_share)
+
+    def project_share_of(self, most: int) -> int:
+        """Return how many of *most* runs one project may have."""
+        return math.ceil(most * self.max_project_share)
 
     @property
     def scripts_allowed(self) -> bool:

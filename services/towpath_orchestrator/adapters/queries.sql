@@ -323,60 +323,79 @@ ORDER BY updated_at DESC LIMIT $2
 -- name: load_counts
 -- Who holds how much of the room, and how many wait for it. A run that waits for a person holds none, nor does one that
 -- waits for a child: what lives below it counts instead. `budgets` tells whether anybody has changed a limit; `queues`
--- how many of a caller's runs wait, of those that have a hundredth of $2 or more: at most a hundred callers. No more than
--- $1 of the queue are counted.
-SELECT q.queued, q.queues, p.waiting, a.caller, a.network, a.active,
+-- how many of a caller's runs wait, and `project_queues` of a project's, of those that have a hundredth of $2 or more: at
+-- most a hundred. No more than $1 of the queue are counted. `project_waiting` has the projects of which $3 or more wait.
+WITH queued AS MATERIALIZED (
+  SELECT w.caller, coalesce(p.project, '') AS project, w.waits
+  FROM (SELECT q.caller, count(*) AS waits
+        FROM (SELECT caller FROM runs.run WHERE status = 'queued' LIMIT $1) AS q GROUP BY q.caller) AS w
+  LEFT JOIN gateway.principal p ON p.caller = w.caller
+), waiting AS MATERIALIZED (
+  SELECT project, count(*) AS waits FROM runs.run WHERE status = 'waiting' GROUP BY project
+)
+SELECT q.queued, q.queues, o.project_queues, p.waiting, p.project_waiting, a.project, a.caller, a.network, a.active,
   (SELECT version FROM runs.budget_version) AS budgets
 FROM (SELECT coalesce(sum(c.waits), 0)::bigint AS queued,
         coalesce(json_object_agg(c.caller, c.waits) FILTER (WHERE c.waits * 100 >= $2), '{}')::text AS queues
-      FROM (SELECT w.caller, count(*) AS waits
-            FROM (SELECT caller FROM runs.run WHERE status = 'queued' LIMIT $1) AS w GROUP BY w.caller) AS c) AS q
-CROSS JOIN (SELECT count(*) AS waiting FROM runs.run WHERE status = 'waiting') AS p
-LEFT JOIN (SELECT r.caller, r.network, count(*) AS active FROM runs.run r
+      FROM queued AS c) AS q
+CROSS JOIN (SELECT coalesce(json_object_agg(c.project, c.waits) FILTER (WHERE c.waits * 100 >= $2), '{}')::text AS project_queues
+            FROM (SELECT project, sum(waits)::bigint AS waits FROM queued GROUP BY project) AS c) AS o
+CROSS JOIN (SELECT coalesce(sum(w.waits), 0)::bigint AS waiting,
+              coalesce(json_object_agg(w.project, w.waits) FILTER (WHERE w.waits >= $3), '{}')::text AS project_waiting
+            FROM waiting AS w) AS p
+LEFT JOIN (SELECT r.project, r.caller, r.network, count(*) AS active FROM runs.run r
            WHERE r.status IN ('running', 'cancelling') AND NOT EXISTS (
              SELECT 1 FROM runs.run c WHERE c.parent_run_id = r.run_id
                AND c.status IN ('queued', 'running', 'waiting', 'cancelling'))
-           GROUP BY r.caller, r.network) AS a ON true
+           GROUP BY r.project, r.caller, r.network) AS a ON true
 
 -- name: next_queued
 -- Whoever holds least comes next: everybody's first, then everybody's second; of those who hold
 -- the same, whoever is not among $3, or was served longest ago, which is first in it. Nobody's runs of one network get
--- more than $2, so that a slow one leaves room for the others. Each queue is read from its front, and no further than it
+-- more than $2, so that a slow one leaves room for the others, and no project's more than $6, so that it leaves room for
+-- other projects. Each queue is read from its front, and no further than it
 -- could be let in: a long one hides nobody and costs nothing. Children have no queue_at and stand in front of what is
 -- not begun; the others stand where priority and waiting put them, once and for all: both grow by the same clock.
--- Where $4 is set only children come in. No more than $5 hold room afterwards: counted here, where nothing comes between.
+-- Where $4 is set only children come in, and of the projects in $7. No more than $5 hold room afterwards: counted here,
+-- where nothing comes between. What a project has beyond $6, because people let it go on, is not counted.
 WITH RECURSIVE active AS (
-  SELECT r.caller, r.network, count(*) AS held FROM runs.run r
+  SELECT r.project, r.caller, r.network, count(*) AS held FROM runs.run r
   WHERE r.status IN ('running', 'cancelling') AND NOT EXISTS (
     SELECT 1 FROM runs.run c WHERE c.parent_run_id = r.run_id
       AND c.status IN ('queued', 'running', 'waiting', 'cancelling'))
-  GROUP BY r.caller, r.network
+  GROUP BY r.project, r.caller, r.network
+), projects AS (
+  SELECT project, sum(held)::bigint AS held FROM active GROUP BY project
 ), queue AS (
-  (SELECT caller, network FROM runs.run WHERE status = 'queued' ORDER BY caller, network LIMIT 1)
+  (SELECT caller, network, project FROM runs.run WHERE status = 'queued' ORDER BY caller, network LIMIT 1)
   UNION ALL
-  SELECT n.caller, n.network FROM queue q CROSS JOIN LATERAL (
-    SELECT r.caller, r.network FROM runs.run r
+  SELECT n.caller, n.network, n.project FROM queue q CROSS JOIN LATERAL (
+    SELECT r.caller, r.network, r.project FROM runs.run r
     WHERE r.status = 'queued' AND (r.caller, r.network) > (q.caller, q.network)
     ORDER BY r.caller, r.network LIMIT 1) AS n
 ), front AS (
-  SELECT w.run_id, w.queue_at, q.caller, q.network
+  SELECT w.run_id, w.queue_at, q.project, q.caller, q.network
   FROM queue q LEFT JOIN active a ON a.caller = q.caller AND a.network = q.network
+  LEFT JOIN projects o ON o.project = q.project
   CROSS JOIN LATERAL (
     SELECT r.run_id, r.queue_at FROM runs.run r
     WHERE r.status = 'queued' AND r.caller = q.caller AND r.network = q.network
-      AND (NOT $4::boolean OR r.queue_at IS NULL)
+      AND (NOT ($4::boolean OR q.project = ANY ($7::text[])) OR r.queue_at IS NULL)
     ORDER BY r.queue_at NULLS FIRST, r.run_id
-    LIMIT greatest(0, least($1, $2 - coalesce(a.held, 0)))) AS w
+    LIMIT greatest(0, least($1, $2 - coalesce(a.held, 0), $6 - coalesce(o.held, 0)))) AS w
 ), placed AS (
-  SELECT f.run_id, f.caller, f.network, coalesce(c.held, 0)
+  SELECT f.run_id, f.project, f.caller, f.network, coalesce(c.held, 0)
            + row_number() OVER (PARTITION BY f.caller ORDER BY f.queue_at NULLS FIRST, f.run_id) AS turn
   FROM front f
   LEFT JOIN (SELECT caller, sum(held)::bigint AS held FROM active GROUP BY caller) AS c ON c.caller = f.caller
+), counted AS (
+  SELECT p.*, s.place, row_number() OVER (PARTITION BY p.project ORDER BY p.turn, s.place NULLS FIRST, p.run_id) AS nth
+  FROM placed p LEFT JOIN unnest($3::text[]) WITH ORDINALITY AS s (caller, place) ON s.caller = p.caller
 )
-SELECT p.run_id, p.caller, p.network FROM placed p
-LEFT JOIN unnest($3::text[]) WITH ORDINALITY AS s (caller, place) ON s.caller = p.caller
-ORDER BY p.turn, s.place NULLS FIRST, p.run_id
-LIMIT greatest(0, least($1, $5::bigint - (SELECT coalesce(sum(held), 0)::bigint FROM active)))
+SELECT n.run_id, n.project, n.caller, n.network FROM counted n
+WHERE n.nth <= $6 - coalesce((SELECT o.held FROM projects o WHERE o.project = n.project), 0)
+ORDER BY n.turn, n.place NULLS FIRST, n.run_id
+LIMIT greatest(0, least($1, $5::bigint - (SELECT coalesce(sum(least(held, $6)), 0)::bigint FROM projects)))
 
 -- name: project_of_caller
 SELECT project FROM gateway.principal WHERE caller = $1

@@ -6,6 +6,7 @@ Every replica does so for itself; `core/admission_picker.py` decides. A run begi
 import asyncio
 import json
 from collections import Counter
+from typing import Any
 
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.facts import RunAdmittedFact
@@ -18,7 +19,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.run_activity import RunActivity
-from towpath_orchestrator.core.admission_picker import AdmissionLimits, AdmissionPicker, RunCounts
+from towpath_orchestrator.core.admission_picker import AdmissionLimits, AdmissionPicker, Holder, RunCounts
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -49,20 +50,22 @@ class AdmissionController:
         self._metrics = metrics
         self._local_facts = local_facts
         self._log = log
-        self._policy = AdmissionPicker(
-            AdmissionLimits(
-                active=settings.max_active_runs,
-                active_share=settings.active_share,
-                queued_share=settings.queued_share,
-                waiting=settings.max_waiting_runs,
-            )
+        self._limits = AdmissionLimits(
+            active=settings.max_active_runs,
+            active_share=settings.active_share,
+            queued_share=settings.queued_share,
+            waiting=settings.max_waiting_runs,
+            project_active=settings.project_share_of(settings.max_active_runs),
+            project_queued=settings.project_share_of(settings.max_queued_runs),
+            project_waiting=settings.project_share_of(settings.max_waiting_runs),
         )
+        self._policy = AdmissionPicker(self._limits)
         self._wanted = asyncio.Event()
         self._looking = asyncio.Lock()
 
     @property
-    def held(self) -> Counter[tuple[str, str]]:
-        """Runs that hold room, by caller and network."""
+    def held(self) -> Counter[Holder]:
+        """Runs that hold room, by project, caller and network."""
         return self._policy.held
 
     @property
@@ -78,12 +81,11 @@ class AdmissionController:
     def starts_at_once(self, task: RunCreated) -> bool:
         """Return whether a new run begins with its acceptance, and count it; else it waits in the queue."""
         self._activity.begun()
-        return self._look_if_queued(started=self._policy.may_start((task.caller, task.network)))
+        return self._look_if_queued(started=self._policy.may_start(_holder(task)))
 
     def starts_child(self, child: RunState, *, takes_over: bool) -> bool:
         """Return whether a child begins with its creation; the first one *takes over* its parent's room."""
-        holder = child.created.caller, child.created.network
-        return self._look_if_queued(started=self._policy.may_start_child(holder, takes_over=takes_over))
+        return self._look_if_queued(started=self._policy.may_start_child(_holder(child.created), takes_over=takes_over))
 
     def _look_if_queued(self, *, started: bool) -> bool:
         if not started:
@@ -92,7 +94,7 @@ class AdmissionController:
 
     def not_started(self, task: RunCreated) -> None:
         """Take back a count: the run was there already."""
-        self._policy.not_started((task.caller, task.network))
+        self._policy.not_started(_holder(task))
 
     def stored(self) -> None:
         """Note that what was counted before is committed now."""
@@ -127,14 +129,16 @@ class AdmissionController:
             started = self._policy.begin_count()
             most = self._settings.max_queued_runs
             limit = self._policy.queued_to_count(most, monotonic())
-            rows = await self._pool.fetch(QUERIES.load_counts, limit, most)
-            held = Counter({(row["caller"], row["network"]): row["active"] for row in rows if row["active"]})
+            rows = await self._pool.fetch(QUERIES.load_counts, limit, most, self._limits.project_waiting)
+            held = Counter({_holder_of(row): row["active"] for row in rows if row["active"]})
             first = rows[0]
             counts = RunCounts(
                 held=held,
                 queued=first["queued"],
                 queues=Counter(json.loads(first["queues"])),
+                project_queues=Counter(json.loads(first["project_queues"])),
                 waiting=first["waiting"],
+                project_waiting=Counter(json.loads(first["project_waiting"])),
                 whole=limit == most or first["queued"] < limit,
             )
             self._policy.finish_count(started, counts)
@@ -151,9 +155,18 @@ class AdmissionController:
     async def _begin_next(self, room: int, unseen: int) -> None:
         share, most = self._settings.active_share, self._settings.max_active_runs
         rules = room, share, self._policy.served, self._policy.crowded, most - unseen
+        of_projects = self._limits.project_active, list(self._policy.crowded_projects)
         now = monotonic()
-        rows = await self._pool.fetch(QUERIES.next_queued, *rules)
-        candidates = [(row["run_id"], row["caller"], row["network"]) for row in rows]
+        rows = await self._pool.fetch(QUERIES.next_queued, *rules, *of_projects)
+        candidates = [(row["run_id"], _holder_of(row)) for row in rows]
         for run_id in self._policy.choose(candidates, now):
             crash_point("orchestrator.before_admit")
             self._local_facts.add(RunAdmittedFact(run_id=run_id))
+
+
+def _holder(task: RunCreated) -> Holder:
+    return task.project, task.caller, task.network
+
+
+def _holder_of(row: Any) -> Holder:
+    return row["project"], row["caller"], row["network"]

@@ -46,7 +46,7 @@ CREATE TABLE runs.run (
   inactive_updated_at timestamptz GENERATED ALWAYS AS (
     CASE WHEN status NOT IN ('running', 'cancelling') THEN updated_at END) STORED
 ) WITH (fillfactor = 60);
-CREATE INDEX run_live ON runs.run (status) WHERE status IN ('running', 'waiting', 'cancelling');
+CREATE INDEX run_live ON runs.run (status, project) WHERE status IN ('running', 'waiting', 'cancelling');
 CREATE INDEX run_wake ON runs.run (inactive_wake_at) WHERE inactive_wake_at IS NOT NULL;
 CREATE INDEX run_updated ON runs.run (inactive_updated_at) WHERE inactive_updated_at IS NOT NULL;
 CREATE INDEX run_project ON runs.run (project, run_id DESC);

@@ -12,6 +12,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 from tests.conftest import DatabaseUrl
 
+from towpath_contracts.events.log import RunCreated
 from towpath_fabric.postgres.pool import open_pool
 from towpath_orchestrator.app.admission import AdmissionController
 from towpath_orchestrator.app.local_facts import LocalFactQueue
@@ -22,7 +23,7 @@ from towpath_orchestrator.settings import OrchestratorSettings
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 INSERT = (
     "INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller, priority,"
-    " created_at, updated_at, parent_run_id, queue_at) VALUES ($1, 'default', 'network', $2, 1, 'd', $3, 1, $4,"
+    " created_at, updated_at, parent_run_id, queue_at) VALUES ($1, $8, 'network', $2, 1, 'd', $3, 1, $4,"
     " $5::smallint, $6, $6, $7,"
     " CASE WHEN $7::uuid IS NULL THEN $6::timestamptz - make_interval(secs => $5::smallint * 30) END)"
 )
@@ -40,7 +41,8 @@ class QueueTables:
         self.local_facts = LocalFactQueue(asyncio.Event())
 
     def admission(self, room: int, **more: Any) -> AdmissionController:
-        settings = OrchestratorSettings(max_active_runs=room, max_active_share=1, **more)
+        shares = {"max_active_share": 1, "max_project_share": 1, **more}
+        settings = OrchestratorSettings(max_active_runs=room, **shares)
         return AdmissionController(
             self.pool,
             settings,
@@ -60,10 +62,13 @@ class QueueTables:
         at: datetime = NOW,
         parent: UUID | None = None,
         network: str = "n",
+        project: str = "default",
     ) -> list[UUID]:
         ids = [UUID(int=self.made + place + 1) for place in range(count)]
         self.made += count
-        await self.owner.executemany(INSERT, [(run, network, status, caller, priority, at, parent) for run in ids])
+        await self.owner.executemany(
+            INSERT, [(run, network, status, caller, priority, at, parent, project) for run in ids]
+        )
         return ids
 
     async def admitted(self, admission: AdmissionController) -> list[str]:
@@ -180,3 +185,49 @@ async def test_while_too_many_runs_wait_for_people_only_children_begin(queue: Qu
     children = await queue.add("me", 2, parent=parent)
     await queue.admitted(queue.admission(10, max_waiting_runs=3))
     assert queue.begun == children
+
+
+async def test_one_project_leaves_room_to_others_whatever_its_callers_and_networks(queue: QueueTables) -> None:
+    admission = queue.admission(10, max_active_share=0.8, max_project_share=0.9)
+    for place in range(12):
+        await queue.add(f"c{place % 3}", network=f"n{place % 2}", project="greedy")
+    assert len(await queue.admitted(admission)) == 9
+    assert await queue.admitted(admission) == []
+    await queue.add("late", 3, project="other")
+    assert await queue.admitted(admission) == ["late"]
+    await queue.end_oldest("c0")
+    assert await queue.admitted(admission) == ["late"], "the greedy one holds eight, the other one"
+
+
+async def test_runs_that_people_let_go_on_all_at_once_leave_room_to_other_projects(queue: QueueTables) -> None:
+    admission = queue.admission(10, max_project_share=0.9)
+    await queue.add("resumed", 40, status="running", project="greedy")
+    await queue.add("more", 2, project="greedy")
+    await queue.add("late", 3, project="other")
+    assert await queue.admitted(admission) == ["late"]
+    await queue.end_oldest("late")
+    assert await queue.admitted(admission) == ["late"]
+
+
+async def test_runs_of_one_project_that_wait_for_people_stop_no_other_project(queue: QueueTables) -> None:
+    admission = queue.admission(10, max_waiting_runs=10, max_project_share=0.9)
+    await queue.add("asks", 9, status="waiting", project="greedy")
+    [parent] = await queue.add("asks", 1, status="waiting", project="greedy")
+    await queue.set(parent, "running")
+    await queue.add("asks", 2, project="greedy")
+    await queue.add("child", 1, parent=parent, project="greedy")
+    await queue.add("late", 2, project="other")
+    assert sorted(await queue.admitted(admission)) == ["child", "late", "late"]
+
+
+async def test_a_project_that_fills_the_queue_leaves_a_part_of_it_to_others(queue: QueueTables) -> None:
+    admission = queue.admission(1, max_queued_runs=20, max_project_share=0.5)
+    await queue.owner.execute("INSERT INTO gateway.principal (caller, project) VALUES ('a', 'greedy'), ('b', 'greedy')")
+    await queue.add("a", 5, project="greedy")
+    await queue.add("b", 5, project="greedy")
+    for project, caller in (("greedy", "b"), ("other", "late")):
+        admission.starts_at_once(RunCreated.model_construct(project=project, caller=caller, network="n"))
+    admission.stored()
+    await queue.admitted(admission)
+    assert admission.is_queue_share_used("b", 1)
+    assert not admission.is_queue_share_used("late", 1)

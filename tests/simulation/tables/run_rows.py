@@ -256,22 +256,26 @@ class RunRows(RunRecordRows):
         late.sort(key=lambda run: run["updated_at"], reverse=True)
         return [{"run_id": run["run_id"]} for run in late[:most]]
 
-    def load_counts(self, _session: Session, limit: int, most: int) -> list[Row]:
-        queues = Counter([run["caller"] for run in self.runs.values() if run["status"] == "queued"][:limit])
-        held: dict[tuple[str, str], int] = defaultdict(int)
+    def load_counts(self, _session: Session, limit: int, most: int, many_wait: int) -> list[Row]:
+        queued = [run for run in self.runs.values() if run["status"] == "queued"][:limit]
+        queues, project_queues = (Counter(run[whose] for run in queued) for whose in ("caller", "project"))
+        held: dict[tuple[str, str, str], int] = defaultdict(int)
         parents = {run.get("parent_run_id") for run in self.runs.values() if run["status"] in ALIVE}
         for run_id, run in self.runs.items():
             if run["status"] in ACTIVE and run_id not in parents:
-                held[run["caller"], run["network"]] += 1
-        waiting = sum(run["status"] == "waiting" for run in self.runs.values())
-        counts: Row = {"queued": queues.total(), "waiting": waiting, "budgets": self.budget_version}
-        counts["queues"] = json.dumps({caller: waits for caller, waits in queues.items() if waits * 100 >= most})
-        rows: list[Row] = [{**counts, "caller": c, "network": n, "active": count} for (c, n), count in held.items()]
-        return rows or [{**counts, "caller": None, "network": None, "active": None}]
+                held[run["project"], run["caller"], run["network"]] += 1
+        waiting = Counter(run["project"] for run in self.runs.values() if run["status"] == "waiting")
+        counts: Row = {"queued": queues.total(), "waiting": waiting.total(), "budgets": self.budget_version}
+        for name, lengths in (("queues", queues), ("project_queues", project_queues)):
+            counts[name] = json.dumps({whose: waits for whose, waits in lengths.items() if waits * 100 >= most})
+        counts["project_waiting"] = json.dumps({whose: waits for whose, waits in waiting.items() if waits >= many_wait})
+        names = ("project", "caller", "network")
+        rows: list[Row] = [{**counts, **dict(zip(names, whose, strict=True)), "active": n} for whose, n in held.items()]
+        return rows or [{**counts, **dict.fromkeys(names), "active": None}]
 
     def next_queued(self, _session: Session, room: int, *_rules: Any) -> list[Row]:
         """Fairness is not what is tested here: the oldest first."""
-        names = ("run_id", "caller", "network")
+        names = ("run_id", "project", "caller", "network")
         waiting = sorted(tuple(run[name] for name in names) for run in self.runs.values() if run["status"] == "queued")
         return [dict(zip(names, found, strict=True)) for found in waiting[:room]]
 

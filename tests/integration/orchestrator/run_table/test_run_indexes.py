@@ -126,8 +126,8 @@ async def test_no_statement_looks_through_the_runs_that_have_ended(owner: Any, d
             ("claim_overdue", (256,)),
             ("move_wake", (some, [1] * 50, [soon] * 50)),
             ("moved_lately", (60.0, 500)),
-            ("load_counts", (1_000, 100_000)),
-            ("next_queued", (50, 800, [], False, 1_000)),
+            ("load_counts", (1_000, 100_000, 18_000)),
+            ("next_queued", (50, 800, [], False, 1_000, 900, [])),
             ("sweep_runs", (datetime.now(UTC) - timedelta(seconds=60), 2_000)),
             ("sweep_runs", (datetime(1970, 1, 1, tzinfo=UTC), 200)),
             ("idle_runs", (30.0, 60.0, 3_600.0, 100)),
@@ -157,8 +157,8 @@ async def test_statements_planned_while_there_were_no_runs_do_not_read_the_table
         for name, values in (
             ("times", (one,)),
             ("claim_overdue", (256,)),
-            ("load_counts", (1_000, 100_000)),
-            ("next_queued", (50, 800, [], False, 1_000)),
+            ("load_counts", (1_000, 100_000, 18_000)),
+            ("next_queued", (50, 800, [], False, 1_000, 900, [])),
             ("commit_plain_batch", transition_of(one)),
         ):
             await orchestrator.fetch(getattr(QUERIES, name), *values)
