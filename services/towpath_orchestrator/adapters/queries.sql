@@ -324,7 +324,8 @@ ORDER BY updated_at DESC LIMIT $2
 -- Who holds how much of the room, and how many wait for it. A run that waits for a person holds none, nor does one that
 -- waits for a child: what lives below it counts instead. `budgets` tells whether anybody has changed a limit; `queues`
 -- how many of a caller's runs wait, and `project_queues` of a project's, of those that have a hundredth of $2 or more: at
--- most a hundred. No more than $1 of the queue are counted. `project_waiting` has the projects of which $3 or more wait.
+-- most a hundred. No more than $1 of the queue are counted. `project_waiting` has the projects of which $3 or more wait
+-- for people; of each no more are counted as `waiting`, so that none makes others wait.
 WITH queued AS MATERIALIZED (
   SELECT w.caller, coalesce(p.project, '') AS project, w.waits
   FROM (SELECT q.caller, count(*) AS waits
@@ -340,7 +341,7 @@ FROM (SELECT coalesce(sum(c.waits), 0)::bigint AS queued,
       FROM queued AS c) AS q
 CROSS JOIN (SELECT coalesce(json_object_agg(c.project, c.waits) FILTER (WHERE c.waits * 100 >= $2), '{}')::text AS project_queues
             FROM (SELECT project, sum(waits)::bigint AS waits FROM queued GROUP BY project) AS c) AS o
-CROSS JOIN (SELECT coalesce(sum(w.waits), 0)::bigint AS waiting,
+CROSS JOIN (SELECT coalesce(sum(least(w.waits, $3)), 0)::bigint AS waiting,
               coalesce(json_object_agg(w.project, w.waits) FILTER (WHERE w.waits >= $3), '{}')::text AS project_waiting
             FROM waiting AS w) AS p
 LEFT JOIN (SELECT r.project, r.caller, r.network, count(*) AS active FROM runs.run r

@@ -211,7 +211,7 @@ async def test_runs_that_people_let_go_on_all_at_once_leave_room_to_other_projec
 
 async def test_runs_of_one_project_that_wait_for_people_stop_no_other_project(queue: QueueTables) -> None:
     admission = queue.admission(10, max_waiting_runs=10, max_project_share=0.9)
-    await queue.add("asks", 9, status="waiting", project="greedy")
+    await queue.add("asks", 29, status="waiting", project="greedy")
     [parent] = await queue.add("asks", 1, status="waiting", project="greedy")
     await queue.set(parent, "running")
     await queue.add("asks", 2, project="greedy")

@@ -265,7 +265,8 @@ class RunRows(RunRecordRows):
             if run["status"] in ACTIVE and run_id not in parents:
                 held[run["project"], run["caller"], run["network"]] += 1
         waiting = Counter(run["project"] for run in self.runs.values() if run["status"] == "waiting")
-        counts: Row = {"queued": queues.total(), "waiting": waiting.total(), "budgets": self.budget_version}
+        counted = sum(min(waits, many_wait) for waits in waiting.values())
+        counts: Row = {"queued": queues.total(), "waiting": counted, "budgets": self.budget_version}
         for name, lengths in (("queues", queues), ("project_queues", project_queues)):
             counts[name] = json.dumps({whose: waits for whose, waits in lengths.items() if waits * 100 >= most})
         counts["project_waiting"] = json.dumps({whose: waits for whose, waits in waiting.items() if waits >= many_wait})
