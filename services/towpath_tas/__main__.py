@@ -36,9 +36,11 @@ with paused():
     from towpath_tas.wiring import (
         CallWiring,
         TasConnections,
+        audit_turns,
         note_signer,
         other_seal_keys,
         serve,
+        serve_in_turns,
         serve_toolsets,
         start_audit,
     )
@@ -54,6 +56,7 @@ class ToolAccessService:
         self._notes = notes
         self._metrics = TasMetrics(service.registry)
         self._threads = PolicyThreads()
+        self._audit_turns = audit_turns()
 
     async def start(self) -> None:
         """Declare streams, apply the policy file, answer requests, start the loops."""
@@ -73,7 +76,7 @@ class ToolAccessService:
         await policies.log_in_force(self._settings.policy_project, service.log)
         self._answer(calls, policies)
         calls.answer()
-        start_audit(service, self._settings, self._notes, self._metrics)
+        start_audit(service, self._settings, self._notes, self._metrics, self._audit_turns)
         for consumer in (asked, ended):
             await consumer.start()
             service.on_stop(consumer.stop)
@@ -105,7 +108,7 @@ class ToolAccessService:
         serve(bus, rpc.REGISTER_TOOLS, tools.register)
         serve_toolsets(bus, tools, calls.dead_letters)
         serve(bus, rpc.DECIDE_PROPOSAL, tools.decide)
-        serve(bus, rpc.AUDIT_QUERY, audit.query)
+        serve_in_turns(bus, rpc.AUDIT_QUERY, audit.query, self._audit_turns)
         serve(bus, rpc.RECORD_ACTION, audit.record)
         serve(bus, rpc.BLOB_PUT, blobs.put)
         serve(bus, rpc.BLOB_GET_CALLS, blobs.get)
@@ -122,8 +125,8 @@ class ToolAccessService:
         serve(bus, rpc.SET_SHADOW, shadow.set)
         serve(bus, rpc.GET_SHADOW, shadow.view)
         statistics = PolicyStatisticsQueries(pool)
-        serve(bus, rpc.GET_STATISTICS, statistics.statistics)
-        serve(bus, rpc.COUNT_USED_TOOLS, statistics.used_tools)
+        serve_in_turns(bus, rpc.GET_STATISTICS, statistics.statistics, self._audit_turns)
+        serve_in_turns(bus, rpc.COUNT_USED_TOOLS, statistics.used_tools, self._audit_turns)
 
     async def _ensure(self) -> None:
         """Declare streams and consumers, including those of every toolset that any project has registered."""

@@ -34,6 +34,7 @@ from towpath_fabric.service import Service
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_fabric.tickets import TicketSigner
+from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_tas.adapters.checkpoints import CheckpointFilePublisher, CheckpointLogPublisher, CheckpointUrlPublisher
 from towpath_tas.adapters.keys import KeyFileError, load_key
 from towpath_tas.app.audit.audit_export import AuditLogRequests
@@ -69,6 +70,31 @@ class TasConnections:
     asked: MessageConsumer
     ended: MessageConsumer
     telemetry: SpanRecorder | None = None
+
+
+AUDIT_READINGS = 1
+"""Requests that read the audit at the same time. Each holds a connection or the loop for long, and those that no loop
+keeps are few: stop switches, approvals, fences and seals need one too."""
+
+AUDIT_WAIT_S = 4.0
+"""How long such a request waits for its turn: the gateway waits for most answers for five seconds."""
+
+
+def audit_turns() -> WorkTurns:
+    """Return the turns of projects at reading the audit."""
+    return WorkTurns(AUDIT_READINGS, lambda _: AUDIT_READINGS, AUDIT_WAIT_S)
+
+
+def serve_in_turns(bus: MessageBus, method: rpc.RpcMethod, handler: Handler, turns: WorkTurns) -> None:
+    """Answer *method* like `serve`, in turns of the projects that requests name; `overloaded` where none comes."""
+
+    @functools.wraps(handler)
+    async def in_turn(*request: Any, **named_request: Any) -> Message:
+        [asked] = (*request, *named_request.values())
+        async with turns.held(asked.project):
+            return await handler(*request, **named_request)
+
+    serve(bus, method, in_turn)
 
 
 def serve(bus: MessageBus, method: rpc.RpcMethod, handler: Handler) -> None:
@@ -193,7 +219,7 @@ def other_seal_keys(settings: TasSettings) -> list[PublicKey]:
     return keys
 
 
-def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics: TasMetrics) -> None:
+def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics: TasMetrics, turns: WorkTurns) -> None:
     """Answer requests about the audit log, and start to seal it."""
     pool, bus, log = service.pool, service.bus, service.log
     outlets: list[CheckpointPublisher] = [CheckpointLogPublisher(log)]
@@ -209,9 +235,9 @@ def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics
         other_keys=other_seal_keys(settings),
     )
     bundles = AuditLogRequests(pool, sealer)
-    serve(bus, rpc.AUDIT_EXPORT, bundles.export)
-    serve(bus, rpc.AUDIT_CHECKPOINT, bundles.checkpoint)
-    serve(bus, rpc.AUDIT_PROVE, AuditProofs(pool, sealer).prove)
+    serve_in_turns(bus, rpc.AUDIT_EXPORT, bundles.export, turns)
+    serve_in_turns(bus, rpc.AUDIT_CHECKPOINT, bundles.checkpoint, turns)
+    serve_in_turns(bus, rpc.AUDIT_PROVE, AuditProofs(pool, sealer).prove, turns)
     service.loop(sealer.run)
     rules = ErasureRules(delay=timedelta(hours=settings.erase_delay_h), single_person=settings.single_person)
     erasures = Erasures(pool, rules, log)

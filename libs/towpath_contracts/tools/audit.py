@@ -51,7 +51,9 @@ class AuditPiece(Message):
 
 
 class GetCheckpoint(Message):
-    """The newest checkpoint, after everything that is committed has been sealed."""
+    """The newest checkpoint, after everything that is committed has been sealed; it is the same for every `project`."""
+
+    project: str = ""
 
 
 class CheckpointView(Message):

@@ -57,8 +57,8 @@ class AdmissionLimits:
 class RunCounts:
     """Runs as the tables hold them: who holds room, how many wait for it, how many wait for people.
 
-    `queues` are those of callers, and `project_queues` and `project_waiting` those of projects, with many. Of no project
-    more than its share counts as `waiting`. Of a queue that is not `whole`, only the first were counted, whosever they are.
+    `queues` are those of callers, and `project_queues` and `project_waiting` those of projects, with many. Of each
+    project no more than its share is `waiting`. Of a queue that is not `whole`, only the first were counted, whosever.
     """
 
     held: Counter[Holder]

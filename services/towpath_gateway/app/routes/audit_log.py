@@ -80,9 +80,10 @@ async def export_audit(wanted: ExportAuditBody, dependencies: Dependencies, prin
     responses=documented("audit_broken", "audit_clock_differs"),
     summary="The newest checkpoint",
 )
-async def get_checkpoint(dependencies: Dependencies, _principal: AuditReader) -> Response:
+async def get_checkpoint(dependencies: Dependencies, principal: AuditReader) -> Response:
     """Seal what is committed and return the signed checkpoint; keep it where the platform can't reach it."""
-    return json_answer(await dependencies.platform.request(rpc.AUDIT_CHECKPOINT, GetCheckpoint(), AUDIT_TIMEOUT_S))
+    request = GetCheckpoint(project=principal.project)
+    return json_answer(await dependencies.platform.request(rpc.AUDIT_CHECKPOINT, request, AUDIT_TIMEOUT_S))
 
 
 @router.get(
